@@ -1,0 +1,64 @@
+"""Binary: add the position as a binary number, most significant bit first.
+
+    PE(p, c) = ⌊p / 2^(b−1−c)⌋ mod 2,  c = 0 … b − 1        b bits for 2^b positions
+
+With fewer bits than channels, each bit fills d/b neighbouring channels. Bounded and unique, but it
+jumps: from 7 (0111) to 8 (1000) every bit flips, from 8 to 9 one. The bit worth 2^n toggles every
+2^n tokens: a wave, though a square one, and the sinusoids are what becomes of it when smoothed.
+
+Fleetwood 2024, "You could have designed state of the art positional encoding", third step.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.additive.add import add
+from posenc.additive.integer import FLEETWOOD
+from posenc.card import Card
+from posenc.encoding import Encoding
+from posenc.positions import exact
+from posenc.properties import (
+    any_length,
+    bounded,
+    length_independent,
+    order_sensitive,
+    unique_positions,
+)
+from posenc.shapes import Embeddings, Positions
+
+
+class Binary(Encoding):
+    """`Binary(512)` has 32 bits, the most up to 32 that fit the width; `Binary(512, bits=8)`."""
+
+    def __init__(self, dim: int, bits: int | None = None):
+        super().__init__()
+        bits = max(b for b in range(1, 33) if dim % b == 0) if bits is None else bits
+        if not 1 <= bits <= 62 or dim % bits:
+            raise ValueError(f"`bits` must be 1 … 62 and divide `dim`={dim}, got {bits}.")
+        self.width = dim
+        self.bits = bits
+
+    def prepare(self, pos: Positions) -> Tensor:
+        """Raises IndexError past 2^bits positions, and TypeError for fractions."""
+        pos = exact(pos)
+        if pos.is_floating_point():
+            raise TypeError(f"`Binary` writes whole numbers in bits; `pos` is {pos.dtype}.")
+        if pos.numel() and not 0 <= pos.min() <= pos.max() < 2**self.bits:
+            span = f"{pos.min().item()} … {pos.max().item()}"
+            raise IndexError(
+                f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: take"
+                " more `bits`."
+            )
+        place = torch.arange(self.bits - 1, -1, -1, device=pos.device)
+        return (pos.unsqueeze(-1) >> place & 1).repeat_interleave(self.width // self.bits, -1)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Binary",
+    paper=FLEETWOOD,
+    make=lambda dim, heads, **options: Binary(dim * heads, **options),
+    holds=frozenset({unique_positions, bounded, any_length, length_independent, order_sensitive}),
+)

@@ -1,0 +1,75 @@
+"""Learned: add a trained row for each position, looked up in a table.
+
+    PE(p) = table[p],  p = 0 … length − 1
+
+Free to become whatever the data wants; but row 3 knows nothing of row 4 before training has told
+it, and past the end of the table there is no row. Some libraries read garbage there, or repeat the
+last row in silence; here that is an error, or `beyond="clamp"` asks for the last row.
+
+Gehring et al. 2017, arXiv:1705.03122, §3.1; used by BERT and GPT-2, which initialise with 0.02.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from posenc.additive.add import add
+from posenc.card import Card, Paper
+from posenc.encoding import Encoding
+from posenc.positions import exact
+from posenc.properties import (
+    bounded,
+    learned,
+    length_independent,
+    order_sensitive,
+    unique_positions,
+)
+from posenc.shapes import Embeddings, Positions
+
+Beyond = Literal["refuse", "clamp"]
+
+
+class Learned(Encoding):
+    """`Learned(1024, 768)` as in GPT-2."""
+
+    def __init__(self, length: int, dim: int, beyond: Beyond = "refuse"):
+        super().__init__()
+        if beyond not in ("refuse", "clamp"):
+            raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {beyond!r}.")
+        self.width = dim
+        self.beyond: Beyond = beyond
+        self.table = nn.Parameter(torch.randn(length, dim) * 0.02)
+
+    def prepare(self, pos: Positions) -> Tensor:
+        """Raises IndexError past the end of the table, TypeError for fractions."""
+        pos, last = exact(pos), len(self.table) - 1
+        if pos.is_floating_point():
+            raise TypeError(f"`Learned` looks rows up by whole numbers; `pos` is {pos.dtype}.")
+        if self.beyond == "clamp":
+            pos = pos.clamp(0, last)
+        elif not torch.compiler.is_compiling() and ((pos < 0) | (pos > last)).any():
+            raise IndexError(
+                f"the table has rows 0 … {last}, `pos` asks for {pos.min()} … {pos.max()}: make"
+                ' `length` larger and train on it, pass `beyond="clamp"` to repeat the last row, or'
+                " take an encoding without an end (RoPE, ALiBi, Sinusoidal)."
+            )
+        return self.table[pos]
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Learned",
+    paper=Paper(
+        key="gehring2017convolutional",
+        title="Convolutional Sequence to Sequence Learning",
+        authors="Gehring, Jonas and Auli, Michael and Grangier, David and Yarats, Denis"
+        " and Dauphin, Yann N.",
+        year=2017,
+        arxiv="1705.03122",
+    ),
+    make=lambda dim, heads, length=512, **options: Learned(length, dim * heads, **options),
+    holds=frozenset({unique_positions, bounded, length_independent, order_sensitive, learned}),
+)

@@ -1,0 +1,53 @@
+"""Normalized: add the position as a share of the text's length N.
+
+    PE(p, c) = p / N            divisor="N"      values 0 … (N − 1)/N
+    PE(p, c) = p / (N − 1)      divisor="N-1"    values 0 … 1
+
+N is the last position + 1. Bounded at last, but the same token changes its code whenever the text
+grows: the fifth of 10 tokens stands where the fiftieth of 100 does, and a cached key goes stale
+with each new token.
+
+Fleetwood 2024, "You could have designed state of the art positional encoding", second step.
+"""
+
+from typing import Literal
+
+from torch import Tensor
+
+from posenc.additive.add import add
+from posenc.additive.integer import FLEETWOOD
+from posenc.card import Card
+from posenc.encoding import Encoding
+from posenc.positions import exact
+from posenc.properties import any_length, bounded, order_sensitive, unique_positions
+from posenc.shapes import Embeddings, Positions
+
+Divisor = Literal["N", "N-1"]
+
+
+class Normalized(Encoding):
+    """`Normalized(512)`, or `Normalized(512, "N-1")` so that the last token stands at 1."""
+
+    def __init__(self, dim: int, divisor: Divisor = "N"):
+        super().__init__()
+        if divisor not in ("N", "N-1"):
+            raise ValueError(f"`divisor` must be 'N' or 'N-1', got {divisor!r}.")
+        self.width = dim
+        self.divisor: Divisor = divisor
+
+    def prepare(self, pos: Positions) -> Tensor:
+        pos = exact(pos).double()
+        last = pos.amax(-1, keepdim=True)
+        divisor = last + 1 if self.divisor == "N" else last.clamp_min(1)  # one token stands at 0
+        return (pos / divisor).float().unsqueeze(-1).expand(*pos.shape, self.width)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Normalized",
+    paper=FLEETWOOD,
+    make=lambda dim, heads, **options: Normalized(dim * heads, **options),
+    holds=frozenset({unique_positions, bounded, any_length, order_sensitive}),
+)

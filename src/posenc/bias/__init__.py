@@ -1,0 +1,1 @@
+"""Encodings that add to the scores a number that depends on the distance."""

@@ -1,0 +1,73 @@
+"""Every encoding, listed by hand: one line a card. Order: from the first idea to the latest."""
+
+from difflib import get_close_matches
+
+from posenc import none
+from posenc.additive import (
+    binary,
+    integer,
+    learned,
+    linear_sinusoidal,
+    normalized,
+    sine,
+    sine_cosine,
+    sinusoidal,
+)
+from posenc.bias import alibi, t5
+from posenc.card import Card
+from posenc.encoding import Encoding
+from posenc.relative import deberta, shaw, transformer_xl
+from posenc.rotary import axial, p_rope, rope
+
+CATALOG: tuple[Card, ...] = (
+    none.CARD,
+    integer.CARD,
+    normalized.CARD,
+    binary.CARD,
+    sine.CARD,
+    sine_cosine.CARD,
+    linear_sinusoidal.CARD,
+    sinusoidal.CARD,
+    learned.CARD,
+    shaw.CARD,
+    transformer_xl.CARD,
+    t5.CARD,
+    deberta.CARD,
+    alibi.CARD,
+    rope.CARD,
+    p_rope.CARD,
+    axial.CARD,
+    axial.CARD_3D,
+)
+
+
+def find(name: str) -> Card:
+    """The card of that name; case, spaces, dashes and underscores do not matter.
+
+    Raises KeyError with the nearest names on a typo.
+    """
+    cards = {_plain(card.name): card for card in CATALOG}
+    plain = _plain(name)
+    if plain in cards:
+        return cards[plain]
+    near = [cards[match].slug for match in get_close_matches(plain, cards, n=3, cutoff=0.5)]
+    near += [c.slug for p, c in cards.items() if plain and plain in p and c.slug not in near]
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`posenc list` shows all."
+    raise LookupError(f"no encoding is called {name!r}. {hint}")
+
+
+def create(name: str, dim: int, heads: int, **options) -> Encoding:
+    """An encoding of the catalogue, for heads of `dim` channels and embeddings of dim · heads.
+
+    >>> create("rope", dim=64, heads=8, layout="half")
+    RoPE(64 channels, layout='half', gain=1)
+    """
+    card = find(name)
+    try:
+        return card.make(dim, heads, **options)
+    except TypeError as error:
+        raise TypeError(f"{card.name} does not take {options}: {error}") from error
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -1,0 +1,82 @@
+"""Which keys a query sees. Masks are like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
+
+They compare positions or document ids. Without positions a text stands at 0, 1, 2, …, which says
+nothing of where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from posenc.distance import take
+from posenc.positions import Side, exact, filling
+from posenc.shapes import Index, KeyPositions, Positions, Seen
+
+
+@dataclass(frozen=True)
+class Mask:
+    """`sees(b, h, i, j)` is True where query i sees key j."""
+
+    sees: Seen
+    by_index: bool = False  # made without positions: queries and keys must be the same tokens
+    is_causal: bool = False  # exactly the triangle that kernels have built in
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return self.sees(b, h, i, j)
+
+    def __and__(self, other: "Mask") -> "Mask":
+        sees = lambda b, h, i, j: self.sees(b, h, i, j) & other.sees(b, h, i, j)  # noqa: E731
+        return Mask(sees, self.by_index or other.by_index)
+
+    def __or__(self, other: "Mask") -> "Mask":
+        sees = lambda b, h, i, j: self.sees(b, h, i, j) | other.sees(b, h, i, j)  # noqa: E731
+        return Mask(sees, self.by_index or other.by_index)
+
+
+def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
+    """A token sees itself and what stands before it."""
+    if pos is None:
+        return Mask(lambda b, h, i, j: i >= j, by_index=True, is_causal=True)
+    q, k = _both(pos, k_pos)
+    return Mask(lambda b, h, i, j: q(b, i) >= k(b, j))
+
+
+def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
+    """A token sees itself and the `size` − 1 nearest on either side; `& causal()` leaves one side.
+
+    >>> from posenc.distance import pairs
+    >>> seen = (window(2) & causal())(*pairs((1, 1, 3, 3)))
+    >>> seen.int().squeeze().tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
+    if size < 1:
+        raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
+    if pos is None:
+        return Mask(lambda b, h, i, j: (i - j).abs() < size, by_index=True)
+    q, k = _both(pos, k_pos)
+    return Mask(lambda b, h, i, j: (q(b, i) - k(b, j)).abs() < size)
+
+
+def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
+    """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
+    q, k = _both(ids, k_ids)
+    return Mask(lambda b, h, i, j: q(b, i) == k(b, j))
+
+
+def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
+    """Nobody sees the filling that `positions.padded`, with the same arguments, has put in."""
+    gaps = [filling(n, lengths, tokens) for n in lengths]
+    first = torch.tensor(gaps if side == "left" else [0] * len(gaps))
+    last = first + torch.tensor(lengths)
+
+    def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        start, end = first.to(j.device)[b], last.to(j.device)[b]
+        return (j >= start) & (j < end)
+
+    return Mask(sees)
+
+
+def _both(q: Tensor, k: Tensor | None):
+    return take(exact(q)), take(exact(q if k is None else k))

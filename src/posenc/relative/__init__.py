@@ -1,0 +1,1 @@
+"""Encodings whose scores mix distance with content, and those that add to the values."""

@@ -1,0 +1,90 @@
+"""Transformer-XL: scores from content and from projected sinusoids of the offset, each with a bias.
+
+    score(i, j) = ( (qᵢ + u_h) · kⱼ + (qᵢ + v_h) · W_h R(pᵢ − pⱼ) ) · scale
+    R(δ) = [sin δθ₀ … sin δθ_{w/2−1}, cos δθ₀ … cos δθ_{w/2−1}]
+    θⱼ = base^(−2j/w),  j = 0 … w/2 − 1     radians per token
+
+u and v are free vectors, one for each head; W_h projects the w channels of R to those of a head.
+With z = Wᵀ(q + v), the second product is by the sum formula itself a product of what is known at i
+with what is known at j, so it becomes w more channels of queries and keys: no table of offsets, no
+skewing, and any kernel carries it.
+
+    z · R(a − b) = Σⱼ sin bθⱼ (z'ⱼ sin aθⱼ − zⱼ cos aθⱼ) + cos bθⱼ (zⱼ sin aθⱼ + z'ⱼ cos aθⱼ)
+    where zⱼ and z'ⱼ belong to the sine and the cosine of θⱼ
+
+Dai et al. 2019, "Transformer-XL", arXiv:1901.02860, §3.3: u, v and W_{k,R} by these names.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from posenc.additive.sinusoidal import waves
+from posenc.card import Card, Paper
+from posenc.encoding import Encoding
+from posenc.frequencies import frequencies
+from posenc.properties import (
+    any_length,
+    bounded,
+    learned,
+    length_independent,
+    linear_shift,
+    norm_constant,
+    order_sensitive,
+    shift_invariant,
+    unique_positions,
+)
+from posenc.shapes import Heads, Positions, Wider
+
+
+class Waves(NamedTuple):
+    """sin and cos of p·θ, each (*batch, 1, token, w/2): the same for all heads."""
+
+    sin: Tensor
+    cos: Tensor
+
+
+class TransformerXL(Encoding):
+    """`TransformerXL(64, heads=8)` has sinusoids of 512 channels; `width` sets another number."""
+
+    def __init__(self, dim: int, heads: int, width: int | None = None, base: float = 10_000.0):
+        super().__init__()
+        width = dim * heads if width is None else width
+        self.dim, self.heads = dim, heads
+        self.freqs = frequencies(width, base)
+        self.u = nn.Parameter(torch.randn(heads, 1, dim) * 0.02)
+        self.v = nn.Parameter(torch.randn(heads, 1, dim) * 0.02)
+        self.project = nn.Parameter(torch.randn(heads, dim, width) * width**-0.5)
+
+    def prepare(self, pos: Positions) -> Waves:
+        sin, cos = waves(pos, self.freqs, "half").unsqueeze(-3).chunk(2, -1)
+        return Waves(sin, cos)
+
+    def on_queries(self, q: Heads, at: Waves) -> Wider:
+        query = q + self.v
+        z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
+        turned = (z_ * at.sin - z * at.cos, z * at.sin + z_ * at.cos)
+        return torch.cat((q + self.u, *turned), -1).to(q.dtype)
+
+    def on_keys(self, k: Heads, at: Waves) -> Wider:
+        position = torch.cat(at, -1).to(k.dtype)
+        return torch.cat((k, position.expand(*k.shape[:-1], -1)), -1)
+
+
+CARD = Card(
+    name="Transformer-XL",
+    paper=Paper(
+        key="dai2019transformer",
+        title="Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context",
+        authors="Dai, Zihang and Yang, Zhilin and Yang, Yiming and Carbonell, Jaime and Le, Quoc V."
+        " and Salakhutdinov, Ruslan",
+        year=2019,
+        arxiv="1901.02860",
+    ),
+    make=lambda dim, heads, **options: TransformerXL(dim, heads, **options),
+    holds=frozenset(
+        {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
+        | {any_length, length_independent, order_sensitive, learned}
+    ),
+)

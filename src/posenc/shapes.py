@@ -1,0 +1,23 @@
+"""The shapes of the library, named once. Axes of one name agree within a call."""
+
+from collections.abc import Callable
+
+from jaxtyping import Bool, Float, Int, Num
+from torch import Tensor
+
+Positions = Num[Tensor, "*#batch token"]  # a position is a number: an index, a time, a coordinate
+KeyPositions = Num[Tensor, "*#batch key"]
+Points = Num[Tensor, "*#batch token axis"]  # or a point, for encodings with more than one axis
+Embeddings = Float[Tensor, "*batch token channel"]
+Heads = Float[Tensor, "batch head token channel"]  # queries; or keys, where they come alone
+Wider = Float[Tensor, "batch head token more"]  # with channels that an encoding has added
+Keys = Float[Tensor, "batch key_head key channel"]
+Values = Float[Tensor, "batch key_head key value"]
+Scores = Float[Tensor, "batch head query key"]  # logits
+Frequencies = Float[Tensor, "pair"] | Float[Tensor, "axis pair"]  # radians per unit of position
+Index = Int[Tensor, "*#index"]
+
+# The bias of one query-key pair, in logits: (batch, head, query, key) indices -> value. Written for
+# one pair and broadcast over all, it serves dense attention, blocks of it, and fused kernels alike.
+Bias = Callable[[Index, Index, Index, Index], Tensor]
+Seen = Callable[[Index, Index, Index, Index], Bool[Tensor, "*#index"]]  # does the query see the key

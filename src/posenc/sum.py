@@ -1,0 +1,91 @@
+"""Sum: several encodings in one attention, each acting where it acts.
+
+    Sum(a, b):  x → b(a(x)),  q → b(a(q)),  k → b(a(k)),  biases and values added
+
+One that acts on scores sees queries and keys as the others have left them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from torch import Tensor, nn
+
+from posenc.distance import ByDistance
+from posenc.encoding import HOOKS, Encoding
+from posenc.shapes import Bias, Embeddings, Heads, Keys, Points, Positions
+
+
+class Sum(Encoding):
+    """`Sum(RoPE(64), ALiBi(8))`."""
+
+    def __init__(self, *parts: Encoding):
+        super().__init__()
+        if len({part.axes for part in parts}) > 1:
+            axes = ", ".join(f"{type(part).__name__} {part.axes}" for part in parts)
+            raise ValueError(f"`Sum` hands all the same positions; their axes differ: {axes}.")
+        self.parts = nn.ModuleList(parts)
+        self.width = next((part.width for part in parts if part.width), 0)
+        self.dim = next((part.dim for part in parts if part.dim), 0)
+        self.heads = next((part.heads for part in parts if part.heads), 0)
+        self.axes = parts[0].axes if parts else 1
+
+    def prepare(self, pos: Positions | Points) -> tuple[Any, ...]:
+        return tuple(part.prepare(pos) for part in self)
+
+    def on_embeddings(self, x: Embeddings, at: tuple[Any, ...]) -> Embeddings:
+        for part, part_at in zip(self, at, strict=True):
+            x = part.on_embeddings(x, part_at)
+        return x
+
+    def on_queries(self, q: Heads, at: tuple[Any, ...]) -> Heads:
+        for part, part_at in zip(self, at, strict=True):
+            q = part.on_queries(q, part_at)
+        return q
+
+    def on_keys(self, k: Heads, at: tuple[Any, ...]) -> Heads:
+        for part, part_at in zip(self, at, strict=True):
+            k = part.on_keys(k, part_at)
+        return k
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: tuple[Any, ...], k_at: tuple[Any, ...], scale: float
+    ) -> Bias | None:
+        ats = zip(self, q_at, k_at, strict=True)
+        found = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
+        return added([bias for bias in found if bias is not None])
+
+    def on_values(
+        self, weights: Tensor, q_at: tuple[Any, ...], k_at: tuple[Any, ...], rows: slice
+    ) -> Tensor | None:
+        ats = zip(self, q_at, k_at, strict=True)
+        found = [p.on_values(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
+        found = [extra for extra in found if extra is not None]
+        return sum(found[1:], found[0]) if found else None
+
+    def scale(self, dim: int) -> float:
+        """Each part multiplies the usual scale by its own factor."""
+        usual = super().scale(dim)
+        return usual * prod(part.scale(dim) / usual for part in self)
+
+    @property
+    def acts_on(self) -> tuple[str, ...]:
+        return tuple(hook for hook in HOOKS if any(hook in part.acts_on for part in self))
+
+    def __iter__(self) -> Iterator[Encoding]:
+        return iter(self.parts)  # type: ignore[arg-type]
+
+
+def added(biases: list[Bias]) -> Bias | None:
+    """Their sum; of distance alone, if all of them are."""
+    if not biases:
+        return None
+    by_distance = [bias for bias in biases if isinstance(bias, ByDistance)]
+    if len(by_distance) < len(biases):
+        return _total(biases)
+    return replace(by_distance[0], f=_total([bias.f for bias in by_distance]))
+
+
+def _total(functions: list[Callable[..., Tensor]]) -> Callable[..., Tensor]:
+    return lambda *index: sum(f(*index) for f in functions[1:]) + functions[0](*index)
