@@ -50,7 +50,7 @@ class Card:
 
     @property
     def slug(self) -> str:
-        """The name to type: "T5 bias" -> "t5-bias"."""
+        """The name to type: "Linear sinusoidal" -> "linear-sinusoidal"."""
         return "-".join(self.name.lower().replace("/", " ").split())
 
     @property

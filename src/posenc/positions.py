@@ -76,6 +76,19 @@ def grid(*sizes: int) -> Points:
     return torch.cartesian_prod(*map(torch.arange, sizes)).reshape(-1, len(sizes))
 
 
+def folded(tokens: int, axes: int) -> Positions | Points:
+    """A sequence; with more axes, laid on a square page line by line, or into a cube.
+
+    >>> folded(5, axes=2).tolist()
+    [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]]
+    """
+    if axes == 1:
+        return sequence(tokens)
+    side = round(tokens ** (1 / axes))
+    side += side**axes < tokens
+    return grid(*[side] * axes)[:tokens]
+
+
 def exact(pos: Tensor) -> Tensor:
     """Positions that can be computed with: integers as int64, so that no offset wraps around.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from posenc.attention import scores
 from posenc.encoding import Encoding
-from posenc.positions import grid
+from posenc.positions import folded, grid
 
 TOLERANCE = 1e-4
 TOKENS = 9  # of the random text
@@ -77,13 +77,8 @@ class Probe:
         return torch.randn(*shape, generator=self.random, dtype=torch.float64)
 
     def line(self, tokens: int, start: int = 0) -> Tensor:
-        """Positions one after the other; points fill a square or cube in row-major order."""
-        axes = self.encoding.axes
-        if axes == 1:
-            return torch.arange(start, start + tokens)
-        side = round(tokens ** (1 / axes))
-        side += side**axes < tokens
-        return grid(*[side] * axes)[:tokens] + start
+        """Positions one after the other; points fill a square or a cube."""
+        return folded(tokens, self.encoding.axes) + start
 
     def at(self, coordinate: int, tokens: int) -> Tensor:
         """So many tokens at one and the same position."""
@@ -92,8 +87,8 @@ class Probe:
 
     @cached_property
     def limit(self) -> int:
-        """Positions 0 … limit − 1 are accepted: a power of two, at most 2¹⁷."""
-        for power in range(17, 0, -1):
+        """Positions 0 … limit − 1 are accepted: a power of two, at most 2²²."""
+        for power in range(22, 0, -1):
             try:
                 self.encoding.prepare(self.at(2**power - 1, 1))
             except IndexError:
@@ -280,6 +275,8 @@ def norm_preserving(probe: Probe) -> Finding:
     worst = int(ratio.argmax())
     what = ("an embedding", "a query", "a key")[worst]
     defect = ratio[worst].item()
+    if defect < TOLERANCE:
+        return Finding(defect, "embeddings, queries and keys keep their length")
     return Finding(defect, f"the length of {what} changes by {defect:.2%}")
 
 

@@ -1,4 +1,4 @@
-"""T5 bias: a learned number for each head and bucket of distances, fine near by, coarse far off.
+"""T5: a learned number for each head and bucket of distances, fine near by, coarse far off.
 
     score(i, j) = qᵢ · kⱼ · scale + weight[bucket(pᵢ − pⱼ), h]
     bucket(δ) = δ                                                   δ < e
@@ -88,7 +88,7 @@ class T5Bias(Encoding):
 
 
 CARD = Card(
-    name="T5 bias",
+    name="T5",
     paper=Paper(
         key="raffel2020exploring",
         title="Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",

@@ -1,0 +1,26 @@
+"""An encoding of your own: KERPLE's bias, −a ln(1 + b |distance|), and what it is worth."""
+
+import torch
+from torch import nn
+
+from posenc import Encoding, SelfAttention, masks, properties
+from posenc.distance import ByDistance
+
+
+class LogBias(Encoding):
+    def __init__(self, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.a = nn.Parameter(torch.ones(heads))
+        self.b = nn.Parameter(torch.linspace(0.1, 2.0, heads))
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return ByDistance(
+            lambda h, offset: -self.a[h] * torch.log1p(self.b[h] * offset.abs()), q_at, k_at
+        )
+
+
+layer = SelfAttention(64, heads=4, encoding=LogBias(4))
+print(layer(torch.randn(1, 10, 64), mask=masks.causal()).shape)
+for name, finding in properties.check(LogBias(4)).items():
+    print(f"{name:20} {finding}")

@@ -1,0 +1,34 @@
+"""The same words further along: what attention makes of a window that starts at a far position.
+
+    change = | layer(x at start …) − layer(x at 0 …) | / | layer(x at 0 …) |
+
+0 for a relative encoding, up to rounding. An absolute one changes, and a table ends.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from posenc.layer import SelfAttention
+from posenc.masks import causal
+from posenc.positions import folded
+from posenc.shapes import Embeddings
+
+
+@dataclass(frozen=True)
+class Far:
+    start: int
+    change: float | None  # None: refused, and `why` says so
+    why: str = ""
+
+
+@torch.no_grad()
+def at(layer: SelfAttention, x: Embeddings, start: int) -> Far:
+    """`x` (window, token, channel), moved to begin at position `start` (on every axis)."""
+    pos = folded(x.shape[-2], layer.encoding.axes)
+    here = layer(x, pos, causal())
+    try:
+        there = layer(x, pos + start, causal())
+    except IndexError as error:
+        return Far(start, None, str(error))
+    return Far(start, ((there - here).norm() / here.norm()).item())

@@ -1,0 +1,134 @@
+"""A text as words, and word vectors counted from the text itself: real input, nothing downloaded.
+
+    PPMI(w, c) = max(0, ln( n(w, c) n / (n(w) n(c)) ))      n(w, c): c within 4 words of w
+    PPMI ≈ U S Uᵀ,   vector(w) = row of U √S, scaled to length √width
+
+Words that keep like company get like vectors, equal words the same one; words beyond the commonest
+3,000 get a random one. Levy & Goldberg 2014, "Neural Word Embedding as Implicit Matrix
+Factorization".
+"""
+
+import lzma
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+NOVEL = "Jane Austen, Northanger Abbey"
+VOCABULARY = 3_000
+REACH = 4  # words to either side that count as company
+MOST = 32 * 2**20  # bytes; of a longer file the beginning is read
+LEAST = 32  # words
+
+
+@dataclass(frozen=True)
+class Text:
+    source: str
+    words: list[str]  # in lower case, punctuation marks among them
+    paragraphs: list[int]  # where they begin
+
+    @cached_property
+    def distinct(self) -> list[str]:
+        """Each word once, the commonest first."""
+        return [word for word, _ in Counter(self.words).most_common()]
+
+    @cached_property
+    def ids(self) -> Tensor:
+        """The words as numbers: places in `distinct`."""
+        number = {word: n for n, word in enumerate(self.distinct)}
+        return torch.tensor([number[word] for word in self.words])
+
+    def sentences(self, shortest: int = 6, longest: int = 24) -> list[slice]:
+        """Where the sentences of such a length stand, in order."""
+        ends = [n + 1 for n, word in enumerate(self.words) if word in ".!?"]
+        cuts = sorted({0, *self.paragraphs, *ends})
+        spans = [slice(a, b) for a, b in pairwise(cuts) if b in set(ends)]
+        return [span for span in spans if shortest <= span.stop - span.start <= longest]
+
+    def windows(self, size: int, many: int) -> Tensor:
+        """Word numbers (window, token), evenly spread over the text; fewer if it is short."""
+        many = max(1, min(many, len(self.words) // size))
+        size = min(size, len(self.words))
+        starts = torch.linspace(0, len(self.words) - size, many).long()
+        return self.ids[starts.unsqueeze(-1) + torch.arange(size)]
+
+    def vectors(self, width: int, seed: int = 0) -> Tensor:
+        """(distinct word, width), each of length √width."""
+        known = min(VOCABULARY, len(self.distinct))
+        made = torch.Generator().manual_seed(seed)
+        vectors = torch.randn(len(self.distinct), width, generator=made)
+        u, s = _factors(_ppmi(self.ids, known), min(width, known), seed)
+        vectors[:known, : len(s)] = u * s.sqrt()
+        vectors[:known, len(s) :] = 0
+        return width**0.5 * torch.nn.functional.normalize(vectors + 1e-6 * (vectors == 0), dim=-1)
+
+
+def novel() -> Text:
+    """The packaged novel."""
+    packed = files("posenc").joinpath("data/northanger_abbey.txt.xz").read_bytes()
+    return parse(NOVEL, lzma.decompress(packed).decode())
+
+
+def read(path: Path) -> Text:
+    """A text file in UTF-8. Raises ValueError, in one sentence, for what is not one."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(MOST)
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        if b"\0" in found:
+            raise ValueError(f"{path} is not a text: it holds zero bytes")
+        text = found.decode("utf-8-sig", errors="strict" if len(found) < MOST else "ignore")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not a text in UTF-8: byte {error.start:,} is 0x{found[error.start]:02x}"
+        ) from None
+    parsed = parse(path.name, text)
+    if len(parsed.words) < LEAST:
+        raise ValueError(f"{path} holds {len(parsed.words)} words; at least {LEAST} are needed")
+    return parsed
+
+
+def parse(source: str, text: str) -> Text:
+    """Paragraphs are parted by an empty line."""
+    paragraphs = [words(paragraph) for paragraph in re.split(r"\n\s*\n", text)]
+    starts = accumulate((len(paragraph) for paragraph in paragraphs), initial=0)
+    return Text(source, [word for paragraph in paragraphs for word in paragraph], list(starts))
+
+
+def words(text: str) -> list[str]:
+    """Words and punctuation marks, in lower case.
+
+    >>> words("It isn't so, Dog!")
+    ['it', "isn't", 'so', ',', 'dog', '!']
+    """
+    return re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", text.lower())
+
+
+def _ppmi(ids: Tensor, known: int) -> Tensor:
+    counts = torch.zeros(known, known)
+    for gap in range(1, REACH + 1):
+        a, b = ids[:-gap], ids[gap:]
+        common = (a < known) & (b < known)
+        pair = a[common] * known + b[common]
+        counts += torch.bincount(pair, minlength=known**2).view(known, known)
+    counts = counts + counts.T
+    each = counts.sum(0)
+    expected = each.unsqueeze(0) * each.unsqueeze(1) / counts.sum().clamp_min(1)
+    return (counts / expected.clamp_min(1e-12)).clamp_min(1).log()
+
+
+def _factors(matrix: Tensor, rank: int, seed: int) -> tuple[Tensor, Tensor]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        u, s, _ = torch.svd_lowrank(matrix, q=rank, niter=2)
+    return u, s

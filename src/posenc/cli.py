@@ -1,0 +1,233 @@
+"""`posenc list · show · cite · compare`: thin commands over plain functions.
+
+Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted. Data goes to stdout, progress and errors to
+stderr; bad input gets one line, and nothing is overwritten. torch is imported inside the commands,
+so that `posenc --help` answers at once.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    from cyclopts import App, CycloptsError, Parameter
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+except ImportError:  # pragma: no cover
+    sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
+
+from posenc import __version__
+
+app = App(
+    suppress_keyboard_interrupt=False,  # `main` says so itself, and exits with 130
+    name="posenc",
+    help="Positional encodings: every one, plugged into real attention, and measured.",
+    version=__version__,
+    help_epilogue="posenc compare --out report/    all of them on a novel, with a page to look at",
+)
+
+
+class UsageError(Exception):
+    """What the user can mend; the message says how."""
+
+
+class Failure(Exception):
+    """What went wrong, though nothing was wrong with what was asked."""
+
+
+AsJson = Annotated[bool, Parameter(name="--json", negative="")]
+
+
+@app.command(name="list")
+def list_(*, as_json: AsJson = False) -> None:
+    """List every encoding.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON document instead.
+    """
+    from posenc.catalog import CATALOG
+
+    if as_json:
+        return _print_json([_described(card) for card in CATALOG])
+    from posenc.report import terminal
+
+    terminal.catalog(CATALOG, Console())
+
+
+@app.command
+def show(name: str, /, *, as_json: AsJson = False) -> None:
+    """Show one encoding: what it means, its formula, its properties as measured, its paper.
+
+    Parameters
+    ----------
+    name
+        As `posenc list` spells it; case and dashes do not matter.
+    as_json
+        Print one JSON document instead.
+    """
+    from posenc.properties import check
+
+    card = _found(name)
+    findings = check(card.make(64, 4), 64, 4)
+    if as_json:
+        properties = {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}
+        return _print_json(_described(card) | {"text": card.text, "properties": properties})
+    from posenc.report import terminal
+
+    terminal.card(card, findings, Console())
+
+
+@app.command
+def cite(*names: Annotated[str, Parameter(required=True)]) -> None:
+    """Print the BibTeX entries of encodings.
+
+    Parameters
+    ----------
+    names
+        As `posenc list` spells them.
+    """
+    papers = dict.fromkeys(_found(name).paper for name in names)
+    print("\n\n".join(paper.bibtex() for paper in papers))
+
+
+@app.command
+def compare(
+    *names: str,
+    text: Path | None = None,
+    out: Path | None = None,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure encodings side by side on a real text; all of them, unless you name some.
+
+    Parameters
+    ----------
+    names
+        As `posenc list` spells them.
+    text
+        A text file in UTF-8; by default Jane Austen's Northanger Abbey.
+    out
+        A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
+        or hold an earlier report.
+    force
+        Write into the folder whatever else it holds. Only those two files are ever replaced.
+    as_json
+        Print the results as one JSON document instead of tables.
+    """
+    if out is not None:
+        _writable(out, force)
+    from posenc.analysis import comparison
+    from posenc.analysis import text as texts
+
+    for name in names:
+        _found(name)
+    try:
+        given = None if text is None else texts.read(text)
+    except ValueError as error:
+        raise UsageError(f"--text: {error}.") from None
+    with _progress() as progress:
+        result = comparison.compare(names, given, progress=progress)
+    if out is not None:
+        from posenc.report import page
+
+        try:
+            page.write(result, out)
+        except OSError as error:
+            raise Failure(f"{out} could not be written: {error.strerror}.") from None
+    if as_json:
+        return _print_json(result.to_json())
+    from posenc.report import terminal
+
+    console = Console()
+    terminal.comparison(result, console)
+    if out is not None:
+        console.print(f"\nThe page: {out / 'index.html'}   the numbers: {out / 'results.json'}")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """The entry point: turns what went wrong into a line on stderr and an exit code."""
+    try:
+        words = sys.argv[1:] if words is None else words
+        app(words, result_action="return_value", print_error=False, exit_on_error=False)
+    except (UsageError, CycloptsError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except Failure as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `posenc list | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _found(name: str) -> Any:
+    from posenc.catalog import find
+
+    try:
+        return find(name)
+    except LookupError as error:
+        raise UsageError(error.args[0]) from None
+
+
+def _described(card: Any) -> dict[str, Any]:
+    return {
+        "name": card.slug,
+        "title": card.name,
+        "summary": card.summary,
+        "formula": card.formula,
+        "paper": {"short": card.paper.short, "title": card.paper.title, "link": card.paper.link},
+        "holds": sorted(measure.__name__ for measure in card.holds),
+    }
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))
+
+
+def _writable(out: Path, force: bool) -> None:
+    """Asked before the work begins, so that nothing is measured in vain."""
+    try:
+        from posenc.report import page
+    except ImportError as error:
+        raise UsageError(
+            f"--out needs the extra `report` ({error.name} is missing):"
+            " python -m pip install 'posenc[report]'"
+        ) from None
+    try:
+        page.reserve(out, force)
+    except OSError as error:
+        raise UsageError(f"--out: {error}") from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr; where that is no terminal, a line every ten seconds."""
+    if not sys.stderr.isatty():
+        yield _line_every(10.0)
+        return
+    columns = (TextColumn("{task.description:18}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading")
+        yield lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of)
+
+
+def _line_every(seconds: float) -> Callable[[str, int, int], None]:
+    last = time.monotonic()
+
+    def say(doing: str, done: int, of: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            print(f"{done} of {of}: {doing}", file=sys.stderr, flush=True)
+
+    return say

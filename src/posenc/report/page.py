@@ -1,0 +1,90 @@
+"""One HTML page that opens offline, and the numbers beside it as JSON."""
+
+import json
+import os
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment
+from plotly.offline import get_plotlyjs
+
+from posenc.analysis.comparison import Comparison
+from posenc.properties import ALL
+from posenc.report import figures, words
+
+PAGE, NUMBERS = "index.html", "results.json"
+MARK = '<meta name="generator" content="posenc">'
+
+
+def reserve(out: Path, force: bool = False) -> None:
+    """Make the folder, or raise OSError with a sentence if a report should not be put there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        held = sorted(entry.name for entry in out.iterdir())
+        strange = [name for name in held if not _ours(out, name)]
+        if strange and not force:
+            named = ", ".join(strange[:3]) + (" …" if len(strange) > 3 else "")
+            raise FileExistsError(
+                f"{out} holds {named}, which is not an earlier report: name another folder, or pass"
+                " --force to write beside it."
+            )
+        probe = out / f".{PAGE}.tmp"
+        probe.touch()
+        probe.unlink()
+    except FileExistsError as error:
+        raise error if error.errno is None else FileExistsError(f"{out} is not a folder.") from None
+    except OSError as error:
+        raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
+
+
+def write(result: Comparison, out: Path) -> None:
+    """`results.json` and `index.html`, each complete or not there at all."""
+    numbers = json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
+    _replace(out / NUMBERS, numbers)
+    _replace(out / PAGE, render(result))
+
+
+def render(result: Comparison) -> str:
+    drawn = {
+        "curves": figures.curves(result),
+        "rows": figures.rows(result),
+        "order": figures.order(result),
+        "costs": figures.costs(result),
+    }
+    template = files("posenc").joinpath("report/template.html").read_text()
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(template).render(
+        mark=MARK,
+        result=result,
+        words=words,
+        properties=[(measure.__name__, measure.__doc__) for measure in ALL],
+        verdict=words.verdict(result),
+        plotly=get_plotlyjs(),
+        figures={name: _embedded(figure.to_json()) for name, figure in drawn.items() if figure},
+    )
+
+
+def _embedded(document: str | None) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element."""
+    text = document or "null"
+    return "".join(f"\\u{ord(c):04x}" if c in "<>&\u2028\u2029" else c for c in text)
+
+
+def _ours(out: Path, name: str) -> bool:
+    path = out / name
+    try:
+        if name == PAGE:
+            with path.open(encoding="utf-8") as file:
+                return MARK in file.read(2_000)
+        return name == NUMBERS and "posenc" in json.loads(path.read_text())["versions"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _replace(path: Path, text: str) -> None:
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

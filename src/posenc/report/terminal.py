@@ -1,0 +1,120 @@
+"""Tables on the terminal, drawn with rich from the same data objects as the page."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from posenc.analysis.comparison import Comparison
+from posenc.card import Card
+from posenc.properties import ALL, Finding
+from posenc.report import words
+
+WIDE = 124  # columns from which properties are spelled out
+MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
+
+
+def catalog(cards: Sequence[Card], console: Console) -> None:
+    table = _table("name", "what it does", "paper")
+    for card in cards:
+        table.add_row(Text(card.slug, "bold"), escape(card.summary), escape(card.paper.short))
+    console.print(table)
+
+
+def card(card: Card, findings: dict[str, Finding], console: Console) -> None:
+    console.print(Text(card.name, "bold"))
+    console.print()
+    console.print(Padding(Text(card.text), (0, 0, 1, 0)), soft_wrap=False)
+    table = _table("property", "", "measured")
+    for name, finding in findings.items():
+        mark, style = MARKS[finding.holds]
+        table.add_row(words.label(name), Text(mark, style), escape(finding.why))
+    console.print(table)
+    console.print()
+    console.print(Text(card.paper.bibtex()), soft_wrap=True)
+
+
+def comparison(result: Comparison, console: Console) -> None:
+    _properties(result, console)
+    console.print()
+    _measurements(result, console)
+    console.print()
+    for line in words.verdict(result):
+        console.print(Text(line))
+
+
+def _properties(result: Comparison, console: Console) -> None:
+    names = [measure.__name__ for measure in ALL]
+    spelled = console.width >= WIDE
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    heads = [words.SHORT[name] if spelled else letters[n] for n, name in enumerate(names)]
+    table = _table("properties", *heads)
+    for column in table.columns[1:]:
+        column.justify = "center"
+    for measured in result.encodings:
+        marks = [MARKS[measured.properties[name].holds] for name in names]
+        table.add_row(measured.name, *(Text(mark, style) for mark, style in marks))
+    console.print(table)
+    if not spelled:
+        legend = [f"{a} {words.label(name)}" for a, name in zip(letters, names, strict=False)]
+        together = "  ".join(entry.replace(" ", "\N{NO-BREAK SPACE}") for entry in legend)
+        console.print(Text(together, "dim"))
+    console.print(Text("✓ holds   · does not   – has no meaning here", "dim"))
+
+
+def _measurements(result: Comparison, console: Console) -> None:
+    settings = result.settings
+    starts = ("×4", "×64", "10⁶")
+    costs = ("time", "train", "mem")
+    heads = ("on real words", "params", "shuffle", "twins", *starts, *costs)
+    table = _table(*heads, gap=1 if console.width < 90 else 2)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for m in result.encodings:
+        ratio = m.cost_ratio
+        table.add_row(
+            m.name,
+            words.count(m.parameters),
+            _share(m.shuffle.plain),
+            _share(m.duplicate.plain if m.duplicate else None),
+            *(_far(far.change) for far in m.far),
+            *(f"{ratio[key]:.1f}" for key in ("forward", "training", "training_memory")),
+        )
+    console.print(table)
+    console.print(
+        Text(
+            f"{result.source}, {result.words:,} words. shuffle: change of what attention computes"
+            " when a sentence is shuffled; twins: difference between two occurrences of a word; no"
+            f" mask. ×4, ×64, 10⁶: the same {settings.window} words moved to 4 and 64 windows on,"
+            " and to a million. time, train (with backward), mem (of train): as multiples of NoPE,"
+            f" {settings.cost_tokens} tokens. Learned encodings are untrained.",
+            "dim",
+        )
+    )
+
+
+def _share(change: float | None) -> Text:
+    text = words.change(change)
+    return Text(text, {"blind": "red", "": "dim"}.get(text, ""))
+
+
+def _far(change: float | None) -> Text:
+    text = words.moved(change)
+    return Text(text, {"same": "green", "refused": "red"}.get(text, ""))
+
+
+def _table(*heads: str, gap: int = 2) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, gap - 1, 0, 0),  # and the box adds one
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+    )
+    for n, head in enumerate(heads):
+        table.add_column(head, no_wrap=n == 0)
+    return table

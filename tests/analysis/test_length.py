@@ -1,0 +1,26 @@
+"""Text moved far along, against what is known of four encodings."""
+
+import pytest
+import torch
+
+from posenc import Integer, Learned, NoPE, RoPE, SelfAttention, axial
+from posenc.analysis import length
+
+
+@pytest.mark.parametrize("encoding", [NoPE(), RoPE(8), RoPE(axial(8, 2))], ids=["none", "1d", "2d"])
+def test_what_is_relative_stays_the_same(encoding):
+    far = length.at(SelfAttention(16, 2, encoding), torch.randn(2, 7, 16), 10**6)
+    assert far.change is not None
+    assert far.change < 1e-5
+
+
+def test_what_is_absolute_changes():
+    far = length.at(SelfAttention(16, 2, Integer(16)), torch.randn(2, 7, 16), 1000)
+    assert far.change is not None
+    assert far.change > 10
+
+
+def test_a_table_refuses_and_says_why():
+    far = length.at(SelfAttention(16, 2, Learned(64, 16)), torch.randn(2, 7, 16), 64)
+    assert far.change is None
+    assert "the table has rows 0 … 63" in far.why

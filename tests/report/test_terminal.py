@@ -1,0 +1,71 @@
+"""Tables as a person sees them: recorded by rich at several widths."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from posenc.catalog import CATALOG, find
+from posenc.properties import check
+from posenc.report import terminal, words
+
+
+def drawn(draw, *given, width=80):
+    console = Console(file=io.StringIO(), width=width)
+    draw(*given, console)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_nothing_is_cut_off(everything, width):
+    text = drawn(terminal.comparison, everything, width=width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    for measured in everything.encodings:
+        assert text.count(measured.name) >= 2
+
+
+def test_marks_agree_with_the_findings(everything):
+    lines = drawn(terminal.comparison, everything, width=140).splitlines()
+    for measured in everything.encodings:
+        marks = next(line for line in lines if line.startswith(measured.name + " "))
+        marks = marks.removeprefix(measured.name).split()
+        holds = [finding.holds for finding in measured.properties.values()]
+        assert marks == [{True: "✓", False: "·", None: "–"}[held] for held in holds]
+
+
+def test_the_verdict_names_names(everything):
+    said = dict(line.split(": ", 1) for line in words.verdict(everything))
+    assert said["Blind to word order without a mask"] == "NoPE."
+    assert said["Refuses positions past its table"] == "Learned."
+    assert said["Scores never rise with distance"] == "ALiBi."
+    assert "RoPE" in said["The same wherever the text stands, to a million"]
+    assert "Sinusoidal" in said["Different further along"]
+
+
+def test_the_catalogue_lists_all():
+    text = drawn(terminal.catalog, CATALOG)
+    assert all(card.slug in text for card in CATALOG)
+
+
+def test_a_card_shows_formula_witness_and_bibtex():
+    card = find("sinusoidal")
+    text = drawn(terminal.card, card, check(card.make(16, 4)))
+    assert "PE(p, 2j) = sin(p θⱼ)" in text
+    assert "first rises at offset 6" in text
+    assert "@misc{vaswani2017attention" in text
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (None, "refused"),
+        (3e-7, "same"),
+        (0.004, "<1%"),
+        (1.2, "120%"),
+        (13.0, "13×"),
+        (26e3, "3e4×"),
+    ],
+)
+def test_changes_are_told_in_words(share, said):
+    assert words.moved(share) == said

@@ -1,0 +1,141 @@
+"""The commands, as a person types them: what they print, and the exit code."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from posenc import CATALOG, cli
+from posenc.analysis import comparison
+
+
+@pytest.fixture
+def posenc(monkeypatch, capsys, small):
+    """posenc("show", "rope") -> (exit code, stdout, stderr); comparisons are small."""
+    monkeypatch.setattr(comparison, "Settings", lambda: small)
+    return partial(_run, capsys)
+
+
+def _run(capsys, *words):
+    try:
+        cli.main([str(word) for word in words])
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_lists_every_encoding(posenc):
+    code, out, err = posenc("list")
+    assert (code, err) == (0, "")
+    assert all(card.slug in out for card in CATALOG)
+    _, out, _ = posenc("list", "--json")
+    assert [one["name"] for one in json.loads(out)] == [card.slug for card in CATALOG]
+
+
+def test_shows_an_encoding_however_it_is_spelled(posenc):
+    _, out, _ = posenc("show", "Transformer_XL")
+    assert "arXiv:1901.02860" in out
+    _, out, _ = posenc("show", "rope", "--json")
+    assert json.loads(out)["properties"]["shift_invariant"]["holds"] is True
+
+
+def test_cites_a_paper_once(posenc):
+    code, out, _ = posenc("cite", "sine", "sinusoidal", "rope")
+    assert code == 0
+    assert out.count("@misc{") == 2
+
+
+def test_compares_on_a_text_of_ones_own(posenc, tmp_path):
+    text = tmp_path / "mine.txt"
+    text.write_text("the dog chased another dog . " * 20)
+    code, out, _ = posenc("compare", "rope", "nope", "--text", text, "--out", tmp_path / "report")
+    assert code == 0
+    assert "mine.txt, 120 words" in " ".join(out.split())
+    assert "RoPE" in out
+    assert "ALiBi" not in out
+    held = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert held["source"] == "mine.txt"
+    assert "mine.txt" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_prints_one_document_with_json_and_nothing_else(posenc):
+    code, out, _ = posenc("compare", "alibi", "--json")
+    assert code == 0
+    assert [one["slug"] for one in json.loads(out)["encodings"]] == ["alibi"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["compare", "roep"], "no encoding is called 'roep'. Did you mean rope"),
+        (["show", "xyzzy"], "no encoding is called 'xyzzy'. `posenc list` shows all."),
+        (["cite"], "requires an argument"),
+        (["compare", "--text", "absent.txt"], "--text: there is no file absent.txt."),
+        (["compare", "--text", "empty.txt"], "--text: empty.txt holds 0 words"),
+        (["compare", "--text", "binary"], "--text: binary is not a text: it holds zero bytes."),
+        (["compare", "--text", "."], "--text: . cannot be read: Is a directory."),
+        (["compare", "--out", "full"], "--out: full holds thesis.tex, which is not an earlier"),
+        (["compare", "--out", "empty.txt"], "--out: empty.txt is not a folder."),
+        (["compare", "--out", "empty.txt/below"], "--out: empty.txt/below cannot be written to"),
+        (["compare", "--outt", "x"], "--outt"),
+        (["comprae"], "comprae"),
+    ],
+)
+def test_bad_input_gets_one_line_and_2(posenc, tmp_path, monkeypatch, words, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "binary").write_bytes(b"\0\1\2")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("years of work")
+    code, out, err = posenc(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert says in err
+    assert err.count("\n") == 1
+    assert (tmp_path / "full" / "thesis.tex").read_text() == "years of work"
+
+
+def test_force_writes_beside_what_is_there(posenc, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    code, _, _ = posenc("compare", "nope", "--out", tmp_path, "--force")
+    assert code == 0
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    assert (tmp_path / "index.html").exists()
+
+
+def test_an_interruption_is_130_and_leaves_no_half_report(posenc, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "compare", interrupted)
+    code, _, err = posenc("compare", "--out", tmp_path)
+    assert (code, err) == (130, "interrupted\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_1_and_says_so(posenc, tmp_path, monkeypatch):
+    from posenc.report import page
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(page, "write", full)
+    code, _, err = posenc("compare", "nope", "--out", tmp_path)
+    assert code == 1
+    assert err == f"error: {tmp_path} could not be written: No space left on device.\n"
+
+
+def test_help_does_not_wait_for_torch():
+    script = (
+        "import sys\n"
+        "from posenc import cli\n"
+        "cli.main(['--help'])\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "compare" in done.stdout
