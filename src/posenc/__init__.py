@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from posenc.card import Card
     from posenc.catalog import CATALOG, create
     from posenc.encoding import Encoding
-    from posenc.frequencies import frequencies
     from posenc.layer import SelfAttention
     from posenc.none import NoPE
     from posenc.relative.deberta import DeBERTa
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from posenc.rotary.p_rope import p_rope
     from posenc.rotary.rope import RoPE, rotate, turn
     from posenc.sum import Sum
+    from posenc.theta import frequencies
 
 __version__ = "0.1.0"
 
@@ -59,7 +59,7 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
     "attend": "attention",
     "axial": "rotary.axial",
     "create": "catalog",
-    "frequencies": "frequencies",
+    "frequencies": "theta",
     "masks": "",
     "p_rope": "rotary.p_rope",
     "positions": "",

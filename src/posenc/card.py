@@ -27,8 +27,8 @@ class Paper:
     def short(self) -> str:
         """First author and year: "Su et al. 2021"."""
         people = [person.split(",")[0] for person in self.authors.split(" and ")]
-        names = {1: people[0], 2: " and ".join(people)}.get(len(people), f"{people[0]} et al.")
-        return f"{names} {self.year}"
+        few = len(people) < 3 and "others" not in people
+        return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
 
     def bibtex(self) -> str:
         """An entry to paste into a bibliography."""

@@ -44,15 +44,16 @@ CATALOG: tuple[Card, ...] = (
 def find(name: str) -> Card:
     """The card of that name; case, spaces, dashes and underscores do not matter.
 
-    Raises KeyError with the nearest names on a typo.
+    Raises LookupError with the nearest names on a typo.
     """
     cards = {_plain(card.name): card for card in CATALOG}
     plain = _plain(name)
     if plain in cards:
         return cards[plain]
-    near = [cards[match].slug for match in get_close_matches(plain, cards, n=3, cutoff=0.5)]
-    near += [c.slug for p, c in cards.items() if plain and plain in p and c.slug not in near]
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`posenc list` shows all."
+    contain = [known for known in cards if len(plain) > 1 and plain in known]
+    near = dict.fromkeys([*get_close_matches(plain, cards, cutoff=0.7), *contain])
+    slugs = [cards[known].slug for known in near][:3]
+    hint = f"Did you mean {' or '.join(slugs)}?" if slugs else "`posenc list` shows all."
     raise LookupError(f"no encoding is called {name!r}. {hint}")
 
 

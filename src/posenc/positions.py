@@ -89,6 +89,13 @@ def folded(tokens: int, axes: int) -> Positions | Points:
     return grid(*[side] * axes)[:tokens]
 
 
+def whole(values: Tensor, name: str) -> Tensor:
+    """Whole numbers, to look something up by. Raises TypeError for any others."""
+    if values.is_floating_point():
+        raise TypeError(f"`{name}` goes by whole numbers; `pos` is {values.dtype}: pass integers.")
+    return values
+
+
 def exact(pos: Tensor) -> Tensor:
     """Positions that can be computed with: integers as int64, so that no offset wraps around.
 

@@ -16,7 +16,7 @@ from posenc.additive.add import add
 from posenc.additive.integer import FLEETWOOD
 from posenc.card import Card
 from posenc.encoding import Encoding
-from posenc.positions import exact
+from posenc.positions import exact, whole
 from posenc.properties import (
     any_length,
     bounded,
@@ -40,14 +40,12 @@ class Binary(Encoding):
 
     def prepare(self, pos: Positions) -> Tensor:
         """Raises IndexError past 2^bits positions, and TypeError for fractions."""
-        pos = exact(pos)
-        if pos.is_floating_point():
-            raise TypeError(f"`Binary` writes whole numbers in bits; `pos` is {pos.dtype}.")
+        pos = whole(exact(pos), "Binary")
         if pos.numel() and not 0 <= pos.min() <= pos.max() < 2**self.bits:
             span = f"{pos.min().item()} … {pos.max().item()}"
             raise IndexError(
-                f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: take"
-                " more `bits`."
+                f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: stay"
+                " within, or take more `bits`."
             )
         place = torch.arange(self.bits - 1, -1, -1, device=pos.device)
         return (pos.unsqueeze(-1) >> place & 1).repeat_interleave(self.width // self.bits, -1)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from posenc.additive.add import add
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
-from posenc.positions import exact
+from posenc.positions import exact, whole
 from posenc.properties import (
     bounded,
     learned,
@@ -37,15 +37,15 @@ class Learned(Encoding):
         super().__init__()
         if beyond not in ("refuse", "clamp"):
             raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {beyond!r}.")
+        if length < 1:
+            raise ValueError(f"a table has rows: `length` must be at least 1, got {length}.")
         self.width = dim
         self.beyond: Beyond = beyond
         self.table = nn.Parameter(torch.randn(length, dim) * 0.02)
 
     def prepare(self, pos: Positions) -> Tensor:
         """Raises IndexError past the end of the table, TypeError for fractions."""
-        pos, last = exact(pos), len(self.table) - 1
-        if pos.is_floating_point():
-            raise TypeError(f"`Learned` looks rows up by whole numbers; `pos` is {pos.dtype}.")
+        pos, last = whole(exact(pos), "Learned"), len(self.table) - 1
         if self.beyond == "clamp":
             pos = pos.clamp(0, last)
         elif not torch.compiler.is_compiling() and ((pos < 0) | (pos > last)).any():

@@ -17,7 +17,6 @@ from posenc.additive.add import add
 from posenc.additive.sinusoidal import VASWANI, waves
 from posenc.card import Card
 from posenc.encoding import Encoding
-from posenc.frequencies import frequencies
 from posenc.properties import (
     any_length,
     bounded,
@@ -28,6 +27,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.shapes import Embeddings, Positions
+from posenc.theta import frequencies
 
 
 class LinearSinusoidal(Encoding):

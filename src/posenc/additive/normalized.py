@@ -4,7 +4,7 @@
     PE(p, c) = p / (N − 1)      divisor="N-1"    values 0 … 1
 
 N is the last position + 1. Bounded at last, but the same token changes its code whenever the text
-grows: the fifth of 10 tokens stands where the fiftieth of 100 does, and a cached key goes stale
+grows: position 5 of 10 tokens stands where position 50 of 100 does, and a cached key goes stale
 with each new token.
 
 Fleetwood 2024, "You could have designed state of the art positional encoding", second step.

@@ -16,7 +16,6 @@ from posenc.additive.add import add
 from posenc.additive.sinusoidal import VASWANI, waves
 from posenc.card import Card
 from posenc.encoding import Encoding
-from posenc.frequencies import frequencies
 from posenc.properties import (
     any_length,
     bounded,
@@ -26,6 +25,7 @@ from posenc.properties import (
     order_sensitive,
 )
 from posenc.shapes import Embeddings, Positions
+from posenc.theta import frequencies
 
 
 class SineCosine(Encoding):

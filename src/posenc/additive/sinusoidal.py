@@ -16,7 +16,6 @@ from torch import Tensor
 from posenc.additive.add import add
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
-from posenc.frequencies import Layout, angles, checked, frequencies, join
 from posenc.properties import (
     any_length,
     bounded,
@@ -27,6 +26,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.shapes import Embeddings, Frequencies, Positions
+from posenc.theta import Layout, angles, checked, frequencies, join
 
 
 def waves(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") -> Tensor:

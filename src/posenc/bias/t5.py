@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from posenc.card import Card, Paper
 from posenc.distance import ByDistance
 from posenc.encoding import Encoding
+from posenc.positions import whole
 from posenc.properties import (
     any_length,
     learned,
@@ -39,8 +40,8 @@ def starts(buckets: int, reach: int) -> list[int]:
     exact = buckets // 2
     if exact < 1 or reach <= exact:
         raise ValueError(
-            f"T5 needs at least 2 buckets on a side and a `reach` beyond the {exact} exact"
-            f" distances, got {buckets} and `reach`={reach}."
+            "T5 needs at least 2 buckets on a side, the first half of them exact, and a `reach`"
+            f" beyond those: got {buckets} on a side and `reach`={reach}."
         )
     log = buckets - exact  # (B − e) ln(δ/e) ≥ n ln(reach/e)  ⇔  δ^(B−e) eⁿ ≥ reachⁿ e^(B−e)
     first = list(range(exact))
@@ -78,7 +79,8 @@ class T5Bias(Encoding):
         by_offset = self.weight[bucket(offsets, self.buckets, self.reach, self.bidirectional)]
 
         def value(h: Tensor, offset: Tensor) -> Tensor:
-            return by_offset[(offset.clamp(-self.reach, self.reach) + self.reach).long(), h]
+            row = whole(offset, "T5Bias").clamp(-self.reach, self.reach) + self.reach
+            return by_offset[row, h]
 
         return ByDistance(value, q_at, k_at)
 

@@ -8,7 +8,9 @@ The terms are content-to-content, content-to-position and position-to-content; t
 √(3d) instead of √d. Mind δ(j, i) in the last: the distance as the key sees it.
 
 He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", arXiv:2006.03654,
-eq. 3-4. One P serves all layers there: `deberta.rows = other.rows` shares it.
+eq. 3-4. The authors' code, and transformers, look up δ(i, j) in the last term instead; it comes to
+the same when training, with the rows mirrored, but not for their weights: see `released`. One P
+serves all their layers: `deberta.rows = other.rows` shares it.
 """
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 from posenc.card import Card, Paper
 from posenc.distance import offset
 from posenc.encoding import Encoding
+from posenc.positions import whole
 from posenc.properties import (
     any_length,
     learned,
@@ -29,18 +32,28 @@ from posenc.shapes import Bias, Heads, KeyPositions, Keys, Positions
 
 
 class DeBERTa(Encoding):
-    """`DeBERTa(64, heads=12)`: distances up to 512 either way, rows of 768 channels."""
+    """`DeBERTa(64, heads=12)`: distances up to 512 either way, rows of 768 channels.
 
-    def __init__(self, dim: int, heads: int, reach: int = 512, width: int | None = None):
+    `released=True` takes δ(i, j) in the last term too, as the weights that were released need.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        reach: int = 512,
+        width: int | None = None,
+        released: bool = False,
+    ):
         super().__init__()
         width = dim * heads if width is None else width
-        self.dim, self.heads, self.reach = dim, heads, reach
+        self.dim, self.heads, self.reach, self.released = dim, heads, reach, released
         self.rows = nn.Parameter(torch.randn(2 * reach, width) * 0.02)
         self.to_keys = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
         self.to_queries = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
 
     def delta(self, offset: Tensor) -> Tensor:
-        return (offset + self.reach).clamp(0, 2 * self.reach - 1).long()
+        return (whole(offset, "DeBERTa") + self.reach).clamp(0, 2 * self.reach - 1)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
@@ -51,7 +64,8 @@ class DeBERTa(Encoding):
 
         def value(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             δ = ahead(b, i, j)
-            return by_query[b, h, i, self.delta(δ)] + by_key[b, h, j, self.delta(-δ)]
+            back = δ if self.released else -δ
+            return by_query[b, h, i, self.delta(δ)] + by_key[b, h, j, self.delta(back)]
 
         return value
 

@@ -7,7 +7,7 @@ Beyond the reach, distances are not told apart. q·a is formed once for each of 
 rows and looked up for each pair; no (tokens, tokens, channels) array is ever built.
 
 Shaw et al. 2018, "Self-Attention with Relative Position Representations", arXiv:1803.02155,
-eq. 3-5; r there is key − query, so its tables are ours read backwards.
+eq. 3-4; r there is key − query, so its tables are ours read backwards.
 """
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from posenc.card import Card, Paper
 from posenc.distance import offset
 from posenc.encoding import Encoding
+from posenc.positions import whole
 from posenc.properties import (
     any_length,
     learned,
@@ -38,7 +39,7 @@ class Shaw(Encoding):
         self.values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
 
     def row(self, distance: Tensor) -> Tensor:
-        return (distance.clamp(-self.reach, self.reach) + self.reach).long()
+        return whole(distance, "Shaw").clamp(-self.reach, self.reach) + self.reach
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float

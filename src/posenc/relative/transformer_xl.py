@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from posenc.additive.sinusoidal import waves
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
-from posenc.frequencies import frequencies
 from posenc.properties import (
     any_length,
     bounded,
@@ -36,6 +35,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.shapes import Heads, Positions, Wider
+from posenc.theta import frequencies
 
 
 class Waves(NamedTuple):

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -26,9 +25,12 @@ def catalog(cards: Sequence[Card], console: Console) -> None:
 
 
 def card(card: Card, findings: dict[str, Finding], console: Console) -> None:
-    console.print(Text(card.name, "bold"))
-    console.print()
-    console.print(Padding(Text(card.text), (0, 0, 1, 0)), soft_wrap=False)
+    for block in card.text.split("\n\n"):
+        if block.startswith("    "):  # the formula: its lines are as they must be
+            console.print(Text(block), soft_wrap=True)
+        else:
+            console.print(Text(" ".join(block.split())))
+        console.print()
     table = _table("property", "", "measured")
     for name, finding in findings.items():
         mark, style = MARKS[finding.holds]

@@ -8,13 +8,14 @@ As a matrix (axis, pair), each column has one θ and zeros elsewhere, so an angl
 divide d/2 do not turn. (Turning one pair by x and y together would mix the two offsets.)
 
 Su 2021, "Transformer upgrade 4: rotary position encoding in 2-D", kexue.fm/archives/8397; used in
-EVA-02, arXiv:2303.11331, and for n = 3 in V-JEPA 2, arXiv:2506.09985.
+EVA-02, arXiv:2303.11331. V-JEPA 2, arXiv:2506.09985, shares the pairs among 3 axes like this, but
+its code tiles cos and sin over interleaved pairs, so that a pair's two channels turn by different
+angles: no rotation, and not copied here.
 """
 
 import torch
 
 from posenc.card import Card, Paper
-from posenc.frequencies import frequencies
 from posenc.properties import (
     any_length,
     bounded,
@@ -29,6 +30,7 @@ from posenc.properties import (
 )
 from posenc.rotary.rope import RoPE
 from posenc.shapes import Frequencies
+from posenc.theta import frequencies
 
 
 def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
@@ -73,7 +75,7 @@ CARD_3D = Card(
         key="assran2025vjepa2",
         title="V-JEPA 2: Self-Supervised Video Models Enable Understanding, Prediction and"
         " Planning",
-        authors="Assran, Mahmoud and others",
+        authors="Assran, Mido and Bardes, Adrien and others",
         year=2025,
         arxiv="2506.09985",
     ),

@@ -1,19 +1,18 @@
 """p-RoPE: turn the fastest share p of the pairs only; the slow rest carries content untouched.
 
-    θⱼ = base^(−2j/d)  for j < p · d/2,  else 0        j = 0 … d/2 − 1, radians per token
+    θⱼ = base^(−2j/d)  for j < ⌊p · d/2⌋,  else 0        j = 0 … d/2 − 1, radians per token
 
 p = 1 is RoPE, p = 0 is NoPE. Models use the slowest pairs as if they did not turn, which a long
 text breaks: they do turn, if slowly. Unlike partial rotary, the exponent keeps the full d and the
 pairs their places; transformers calls this "proportional".
 
 Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?",
-arXiv:2410.06205, §6.
+arXiv:2410.06205.
 """
 
 from torch import arange, where
 
 from posenc.card import Card, Paper
-from posenc.frequencies import Layout, frequencies
 from posenc.properties import (
     any_length,
     bounded,
@@ -27,6 +26,7 @@ from posenc.properties import (
 )
 from posenc.rotary.rope import RoPE
 from posenc.shapes import Frequencies
+from posenc.theta import Layout, frequencies
 
 
 def p_rope(freqs: Frequencies, p: float) -> Frequencies:

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
-from posenc.frequencies import Layout, angles, checked, frequencies, join, split
 from posenc.properties import (
     any_length,
     bounded,
@@ -33,6 +32,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.shapes import Frequencies, Heads, Points, Positions
+from posenc.theta import Layout, angles, checked, frequencies, join, split
 
 
 class Turn(NamedTuple):

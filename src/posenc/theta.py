@@ -28,7 +28,7 @@ def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
     tensor([1.0000, 0.0100], dtype=torch.float64)
     """
     if dim < 2 or dim % 2:
-        raise ValueError(f"frequencies belong to pairs of channels: `dim` must be even, got {dim}.")
+        raise ValueError(f"channels turn in pairs: `dim` must be even and at least 2, got {dim}.")
     if not 0 < base < float("inf"):
         raise ValueError(f"`base` must be a positive number, got {base}.")
     return base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim)

@@ -1,0 +1,115 @@
+"""DeBERTa against equation 4 of the paper, pair by pair, and transformers' attention."""
+
+import pytest
+import torch
+from transformers import DebertaConfig
+from transformers.models.deberta.modeling_deberta import (
+    DisentangledSelfAttention,
+    build_relative_position,
+)
+
+from posenc import DeBERTa, attend
+
+
+def by_loops(q, k, v, deberta, q_pos, k_pos, scale):
+    def delta(a, b):
+        return min(max(a - b + deberta.reach, 0), 2 * deberta.reach - 1)
+
+    logits = torch.zeros(*q.shape[:-1], k.shape[-2], dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, logits.shape)).tolist():
+        query, key = q[b, h, i], k[b, h, j]
+        by_content = deberta.rows[delta(q_pos[i], k_pos[j])] @ deberta.to_keys[h]
+        by_position = deberta.rows[delta(k_pos[j], q_pos[i])] @ deberta.to_queries[h]
+        logits[b, h, i, j] = (query @ key + query @ by_content + key @ by_position) * scale
+    return logits.softmax(-1) @ v
+
+
+def loud(*args, **options):
+    deberta = DeBERTa(*args, **options).double()
+    deberta.rows.data.normal_()
+    return deberta
+
+
+@pytest.mark.parametrize("scale", [None, 1.0])
+@pytest.mark.parametrize(("reach", "width"), [(2, None), (50, 6)])
+def test_equals_the_three_terms_of_the_paper(reach, width, scale):
+    deberta = loud(4, heads=2, reach=reach, width=width)
+    q, k, v = torch.randn(3, 2, 2, 6, 4, dtype=torch.float64).unbind()
+    with torch.no_grad():
+        expected = by_loops(q, k, v, deberta, range(6), range(6), scale or 12**-0.5)
+        torch.testing.assert_close(attend(q, k, v, deberta, scale=scale), expected)
+
+
+def test_keys_may_stand_elsewhere():
+    deberta, (q_pos, k_pos) = loud(4, heads=2, reach=8), ([7, 8, 9], [0, 3, 8, 9, 40])
+    q, k = (torch.randn(1, 2, n, 4, dtype=torch.float64) for n in (3, 5))
+    with torch.no_grad():
+        at, k_at = (deberta.prepare(torch.tensor(pos)) for pos in (q_pos, k_pos))
+        expected = by_loops(q, k, k, deberta, q_pos, k_pos, 12**-0.5)
+        torch.testing.assert_close(attend(q, k, k, deberta, at, k_at), expected)
+
+
+@pytest.mark.parametrize(("term", "reach"), [("c2p", 3), ("c2p", 20), ("p2c", 20)])
+def test_each_term_is_that_of_transformers_with_its_weights(term, reach):
+    config = DebertaConfig(
+        hidden_size=8,
+        num_attention_heads=2,
+        relative_attention=True,
+        max_relative_positions=reach,
+        pos_att_type=[term],
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    theirs, ours = DisentangledSelfAttention(config), DeBERTa(4, heads=2, reach=reach)
+    rows, offset = torch.randn(2 * reach, 8), torch.arange(2 * reach)
+    if term == "c2p":
+        projection, used, unused = theirs.pos_proj, ours.to_keys, ours.to_queries
+        ours.rows.data.copy_(rows)
+    else:  # the authors' code and transformers' look up δ(i, j) here, the paper δ(j, i)
+        projection, used, unused = theirs.pos_q_proj, ours.to_queries, ours.to_keys
+        projection.bias.data.zero_()
+        ours.rows.data.copy_(rows[-offset])
+    projection.weight.data.normal_()
+    used.data.copy_(projection.weight.data.view(2, 4, 8).mT)
+    unused.data.zero_()
+    x, mask = torch.randn(1, 6, 8), torch.ones(1, 1, 6, 6)
+    q, k, v = theirs.transpose_for_scores(theirs.in_proj(x)).chunk(3, -1)
+    offsets = build_relative_position(q, k)
+    expected, _ = theirs(x, mask, relative_pos=offsets, rel_embeddings=rows)
+    out = attend(q, k, v, ours, scale=8**-0.5)  # two terms, hence √(2d)
+    torch.testing.assert_close(out.transpose(1, 2).flatten(2), expected)
+
+
+@pytest.mark.parametrize("reach", [3, 20])
+def test_released_weights_give_what_transformers_makes_of_them(reach):
+    config = DebertaConfig(
+        hidden_size=8,
+        num_attention_heads=2,
+        relative_attention=True,
+        max_relative_positions=reach,
+        pos_att_type=["c2p", "p2c"],
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    theirs, ours = DisentangledSelfAttention(config), DeBERTa(4, 2, reach, released=True)
+    theirs.pos_q_proj.bias.data.zero_()
+    ours.rows.data.normal_()
+    for to, projection in (
+        (ours.to_keys, theirs.pos_proj),
+        (ours.to_queries, theirs.pos_q_proj),
+    ):
+        projection.weight.data.normal_()
+        to.data.copy_(projection.weight.data.view(2, 4, 8).mT)
+    x, mask = torch.randn(1, 9, 8), torch.ones(1, 1, 9, 9)
+    q, k, v = theirs.transpose_for_scores(theirs.in_proj(x)).chunk(3, -1)
+    offsets = build_relative_position(q, k)
+    expected, _ = theirs(x, mask, relative_pos=offsets, rel_embeddings=ours.rows)
+    torch.testing.assert_close(attend(q, k, v, ours).transpose(1, 2).flatten(2), expected)
+
+
+def test_rows_can_be_shared_among_layers():
+    bottom, top = DeBERTa(4, heads=2), DeBERTa(4, heads=2)
+    top.rows = bottom.rows
+    q = torch.randn(1, 2, 5, 4)
+    (attend(q, q, q, bottom) + attend(q, q, q, top)).sum().backward()
+    assert top.rows.grad is bottom.rows.grad

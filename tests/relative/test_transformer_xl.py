@@ -1,0 +1,91 @@
+"""Transformer-XL against the four terms of its paper, pair by pair, and transformers' XLNet."""
+
+import math
+
+import pytest
+import torch
+from transformers import XLNetConfig
+from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
+
+from posenc import TransformerXL, attend, masks
+
+
+def sinusoid(offset, width):
+    angles = [offset * 10_000 ** (-2 * j / width) for j in range(width // 2)]
+    return torch.tensor([f(a) for f in (math.sin, math.cos) for a in angles], dtype=torch.float64)
+
+
+def by_loops(q, k, v, xl, q_pos, k_pos, scale):
+    logits = torch.zeros(*q.shape[:-1], k.shape[-2], dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, logits.shape)).tolist():
+        key = k[b, h * k.shape[1] // q.shape[1], j]
+        distance = xl.project[h] @ sinusoid(q_pos[i] - k_pos[j], xl.project.shape[-1])
+        a, b_ = q[b, h, i] @ key, q[b, h, i] @ distance
+        c, d = xl.u[h, 0] @ key, xl.v[h, 0] @ distance
+        logits[b, h, i, j] = (a + b_ + c + d) * scale
+    return logits.softmax(-1) @ v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+
+
+def loud(*args, **options):
+    xl = TransformerXL(*args, **options).double()
+    xl.u.data.normal_(), xl.v.data.normal_()
+    return xl
+
+
+@pytest.mark.parametrize("scale", [None, 0.7])
+@pytest.mark.parametrize("width", [None, 6])
+def test_equals_the_four_terms_of_the_paper(width, scale):
+    xl = loud(4, heads=2, width=width)
+    q, k, v = torch.randn(3, 2, 2, 5, 4, dtype=torch.float64).unbind()
+    with torch.no_grad():
+        expected = by_loops(q, k, v, xl, range(5), range(5), 0.5 if scale is None else scale)
+        torch.testing.assert_close(attend(q, k, v, xl, scale=scale), expected, rtol=0, atol=1e-6)
+
+
+def test_keys_may_stand_elsewhere_as_in_its_memory():
+    xl, (q_pos, k_pos) = loud(4, heads=2), ([7, 8, 9], [0, 3, 8, 9, 40])
+    q, k = (torch.randn(1, 2, n, 4, dtype=torch.float64) for n in (3, 5))
+    with torch.no_grad():
+        at, k_at = (xl.prepare(torch.tensor(pos)) for pos in (q_pos, k_pos))
+        expected = by_loops(q, k, k, xl, q_pos, k_pos, 0.5)
+        torch.testing.assert_close(attend(q, k, k, xl, at, k_at), expected, rtol=0, atol=1e-6)
+
+
+def test_heads_in_groups_share_keys_but_not_what_they_know_of_distance():
+    xl, q = loud(4, heads=4), torch.randn(1, 4, 5, 4, dtype=torch.float64)
+    k, v = torch.randn(2, 1, 2, 5, 4, dtype=torch.float64).unbind()
+    with torch.no_grad():
+        expected = by_loops(q, k, v, xl, range(5), range(5), 0.5)
+        torch.testing.assert_close(attend(q, k, v, xl), expected, rtol=0, atol=1e-6)
+
+
+def test_keys_can_be_cached():
+    xl, (q, k, v) = loud(4, heads=2).float(), torch.randn(3, 1, 2, 6, 4).unbind()
+    whole = attend(q, k, v, xl, mask=masks.causal())[..., -1:, :]
+    last = attend(
+        q[..., -1:, :], k, v, xl, xl.prepare(torch.tensor([5])), xl.prepare(torch.arange(6))
+    )
+    torch.testing.assert_close(whole, last)
+
+
+def test_attends_as_xlnet_does_with_its_weights_and_memory():
+    config = XLNetConfig(d_model=8, n_head=2, d_inner=8, n_layer=1, dropout=0.0)
+    theirs, ours = XLNetRelativeAttention(config), TransformerXL(4, heads=2)
+    for parameter in theirs.parameters():
+        parameter.data.normal_()
+    ours.u.data.copy_(theirs.r_w_bias.data[:, None])
+    ours.v.data.copy_(theirs.r_r_bias.data[:, None])
+    ours.project.data.copy_(theirs.r.data.permute(1, 2, 0))
+    q, k, v = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4)
+    inverse = 1 / 10_000 ** (torch.arange(0, 8, 2.0) / 8)
+    distances = XLNetModel.positional_embedding(torch.arange(5, -3, -1.0), inverse)
+    by_token = [x.permute(2, 0, 1, 3) for x in (q, k, v)]
+    projected = torch.einsum("ibh,hnd->ibnd", distances, theirs.r)
+    expected = theirs.rel_attn_core(*by_token, projected).permute(1, 2, 0, 3)
+    at, k_at = ours.prepare(torch.arange(2, 5)), ours.prepare(torch.arange(5))
+    torch.testing.assert_close(attend(q, k, v, ours, at, k_at), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_odd_width_is_refused():
+    with pytest.raises(ValueError, match="`dim` must be even and at least 2, got 9"):
+        TransformerXL(3, heads=3)

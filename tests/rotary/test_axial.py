@@ -1,0 +1,87 @@
+"""Axial RoPE against one-dimensional RoPE on each axis, and its promise of offsets."""
+
+import itertools
+
+import pytest
+import torch
+
+from posenc import RoPE, axial, positions
+
+
+def scores(freqs, q, k, q_pos, k_pos):
+    rope = RoPE(freqs)
+    return (rope.on_queries(q, rope.prepare(q_pos)) @ rope.on_keys(k, rope.prepare(k_pos)).mT)[0, 0]
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_two_axes_are_two_ropes_side_by_side(layout):
+    x, pos = torch.randn(1, 2, 12, 16), positions.grid(3, 4)
+    out = RoPE(axial(16), layout=layout)(x, x, pos)[0]
+    pairs = (
+        torch.arange(16).view(8, 2) if layout == "interleaved" else torch.arange(16).view(2, 8).T
+    )
+    for axis, own in enumerate((pairs[:4], pairs[4:])):
+        channels = own.flatten() if layout == "interleaved" else own.T.flatten()
+        alone = RoPE(8, layout=layout)(x[..., channels], x[..., channels], pos[:, axis])[0]
+        assert out[..., channels].equal(alone)
+
+
+@pytest.mark.parametrize(("axes", "dim"), [(2, 8), (2, 12), (3, 12), (3, 18)])
+def test_each_pair_turns_by_one_axis(axes, dim):
+    x = torch.randn(1, 1, 1, dim)
+    each = dim // (2 * axes)
+    for axis in range(axes):
+        step = torch.zeros(1, axes)
+        step[0, axis] = 2.0
+        moved = (RoPE(axial(dim, axes))(x, x, step)[0] != x)[0, 0, 0].view(-1, 2).all(-1)
+        expected = [axis * each <= pair < (axis + 1) * each for pair in range(dim // 2)]
+        assert moved.tolist() == expected
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_a_score_depends_on_the_offset_along_each_axis_only(axes):
+    q, k = torch.randn(2, 1, 1, 8, 24, dtype=torch.float64).unbind()
+    q_pos, k_pos = torch.randint(0, 50, (2, 8, axes)).unbind()
+    here = scores(axial(24, axes), q, k, q_pos, k_pos)
+    for shift in itertools.product((0, 1000), repeat=axes):
+        by = torch.tensor(shift)
+        there = scores(axial(24, axes), q, k, q_pos + by, k_pos + by)
+        torch.testing.assert_close(here, there, rtol=0, atol=1e-5)
+
+
+def test_exchanging_the_axes_changes_the_score():
+    q, k = torch.randn(2, 1, 1, 1, 8).unbind()
+    origin, right, down = (torch.tensor([point]) for point in ([0, 0], [0, 3], [3, 0]))
+    a, b = scores(axial(8), q, k, right, origin), scores(axial(8), q, k, down, origin)
+    assert not torch.isclose(a, b)
+
+
+def test_one_angle_for_both_axes_would_confuse_offsets():
+    both = axial(8).sum(0).expand(2, 4)
+    q, k = torch.randn(2, 1, 1, 1, 8).unbind()
+    origin, a, b = (torch.tensor([point]) for point in ([0, 0], [1, 4], [3, 2]))
+    assert scores(both, q, k, a, origin).equal(scores(both, q, k, b, origin))
+    assert not scores(axial(8), q, k, a, origin).isclose(scores(axial(8), q, k, b, origin))
+
+
+def test_pairs_left_over_do_not_turn():
+    x, pos = torch.randn(1, 2, 8, 16), positions.grid(2, 2, 2)
+    out = RoPE(axial(16, axes=3))(x, x, pos)[0]
+    assert out[..., 12:].equal(x[..., 12:])
+    assert not out[:, :, -1, :12].isclose(x[:, :, -1, :12]).any()
+
+
+def test_one_axis_is_rope():
+    x, pos = torch.randn(1, 2, 4, 16), torch.tensor([0, 3, 50, 7])
+    assert RoPE(axial(16, axes=1))(x, x, pos[:, None])[0].equal(RoPE(16)(x, x, pos)[0])
+
+
+@pytest.mark.parametrize(("dim", "axes"), [(2, 2), (7, 2), (4, 3), (8, 0)])
+def test_says_how_many_channels_it_needs(dim, axes):
+    with pytest.raises(ValueError, match=f"at least {2 * axes} for `axes`={axes}, got {dim}"):
+        axial(dim, axes)
+
+
+def test_takes_points_only():
+    with pytest.raises(ValueError, match=r"2 axes: `pos` must be points \(…, token, 2\), as `pos"):
+        RoPE(axial(8)).prepare(torch.arange(6))

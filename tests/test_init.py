@@ -1,0 +1,24 @@
+"""The public names, in a fresh Python that has imported every part of the library before."""
+
+import subprocess
+import sys
+
+import posenc
+
+ASK = """
+import importlib, pkgutil, types
+import posenc
+for part in ("additive", "bias", "relative", "rotary"):
+    for found in pkgutil.iter_modules([posenc.__path__[0] + "/" + part]):
+        importlib.import_module(f"posenc.{part}.{found.name}")
+print(*(name for name in posenc.__all__ if isinstance(getattr(posenc, name), types.ModuleType)))
+"""
+
+
+def test_no_function_is_hidden_by_a_module_of_its_name():
+    asked = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
+    assert asked.stdout.split() == ["masks", "positions", "properties"]
+
+
+def test_every_public_name_can_be_imported():
+    assert all(hasattr(posenc, name) for name in posenc.__all__)
