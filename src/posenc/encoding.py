@@ -8,6 +8,7 @@ positions alone (cosines, buckets) it returns from `prepare`; the caller holds t
 every layer, so nothing is computed twice and nothing is cached out of sight.
 """
 
+from math import prod
 from typing import Any
 
 import torch
@@ -88,10 +89,11 @@ class Encoding(nn.Module):
 
     def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
         """(batch or 1, head, query, key), of an encoding that looks at nothing but positions."""
-        q_at = self.prepare(q_pos)
-        k_at = q_at if k_pos is None else self.prepare(k_pos)
-        batch = max(1 if pos.ndim == 1 else len(pos) for pos in (q_at, k_at))
-        shape = (batch, self.heads or 1, q_at.shape[-1], k_at.shape[-1])
+        k_pos = q_pos if k_pos is None else k_pos
+        q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
+        queries, keys = (pos.shape[: pos.ndim - (self.axes > 1)] for pos in (q_pos, k_pos))
+        batch = max(prod(queries[:-1]), prod(keys[:-1]))
+        shape = (batch, self.heads or 1, queries[-1], keys[-1])
         q, k = (torch.zeros(*shape[:2], n, self.dim or 1, device=q_pos.device) for n in shape[2:])
         bias = self.on_scores(q, k, q_at, k_at, scale=1.0)
         if not isinstance(bias, ByDistance):

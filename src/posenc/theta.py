@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.positions import exact
-from posenc.shapes import Frequencies, Points, Positions
+from posenc.shapes import Frequencies, Heads, Points, Positions
 
 Layout = Literal["interleaved", "half"]
 LAYOUTS = {  # where the two channels of a pair sit: (unflattened shape, axis of the pair)
@@ -62,6 +62,16 @@ def split(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
 def join(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
     """The inverse of `split`."""
     return torch.stack((first, second), LAYOUTS[checked(layout)][1]).flatten(-2)
+
+
+def one_each(x: Heads, by: Tensor) -> None:
+    """Refuses a table (*batch, 1, token, pair) that would broadcast over `x` in silence."""
+    batch, tokens = by.shape[:-3], by.shape[-2]
+    if x.shape[-2] != tokens or batch not in ((), (1,), x.shape[:1]):
+        raise ValueError(
+            f"`x` has {x.shape[-2]} tokens in a batch of {x.shape[0]}, the positions are for"
+            f" {tokens} tokens in a batch of {batch[0] if batch else 1}: give each token its own."
+        )
 
 
 def checked(layout: Layout) -> Layout:

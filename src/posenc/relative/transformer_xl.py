@@ -35,7 +35,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.shapes import Heads, Positions, Wider
-from posenc.theta import frequencies
+from posenc.theta import frequencies, one_each
 
 
 class Waves(NamedTuple):
@@ -62,12 +62,14 @@ class TransformerXL(Encoding):
         return Waves(sin, cos)
 
     def on_queries(self, q: Heads, at: Waves) -> Wider:
+        one_each(q, at.sin)
         query = q + self.v
         z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
         turned = (z_ * at.sin - z * at.cos, z * at.sin + z_ * at.cos)
         return torch.cat((q + self.u, *turned), -1).to(q.dtype)
 
     def on_keys(self, k: Heads, at: Waves) -> Wider:
+        one_each(k, at.sin)
         position = torch.cat(at, -1).to(k.dtype)
         return torch.cat((k, position.expand(*k.shape[:-1], -1)), -1)
 

@@ -32,7 +32,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.shapes import Frequencies, Heads, Points, Positions
-from posenc.theta import Layout, angles, checked, frequencies, join, split
+from posenc.theta import Layout, angles, checked, frequencies, join, one_each, split
 
 
 class Turn(NamedTuple):
@@ -51,7 +51,10 @@ def turn(pos: Positions | Points, freqs: Frequencies, gain: float = 1.0) -> Turn
 
 def rotate(x: Heads, by: Turn, layout: Layout) -> Heads:
     """Turn every channel pair of `x`, in float32, and round once to the dtype of `x`."""
-    _fits(x, by)
+    if x.shape[-1] != 2 * by.cos.shape[-1]:
+        turned = 2 * by.cos.shape[-1]
+        raise ValueError(f"the frequencies turn {turned} channels, `x` has {x.shape[-1]}.")
+    one_each(x, by.cos)
     a, b = split(x, layout)
     return join(a * by.cos - b * by.sin, a * by.sin + b * by.cos, layout).to(x.dtype)
 
@@ -98,18 +101,6 @@ class RoPE(Encoding):
     def extra_repr(self) -> str:
         part = "" if self.turned == self.dim else f"{self.turned} of "
         return f"{part}{self.dim} channels, layout={self.layout!r}, gain={self.gain:g}"
-
-
-def _fits(x: Heads, by: Turn) -> None:
-    """What would otherwise broadcast in silence."""
-    batch, tokens, turned = by.cos.shape[:-3], by.cos.shape[-2], 2 * by.cos.shape[-1]
-    if x.shape[-1] != turned:
-        raise ValueError(f"the frequencies turn {turned} channels, `x` has {x.shape[-1]}.")
-    if x.shape[-2] != tokens or batch not in ((), (1,), x.shape[:1]):
-        raise ValueError(
-            f"`x` has {x.shape[-2]} tokens in a batch of {x.shape[0]}, the positions are for"
-            f" {tokens} tokens in a batch of {batch[0] if batch else 1}: give each token its own."
-        )
 
 
 SU = Paper(
