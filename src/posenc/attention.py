@@ -59,7 +59,7 @@ def attend(
     Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
     for what it cannot do; "auto" picks one that can.
     """
-    _fits(q, k, v, mask)
+    _fits(encoding, q, k, v, mask)
     if at is None:
         if k.shape[-2] != q.shape[-2]:
             raise ValueError(
@@ -71,6 +71,7 @@ def attend(
     _stand(encoding, at, q, "`at`")
     _stand(encoding, k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
+    k, v = _hidden(q, k, v, mask)
     q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
     bias = encoding.on_scores(q, _per_query_head(k, q), at, k_at, scale)
     call = _Call(encoding, q, k, v, at, k_at, scale, bias, mask)
@@ -129,8 +130,7 @@ def reference(call: _Call) -> Tensor:
 
 
 def blocks(call: _Call) -> Tensor:
-    tokens = call.q.shape[-2]
-    rows = [slice(start, start + BLOCK) for start in range(0, tokens, BLOCK)] or [slice(None)]
+    rows = _blocks(call.q.shape[-2]) or [slice(None)]
     learned = (call.q, call.k, call.v, *call.encoding.parameters())
     if torch.is_grad_enabled() and any(x.requires_grad for x in learned):
         # Of a block keep the output only; the rest is made again for the gradients.
@@ -141,25 +141,21 @@ def blocks(call: _Call) -> Tensor:
 
 def _rows(call: _Call, rows: slice) -> Tensor:
     """The definition, for some of the queries."""
-    v = _per_query_head(call.v, call.q)
+    logits = _logits(call, rows)
     if call.mask is None:
-        weights = _logits(call, rows).softmax(-1)
+        weights = logits.softmax(-1)
     else:
         seen = call.mask(*pairs(call.shape, rows, call.q.device))
-        logits = _logits(call, rows, seen)
         lowest = torch.finfo(logits.dtype).min  # −inf would make NaN of a row that sees no key
         weights = logits.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0)
-        v = v.masked_fill(~_by_anybody(seen), 0)
-    out = weights @ v.to(weights.dtype)
+    out = weights @ _per_query_head(call.v, call.q).to(weights.dtype)
     extra = call.encoding.on_values(weights, call.at, call.k_at, rows)
     return (out if extra is None else out + extra).to(call.q.dtype)
 
 
-def _logits(call: _Call, rows: slice, seen: Tensor | None = None) -> Scores:
+def _logits(call: _Call, rows: slice) -> Scores:
     """At least float32: 16-bit scores would not even tell 1,024 from 1,025."""
     q, k = call.q[..., rows, :], _per_query_head(call.k, call.q)
-    if seen is not None:
-        k = k.masked_fill(~_by_anybody(seen), 0)
     exact = torch.promote_types(q.dtype, torch.float32)
     content = q.to(exact) @ k.to(exact).mT * call.scale
     if call.bias is None:
@@ -180,7 +176,6 @@ def sdpa(call: _Call) -> Tensor:
         return attention(q, k, v, is_causal=mask is not None)[..., :channels]
     seen = dense(mask, call.shape, q.device)
     alone = ~seen.any(-1, keepdim=True)  # kernels differ in what they make of an empty row
-    k, v = (x.masked_fill(~_by_anybody(seen), 0) for x in (k, v))
     out = attention(q, k, v, attn_mask=(seen | alone).expand(call.shape))
     return out.masked_fill(alone, 0)[..., :channels]
 
@@ -194,24 +189,27 @@ def flex(call: _Call) -> Tensor:
     _refuse_unless(q.dtype != torch.float64, call, "flex", "does not compute in float64")
     from torch.nn.attention.flex_attention import create_block_mask
 
+    if on_cpu:  # torch 2.13 reads up to 32 keys past the last: let it find zeros there
+        tokens = k.shape[-2]
+        k, v = (F.pad(x, (0, 0, 0, 32))[..., :tokens, :] for x in (k, v))
     score = None if bias is None else lambda s, b, h, i, j: s + bias(b, h, i, j).to(s.dtype)
     visible = None
     if call.mask is not None:
         mask = call.mask
-        seen = _by_anybody(dense(mask, call.shape, q.device))
-        k, v = (x.masked_fill(~seen, 0) for x in (k, v))
-        visible = create_block_mask(lambda *at: mask(*at), *call.shape, device=q.device.type)
-    return _compiled_flex()(
+        sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731  # its parameters are counted
+        visible = create_block_mask(sees, *call.shape, device=q.device.type)
+    return _compiled_flex(on_cpu)(
         q, k, v, score_mod=score, block_mask=visible, scale=call.scale,
         enable_gqa=q.shape[1] != k.shape[1],
     )  # fmt: skip
 
 
 @functools.cache
-def _compiled_flex() -> Callable[..., Tensor]:
+def _compiled_flex(on_cpu: bool) -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False)
+    # On the CPU torch 2.13 writes wrong code for lengths that vary: compile for each anew.
+    return torch.compile(flex_attention, dynamic=False if on_cpu else None)
 
 
 IMPLEMENTATIONS: dict[str, Callable[[_Call], Tensor]] = {
@@ -240,27 +238,44 @@ def _per_query_head(x: Tensor, q: Tensor) -> Tensor:
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 
-def _by_anybody(seen: Tensor) -> Tensor:
-    """(batch or 1, 1, key, 1): is the key seen by any head or query?"""
-    return seen.any(-2, keepdim=True).any(1, keepdim=True).mT
+def _hidden(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> tuple[Tensor, Tensor]:
+    """Zeros for keys and values that no query sees: 0 · NaN would be NaN, also in the gradients."""
+    if mask is None or (isinstance(mask, Mask) and mask.is_causal):
+        return k, v
+    batch, heads, tokens, _ = q.shape
+    shape = (batch, heads, tokens, k.shape[-2])
+    rows = [slice(None)]
+    if tokens > BLOCK and not torch.compiler.is_compiling():
+        rows = _blocks(tokens)
+    seen = [mask(*pairs(shape, some, q.device)).any(-2, keepdim=True) for some in rows]
+    by_anybody = torch.cat(seen, -2).any(-2, keepdim=True).any(1, keepdim=True).mT
+    return k.masked_fill(~by_anybody, 0), v.masked_fill(~by_anybody, 0)
 
 
-def _fits(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> None:
-    shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip("qkv", (q, k, v), strict=True))
+def _blocks(tokens: int) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, tokens, BLOCK)]
+
+
+def _fits(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> None:
     if not q.ndim == k.ndim == v.ndim == 4:
-        raise ValueError(f"attention takes (batch, head, token, channel), got {shapes}.")
+        raise ValueError(f"attention takes (batch, head, token, channel), got {_shapes(q, k, v)}.")
     if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
         raise ValueError(
             "q and k must agree in batch and channels, k and v in batch, heads and tokens:"
-            f" got {shapes}."
+            f" got {_shapes(q, k, v)}."
         )
     if q.shape[1] % k.shape[1]:
-        raise ValueError(f"the heads of q must be a multiple of those of k: got {shapes}.")
-    if isinstance(mask, Mask) and mask.by_index and q.shape[-2] != k.shape[-2]:
-        raise ValueError(
-            f"this mask compares positions, and {q.shape[-2]} queries with {k.shape[-2]} keys do"
-            " not say theirs: pass them, as in `causal(q_pos, k_pos)`."
-        )
+        raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
+    for part in encoding if isinstance(encoding, Sum) else (encoding,):
+        if part.heads and part.heads != q.shape[1]:
+            name = type(part).__name__
+            raise ValueError(f"this {name} was made for {part.heads} heads: {_shapes(q, k, v)}.")
+    if isinstance(mask, Mask):
+        mask.check(q.shape[0], q.shape[-2], k.shape[-2])
+
+
+def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:
+    return f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
 
 
 def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> None:
@@ -269,7 +284,9 @@ def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> None:
         for part, part_at in zip(encoding, at, strict=True):
             _stand(part, part_at, x, name)
     elif type(encoding).prepare is Encoding.prepare and isinstance(at, Tensor):
-        tokens = at.shape[-1 if encoding.axes == 1 else -2]
-        if tokens != x.shape[-2]:
-            what = f"{name} has {tokens} positions for {x.shape[-2]} tokens"
+        given = at.shape[: at.ndim - (encoding.axes > 1)]
+        if given[-1] != x.shape[-2]:
+            what = f"{name} has {given[-1]} positions for {x.shape[-2]} tokens"
             raise ValueError(f"{what}: where the keys stand elsewhere, pass both `at` and `k_at`.")
+        if given[:-1] not in ((), (1,), x.shape[:1]):
+            raise ValueError(f"{name} is for a batch of {given[0]}, q, k and v for {x.shape[0]}.")

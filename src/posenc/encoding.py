@@ -75,6 +75,9 @@ class Encoding(nn.Module):
         """
         acts_on, name = self.acts_on, type(self).__name__
         if "on_scores" in acts_on:
+            if len(inputs) not in (1, 2):
+                expected = "(q_pos) or (q_pos, k_pos)"
+                raise TypeError(f"{name} is called with {expected}, got {len(inputs)} tensors.")
             return self._bias(*inputs)
         needs = 1 if "on_embeddings" in acts_on else 2
         if len(inputs) not in (needs, needs + 1):

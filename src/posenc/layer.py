@@ -19,7 +19,7 @@ class SelfAttention(nn.Module):
     def __init__(self, width: int, heads: int, encoding: Encoding, groups: int | None = None):
         super().__init__()
         groups = heads if groups is None else groups
-        if width % heads or heads % groups:
+        if min(heads, groups) < 1 or width % heads or heads % groups:
             raise ValueError(
                 f"`heads` must divide `width`={width}, and `groups` must divide `heads`:"
                 f" got {heads} heads in {groups} groups."

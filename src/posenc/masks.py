@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from posenc.distance import take
-from posenc.positions import Side, exact, filling
+from posenc.positions import Side, checked, exact, filling
 from posenc.shapes import Index, KeyPositions, Positions, Seen
+
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Mask:
     """`sees(b, h, i, j)` is True where query i sees key j."""
 
     sees: Seen
-    by_index: bool = False  # made without positions: queries and keys must be the same tokens
+    shapes: tuple[Shapes, ...] = ()  # what it was made of; none: queries and keys are the same
     is_causal: bool = False  # exactly the triangle that kernels have built in
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
@@ -28,19 +30,38 @@ class Mask:
 
     def __and__(self, other: "Mask") -> "Mask":
         sees = lambda b, h, i, j: self.sees(b, h, i, j) & other.sees(b, h, i, j)  # noqa: E731
-        return Mask(sees, self.by_index or other.by_index)
+        return Mask(sees, self.shapes + other.shapes)
 
     def __or__(self, other: "Mask") -> "Mask":
         sees = lambda b, h, i, j: self.sees(b, h, i, j) | other.sees(b, h, i, j)  # noqa: E731
-        return Mask(sees, self.by_index or other.by_index)
+        return Mask(sees, self.shapes + other.shapes)
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        """Raises ValueError if it was made for other tokens or another batch."""
+        counts = {"queries": queries, "keys": keys}
+        for shapes in self.shapes:
+            if shapes == NOWHERE and queries != keys:
+                raise ValueError(
+                    f"this mask compares positions, and {queries} queries with {keys} keys do not"
+                    " say theirs: pass them, as in `causal(q_pos, k_pos)`."
+                )
+            for shape, (what, tokens) in zip(shapes, counts.items(), strict=True):
+                if shape and shape[-1] not in (ANY, tokens):
+                    raise ValueError(f"the mask has {shape[-1]} positions for {tokens} {what}.")
+                if shape[:-1] not in ((), (1,), (batch,)):
+                    raise ValueError(f"the mask is for a batch of {shape[0]}, q and k for {batch}.")
+
+
+ANY = -1  # of tokens: whatever their number
+NOWHERE: Shapes = ((), ())  # made without positions
 
 
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
     """A token sees itself and what stands before it."""
     if pos is None:
-        return Mask(lambda b, h, i, j: i >= j, by_index=True, is_causal=True)
-    q, k = _both(pos, k_pos)
-    return Mask(lambda b, h, i, j: q(b, i) >= k(b, j))
+        return Mask(lambda b, h, i, j: i >= j, (NOWHERE,), is_causal=True)
+    q, k, shapes = _both(pos, k_pos)
+    return Mask(lambda b, h, i, j: q(b, i) >= k(b, j), shapes)
 
 
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
@@ -54,29 +75,32 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
     if size < 1:
         raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
     if pos is None:
-        return Mask(lambda b, h, i, j: (i - j).abs() < size, by_index=True)
-    q, k = _both(pos, k_pos)
-    return Mask(lambda b, h, i, j: (q(b, i) - k(b, j)).abs() < size)
+        return Mask(lambda b, h, i, j: (i - j).abs() < size, (NOWHERE,))
+    q, k, shapes = _both(pos, k_pos)
+    return Mask(lambda b, h, i, j: (q(b, i) - k(b, j)).abs() < size, shapes)
 
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k = _both(ids, k_ids)
-    return Mask(lambda b, h, i, j: q(b, i) == k(b, j))
+    q, k, shapes = _both(ids, k_ids)
+    return Mask(lambda b, h, i, j: q(b, i) == k(b, j), shapes)
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
     """Nobody sees the filling that `positions.padded`, with the same arguments, has put in."""
     gaps = [filling(n, lengths, tokens) for n in lengths]
-    first = torch.tensor(gaps if side == "left" else [0] * len(gaps))
+    left = checked(side) == "left"
+    first = torch.tensor(gaps if left else [0] * len(gaps))
     last = first + torch.tensor(lengths)
+    keys = lengths[0] + gaps[0] if left and gaps else ANY
 
     def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         start, end = first.to(j.device)[b], last.to(j.device)[b]
         return (j >= start) & (j < end)
 
-    return Mask(sees)
+    return Mask(sees, (((), (len(gaps), keys)),))
 
 
 def _both(q: Tensor, k: Tensor | None):
-    return take(exact(q)), take(exact(q if k is None else k))
+    q, k = exact(q), exact(q if k is None else k)
+    return take(q), take(k), ((tuple(q.shape), tuple(k.shape)),)

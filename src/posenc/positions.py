@@ -47,7 +47,7 @@ def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = No
     tensor([[0, 1, 2],
             [0, 0, 1]])
     """
-    step = 1 if _checked(side) == "right" else -1
+    step = 1 if checked(side) == "right" else -1
     gaps = [torch.zeros(filling(n, lengths, tokens), dtype=torch.long) for n in lengths]
     texts = [torch.arange(n) for n in lengths]
     return torch.stack([torch.cat(row[::step]) for row in zip(texts, gaps, strict=True)])
@@ -61,7 +61,7 @@ def filling(length: int, lengths: Sequence[int], tokens: int | None) -> int:
     return tokens - length
 
 
-def _checked(side: Side) -> Side:
+def checked(side: Side) -> Side:
     if side not in ("left", "right"):
         raise ValueError(f"`side` is where the filling goes: 'left' or 'right', got {side!r}.")
     return side

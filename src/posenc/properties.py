@@ -158,7 +158,7 @@ def unique_positions(probe: Probe) -> Finding:
     why = (
         f"closest: positions {_named(pos[p])} and {_named(pos[q])}, {smallest:.2g} apart a channel"
     )
-    return Finding(max(0.0, 1 - smallest / 1e-4), why)
+    return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
 
 
 def bounded(probe: Probe) -> Finding:
@@ -174,7 +174,7 @@ def bounded(probe: Probe) -> Finding:
     assert far is not None
     largest, before = far.abs().max().item(), near.abs().max().item()
     why = f"largest entry {largest:.3g} {place}, {before:.3g} in the first {len(near):,}"
-    return Finding(max(0.0, largest / before - 1.5) if before else 0.0, why)
+    return Finding(max(largest / before - 1.5, 0.0) if before else 0.0, why)
 
 
 def norm_constant(probe: Probe) -> Finding:
@@ -206,6 +206,8 @@ def linear_shift(probe: Probe) -> Finding:
     shape = probe.at(0, many).shape
     p = torch.randint(0, max(1, probe.limit - a - b), shape, generator=probe.random)
     here, at_a, at_b, at_ab = (_given(probe.rows(p + k)) for k in (0, a, b, a + b))
+    if not torch.stack((here, at_a, at_b, at_ab)).isfinite().all():
+        return Finding(float("inf"), "rows are not finite")
     _, size, basis = torch.linalg.svd(here[tried:], full_matrices=False)
     basis = basis[size > 1e-5 * size[0]].mT  # (channel, rank): the space of all rows
     coordinates = here[tried:] @ basis
@@ -251,6 +253,8 @@ def decaying(probe: Probe) -> Finding:
     """The score of two tokens of equal content never rises with their distance, and falls."""
     reach = min(128, (probe.limit - 1) // 2)
     curves = torch.stack(list(_curves(probe, reach)))
+    if not curves.isfinite().all():
+        return Finding(float("inf"), "scores are not finite")
     span = curves.amax(-1) - curves.amin(-1)
     if span.min() < 1e-9:
         return Finding(1.0, "flat: distance makes no difference")
@@ -326,7 +330,7 @@ def several_axes(probe: Probe) -> Finding:
             moved = pos.clone()
             moved[::2, axis] += 3
             after = probe.scores(moved, moved)
-            if _unchanged(before, after, pos, pos, "").defect <= 1e-3:
+            if not _unchanged(before, after, pos, pos, "").defect > 1e-3:
                 return Finding(1.0, f"coordinate {axis} of {axes} makes no difference")
     except (ValueError, IndexError, RuntimeError, TypeError):
         return Finding(1.0, "takes one number for a position")

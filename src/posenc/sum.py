@@ -7,7 +7,6 @@ One that acts on scores sees queries and keys as the others have left them.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from torch import Tensor, nn
@@ -66,8 +65,10 @@ class Sum(Encoding):
 
     def scale(self, dim: int) -> float:
         """Each part multiplies the usual scale by its own factor."""
-        usual = super().scale(dim)
-        return usual * prod(part.scale(dim) / usual for part in self)
+        scale = usual = super().scale(dim)
+        for part in self:
+            scale *= part.scale(dim) / usual
+        return scale
 
     @property
     def acts_on(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ Fleetwood 2024, "You could have designed state of the art positional encoding", 
 
 from typing import Literal
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.additive.add import add
@@ -37,7 +38,7 @@ class Normalized(Encoding):
 
     def prepare(self, pos: Positions) -> Tensor:
         pos = exact(pos).double()
-        last = pos.amax(-1, keepdim=True)
+        last = F.pad(pos, (0, 1)).amax(-1, keepdim=True)  # at least 0, of no token too
         divisor = last + 1 if self.divisor == "N" else last.clamp_min(1)  # one token stands at 0
         return (pos / divisor).float().unsqueeze(-1).expand(*pos.shape, self.width)
 
