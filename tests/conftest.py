@@ -4,6 +4,8 @@ import jaxtyping
 import pytest
 import torch
 
+torch.set_num_threads(1)  # tensors are small here; threads would wait for each other
+
 
 @pytest.fixture(autouse=True)
 def seed():

@@ -278,3 +278,8 @@ def test_a_sum_is_iterated_part_by_part():
 def test_parts_with_other_axes_are_refused():
     with pytest.raises(ValueError, match="their axes differ: RoPE 1, RoPE 2"):
         Sum(RoPE(8), RoPE(axial(8)))
+
+
+def test_what_acts_in_two_places_is_not_called_by_itself(unchecked):
+    with pytest.raises(TypeError, match="Sum acts on embeddings, queries and keys: use `SelfAtten"):
+        Sum(Sinusoidal(8), RoPE(8))(torch.randn(1, 3, 8))

@@ -199,7 +199,7 @@ def test_nothing_is_complex_and_nothing_is_a_buffer(card):  # F9, F10
 
 
 TRAIN = """
-import sys, torch
+import os, sys, torch
 from torch.nn.parallel import DistributedDataParallel
 from posenc import ALiBi, Learned, RoPE, SelfAttention, Shaw, Sum, T5Bias
 rank, store = int(sys.argv[1]), sys.argv[2]
@@ -212,19 +212,27 @@ for tokens in (1, 9, 3):
     model(torch.randn(2, tokens, 16)).square().sum().backward()
     step.step()
 print(sum(p.double().sum().item() for p in model.parameters()))
+torch.distributed.barrier()
 torch.distributed.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # nothing of torch's own taking down is tested here
 """
 
 
 def test_two_processes_train_one_model(tmp_path):  # F9, F10
     run = [sys.executable, "-c", TRAIN]
     both = [
-        subprocess.Popen([*run, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [*run, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for rank in range(2)
     ]
-    said = [process.communicate(timeout=60)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert said[0] == said[1] != b""
+    said = [process.communicate(timeout=60) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert said[0][0] == said[1][0] != ""
 
 
 # Shapes and channels

@@ -160,3 +160,18 @@ def test_narrow_integers_do_not_wrap_around(dtype):
     T, F = True, False
     assert seen(causal(pos), 1, 2, 2) == [[[T, T], [F, T]]]
     assert seen(window(high // 2, pos), 1, 2, 2) == [[[T, F], [F, T]]]
+
+
+def test_a_function_of_ones_own_joins_in():
+    pos, even = sequence(4), lambda b, h, i, j: j % 2 == 0
+    T, F = True, False
+    assert seen(causal(pos) & even, 1, 3, 4)[0][2] == [T, F, T, F]
+    assert seen(causal(pos) | even, 1, 3, 4)[0][0] == [T, F, T, F]
+
+
+def test_a_tensor_is_no_mask_and_dtypes_are_one(unchecked):
+    q = torch.randn(1, 2, 3, 8)
+    with pytest.raises(TypeError, match=r"`mask` is a function of indices, .* got a tensor"):
+        attend(q, q, q, NoPE(), mask=torch.ones(3, 3, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"must be of one dtype: torch.bfloat16, torch.float32"):
+        attend(q.bfloat16(), q, q, NoPE())

@@ -143,7 +143,7 @@ def test_additive_rows_of_ones_own_can_be_checked():
         (RoPE(axial(16)), "several_axes", "each of 2 coordinates counts"),
         (Short(), "any_length", r"position 1000\d* is past the end, 39"),
         (Short(), "unique_positions", "closest: positions"),
-        (NoPE(), "order_sensitive", "shuffling the text changes scores by 0.0%"),
+        (NoPE(), "order_sensitive", "bringing the last token to the front changes scores by 0.0%"),
         (NoPE(), "decaying", "flat: distance makes no difference"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
@@ -308,3 +308,17 @@ def test_a_million_is_far():
             return pos
 
     assert check(Until())["any_length"].why == "that far"
+
+
+@pytest.mark.parametrize("length", [2, 3, 9, 17, 40])
+def test_a_short_table_can_be_measured(length):
+    found = check(Learned(length, 8))
+    assert found["unique_positions"].holds
+    assert found["order_sensitive"].holds
+    assert not found["any_length"].holds
+    assert found["linear_shift"].holds in (False, None)
+
+
+def test_one_position_cannot_be_compared():
+    with pytest.raises(ValueError, match="Learned knows one position; to compare takes two"):
+        check(Learned(1, 8))

@@ -18,7 +18,14 @@ from posenc.distance import ByDistance, dense
 from posenc.positions import exact, sequence
 from posenc.shapes import Bias, Embeddings, Heads, KeyPositions, Keys, Points, Positions
 
-HOOKS = ("on_embeddings", "on_queries", "on_keys", "on_scores", "on_values")
+HOOK_PLACES = {
+    "on_embeddings": "embeddings",
+    "on_queries": "queries and keys",
+    "on_keys": "queries and keys",
+    "on_scores": "scores",
+    "on_values": "scores",
+}
+HOOKS = tuple(HOOK_PLACES)
 
 
 class Encoding(nn.Module):
@@ -74,6 +81,9 @@ class Encoding(nn.Module):
         Sinusoidal(512)(x, pos) -> x,  RoPE(64)(q, k, pos) -> q, k,  ALiBi(8)(q_pos, k_pos) -> bias
         """
         acts_on, name = self.acts_on, type(self).__name__
+        places = {HOOK_PLACES[hook] for hook in acts_on}
+        if len(places) > 1:
+            raise TypeError(f"{name} acts on {', '.join(sorted(places))}: use `SelfAttention`.")
         if "on_scores" in acts_on:
             if len(inputs) not in (1, 2):
                 expected = "(q_pos) or (q_pos, k_pos)"

@@ -2,9 +2,10 @@
 
 from torch import nn
 
-from posenc.attention import Implementation, attend
+from posenc.attention import attend
 from posenc.encoding import Encoding
 from posenc.masks import Mask
+from posenc.paths import Implementation
 from posenc.positions import sequence
 from posenc.shapes import Embeddings, Points, Positions, Seen
 

@@ -22,19 +22,20 @@ class Mask:
     """`sees(b, h, i, j)` is True where query i sees key j."""
 
     sees: Seen
-    shapes: tuple[Shapes, ...] = ()  # what it was made of; none: queries and keys are the same
+    shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
     is_causal: bool = False  # exactly the triangle that kernels have built in
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)
 
-    def __and__(self, other: "Mask") -> "Mask":
-        sees = lambda b, h, i, j: self.sees(b, h, i, j) & other.sees(b, h, i, j)  # noqa: E731
-        return Mask(sees, self.shapes + other.shapes)
+    def __and__(self, other: "Mask | Seen") -> "Mask":
+        """Also with a function (b, h, i, j) -> bool of your own."""
+        sees = lambda b, h, i, j: self.sees(b, h, i, j) & other(b, h, i, j)  # noqa: E731
+        return Mask(sees, self.shapes + getattr(other, "shapes", ()))
 
-    def __or__(self, other: "Mask") -> "Mask":
-        sees = lambda b, h, i, j: self.sees(b, h, i, j) | other.sees(b, h, i, j)  # noqa: E731
-        return Mask(sees, self.shapes + other.shapes)
+    def __or__(self, other: "Mask | Seen") -> "Mask":
+        sees = lambda b, h, i, j: self.sees(b, h, i, j) | other(b, h, i, j)  # noqa: E731
+        return Mask(sees, self.shapes + getattr(other, "shapes", ()))
 
     def check(self, batch: int, queries: int, keys: int) -> None:
         """Raises ValueError if it was made for other tokens or another batch."""

@@ -86,7 +86,16 @@ def test_cached_keys_and_more_than_one_block():
     assert_equals_reference(q, k, v, encoding, at, k_at, mask)
 
 
-def test_few_channels_and_a_ragged_tail_of_keys():
-    """On the CPU torch 2.13 reads past its buffers here: rows of the last head are garbage."""
+@pytest.mark.parametrize("channels", [8, 16])
+def test_few_channels_and_a_ragged_tail_of_keys(channels):
+    """On the CPU torch 2.13 lets what lies behind the last key into the maximum of each row.
+
+    Where that is NaN or huge, or merely 0 with all scores far below, the row comes to nothing.
+    """
     for _ in range(20):
-        assert_equals_reference(heads(24), heads(24), heads(24), NoPE())
+        q = 1 + torch.rand(2, HEADS, 24, channels)
+        k = -20 * (1 + torch.rand(2, HEADS, 24, channels))
+        v = torch.randn(2, HEADS, 24, channels)
+        fused = attend(q, k, v, NoPE(), implementation="flex")
+        expected = attend(q, k, v, NoPE(), implementation="reference")
+        torch.testing.assert_close(fused, expected, rtol=1e-3, atol=1e-3)

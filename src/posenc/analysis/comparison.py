@@ -21,7 +21,8 @@ from posenc.catalog import CATALOG, find
 from posenc.encoding import Encoding
 from posenc.layer import SelfAttention
 from posenc.masks import causal
-from posenc.properties import Finding, Probe, check
+from posenc.probe import Probe
+from posenc.properties import Finding, check
 
 SCHEMA = 1
 BLIND = 1e-4  # a smaller change is rounding: attention sees nothing
