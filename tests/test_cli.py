@@ -139,3 +139,10 @@ def test_help_does_not_wait_for_torch():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "compare" in done.stdout
+
+
+def test_python_dash_m_is_the_same_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "posenc", "cite", "rope"], capture_output=True, text=True
+    )
+    assert done.stdout.startswith("@misc{su2021roformer,")

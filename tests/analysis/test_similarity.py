@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc import ALiBi, NoPE, RoPE, SelfAttention
+from posenc import ALiBi, NoPE, RoPE, SelfAttention, T5Bias
 from posenc.analysis.similarity import by_distance
 
 
@@ -34,3 +34,13 @@ def test_alibi_lowers_the_mean_by_the_mean_slope():
     for distance in plain.distance:
         fall = plain.mean[distance] - biased.mean[distance]
         assert fall == pytest.approx(slope * distance, abs=1e-5)
+
+
+def test_distance_is_counted_back_from_the_query():
+    x, layer = torch.randn(3, 6, 16), SelfAttention(16, 2, NoPE())
+    plain = by_distance(layer, x)
+    layer.encoding = t5 = T5Bias(2, buckets=8, reach=16)
+    biased = by_distance(layer, x)
+    for distance in (0, 1):  # each has a bucket of its own; those of keys ahead begin at 4
+        expected = t5.weight[distance].mean().item()
+        assert biased.mean[distance] - plain.mean[distance] == pytest.approx(expected, abs=1e-5)

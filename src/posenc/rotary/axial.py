@@ -16,19 +16,8 @@ angles: no rotation, and not copied here.
 import torch
 
 from posenc.card import Card, Paper
-from posenc.properties import (
-    any_length,
-    bounded,
-    length_independent,
-    linear_shift,
-    norm_constant,
-    norm_preserving,
-    order_sensitive,
-    several_axes,
-    shift_invariant,
-    unique_positions,
-)
-from posenc.rotary.rope import RoPE
+from posenc.properties import several_axes
+from posenc.rotary.rope import HOLDS, RoPE
 from posenc.shapes import Frequencies
 from posenc.theta import frequencies
 
@@ -51,11 +40,6 @@ def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
     return theta
 
 
-HOLDS = frozenset(
-    {unique_positions, bounded, norm_constant, linear_shift, shift_invariant, norm_preserving}
-    | {any_length, length_independent, order_sensitive, several_axes}
-)
-
 CARD = Card(
     name="Axial RoPE",
     paper=Paper(
@@ -66,7 +50,7 @@ CARD = Card(
         url="https://kexue.fm/archives/8397",
     ),
     make=lambda dim, heads, **options: RoPE(axial(dim, 2), **options),
-    holds=HOLDS,
+    holds=HOLDS | {several_axes},
 )
 
 CARD_3D = Card(
@@ -80,5 +64,5 @@ CARD_3D = Card(
         arxiv="2506.09985",
     ),
     make=lambda dim, heads, **options: RoPE(axial(dim, 3), **options),
-    holds=HOLDS,
+    holds=HOLDS | {several_axes},
 )

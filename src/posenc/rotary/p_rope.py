@@ -13,18 +13,7 @@ arXiv:2410.06205.
 from torch import arange, where
 
 from posenc.card import Card, Paper
-from posenc.properties import (
-    any_length,
-    bounded,
-    length_independent,
-    linear_shift,
-    norm_constant,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-    unique_positions,
-)
-from posenc.rotary.rope import RoPE
+from posenc.rotary.rope import HOLDS, RoPE
 from posenc.shapes import Frequencies
 from posenc.theta import Layout, frequencies
 
@@ -56,8 +45,5 @@ CARD = Card(
         arxiv="2410.06205",
     ),
     make=_make,
-    holds=frozenset(
-        {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
-        | {norm_preserving, any_length, length_independent, order_sensitive}
-    ),
+    holds=HOLDS,
 )

@@ -112,12 +112,14 @@ SU = Paper(
     arxiv="2104.09864",
 )
 
+HOLDS = frozenset(  # of all rotations, whatever their frequencies
+    {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
+    | {norm_preserving, any_length, length_independent, order_sensitive}
+)
+
 CARD = Card(
     name="RoPE",
     paper=SU,
     make=lambda dim, heads, **options: RoPE(dim, **options),
-    holds=frozenset(
-        {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
-        | {norm_preserving, any_length, length_independent, order_sensitive}
-    ),
+    holds=HOLDS,
 )
