@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import count
 from math import isfinite
@@ -15,7 +15,7 @@ from posenc.analysis import cost, length, order, similarity
 from posenc.analysis.cost import Cost
 from posenc.analysis.length import Far
 from posenc.analysis.similarity import Curve
-from posenc.analysis.text import Text
+from posenc.analysis.text import Text, novel
 from posenc.card import Card
 from posenc.catalog import CATALOG, find
 from posenc.encoding import Encoding
@@ -90,8 +90,8 @@ class Comparison:
     encodings: list[Measured]
     started: str  # local time, ISO 8601
     seconds: float
+    versions: dict[str, str]
     schema: int = SCHEMA
-    versions: dict[str, str] = field(default_factory=lambda: _versions())
 
     def to_json(self) -> dict[str, Any]:
         """Nothing but what JSON knows; a number that is infinite or undefined becomes null."""
@@ -113,8 +113,6 @@ def compare(
     `progress(doing, done, of)` is called as the work goes on. Raises LookupError for unknown names.
     Random weights are private: no global seed is touched.
     """
-    from posenc.analysis.text import novel
-
     begun, started = time.perf_counter(), datetime.now().astimezone().isoformat(" ", "minutes")
     cards = list(dict.fromkeys(map(find, names))) or list(CATALOG)
     settings = settings or Settings()
@@ -142,6 +140,7 @@ def compare(
         ],
         started=started,
         seconds=time.perf_counter() - begun,
+        versions=_versions(),
     )
 
 
@@ -150,16 +149,15 @@ class _Material:
 
     def __init__(self, text: Text, settings: Settings):
         self.settings = settings
-        self.random = torch.Generator().manual_seed(settings.seed)
         vectors = text.vectors(settings.width, settings.seed)
-        self.vectors = vectors
         self.windows = vectors[text.windows(settings.window, settings.windows)]
         spans = text.sentences() or [slice(0, min(24, len(text.words)))]
         twice = [span for span in spans if order.repeated(text.words[span])]
         self.spans = _spread(twice or spans, settings.sentences)
         self.example = min(self.spans, key=lambda span: span.stop - span.start)
         self.sentences = [vectors[text.ids[span]].unsqueeze(0) for span in self.spans]
-        self.orders = [torch.randperm(x.shape[1], generator=self.random) for x in self.sentences]
+        made = torch.Generator().manual_seed(settings.seed)
+        self.orders = [torch.randperm(x.shape[1], generator=made) for x in self.sentences]
         self.repeats = [order.repeated(text.words[span]) for span in self.spans]
 
     def layer(self, encoding: Encoding) -> SelfAttention:

@@ -6,17 +6,17 @@ from posenc.analysis.comparison import BLIND, Comparison, Measured
 
 SHORT = {  # headings of two short lines
     "unique_positions": "unique\nrows",
-    "bounded": "boun-\nded",
+    "bounded": "bounded",
     "norm_constant": "norm\nconst.",
     "linear_shift": "linear\nshift",
     "shift_invariant": "shift\ninvar.",
-    "symmetric": "sym-\nmetric",
-    "decaying": "de-\ncaying",
+    "symmetric": "symmetric",
+    "decaying": "decaying",
     "norm_preserving": "keeps\nnorms",
     "any_length": "any\nlength",
     "length_independent": "length\nindep.",
     "order_sensitive": "order\nsensit.",
-    "learned": "lear-\nned",
+    "learned": "learned",
     "several_axes": "several\naxes",
 }
 
