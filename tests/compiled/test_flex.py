@@ -12,6 +12,7 @@ from posenc.positions import folded, sequence
 from posenc.rotary.rope import RoPE
 from posenc.sum import Sum
 
+pytestmark = pytest.mark.compiler
 DIM, HEADS, TOKENS = 8, 4, 20
 CARRIED = [card for card in CATALOG if "on_values" not in card.make(DIM, HEADS).acts_on]
 BIASES = [  # ALiBi meets masks below, with cached keys

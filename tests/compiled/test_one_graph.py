@@ -100,6 +100,7 @@ def test_a_whole_layer_trains_in_one_graph():
     assert len(graphs) == 1
 
 
+@pytest.mark.compiler
 def test_compiled_code_gives_what_eager_code_gives():
     rope = RoPE(8)
     traced = torch.compile(lambda q, k, pos: rope(q, k, pos), fullgraph=True, dynamic=True)
