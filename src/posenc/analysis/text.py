@@ -46,9 +46,9 @@ class Text:
 
     def sentences(self, shortest: int = 6, longest: int = 24) -> list[slice]:
         """Where the sentences of such a length stand, in order."""
-        ends = [n + 1 for n, word in enumerate(self.words) if word in ".!?"]
+        ends = {n + 1 for n, word in enumerate(self.words) if word in ".!?"}
         cuts = sorted({0, *self.paragraphs, *ends})
-        spans = [slice(a, b) for a, b in pairwise(cuts) if b in set(ends)]
+        spans = [slice(a, b) for a, b in pairwise(cuts) if b in ends]
         return [span for span in spans if shortest <= span.stop - span.start <= longest]
 
     def windows(self, size: int, many: int) -> Tensor:

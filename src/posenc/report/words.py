@@ -22,7 +22,7 @@ SHORT = {  # headings of two short lines
 
 
 def label(name: str) -> str:
-    """ "any_length" -> "any length"."""
+    """The name of a property as it is read: "any length"."""
     return name.replace("_", " ")
 
 
