@@ -89,7 +89,7 @@ def test_every_encoding_names_itself_on_one_line(card):
 
 
 def test_repr_tells_what_matters():
-    assert repr(RoPE(4, dim=8)) == "RoPE(4 of 8 channels, layout='interleaved', gain=1)"
+    assert repr(RoPE(4, dim=8)) == "RoPE(first 4 of 8 channels, layout='interleaved', gain=1)"
     assert "(0): RoPE(8 channels" in repr(Sum(RoPE(8), ALiBi(4)))
 
 

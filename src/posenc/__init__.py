@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from posenc.relative.shaw import Shaw
     from posenc.relative.transformer_xl import TransformerXL
     from posenc.rotary.axial import axial
+    from posenc.rotary.mixed import Mixed
+    from posenc.rotary.mrope import mrope
     from posenc.rotary.p_rope import p_rope
     from posenc.rotary.rope import RoPE, rotate, turn
+    from posenc.rotary.xpos import XPos
     from posenc.sum import Sum
     from posenc.theta import frequencies
 
@@ -45,6 +48,7 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
     "Integer": "additive.integer",
     "Learned": "additive.learned",
     "LinearSinusoidal": "additive.linear_sinusoidal",
+    "Mixed": "rotary.mixed",
     "NoPE": "none",
     "Normalized": "additive.normalized",
     "RoPE": "rotary.rope",
@@ -56,11 +60,13 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
     "Sum": "sum",
     "T5Bias": "bias.t5",
     "TransformerXL": "relative.transformer_xl",
+    "XPos": "rotary.xpos",
     "attend": "attention",
     "axial": "rotary.axial",
     "create": "catalog",
     "frequencies": "theta",
     "masks": "",
+    "mrope": "rotary.mrope",
     "p_rope": "rotary.p_rope",
     "positions": "",
     "properties": "",
@@ -78,6 +84,7 @@ __all__ = [
     "Integer",
     "Learned",
     "LinearSinusoidal",
+    "Mixed",
     "NoPE",
     "Normalized",
     "RoPE",
@@ -89,11 +96,13 @@ __all__ = [
     "Sum",
     "T5Bias",
     "TransformerXL",
+    "XPos",
     "attend",
     "axial",
     "create",
     "frequencies",
     "masks",
+    "mrope",
     "p_rope",
     "positions",
     "properties",

@@ -56,6 +56,7 @@ def attend(
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     k, v = hidden(q, k, v, mask)
     q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+    v = v if k.shape[1] == v.shape[1] else per_query_head(v, q)  # keys may differ by query head now
     bias = encoding.on_scores(q, per_query_head(k, q), at, k_at, scale)
     return run(Call(encoding, q, k, v, at, k_at, scale, bias, mask), implementation)
 

@@ -17,7 +17,7 @@ from posenc.bias import alibi, t5
 from posenc.card import Card
 from posenc.encoding import Encoding
 from posenc.relative import deberta, shaw, transformer_xl
-from posenc.rotary import axial, p_rope, rope
+from posenc.rotary import axial, mixed, mrope, p_rope, rope, xpos
 
 CATALOG: tuple[Card, ...] = (
     none.CARD,
@@ -35,9 +35,12 @@ CATALOG: tuple[Card, ...] = (
     deberta.CARD,
     alibi.CARD,
     rope.CARD,
+    xpos.CARD,
     p_rope.CARD,
     axial.CARD,
     axial.CARD_3D,
+    mixed.CARD,
+    mrope.CARD,
 )
 
 

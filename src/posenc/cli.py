@@ -151,6 +151,76 @@ def compare(
         console.print(f"\nThe page: {out / 'index.html'}   the numbers: {out / 'results.json'}")
 
 
+@app.command
+def inspect(
+    path: Path,
+    /,
+    *,
+    target: int | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a model does about positions, layer by layer, and what would break in longer texts.
+
+    Parameters
+    ----------
+    path
+        A config.json, a model folder, or a file of weights. No code in it is run, no pickle loaded.
+    target
+        The length of text in question, in tokens: what would break, and what to do about it.
+    as_json
+        Print one JSON document instead.
+    """
+    from posenc.models import inspection
+
+    with _models():
+        found = inspection.inspect(path, target)
+    if as_json:
+        return _print_json(found.to_json())
+    from posenc.report import terminal
+
+    terminal.inspection(found, Console())
+
+
+@app.command
+def extend(
+    path: Path,
+    /,
+    *,
+    to: int,
+    method: str,
+    as_json: AsJson = False,
+) -> None:
+    """Write a config for longer texts; the old one is kept beside it.
+
+    Parameters
+    ----------
+    path
+        A config.json, or a model folder.
+    to
+        The length of text that it should serve, in tokens.
+    method
+        linear, ntk, dynamic, yarn or llama3.
+    as_json
+        Print what changed as one JSON document.
+    """
+    from posenc.models import extend as extension
+
+    with _models():
+        made = extension.extend(path, to, method)
+    if as_json:
+        changes = [vars(change) for change in made.changes]
+        return _print_json(
+            {"config": str(made.config), "kept": str(made.kept), "changes": changes}
+            | {"notes": made.notes}
+        )
+    for change in made.changes:
+        before = "nothing" if change.before is None else json.dumps(change.before)
+        print(f"{change.key}: {before} → {json.dumps(change.after, ensure_ascii=False)}")
+    for note in made.notes:
+        print(f"note: {note}")
+    print(f"{made.config} is written; the config as it was is kept as {made.kept.name}.")
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
@@ -177,6 +247,17 @@ def _found(name: str) -> Any:
         return find(name)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
+
+
+@contextmanager
+def _models() -> Iterator[None]:
+    """A model's files that say what cannot be are the user's to mend."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{error.filename or 'a file'}: {error.strerror}.") from None
 
 
 def _described(card: Any) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def sdpa(call: Call) -> Tensor:
     if channels < q.shape[-1]:  # the fused kernels want q, k and v alike
         v = F.pad(v, (0, q.shape[-1] - channels))
     attention = functools.partial(
-        F.scaled_dot_product_attention, scale=call.scale, enable_gqa=q.shape[1] != k.shape[1]
+        F.scaled_dot_product_attention, scale=call.scale, enable_gqa=_grouped(call)
     )
     if mask is None or (isinstance(mask, Mask) and mask.is_causal):
         return attention(q, k, v, is_causal=mask is not None)[..., :channels]
@@ -129,7 +129,7 @@ def flex(call: Call) -> Tensor:
         visible = create_block_mask(sees, *call.shape, device=q.device.type)
     out = _compiled_flex(on_cpu)(
         q, k, v, score_mod=score, block_mask=visible, scale=call.scale,
-        enable_gqa=q.shape[1] != k.shape[1],
+        enable_gqa=_grouped(call),
     )  # fmt: skip
     return out[..., :channels]
 
@@ -178,6 +178,11 @@ def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
 def _needs_gradients(call: Call) -> bool:
     learned = (call.q, call.k, call.v, *call.encoding.parameters())
     return torch.is_grad_enabled() and any(x.requires_grad for x in learned)
+
+
+def _grouped(call: Call) -> bool:
+    """Not the comparison itself: traced, that is a symbol, which the kernels do not take."""
+    return True if call.q.shape[1] != call.k.shape[1] else False
 
 
 def per_query_head(x: Tensor, q: Tensor) -> Tensor:

@@ -76,6 +76,18 @@ def grid(*sizes: int) -> Points:
     return torch.cartesian_prod(*map(torch.arange, sizes)).reshape(-1, len(sizes))
 
 
+def centred(*sizes: int) -> Points:
+    """Centres of the cells of a `grid`, the image stretched to −1 … 1 along each axis; float64.
+
+    However fine the patches, a place in the image keeps its coordinates. Tokens that stand nowhere
+    in the image, a class token or registers, belong at the origin, where rotations do nothing.
+
+    >>> centred(2, 4)[:2].tolist()
+    [[-0.5, -0.75], [-0.5, -0.25]]
+    """
+    return (2 * grid(*sizes) + 1).double() / torch.tensor(sizes).double() - 1
+
+
 def folded(tokens: int, axes: int) -> Positions | Points:
     """A sequence; with more axes, laid on a square page line by line, or into a cube.
 

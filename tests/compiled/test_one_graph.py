@@ -10,12 +10,16 @@ from posenc.attention import attend
 from posenc.bias.alibi import ALiBi
 from posenc.bias.t5 import T5Bias
 from posenc.layer import SelfAttention
+from posenc.none import NoPE
 from posenc.positions import sequence
 from posenc.relative.deberta import DeBERTa
 from posenc.relative.shaw import Shaw
 from posenc.relative.transformer_xl import TransformerXL
+from posenc.rotary.extension import yarn, yarn_gain
 from posenc.rotary.rope import RoPE
+from posenc.rotary.xpos import XPos
 from posenc.sum import Sum
+from posenc.theta import frequencies
 
 LENGTHS = range(3, 23)
 
@@ -45,6 +49,10 @@ def one_graph(function, *inputs_of):
     return len(graphs)
 
 
+def yarned():
+    return RoPE(yarn(frequencies(8), 4.0, 32), gain=yarn_gain(4.0))
+
+
 def heads(tokens):
     return torch.randn(2, 4, tokens, 8)
 
@@ -71,6 +79,7 @@ def test_additive_encodings_are_one_graph(encoding):
     ("encoding", "path"),
     [
         *((RoPE(8), "sdpa"), (RoPE(8), "reference"), (ALiBi(4), "reference")),
+        *((NoPE(), "sdpa"), (XPos(8), "sdpa"), (yarned(), "sdpa")),
         *((T5Bias(4), "auto"), (Shaw(8), "auto"), (DeBERTa(8, 4), "auto")),
         *((TransformerXL(8, 4), "auto"), (Sum(RoPE(8), ALiBi(4)), "auto")),
     ],

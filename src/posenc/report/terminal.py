@@ -10,6 +10,7 @@ from rich.text import Text
 
 from posenc.analysis.comparison import Comparison
 from posenc.card import Card
+from posenc.models.inspection import Alike, Inspection, Turning
 from posenc.properties import ALL, Finding
 from posenc.report import words
 
@@ -47,6 +48,77 @@ def comparison(result: Comparison, console: Console) -> None:
     console.print()
     for line in words.verdict(result):
         console.print(Text(line))
+
+
+BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
+
+
+def inspection(found: Inspection, console: Console, name: str = "") -> None:
+    """What a config says of positions, and what would break."""
+    spec = found.spec
+    title = Text(name or spec.model or "a model without a model_type", "bold")
+    heads = f"{spec.heads} heads" + (
+        "" if spec.groups == spec.heads else f" in {spec.groups} groups"
+    )
+    facts = [f"{len(spec.layers)} layers", heads] if spec.layers else [spec.kind]
+    if spec.context:
+        facts.append(f"{spec.context:,} tokens")
+    if spec.trained and spec.trained != spec.context:
+        facts.append(f"stretched from {spec.trained:,}")
+    console.print(title, Text(", ".join(facts), "dim"))
+    if found.embedding:
+        console.print(Text(f"embeddings: {found.embedding}"))
+    for group in found.groups:
+        console.print(Text(f"{words.runs(group.layers)}: {group.does}"))
+    for group in found.groups:
+        if group.turning:
+            console.print()
+            _turning(group, group.turning, console)
+    for note in spec.notes:
+        console.print(Text(f"note: {note}", "yellow"))
+    if found.target:
+        console.print()
+        fine = Text(f"Nothing breaks at {found.target:,} tokens.", "green")
+        console.print(fine if not found.problems else Text(f"At {found.target:,} tokens:", "bold"))
+        for problem in found.problems:
+            console.print(Text(f"  ✗ {problem}", "red"))
+        for advice in found.advice:
+            console.print(Text(f"  → {advice}"), soft_wrap=True)
+    for part, inner in found.parts.items():
+        console.print()
+        inspection(inner, console, f"{part} ({inner.spec.model})")
+
+
+def _turning(group: Alike, turning: Turning, console: Console) -> None:
+    trained = turning.trained
+    layout = turning.rotary.layout or "layout not known"
+    console.print(Text(f"{words.runs(group.layers)}, {layout}, fastest pair to slowest", "bold"))
+    step = -(-len(turning.pairs) // 64)
+    shown = turning.pairs[::step]
+    console.print(Text("".join(BLOCKS[pair.change] for pair in shown)))
+    if trained:
+        done = sum(pair.turns >= 1 for pair in shown)
+        marks = "└" + "─" * max(done - 2, 0) + ("┘" if done > 1 else "")
+        console.print(
+            Text(f"{marks if done else ''} complete a turn within {trained:,} tokens", "dim")
+        )
+    changes = ", ".join(f"{BLOCKS[kind]} {n} {kind}" for kind, n in turning.changes.items())
+    console.print(Text(changes, "dim"))
+    table = _table("pair", "wavelength", "turns when trained", "slower now")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    last = len(turning.pairs) - 1
+    for n in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
+        pair = turning.pairs[n]
+        slower = "" if pair.slower == 1 else f"{pair.slower:.3g}×"
+        table.add_row(str(n), _tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
+    console.print(table)
+    for line in words.turning(turning):
+        console.print(Text(line))
+
+
+def _tokens(count: float) -> str:
+    return "∞" if count == float("inf") else f"{count:,.4g}" if count < 1000 else f"{count:,.0f}"
 
 
 def _properties(result: Comparison, console: Console) -> None:

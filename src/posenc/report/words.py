@@ -1,8 +1,10 @@
 """Findings in words, the same on the terminal and on the page."""
 
 from collections.abc import Callable
+from itertools import groupby
 
 from posenc.analysis.comparison import BLIND, Comparison, Measured
+from posenc.models.inspection import LONGEST, Turning, rounded
 
 SHORT = {  # headings of two short lines
     "unique_positions": "unique\nrows",
@@ -60,10 +62,58 @@ def verdict(result: Comparison) -> list[str]:
         ("Blind to word order without a mask", lambda m: m.shuffle.plain < BLIND),
         ("The same wherever the text stands, to a million", _everywhere),
         ("Different further along", lambda m: _accepts(m) and not _everywhere(m)),
-        ("Refuses positions past its table", lambda m: not _accepts(m)),
+        ("Refuses positions further along", lambda m: not _accepts(m)),
         ("Scores never rise with distance", lambda m: m.properties["decaying"].holds),
     ]
     return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
+
+
+def runs(layers: list[int]) -> str:
+    """Numbers of layers, as short as they can be told.
+
+    >>> runs([0, 1, 2, 5, 7, 8]), runs([3]), runs([5, 11, 17, 23])
+    ('layers 0–2, 5, 7–8', 'layer 3', 'layers 5, 11, … 23 (4)')
+    """
+    together = [
+        [n for _, n in run]
+        for _, run in groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0])
+    ]
+    told = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in together]
+    if len(told) > 3:
+        told = [told[0], told[1], f"… {told[-1]} ({len(layers)})"]
+        return f"layers {told[0]}, {told[1]}, {told[2]}"
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(told)}"
+
+
+def turning(found: Turning) -> list[str]:
+    """What a rotation can tell apart, and how exactly, in sentences."""
+    rotary = found.rotary
+    lines = []
+    if rotary.gain != 1:
+        lines.append(f"cos and sin × {rotary.gain:.6g}, so scores × {rotary.gain**2:.6g}")
+    if rotary.logit_gain != 1:
+        lines.append(f"softmax scale × {rotary.logit_gain:.6g}, of turned and unturned channels")
+    if found.trained:
+        lines.append(
+            f"{found.unfinished} of {len(found.pairs)} pairs complete no turn within"
+            f" {found.trained:,} tokens"
+        )
+    far = "nowhere up to" if found.reach >= LONGEST else "first at"
+    lines.append(
+        f"like keys fall behind unrelated ones (Σ cos mθ < 0) {far} {found.reach:,} tokens"
+    )
+    if found.smallest_base is not None and found.span:
+        lines.append(
+            f"over {found.span:,} tokens that takes, unstretched, a base of at least"
+            f" {rounded(found.smallest_base)}; it has {rotary.base:,.10g}"
+        )
+    errors = ", ".join(f"{name} {_radians(error)}" for name, error in found.errors.items())
+    lines.append(f"phase error at the last position, frequencies kept in {errors}")
+    return lines
+
+
+def _radians(error: float) -> str:
+    return f"{error:.2g} rad" if error < 10 else f"{error:.0f} rad"
 
 
 def _everywhere(measured: Measured) -> bool:

@@ -36,13 +36,13 @@ from posenc.theta import Layout, angles, checked, frequencies, join, one_each, s
 
 
 class Turn(NamedTuple):
-    """By how much each pair turns, shape (*batch, 1, token, pair): the same for all heads."""
+    """How each pair turns, shape (*batch, 1 or head, token, pair); 1: the same for all heads."""
 
     cos: Tensor
     sin: Tensor
 
 
-def turn(pos: Positions | Points, freqs: Frequencies, gain: float = 1.0) -> Turn:
+def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0) -> Turn:
     """gain · cos and gain · sin of p·θ, formed in float64 and rounded once."""
     angle = angles(pos, freqs)
     cos, sin = ((gain * f(angle)).float().to(pos.device) for f in (torch.cos, torch.sin))
@@ -62,7 +62,8 @@ def rotate(x: Heads, by: Turn, layout: Layout) -> Heads:
 class RoPE(Encoding):
     """`RoPE(64)`, or with other frequencies: `RoPE(frequencies(64, base=500_000.0))`.
 
-    Partial: `RoPE(16, dim=64)` turns the first 16 of 64 channels and leaves the rest to content.
+    Partial: `RoPE(16, dim=64)` turns the first 16 of 64 channels and leaves the rest to content;
+    with `trailing=True` it turns the last 16, as DeepSeek's heads do.
     """
 
     def __init__(
@@ -71,8 +72,11 @@ class RoPE(Encoding):
         dim: int | None = None,
         gain: float = 1.0,
         layout: Layout = "interleaved",
+        trailing: bool = False,
+        logit_gain: float = 1.0,
     ):
-        """An nn.Parameter as `freqs` is learned. `gain` scales queries and keys, as YaRN needs.
+        """An nn.Parameter as `freqs` is learned. `gain` scales what turns, as YaRN needs, and
+        `logit_gain` the softmax scale of all channels, as DeepSeek does.
 
         A matrix (axis, pair) as `freqs` turns by points: see `posenc.rotary.axial`.
         """
@@ -83,7 +87,7 @@ class RoPE(Encoding):
         if self.dim < self.turned:
             raise ValueError(f"the frequencies turn {self.turned} channels, `dim` is {self.dim}.")
         self.axes = 1 if self.freqs.ndim == 1 else len(self.freqs)
-        self.gain = gain
+        self.gain, self.logit_gain, self.trailing = gain, logit_gain, trailing
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions | Points) -> Turn:
@@ -92,14 +96,21 @@ class RoPE(Encoding):
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[-1] != self.dim:
             raise ValueError(f"this RoPE is for heads of {self.dim} channels, got {q.shape[-1]}.")
-        first, rest = q[..., : self.turned], q[..., self.turned :]
+        if self.trailing:
+            rest, last = q.split((self.dim - self.turned, self.turned), -1)
+            return torch.cat((rest, rotate(last, at, self.layout)), -1)
+        first, rest = q.split((self.turned, self.dim - self.turned), -1)
         return torch.cat((rotate(first, at, self.layout), rest), -1)
 
     def on_keys(self, k: Heads, at: Turn) -> Heads:
         return self.on_queries(k, at)
 
+    def scale(self, dim: int) -> float:
+        return super().scale(dim) * self.logit_gain
+
     def extra_repr(self) -> str:
-        part = "" if self.turned == self.dim else f"{self.turned} of "
+        which = "last" if self.trailing else "first"
+        part = "" if self.turned == self.dim else f"{which} {self.turned} of "
         return f"{part}{self.dim} channels, layout={self.layout!r}, gain={self.gain:g}"
 
 

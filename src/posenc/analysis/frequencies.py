@@ -1,0 +1,88 @@
+"""What rotary frequencies can tell apart over a length, and what stretching did to them.
+
+    λⱼ = 2π/θⱼ                        wavelength, in tokens
+    rⱼ = L θⱼ / 2π                    turns within L tokens; below 1 a pair never completes a turn
+    B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key that is like the query
+
+While B(m) ≥ 0, a like key scores at least as high as an unrelated one, on average. Up to which m
+that holds depends on the base: a text of L tokens needs a smallest base.
+
+Men et al. 2024, "Base of RoPE Bounds Context Length", arXiv:2405.14591, eq. 8 and table 2.
+"""
+
+from dataclasses import dataclass
+from math import isqrt, pi
+from typing import Literal
+
+from torch import Tensor, arange, float64
+
+from posenc.shapes import Frequencies
+from posenc.theta import frequencies
+
+Change = Literal["kept", "stretched", "interpolated", "still"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One pair of channels over the trained length, before and after stretching."""
+
+    wavelength: float  # tokens, as it turns now; infinite where it does not
+    turns: float  # within the trained length, as it was trained
+    slower: float  # how many times slower it turns now
+    change: Change
+
+
+def pairs(before: Frequencies, after: Frequencies, trained: int, factor: float) -> list[Pair]:
+    """What became of each pair: kept (within 1 %), interpolated (by the whole `factor`), or
+    stretched by less; "still" are pairs that do not turn.
+    """
+    rows = []
+    for was, now in zip(before.tolist(), after.tolist(), strict=True):
+        slower = was / now if now else float("inf")
+        if not now:
+            change = "still"
+        elif abs(slower - 1) <= 0.01:
+            change = "kept"
+        else:
+            change = "interpolated" if slower >= 0.99 * factor else "stretched"
+        wavelength = 2 * pi / abs(now) if now else float("inf")
+        rows.append(Pair(wavelength, trained * abs(was) / (2 * pi), slower, change))
+    return rows
+
+
+def similarity(freqs: Frequencies, length: int) -> Tensor:
+    """B(m) for m = 0 … length − 1, in float64.
+
+    With m = a·n + b, cos((a·n + b)θ) = cos(a·n·θ) cos(bθ) − sin(a·n·θ) sin(bθ): a matrix product.
+    """
+    n = isqrt(length - 1) + 1
+    theta = freqs.double()
+    coarse, fine = (step * arange(n, dtype=float64)[:, None] * theta for step in (n, 1))
+    made = coarse.cos() @ fine.cos().mT - coarse.sin() @ fine.sin().mT
+    return made.flatten()[:length]
+
+
+def reach(freqs: Frequencies, most: int = 2**21) -> int:
+    """The first distance at which B turns negative; `most` if it does not before."""
+    length = min(64, most)
+    while True:
+        below = (similarity(freqs, length) < 0).nonzero()
+        if len(below):
+            return int(below[0])
+        if length >= most:
+            return most
+        length = min(8 * length, most)
+
+
+def smallest_base(dim: int, length: int, step: float = 1.01) -> float:
+    """The smallest base with which B(m) ≥ 0 for all m < `length`, among powers of `step`.
+
+    >>> smallest_base(128, 4096) < 30_000 < smallest_base(128, 8192)
+    True
+    """
+    base = 2.0
+    while reach(frequencies(dim, base), length) < length:
+        base *= step
+        if base > 1e15:
+            return float("inf")
+    return base

@@ -1,0 +1,221 @@
+"""Any Hugging Face config.json → what the model does about positions, layer by layer.
+
+Both spellings are read, `rope_scaling` (transformers 4) and `rope_parameters` (5), `type` and
+`rope_type`, flat and by type of layer. What a config leaves out stands for what the model's class
+takes (`families`). What cannot be meant is refused in one line. torch is not imported here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from posenc.models import families, files
+from posenc.models.errors import ModelError
+from posenc.models.families import Family
+from posenc.models.fields import Fields
+from posenc.models.schedule import layers
+from posenc.models.settings import PLACES, head_dim, rotary
+from posenc.models.spec import Buckets, Disentangled, Layer, Slopes, Spec, Table, Waves
+
+LARGEST = 2**30  # bytes of a table that is made without being asked twice
+
+
+def read(path: Path) -> Spec:
+    """The specification of a config file, or of a model folder.
+
+    Raises ModelError, which names file, key, value and what is allowed.
+    """
+    config = files.find(path).config
+    if config is None:
+        raise ModelError(path, "", "holds no config.json, so what it does cannot be read")
+    return specify(files.read_json(config), config.name)
+
+
+def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
+    """The specification of a config that has been read; `file` is for messages."""
+    return _specify(Fields(config, file))
+
+
+def _specify(given: Fields, within: str | None = None) -> Spec:
+    model = given.given("model_type") or within or ""
+    if not isinstance(model, str):
+        given.fail("model_type", "must be a name", model)
+    known = families.family(model)
+    if known is None:
+        if not any(given.given(key) for key in (*PLACES, "rope_theta", "rotary_dim")):
+            given.fail(
+                "model_type", "is not known, and no key says how it encodes positions", model
+            )
+        return _stack(given, Family(model, "", "rotary"))
+    if known.refused:
+        given.fail("model_type", f"{known.refused.rstrip('.')}: not read by posenc", model)
+    spec = Spec(model, known.kind)
+    if known.stacks:
+        parts = {name: _stack(given, known.stack(name)) for name in known.stacks}
+        spec = Spec(model, "parts", parts=parts)
+    elif known.kind != "parts":
+        spec = _stack(given, known)
+    return _with_parts(spec, given, known)
+
+
+def _with_parts(spec: Spec, given: Fields, known: Family) -> Spec:
+    inner = {name: given.object(name) for name in known.parts}
+    made = {name: _specify(fields, name) for name, fields in inner.items() if fields is not None}
+    if not made:
+        return spec
+    return Spec(**{**vars(spec), "parts": {**spec.parts, **made}})
+
+
+def _stack(given: Fields, known: Family) -> Spec:
+    """One stack of layers."""
+    given = Fields(given.values, given.file, given.path, known.keys, known.defaults)
+    _check_heads(given)
+    notes: list[str] = []
+    spec = {
+        "rotary": rotary,
+        "learned": _learned,
+        "sinusoidal": _sinusoidal,
+        "alibi": _alibi,
+        "t5": _t5,
+        "deberta": _deberta,
+        "none": _none,
+    }.get(known.kind)
+    if spec is None:
+        return Spec(known.name, known.kind)
+    made = spec(given, known, notes)
+    heads = given.count("num_attention_heads") or 0
+    return Spec(
+        known.name,
+        known.kind,
+        heads=heads,
+        groups=given.count("num_key_value_heads") or heads,
+        notes=tuple(dict.fromkeys(notes)),
+        **made,
+    )
+
+
+def _check_heads(given: Fields) -> None:
+    heads, groups = given.count("num_attention_heads"), given.count("num_key_value_heads")
+    if heads and groups and heads % groups:
+        given.fail(
+            "num_key_value_heads",
+            "must divide the heads of queries",
+            groups,
+            f"divisors of {heads}",
+        )
+    for key in ("max_position_embeddings", "num_hidden_layers", "hidden_size"):
+        given.count(key)
+
+
+def _learned(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    kind = given.given("position_embedding_type")
+    if kind not in (None, "absolute"):
+        given.fail("position_embedding_type", "is not read by posenc", kind, "'absolute'")
+    table = _table(given, known)
+    return {"embedding": table, "context": table.rows, "trained": table.rows} | _bottom(
+        given, known
+    )
+
+
+def _table(given: Fields, known: Family) -> Table:
+    rows, width = given.count("max_position_embeddings"), given.count("hidden_size")
+    if rows is None or width is None:
+        given.fail("max_position_embeddings" if rows is None else "hidden_size", "is missing")
+    bytes_ = 4 * rows * width
+    if bytes_ > LARGEST:
+        size = f"{bytes_ / 2**40:.1f} TiB" if bytes_ > 2**40 else f"{bytes_ / 2**30:.1f} GiB"
+        given.fail("max_position_embeddings", f"a table of so many rows needs {size}", rows)
+    offset = known.offset
+    if offset == "pad + 1":
+        offset = (given.count("pad_token_id", least=0) or 0) + 1
+    usable = rows + known.extra - int(offset)
+    if usable < 1:
+        given.fail("max_position_embeddings", f"leaves no row after the first {offset}", rows)
+    return Table(usable, width, int(offset))
+
+
+def _bottom(given: Fields, known: Family) -> dict[str, Any]:
+    """Layers that know nothing of positions, above embeddings that do."""
+    return {"layers": layers(given, known)}
+
+
+def _sinusoidal(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    width, rows = given.count("hidden_size"), given.count("max_position_embeddings")
+    if width is None:
+        given.fail("hidden_size", "is missing")
+    if width % 2:
+        given.fail("hidden_size", "must be even: sines and cosines come in pairs", width)
+    offset = known.offset
+    if offset == "pad + 1":
+        offset = (given.count("pad_token_id", least=0) or 0) + 1
+    waves = Waves(
+        width,
+        float(known.waves.get("base", 10_000.0)),
+        bool(known.waves.get("halves")),
+        known.waves.get("step") == "d/2 − 1",
+        rows,
+        int(offset),
+    )
+    return {"embedding": waves, "context": rows, "trained": rows} | _bottom(given, known)
+
+
+def _alike(given: Fields, known: Family, encoding: Any) -> tuple[Layer, ...]:
+    return tuple(
+        Layer(encoding, layer.kind, layer.attends, layer.window) for layer in layers(given, known)
+    )
+
+
+def _alibi(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    heads = given.count("num_attention_heads")
+    if heads is None:
+        given.fail("num_attention_heads", "is missing")
+    longest = given.count("max_position_embeddings")
+    layers = _alike(given, known, Slopes(heads))
+    return {"layers": layers, "context": longest, "trained": longest}
+
+
+def _t5(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    heads = given.count("num_attention_heads")
+    buckets = given.count("relative_attention_num_buckets", least=2)
+    reach = given.count("relative_attention_max_distance")
+    if heads is None or buckets is None or reach is None:
+        given.fail("relative_attention_num_buckets", "or the number of heads is missing")
+    both = bool(known.form.get("bidirectional", True))
+    side = buckets // 2 if both else buckets
+    if side < 2 or reach <= side // 2:
+        given.fail(
+            "relative_attention_max_distance",
+            f"must exceed the {side // 2} distances that have a bucket of their own",
+            reach,
+        )
+    return {"layers": _alike(given, known, Buckets(heads, buckets, reach, both))}
+
+
+def _deberta(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    rows = given.count("max_position_embeddings")
+    heads, dim = given.count("num_attention_heads"), head_dim(given)
+    if heads is None or rows is None:
+        given.fail("max_position_embeddings", "or the number of heads is missing")
+    absolute = given.value("position_biased_input")
+    embedding = _table(given, known) if absolute in (None, True) else None
+    made: dict[str, Any] = {"embedding": embedding, "context": rows, "trained": rows}
+    if not given.value("relative_attention"):
+        return made | _bottom(given, known)
+    reach = given.value("max_relative_positions")
+    buckets = given.value("position_buckets")
+    terms = given.value("pos_att_type") or ()
+    terms = tuple(terms.split("|")) if isinstance(terms, str) else tuple(terms)
+    encoding = Disentangled(
+        dim,
+        heads,
+        dim * heads,
+        rows if not isinstance(reach, int) or reach < 1 else reach,
+        buckets if isinstance(buckets, int) and buckets > 0 else 0,
+        terms,
+    )
+    return made | {"layers": _alike(given, known, encoding)}
+
+
+def _none(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    longest = given.count("max_position_embeddings")
+    return _bottom(given, known) | {"context": longest, "trained": longest}

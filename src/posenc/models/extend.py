@@ -1,0 +1,264 @@
+"""A config for longer texts: the scaling written into it, in the spelling it has, the old one kept.
+
+    linear, yarn, llama3    a rope_type with `factor` = target / trained, and the new length
+    dynamic                 the same, but the length stays: transformers counts from it
+    ntk                     no rope_type: base' = base · factor^(d/(d−2)), and the new length
+
+Only layers that see the whole text are stretched, where the config can tell them from those with a
+window. A model that was stretched before is stretched further by its own method, never twice.
+"""
+
+import json
+import os
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posenc.models import files
+from posenc.models.config import specify
+from posenc.models.errors import ModelError
+from posenc.models.spec import Rotary, Spec
+
+METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")
+OLD, NEW = "rope_scaling", "rope_parameters"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key of the config."""
+
+    key: str
+    before: Any  # None: it was not there
+    after: Any
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What was written, and where the old config is."""
+
+    config: Path
+    kept: Path
+    changes: list[Change]
+    notes: list[str]
+
+
+def extend(path: Path, to: int, method: str) -> Extension:
+    """Write a config for texts of `to` tokens in place of the one at `path`, a file or a folder.
+
+    Raises ModelError where the model cannot be stretched so; nothing is written then.
+    """
+    config = files.find(path).config
+    if config is None:
+        raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
+    text = config.read_text(encoding="utf-8")
+    before = files.read_json(config)
+    after, notes = extended(before, to, method, config.name)
+    kept = _keep(config, text)
+    indent = 4 if "\n    " in text and "\n  " + '"' not in text else 2
+    made = json.dumps(after, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
+    unfinished = config.with_name(f".{config.name}.tmp")
+    try:
+        unfinished.write_text(made, encoding="utf-8")
+        os.replace(unfinished, config)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return Extension(config, kept, changes(before, after), notes)
+
+
+def extended(
+    config: dict[str, Any], to: int, method: str, file: str = "config.json"
+) -> tuple[dict[str, Any], list[str]]:
+    """The config for texts of `to` tokens, and what should be said about it."""
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
+    spec = specify(config, file)
+    place, main = spec.main_place, spec.main
+    context, turn = _stretchable(main, file, to)
+    if turn.method not in ("default", method):
+        raise ModelError(
+            file,
+            "rope_type",
+            f"is {turn.method!r} already: frequencies must not be stretched twice; use"
+            f" --method {turn.method}"
+            if turn.method in METHODS
+            else f"is {turn.method!r}, whose factors were searched for, not computed",
+        )
+    trained = turn.trained or (main.trained or context)
+    factor = to / trained
+    made = deepcopy(config)
+    inner = made
+    for name in place:
+        inner = inner[name]
+    notes: list[str] = []
+    if method == "ntk":
+        _raise_base(inner, turn, main, factor, notes)
+    else:
+        _set(inner, method, factor, trained, main, notes, made)
+    if method != "dynamic":
+        inner[_own_name(main, "max_position_embeddings", inner)] = to
+    _check(specify(made, file).main, to, method, file)
+    return made, notes
+
+
+def changes(before: Any, after: Any, path: str = "") -> list[Change]:
+    """Every key that differs, by its path."""
+    found = []
+    for key in dict.fromkeys((*before, *after)):
+        old, new, at = before.get(key), after.get(key), f"{path}.{key}" if path else key
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += changes(old, new, at)
+        elif old != new or (key in before) != (key in after):
+            found.append(Change(at, old, new))
+    return found
+
+
+def _stretchable(main: Spec, file: str, to: int) -> tuple[int, Rotary]:
+    """The context it has, and how the layers turn that see all of a text."""
+    seeing = [x for x in main.layers if isinstance(x.encoding, Rotary) and x.window is None]
+    if not main.rotary:
+        raise ModelError(
+            file,
+            "model_type",
+            f"{main.model!r} turns no queries and keys ({main.kind}): only rotary models can be"
+            " stretched by a formula",
+        )
+    if not seeing:
+        raise ModelError(
+            file, "sliding_window", "bounds every layer: a longer text changes nothing"
+        )
+    if main.context is None:
+        raise ModelError(file, "max_position_embeddings", "is missing: stretched from what length?")
+    if to <= main.context:
+        raise ModelError(
+            file,
+            "max_position_embeddings",
+            f"it serves {main.context} tokens already, asked for",
+            to,
+        )
+    turn = seeing[0].encoding
+    assert isinstance(turn, Rotary)
+    return main.context, turn
+
+
+def _set(
+    inner: dict[str, Any],
+    method: str,
+    factor: float,
+    trained: int,
+    main: Spec,
+    notes: list[str],
+    whole: dict[str, Any],
+) -> None:
+    """Write a rope_type and its keys where the config has its settings."""
+    values: dict[str, Any] = {"factor": factor}
+    if method in ("yarn", "llama3"):
+        values["original_max_position_embeddings"] = trained
+    if method == "llama3":
+        values |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    place = _spelling(inner, whole)
+    settings = inner.get(place) or {}
+    nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
+    if nested:
+        for label in _far_seeing(main, settings):
+            settings[label] = _merged(settings[label] or {}, method, values)
+    else:
+        settings = _merged(settings, method, values)
+        if any(x.window is not None for x in main.layers) and len(main.rotary) == 1:
+            notes.append(
+                "layers with a window turn by the same settings, so they are stretched too"
+            )
+    inner[place] = settings
+    if method == "dynamic":
+        notes.append(
+            "max_position_embeddings stays: dynamic scaling counts from it; keys cached before a"
+            f" text grows past {trained} tokens are wrong after it"
+        )
+
+
+def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
+    """A rope_type over old settings: what it set itself before stays, unless it must change."""
+    key = "type" if "type" in settings and "rope_type" not in settings else "rope_type"
+    kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
+    usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
+    if settings.get(key) == method:
+        kept.pop("attention_factor", None)  # of the old factor
+    return {key: method, **kept, **usual}
+
+
+def _raise_base(
+    inner: dict[str, Any], turn: Rotary, main: Spec, factor: float, notes: list[str]
+) -> None:
+    base = turn.base * factor ** (turn.turned / (turn.turned - 2))
+    settings = inner.get(NEW)
+    if not isinstance(settings, dict) or not settings:
+        inner[_own_name(main, "rope_theta", inner)] = base
+    elif all(isinstance(v, dict) or v is None for v in settings.values()):
+        for label in _far_seeing(main, settings):
+            settings[label]["rope_theta"] = base
+    else:
+        settings["rope_theta"] = base
+        if "rope_theta" in inner:
+            inner["rope_theta"] = base
+    notes.append(f"the base rises from {turn.base:,.10g} to {base:,.10g}; nothing else says so")
+
+
+def _spelling(inner: dict[str, Any], whole: dict[str, Any]) -> str:
+    """The key that holds the settings; in a config with neither, the one its transformers wrote."""
+    for key in (NEW, OLD):
+        if inner.get(key):
+            return key
+    for key in (NEW, OLD):
+        if key in inner:
+            return key
+    return NEW if str(whole.get("transformers_version", "4")).startswith("5") else OLD
+
+
+def _far_seeing(main: Spec, settings: dict[str, Any]) -> list[str]:
+    """The labels of settings of layers without a window."""
+    from posenc.models.families import family
+
+    known = family(main.model)
+    labels = known.labels if known else {}
+    kinds = {labels.get(x.kind, x.kind) for x in main.layers if x.window is None}
+    return [label for label, value in settings.items() if label in kinds and value is not None]
+
+
+def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
+    """The name of a key in this model's config."""
+    from posenc.models.families import family
+
+    known = family(main.model)
+    own = known.keys.get(key, key) if known else key
+    if key == "rope_theta" and known and known.rope:
+        full = known.rope.get("full_attention", {})
+        own = full.get("theta", own)
+    return key if key in inner and own not in inner else own
+
+
+def _check(made: Spec, to: int, method: str, file: str) -> None:
+    """What was written must be read as it was meant."""
+    turn = _full(made)
+    meant = "default" if method == "ntk" else method
+    if turn.method != meant or (made.context or 0) < to:
+        raise ModelError(
+            file, "", f"would be read as {turn.method} for {made.context} tokens: not written"
+        )
+
+
+def _full(spec: Spec) -> Rotary:
+    found = (x.encoding for x in spec.layers if x.window is None)
+    return next(turn for turn in found if isinstance(turn, Rotary))
+
+
+def _keep(config: Path, text: str) -> Path:
+    """A copy beside it, under a name that was free."""
+    for n in range(1, 1_000):
+        kept = config.with_name(f"{config.stem}.original{'' if n == 1 else f'.{n}'}.json")
+        try:
+            with kept.open("x", encoding="utf-8") as file:
+                file.write(text)
+            return kept
+        except FileExistsError:
+            continue
+    raise ModelError(config, "", "has a thousand originals beside it already")

@@ -1,0 +1,165 @@
+"""The keys of a config, read one by one, each with what it may be.
+
+A value that cannot be is refused here, with its file, its key and what is allowed; null is as if
+the key were not there. Which keys have been read is remembered, so that the rest can be named.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any, NoReturn
+
+from posenc.models.errors import ModelError, shown
+
+MOST = 2**53  # whole numbers that JSON carries without rounding
+
+
+class Fields:
+    """An object of a config file. `names` translates the usual names of keys into this model's own,
+    `defaults` are what its class takes where the file is silent.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        file: str,
+        path: str = "",
+        names: Mapping[str, str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ):
+        self.values, self.file, self.path = values, file, path
+        self.names, self.defaults = names or {}, defaults or {}
+        self.read: set[str] = set()
+
+    def given(self, key: str) -> Any:
+        """What the file says, under whatever name; None where it says nothing."""
+        for name in (self.names.get(key, key), key):
+            self.read.add(name)
+            if self.values.get(name) is not None:
+                return self.values[name]
+        return None
+
+    def value(self, key: str) -> Any:
+        """What the file says, or else the default of the model's class."""
+        found = self.given(key)
+        return self.defaults.get(key) if found is None else found
+
+    def count(self, key: str, least: int = 1) -> int | None:
+        """A whole number."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer() and abs(value) <= MOST:
+            value = int(value)  # JSON does not tell 4096 from 4096.0
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+            self.fail(key, "must be a whole number", value, f"{least} … 2⁵³")
+        return value
+
+    def number(self, key: str, above: float = 0.0, most: float = float("inf")) -> float | None:
+        """A number above `above`."""
+        value = self.value(key)
+        if value is None:
+            return None
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not fits or not _finite(value) or not above < value <= most:
+            upper = "" if most == float("inf") else f" and at most {most:g}"
+            self.fail(key, "must be a number", value, f"above {above:g}{upper}")
+        return float(value)
+
+    def flag(self, key: str) -> bool | None:
+        value = self.value(key)
+        if value is not None and not isinstance(value, bool):
+            self.fail(key, "must be true or false", value)
+        return value
+
+    def choice(self, key: str, allowed: Sequence[str]) -> str | None:
+        value = self.value(key)
+        if value is None or (isinstance(value, str) and value in allowed):
+            return value
+        near = get_close_matches(str(value)[:80], allowed, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        self.fail(key, f"is not known{hint}", value, ", ".join(allowed))
+
+    def numbers(self, key: str, length: int) -> tuple[float, ...] | None:
+        """A list of so many positive numbers."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != length:
+            self.fail(key, f"must be a list of {length} numbers", value)
+        for n, item in enumerate(value):
+            if isinstance(item, bool) or not isinstance(item, (int, float)) or not _finite(item):
+                self.fail(f"{key}[{n}]", "must be a number", item, "above 0")
+            if item <= 0:
+                self.fail(f"{key}[{n}]", "must be a number", item, "above 0")
+        return tuple(map(float, value))
+
+    def counts(self, key: str, least: int = 0) -> tuple[int, ...] | None:
+        """A list of whole numbers."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) > 10_000:
+            self.fail(key, "must be a list of whole numbers", value)
+        for n, item in enumerate(value):
+            if isinstance(item, bool) or not isinstance(item, int) or not least <= item <= MOST:
+                self.fail(f"{key}[{n}]", "must be a whole number", item, f"{least} … 2⁵³")
+        return tuple(value)
+
+    def words(self, key: str) -> tuple[str, ...] | None:
+        """A list of names."""
+        value = self.value(key)
+        if value is None:
+            return None
+        names = isinstance(value, list) and len(value) <= 10_000
+        if not names or not all(isinstance(word, str) for word in value):
+            self.fail(key, "must be a list of names", value)
+        return tuple(value)
+
+    def object(self, key: str) -> "Fields | None":
+        """An object within this one."""
+        value = self.given(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.fail(key, "must be an object", value)
+        return Fields(value, self.file, self.at(key))
+
+    def at(self, key: str) -> str:
+        """Where a key stands in the file: "rope_scaling.factor"."""
+        first = key.partition("[")[0]
+        own = key.replace(first, self.names.get(first, first), 1)
+        return f"{self.path}.{own}" if self.path else own
+
+    def fail(self, key: str, problem: str, *got: Any) -> NoReturn:
+        """Raises ModelError for a key; `got` is what was given and, if need be, what is allowed."""
+        if not got:
+            raise ModelError(self.file, self.at(key), problem)
+        raise ModelError(self.file, self.at(key), problem, *got)
+
+    def unread(self) -> Iterator[str]:
+        """Keys that say something and that nobody has asked for."""
+        return (k for k, v in self.values.items() if k not in self.read and v is not None)
+
+    def refuse_others(self, known: Sequence[str], whose: str) -> None:
+        """Raises ModelError for the first key that has no meaning here."""
+        for key, value in self.values.items():
+            if key not in known and value is not None:
+                near = get_close_matches(key[:80], known, n=1, cutoff=0.7)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                self.fail(key, f"means nothing to {whose}{hint}", value, ", ".join(known))
+
+    def agree(self, key: str, other: "Fields", other_key: str) -> Any:
+        """The value of a key that may stand in two places. Raises ModelError where they differ."""
+        mine, theirs = self.given(key), other.given(other_key)
+        if mine is not None and theirs is not None and mine != theirs:
+            where = f"{self.at(key)} and {other.at(other_key)}"
+            raise ModelError(self.file, where, f"disagree: {shown(mine)} and {shown(theirs)}")
+        return theirs if mine is None else mine
+
+
+def _finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # a whole number too large for a float
+        return False

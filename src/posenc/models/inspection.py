@@ -1,0 +1,310 @@
+"""What a model's config says of positions, measured: how far its frequencies reach, what stretching
+did to them, what would break in longer texts, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import pi
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.models import config, files
+from posenc.models.extend import METHODS
+from posenc.models.spec import Buckets, Disentangled, Layer, Rotary, Slopes, Spec, Table, Waves
+
+if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
+    from posenc.analysis.frequencies import Pair
+
+LONGEST = 2**21  # tokens to which similarity is summed
+
+
+@dataclass(frozen=True)
+class Turning:
+    """One way of turning queries and keys, measured."""
+
+    rotary: Rotary
+    trained: int | None  # tokens over which training has shown its angles, within a window
+    span: int | None  # tokens over which they will be used
+    pairs: list[Pair]
+    unfinished: int  # pairs that complete no turn within the trained length
+    changes: dict[str, int]  # how many pairs were kept, stretched, interpolated, stand still
+    errors: dict[
+        str, float
+    ]  # dtype -> radians, at the last position, if frequencies are kept in it
+    reach: int  # distance at which the sum of similarities turns negative
+    smallest_base: float | None  # that keeps the sum from turning negative within the target
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Layers that do the same about positions."""
+
+    layers: list[int]
+    kind: str
+    does: str
+    window: int | None
+    turning: Turning | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All there is to say. `spec` is the main stack; `parts` are others, inspected likewise."""
+
+    file: str
+    spec: Spec
+    target: int | None
+    groups: list[Alike]
+    embedding: str
+    problems: list[str]  # what would break at `target`
+    advice: list[str]
+    parts: Mapping[str, Inspection]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, without what only repeats."""
+        return {
+            "file": self.file,
+            "model": self.spec.model,
+            "kind": self.spec.kind,
+            "layers": len(self.spec.layers),
+            "heads": self.spec.heads,
+            "groups": self.spec.groups,
+            "context": self.spec.context,
+            "trained": self.spec.trained,
+            "embedding": self.spec.embedding and asdict(self.spec.embedding),
+            "alike": [_finite(asdict(group)) for group in self.groups],
+            "notes": list(self.spec.notes),
+            "target": self.target,
+            "problems": self.problems,
+            "advice": self.advice,
+            "parts": {name: part.to_json() for name, part in self.parts.items()},
+        }
+
+
+def inspect(path: Path, target: int | None = None) -> Inspection:
+    """What the config at `path`, a file or a model folder, says; `target` in tokens.
+
+    Raises ModelError for what cannot be read, ValueError for a target below 1.
+    """
+    if target is not None and target < 1:
+        raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
+    found = files.find(path)
+    spec = config.read(path)
+    return _inspect(spec, str((found.config or path).name), str(path), target, found.notes)
+
+
+def _inspect(
+    spec: Spec, file: str, path: str, target: int | None, notes: tuple[str, ...] = ()
+) -> Inspection:
+    whole, spec = spec, spec.main
+    spec = Spec(**{**vars(spec), "notes": (*spec.notes, *notes)}) if notes else spec
+    length = target or spec.context
+    groups = [_group(layers, spec, length) for layers in _alike(spec)]
+    problems = _problems(spec, target) if target else []
+    advice = _advice(spec, path, target) if target and problems else []
+    others = {} if whole is spec else _others(whole, spec)
+    return Inspection(
+        file,
+        spec,
+        target,
+        groups,
+        "" if spec.embedding is None else described(spec.embedding),
+        problems,
+        advice,
+        {name: _inspect(part, file, path, None) for name, part in others.items()},
+    )
+
+
+def _others(whole: Spec, main: Spec) -> dict[str, Spec]:
+    """The parts beside the main one, by their path."""
+    found = {}
+    for name, part in whole.parts.items():
+        if part.parts:
+            found |= {f"{name}.{inner}": p for inner, p in _others(part, main).items()}
+        if (part.layers or part.embedding) and part != main:
+            found[name] = part
+    return found
+
+
+def _alike(spec: Spec) -> list[list[int]]:
+    """Numbers of layers, those alike together, in order of their first."""
+    by_layer: dict[Layer, list[int]] = {}
+    for number, layer in enumerate(spec.layers):
+        by_layer.setdefault(layer, []).append(number)
+    return list(by_layer.values())
+
+
+def _group(numbers: list[int], spec: Spec, length: int | None) -> Alike:
+    layer = spec.layers[numbers[0]]
+    turning = None
+    if isinstance(layer.encoding, Rotary):
+        turning = _turning(layer.encoding, spec, layer.window, length)
+    return Alike(numbers, layer.kind, does(layer), layer.window, turning)
+
+
+def _turning(rotary: Rotary, spec: Spec, window: int | None, length: int | None) -> Turning:
+    from posenc.analysis.frequencies import pairs, reach, smallest_base
+    from posenc.analysis.precision import DTYPES, phase_error
+
+    trained = rotary.trained or spec.trained or spec.context
+    if rotary.method == "default":
+        trained = spec.context  # other layers may be stretched, these are not
+    flat = Rotary(**{**vars(rotary), "sections": (), "backward": False})
+    before, after = flat.unscaled(), flat.frequencies(length or trained or 1)
+    trained, span = _within(trained, window), _within(length, window)
+    rows = pairs(before, after, trained or 0, rotary.factor)
+    return Turning(
+        rotary,
+        trained,
+        span,
+        rows,
+        sum(0 < pair.turns < 1 for pair in rows),
+        dict(Counter(row.change for row in rows)),
+        {name: phase_error(after, length or 1, dtype) for name, dtype in DTYPES.items()},
+        reach(after, LONGEST),
+        smallest_base(rotary.turned, min(span, LONGEST)) if span else None,
+    )
+
+
+def _within(length: int | None, window: int | None) -> int | None:
+    return min(length, window) if length and window else length
+
+
+def does(layer: Layer) -> str:
+    """What a layer does about positions, in a few words."""
+    if not layer.attends:
+        return "no attention"
+    words = described(layer.encoding) if layer.encoding else "no encoding (NoPE)"
+    if layer.window:
+        words += f", sees {layer.window:,} tokens"
+    if layer.temperature:
+        t = layer.temperature
+        words += f", queries sharpened every {t.every:,} tokens by {t.strength:g}"
+    return words
+
+
+def described(one: Rotary | Slopes | Buckets | Disentangled | Table | Waves) -> str:
+    """An encoding in a few words.
+
+    >>> described(Buckets(8, 32, 128, True))
+    'T5 bias, 32 bidirectional buckets up to 128 tokens'
+    """
+    match one:
+        case Rotary():
+            part = "" if one.turned == one.dim else f" of {one.dim}"
+            end = "last " if one.trailing else "first " if part else ""
+            words = f"RoPE, {end}{one.turned}{part} channels, base {one.base:,.10g}"
+            words += f", {scaling(one)}" if one.method != "default" else ""
+            if one.sections:
+                woven = "interleaved" if one.woven else "contiguous"
+                words += f", {woven} sections {' + '.join(map(str, one.sections))}"
+            return words + (", turning backward" if one.backward else "")
+        case Slopes():
+            return f"ALiBi, {one.heads} slopes"
+        case Buckets():
+            way = "bidirectional" if one.bidirectional else "causal"
+            return f"T5 bias, {one.buckets} {way} buckets up to {one.reach} tokens"
+        case Disentangled():
+            rows = f"{one.buckets} buckets each way" if one.buckets else f"up to {one.reach} tokens"
+            return f"DeBERTa, {' and '.join(one.terms)}, {rows}"
+        case Table():
+            first = f", the first in stored row {one.offset}" if one.offset else ""
+            return f"learned table, {one.rows:,} rows of {one.width}{first}"
+        case Waves():
+            order = "sines before cosines" if one.halves else "sine beside cosine"
+            return f"sinusoidal, {one.width} channels, base {one.base:,.10g}, {order}"
+
+
+def scaling(rotary: Rotary) -> str:
+    """How its frequencies were stretched: "yarn ×4 from 32,768 tokens"."""
+    start = f" from {rotary.trained:,} tokens" if rotary.trained else ""
+    share = f", {rotary.share:g} of the pairs" if rotary.method == "proportional" else ""
+    return f"{rotary.method} ×{rotary.factor:g}{start}{share}"
+
+
+def _problems(spec: Spec, target: int) -> list[str]:
+    """What would break in a text of `target` tokens."""
+    found = []
+    match spec.embedding:
+        case Table() as table if target > table.rows:
+            found.append(
+                f"the table has {table.rows:,} rows: there is none for positions"
+                f" {table.rows:,} … {target - 1:,}"
+            )
+        case Waves() if spec.context and target > spec.context:
+            found.append(
+                f"positions {spec.context:,} … {target - 1:,} have rows that no training has shown"
+            )
+    for rotary in spec.rotary:
+        windows = [layer.window for layer in spec.layers if layer.encoding == rotary]
+        if None not in windows or not spec.context:
+            continue  # in a window distances stay as they were
+        trained = rotary.trained or spec.context
+        if rotary.by_length and target > trained:
+            found.append(
+                f"{rotary.method}: past {trained:,} tokens all keys turn by other frequencies, so"
+                " those that a cache has turned before are wrong; compute them anew, or cache keys"
+                " before they are turned"
+            )
+        if target <= spec.context:
+            continue
+        turns = rotary.frequencies(target).abs() / (2 * pi)
+        turns = turns.sum(0) if turns.ndim == 2 else turns
+        new = int(((turns > 0) & (turns * spec.context < 1)).sum())
+        if new:
+            found.append(
+                f"{new} of {rotary.turned // 2} pairs complete no turn within {spec.context:,}"
+                f" tokens: up to {target:,} they meet angles that no training has shown"
+            )
+        else:
+            found.append(f"distances beyond {spec.context:,} tokens were never trained")
+    biased = next((x.encoding for x in spec.layers if isinstance(x.encoding, Disentangled)), None)
+    if biased and spec.context and target > spec.context:
+        found.append(f"distances beyond {biased.reach:,} tokens all count as {biased.reach:,}")
+    return found
+
+
+def _advice(spec: Spec, path: str, target: int) -> list[str]:
+    """What to do for a text of `target` tokens, the plainest first."""
+    if isinstance(spec.embedding, Table):
+        return [
+            f"train {target - spec.embedding.rows:,} more rows, or an encoding without an end"
+            " (RoPE, ALiBi): a table cannot be stretched by a formula"
+        ]
+    if not spec.rotary or not spec.context or target <= spec.context:
+        return []
+    rotary = next(turn for turn in spec.rotary if _sees_all(spec, turn))
+    extend = f"posenc extend {path} --to {target} --method"
+    if rotary.method in METHODS:
+        return [f"{extend} {rotary.method}"]
+    if rotary.method != "default":
+        return [f"{rotary.method} cannot be stretched by a formula: its factors were searched for"]
+    from posenc.analysis.frequencies import smallest_base
+
+    base = smallest_base(rotary.turned, min(target, LONGEST))
+    return [
+        f"{extend} yarn   works untrained, better after a little training",
+        f"{extend} dynamic   leaves short texts as they are, but a cache must hold unturned keys",
+        f"or train on with a base of at least {rounded(base)} (now {rotary.base:,.10g}), which"
+        f" keeps like keys ahead of unrelated ones for {target:,} tokens",
+    ]
+
+
+def rounded(number: float) -> str:
+    """Three digits, written out: "8,770,000"."""
+    return f"{float(f'{number:.3g}'):,.0f}"
+
+
+def _sees_all(spec: Spec, rotary: Rotary) -> bool:
+    return any(x.encoding == rotary and x.window is None for x in spec.layers)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null stands for it."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value

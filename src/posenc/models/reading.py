@@ -1,0 +1,125 @@
+"""Reading what may be hostile: regular files only, and JSON taken at its strictest.
+
+Python's json accepts a key twice, NaN, 1e400, 5000-digit numbers and half of a surrogate pair, and
+gives up on deep nesting with a RecursionError; all of that is refused here, in one line.
+"""
+
+import io
+import json
+import math
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from posenc.models.errors import ModelError
+
+MOST_CONFIG = 2**20  # bytes
+MOST_INDEX = 2**24
+MOST_DEPTH = 64
+MOST_INT = 2**53  # beyond, readers of JSON disagree
+MOST_KEYS = 450_000  # 100,000 tensors with their dtype, shape and offsets
+MOST_VALUES = 700_000
+
+_WITHOUT_WAITING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def opened(path: Path) -> io.BufferedReader:
+    """A regular file, open for reading. A pipe or device is refused without waiting for it."""
+    try:
+        real = os.path.realpath(path)
+        handle = os.open(real, _WITHOUT_WAITING)
+    except OSError as error:
+        raise ModelError(path, "", f"cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ModelError(path, "", "there is no such file or folder") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ModelError(path, "", "is not a regular file, and nothing else is read")
+    return os.fdopen(handle, "rb")
+
+
+def read_json(path: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
+    """The object that a JSON file of at most so many bytes holds."""
+    with opened(path) as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise ModelError(path, "", "is too large", allowed=f"up to {most} bytes")
+    return parse_json(raw, path)
+
+
+def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
+    """The object that these bytes of a file spell out in JSON, taken strictly."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = dict(pairs)
+        if len(keys) < len(pairs):
+            seen: set[str] = set()
+            again = next(key for key, _ in pairs if key in seen or seen.add(key))
+            raise ModelError(file, again, "is there twice in the same object")
+        return keys
+
+    def whole(digits: str) -> int:
+        if len(digits) > 17 or abs(int(digits)) > MOST_INT:
+            size = len(digits.lstrip("-"))
+            raise ModelError(
+                file, "", f"holds a whole number of {size} digits", allowed="up to 2^53"
+            )
+        return int(digits)
+
+    def finite(digits: str) -> float:
+        if math.isinf(float(digits)):
+            raise ModelError(file, "", f"holds {digits[:40]}, which is too large for a number")
+        return float(digits)
+
+    def never(word: str) -> Any:
+        raise ModelError(file, "", f"holds {word}, which is no JSON", allowed="finite numbers")
+
+    text = _text(raw, file)
+    if text.count(",") > MOST_VALUES or text.count(":") > MOST_KEYS:
+        raise ModelError(file, "", "holds too many values", allowed=f"up to {MOST_KEYS} keys")
+    try:
+        value = json.loads(
+            text, object_pairs_hook=once, parse_int=whole, parse_float=finite, parse_constant=never
+        )
+        if _HALF_PAIR.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}"
+        raise ModelError(file, "", f"is not JSON: {error.msg}, {at}") from None
+    except UnicodeEncodeError:
+        raise ModelError(file, "", "holds half of a surrogate pair, which is no text") from None
+    except RecursionError:
+        raise _too_deep(file) from None
+    if _depth(value) > MOST_DEPTH:
+        raise _too_deep(file)
+    if not isinstance(value, dict):
+        raise ModelError(file, "", "must be an object", got=value, allowed="{…}")
+    return value
+
+
+def _text(raw: bytes, file: Path) -> str:
+    if not raw.strip():
+        raise ModelError(file, "", "is empty", allowed="a JSON object")
+    if raw.startswith(b"\xef\xbb\xbf"):
+        raise ModelError(file, "", "begins with a byte order mark", allowed="UTF-8 without one")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:4]:
+        raise ModelError(file, "", "is UTF-16 or UTF-32", allowed="UTF-8")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(file, "", f"is not UTF-8 at byte {error.start}") from None
+
+
+def _too_deep(file: Path) -> ModelError:
+    return ModelError(file, "", "is nested too deep", allowed=f"up to {MOST_DEPTH} levels")
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while nested := [node for node in level if isinstance(node, (dict, list))]:
+        depth += 1
+        level = [c for node in nested for c in (node.values() if isinstance(node, dict) else node)]
+    return depth

@@ -1,0 +1,99 @@
+"""Which layer does what: types, windows, layers without encoding, sharpened queries.
+
+The rules differ from model to model, some with opposite meanings of the same flag: `families`.
+"""
+
+from collections.abc import Mapping
+
+from posenc.models.families import Family
+from posenc.models.fields import Fields
+from posenc.models.spec import Layer, Rotary, Sharpened
+
+Turns = Mapping[str, Rotary | None]  # type of layer -> how it turns; "" for all types
+
+
+def layers(given: Fields, known: Family, turns: Turns | None = None) -> tuple[Layer, ...]:
+    count = given.count("num_hidden_layers")
+    if count is None:
+        given.fail("num_hidden_layers", "is missing")
+    if count > 10_000:
+        given.fail("num_hidden_layers", "is more than any model has", count, "1 … 10000")
+    types = _types(given, known, count)
+    bare = _bare(given, known, types)
+    sharpened = _sharpened(given, known)
+    made = []
+    for kind, none in zip(types, bare, strict=True):
+        turn = None if turns is None or none else _of(turns, kind, given, known)
+        temperature = sharpened if none or not known.temperature.get("nope") else None
+        attends = not known.attention or kind in known.attention
+        window = _window(given, known, kind)
+        made.append(Layer(turn if attends else None, kind, attends, window, temperature))
+    return tuple(made)
+
+
+def _of(turns: Turns, kind: str, given: Fields, known: Family):
+    label = known.labels.get(kind, kind)
+    if "" in turns:
+        return turns[""]
+    if label not in turns:
+        if known.attention and kind not in known.attention:
+            return None
+        given.fail("layer_types", f"has {kind!r}, of which the rope settings say nothing")
+    return turns[label]
+
+
+def _types(given: Fields, known: Family, count: int) -> tuple[str, ...]:
+    listed = given.words("layer_types")
+    if listed is not None:
+        if len(listed) != count:
+            given.fail(
+                "layer_types", f"must name the type of each of {count} layers, has", len(listed)
+            )
+        return listed
+    every = given.count(known.layers["key"]) if known.layers.get("key") else None
+    made = known.types(count, every)
+    if made is not None:
+        return made
+    if (
+        given.flag("use_sliding_window")
+        and (first := given.count("max_window_layers", 0)) is not None
+    ):
+        return tuple("sliding_attention" if i >= first else "full_attention" for i in range(count))
+    return ("full_attention",) * count
+
+
+def _bare(given: Fields, known: Family, types: tuple[str, ...]) -> list[bool]:
+    """Which layers have no encoding."""
+    rule, count = known.nope, len(types)
+    if not rule or ("if" in rule and not given.value(rule["if"])):
+        return [False] * count
+    if "types" in rule:
+        return [kind in rule["types"] for kind in types]
+    flags = given.counts(rule["key"])
+    if flags:
+        if len(flags) != count:
+            given.fail(rule["key"], f"must have a flag for each of {count} layers, has", len(flags))
+        return [flag != rule["rotary"] for flag in flags]
+    every = given.count(rule["every"]) or rule["default"]
+    return [(i + 1) % every == 0 for i in range(count)]
+
+
+def _window(given: Fields, known: Family, kind: str) -> int | None:
+    if given.value("use_sliding_window") is False:
+        return None
+    if kind in known.windows:
+        return given.count(known.windows[kind])
+    alike = not known.layers and given.given("layer_types") is None and not known.windows
+    if kind == "sliding_attention" or (alike and not given.value("max_window_layers")):
+        return given.count("sliding_window")
+    return None
+
+
+def _sharpened(given: Fields, known: Family) -> Sharpened | None:
+    rule = known.temperature
+    if not rule or ("if" in rule and not given.value(rule["if"])):
+        return None
+    every, strength = given.count(rule["every"]), given.number(rule["strength"])
+    if every is None or strength is None:
+        return None
+    return Sharpened(every, strength, start=1 if rule["form"] == "llama4" else 0)

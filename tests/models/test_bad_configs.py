@@ -1,0 +1,260 @@
+"""Bad input of FAULTS, numbers 1-33, each against the one line it must give: file, key, value, what
+is allowed; through the API, and all of them through the command in one fresh Python each."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+from posenc.models.config import read, specify
+from posenc.models.errors import ModelError
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
+LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
+LONG |= {"original_max_position_embeddings": 4096}
+
+
+def scaled(base, **changed):
+    return {"rope_scaling": base | changed}
+
+
+def without(base, key):
+    return {"rope_scaling": {k: v for k, v in base.items() if k != key}}
+
+
+def longrope(which, factors):
+    return scaled(LONG, **{which: factors})
+
+
+HUGE = 10**400
+BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what must be said
+    "1 theta 0": ({"rope_theta": 0}, "rope_theta: must be a number, got 0, allowed: above 1"),
+    "2 theta negative": ({"rope_theta": -1}, "rope_theta: must be a number, got -1"),
+    "3 theta NaN": ({"rope_theta": float("nan")}, "rope_theta: must be a number, got nan"),
+    "4 theta inf": ({"rope_theta": float("inf")}, "rope_theta: must be a number, got inf"),
+    "5 theta text": ({"rope_theta": "10000"}, "rope_theta: must be a number, got '10000'"),
+    "6 theta 10^400": ({"rope_theta": HUGE}, "rope_theta: must be a number, got 1000000000"),
+    "7 theta 1": ({"rope_theta": 1}, "rope_theta: must be a number, got 1, allowed: above 1"),
+    "8 type": (
+        scaled(YARN, rope_type="yarm"),
+        "rope_scaling.rope_type: is not known, got 'yarm', allowed: default, linear, ntk, dynamic,"
+        " yarn, longrope, llama3, proportional",
+    ),
+    "8b type of another kind": (scaled(YARN, rope_type=3), "rope_type: is not known, got 3"),
+    "9 factor 0": (scaled(YARN, factor=0), "factor: must be a number, got 0, allowed: above 0"),
+    "10 factor negative": (
+        scaled(YARN, factor=-2),
+        "rope_scaling.factor: must be a number, got -2",
+    ),
+    "11 factor NaN": (scaled(YARN, factor=float("nan")), "rope_scaling.factor: must be a number"),
+    "12 factor true": (scaled(YARN, factor=True), "factor: must be a number, got True"),
+    "13 factor missing": (without(LLAMA3, "factor"), "rope_scaling.factor: is missing"),
+    "14 factor text": (scaled(YARN, factor="2"), "rope_scaling.factor: must be a number, got '2'"),
+    "15 betas swapped": (
+        scaled(YARN, beta_fast=1, beta_slow=32),
+        "rope_scaling.beta_slow: must not exceed beta_fast, which is 1, got 32",
+    ),
+    "16 original 0": (
+        scaled(YARN, original_max_position_embeddings=0),
+        "original_max_position_embeddings: must be a whole number, got 0, allowed: 1 … 2⁵³",
+    ),
+    "17 original negative": (
+        scaled(YARN, original_max_position_embeddings=-5),
+        "original_max_position_embeddings: must be a whole number, got -5",
+    ),
+    "18 attention factor": (
+        scaled(YARN, attention_factor=-1),
+        "rope_scaling.attention_factor: must be a number, got -1, allowed: above 0",
+    ),
+    "19 low above high": (
+        scaled(LLAMA3, low_freq_factor=8),
+        "rope_scaling.low_freq_factor: must not exceed high_freq_factor, which is 4, got 8",
+    ),
+    "20 low 0": (scaled(LLAMA3, low_freq_factor=0), "low_freq_factor: must be a number, got 0"),
+    "21 list too short": (
+        longrope("long_factor", [2.0] * 63),
+        "rope_scaling.long_factor: must be a list of 64 numbers, got a list of 63",
+    ),
+    "22 list with 0": (
+        longrope("short_factor", [1.0] * 63 + [0.0]),
+        r"rope_scaling.short_factor\[63\]: must be a number, got 0.0, allowed: above 0",
+    ),
+    "22b list with NaN": (
+        longrope("short_factor", [float("nan")] + [1.0] * 63),
+        r"short_factor\[0\]: must be a number, got nan",
+    ),
+    "22c list with negative": (
+        longrope("long_factor", [1.0] * 5 + [-1] + [1.0] * 58),
+        r"long_factor\[5\]: must be a number, got -1",
+    ),
+    "23 list as text": (longrope("long_factor", "[1, 2]"), "must be a list of 64 numbers, got"),
+    "23b list missing": (without(LONG, "short_factor"), "rope_scaling.short_factor: is missing"),
+    "24 head_dim 65": ({"head_dim": 65}, "head_dim: channels turn in pairs: of a head of 65"),
+    "25 head_dim 0": ({"head_dim": 0}, "head_dim: must be a whole number, got 0, allowed: 1 … 2⁵³"),
+    "26 head_dim -1": ({"head_dim": -1}, "head_dim: must be a whole number, got -1"),
+    "27 head_dim 1": ({"head_dim": 1}, "head_dim: channels turn in pairs: of a head of 1"),
+    "28 partial 1.5": (
+        {"partial_rotary_factor": 1.5},
+        "partial_rotary_factor: must be a number, got 1.5, allowed: above 0 and at most 1",
+    ),
+    "28b partial odd": (
+        {"partial_rotary_factor": 0.33, "head_dim": 100},
+        "partial_rotary_factor: channels turn in pairs: of a head of 100 it turns 33",
+    ),
+    "28c partial 0": ({"partial_rotary_factor": 0}, "partial_rotary_factor: must be a number"),
+    "29 heads 0": (
+        {"num_attention_heads": 0},
+        "num_attention_heads: must be a whole number, got 0",
+    ),
+    "30 kv heads": (
+        {"num_attention_heads": 4, "num_key_value_heads": 3},
+        "num_key_value_heads: must divide the heads of queries, got 3, allowed: divisors of 4",
+    ),
+    "31 length -1": (
+        {"max_position_embeddings": -1},
+        "max_position_embeddings: must be a whole number, got -1",
+    ),
+    "31b length 0": ({"max_position_embeddings": 0}, "must be a whole number, got 0"),
+    "32 table": (
+        {"model_type": "bert", "max_position_embeddings": 10**12, "rope_theta": None},
+        "max_position_embeddings: a table of so many rows needs 14901.2 TiB",
+    ),
+    "33 disagree": (
+        {"rope_scaling": YARN, "rope_parameters": {**YARN, "factor": 8.0, "rope_theta": 5e5}},
+        "rope_parameters.factor and rope_scaling.factor: disagree: 8.0 and 4.0",
+    ),
+    "33b types disagree": (
+        {"rope_scaling": YARN, "rope_parameters": {"rope_type": "default"}},
+        "rope_parameters.rope_type and rope_scaling.rope_type: disagree: 'default' and 'yarn'",
+    ),
+    "33c two spellings disagree": (
+        scaled(YARN, type="linear"),
+        "rope_scaling.rope_type and rope_scaling.type: disagree: 'yarn', 'linear'",
+    ),
+    "33d bases disagree": (
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+        "rope_parameters.rope_theta and rope_theta: disagree: 10000.0 and 500000.0",
+    ),
+    "33e lengths disagree": (
+        {"rope_scaling": YARN, "original_max_position_embeddings": 4096},
+        "rope_scaling.original_max_position_embeddings and original_max_position_embeddings:"
+        " disagree: 2048 and 4096",
+    ),
+    "unknown key": (
+        scaled(YARN, attn_factor=1.1),
+        "rope_scaling.attn_factor: means nothing to rope_type 'yarn'; did you mean"
+        r" attention_factor\?, got 1.1, allowed: rope_type",
+    ),
+    "a key of another method": (
+        scaled({"rope_type": "linear", "factor": 2.0}, beta_fast=32),
+        "rope_scaling.beta_fast: means nothing to rope_type 'linear'",
+    ),
+    "an unknown key beside": (
+        {"use_dynamic_ntk": True},
+        "use_dynamic_ntk: looks as if it changed positions, and posenc does not know how",
+    ),
+    "settings that are no object": ({"rope_scaling": "yarn"}, "rope_scaling: must be an object"),
+    "model_type that is no name": ({"model_type": 7}, "model_type: must be a name, got 7"),
+    "layers that are too many": ({"num_hidden_layers": 10**9}, "is more than any model has"),
+    "types of other layers": ({"layer_types": ["full_attention"]}, "layer_types: must name the"),
+    "sections that do not fit": (
+        scaled({"rope_type": "default", "mrope_section": [16, 24, 25]}),
+        "rope_scaling.mrope_section: must sum to the 64 pairs that turn",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_gets_its_own_line(name):
+    changed, message = BAD[name]
+    config = {key: value for key, value in (LLAMA | changed).items() if value is not None}
+    with pytest.raises(ModelError, match=message) as error:
+        specify(config)
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith("config.json:")
+    assert len(str(error.value)) < 500
+
+
+def test_the_config_they_are_changed_from_is_sound():
+    for changed in ({}, *({"rope_scaling": s} for s in (YARN, LLAMA3, LONG))):
+        assert len(specify(LLAMA | changed).layers) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        (scaled({"rope_type": "linear", "factor": 0.5}), "below 1 it shortens the context"),
+        (scaled(YARN, mscale=0.7), "mscale without mscale_all_dim counts for nothing"),
+    ],
+)
+def test_what_is_legal_but_odd_gets_a_note(changed, note):
+    assert any(note in said for said in specify(LLAMA | changed).notes)
+
+
+def test_the_command_answers_soon_and_in_little_memory(tmp_path):
+    """Each of them in a Python of its own that may have 2 GB: exit 2, one line, < 1 s, < 200 MB."""
+    slow = []
+    for name in list(BAD)[::5]:
+        config = LLAMA | BAD[name][0]
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # noqa: E731
+        started = resource.getrusage(resource.RUSAGE_CHILDREN)
+        begun = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "posenc", "inspect", str(path)],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+            preexec_fn=limit,
+        )
+        elapsed = time.monotonic() - begun
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        busy = used.ru_utime + used.ru_stime - started.ru_utime - started.ru_stime
+        assert (done.returncode, done.stdout) == (2, ""), name
+        assert done.stderr.startswith("error: config.json:"), name
+        assert done.stderr.count("\n") == 1, name
+        slow.append((busy, elapsed, name))
+    assert max(slow)[0] < 1.0, max(slow)  # of processor time: other work must not fail this
+
+
+def test_a_bad_file_is_refused_before_torch_is_loaded(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"rope_theta": 0}))
+    code = (
+        "import sys; from posenc.models.config import read\n"
+        "from pathlib import Path\n"
+        "try: read(Path(sys.argv[1]))\n"
+        "except ValueError as error: print(error)\n"
+        "most = [line.split()[1] for line in open('/proc/self/status') if 'VmHWM' in line]\n"
+        "print('torch' in sys.modules, *most)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    message, said = done.stdout.splitlines()
+    assert message == "config.json:rope_theta: must be a number, got 0, allowed: above 1"
+    loaded, kilobytes = said.split()
+    assert loaded == "False"
+    assert int(kilobytes) < 200_000
+
+
+def test_a_folder_without_a_config_says_so(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match=r"holds no config\.json"):
+        read(tmp_path)
