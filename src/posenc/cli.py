@@ -40,6 +40,7 @@ class Failure(Exception):
     """What went wrong, though nothing was wrong with what was asked."""
 
 
+Force = Annotated[bool, Parameter(negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
 
 
@@ -102,7 +103,7 @@ def compare(
     *names: str,
     text: Path | None = None,
     out: Path | None = None,
-    force: Annotated[bool, Parameter(negative="")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure encodings side by side on a real text; all of them, unless you name some.
@@ -135,20 +136,14 @@ def compare(
     with _progress() as progress:
         result = comparison.compare(names, given, progress=progress)
     if out is not None:
-        from posenc.report import page
-
-        try:
-            page.write(result, out)
-        except OSError as error:
-            raise Failure(f"{out} could not be written: {error.strerror}.") from None
+        _write(result, out)
     if as_json:
         return _print_json(result.to_json())
     from posenc.report import terminal
 
     console = Console()
     terminal.comparison(result, console)
-    if out is not None:
-        console.print(f"\nThe page: {out / 'index.html'}   the numbers: {out / 'results.json'}")
+    _say_where(out, console)
 
 
 @app.command
@@ -157,6 +152,8 @@ def inspect(
     /,
     *,
     target: int | None = None,
+    out: Path | None = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what a model does about positions, layer by layer, and what would break in longer texts.
@@ -167,6 +164,10 @@ def inspect(
         A config.json, a model folder, or a file of weights. No code in it is run, no pickle loaded.
     target
         The length of text in question, in tokens: what would break, and what to do about it.
+    out
+        A folder for `index.html`, which opens offline, and `results.json`.
+    force
+        Write into the folder whatever else it holds. Only those two files are ever replaced.
     as_json
         Print one JSON document instead.
     """
@@ -174,11 +175,16 @@ def inspect(
 
     with _models():
         found = inspection.inspect(path, target)
+    if out is not None:
+        _writable(out, force)
+        _write(found, out)
     if as_json:
         return _print_json(found.to_json())
     from posenc.report import terminal
 
-    terminal.inspection(found, Console())
+    console = Console()
+    terminal.inspection(found, console)
+    _say_where(out, console)
 
 
 @app.command
@@ -288,6 +294,20 @@ def _writable(out: Path, force: bool) -> None:
         page.reserve(out, force)
     except OSError as error:
         raise UsageError(f"--out: {error}") from None
+
+
+def _write(result: Any, out: Path) -> None:
+    from posenc.report import page
+
+    try:
+        page.write(result, out)
+    except OSError as error:
+        raise Failure(f"{out} could not be written: {error.strerror}.") from None
+
+
+def _say_where(out: Path | None, console: Console) -> None:
+    if out is not None:
+        console.print(f"\nThe page: {out / 'index.html'}   the numbers: {out / 'results.json'}")
 
 
 @contextmanager

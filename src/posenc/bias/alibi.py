@@ -46,12 +46,15 @@ def _geometric(heads: int) -> Tensor:
 
 
 class ALiBi(Encoding):
-    """A bias for each head that falls with distance, the same in both directions."""
+    """A bias for each head that falls with distance, the same in both directions.
 
-    def __init__(self, heads: int):
+    All slopes are multiplied by `strength`: Falcon divides them by √channels.
+    """
+
+    def __init__(self, heads: int, strength: float = 1.0):
         super().__init__()
         self.heads = heads
-        self.slopes = slopes(heads)
+        self.slopes = strength * slopes(heads)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float

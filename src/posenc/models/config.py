@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.models import families, files
-from posenc.models.errors import ModelError
+from posenc.models.errors import ModelError, Unread
 from posenc.models.families import Family
 from posenc.models.fields import Fields
 from posenc.models.schedule import layers
@@ -36,19 +36,19 @@ def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
     return _specify(Fields(config, file))
 
 
-def _specify(given: Fields, within: str | None = None) -> Spec:
-    model = given.given("model_type") or within or ""
+def _specify(given: Fields, within: str = "") -> Spec:
+    """`within` is what a config inside another is, if it does not say so itself."""
+    model = given.given("model_type") or within
     if not isinstance(model, str):
         given.fail("model_type", "must be a name", model)
     known = families.family(model)
     if known is None:
         if not any(given.given(key) for key in (*PLACES, "rope_theta", "rotary_dim")):
-            given.fail(
-                "model_type", "is not known, and no key says how it encodes positions", model
-            )
+            given.refuse("model_type", model, "it is not known, and no key says what it does")
         return _stack(given, Family(model, "", "rotary"))
+    known = known.settled(given.values)
     if known.refused:
-        given.fail("model_type", f"{known.refused.rstrip('.')}: not read by posenc", model)
+        given.refuse("model_type", model, known.refused)
     spec = Spec(model, known.kind)
     if known.stacks:
         parts = {name: _stack(given, known.stack(name)) for name in known.stacks}
@@ -59,30 +59,32 @@ def _specify(given: Fields, within: str | None = None) -> Spec:
 
 
 def _with_parts(spec: Spec, given: Fields, known: Family) -> Spec:
-    inner = {name: given.object(name) for name in known.parts}
-    made = {name: _specify(fields, name) for name, fields in inner.items() if fields is not None}
-    if not made:
-        return spec
-    return Spec(**{**vars(spec), "parts": {**spec.parts, **made}})
+    """With what the configs inside say; those that are not read get a note, unless all are not."""
+    parts, notes, unread = dict(spec.parts), list(spec.notes), None
+    for name in known.parts:
+        inner = given.object(name)
+        if inner is None:
+            continue
+        usual = (f"{known.name}_{end}" for end in (name.removesuffix("_config"), f"{name}_model"))
+        within = next((kind for kind in usual if families.family(kind)), "")
+        try:
+            parts[name] = _specify(inner, within)
+        except Unread as error:
+            unread = error
+            notes.append(str(error))
+    if unread and not parts and not spec.layers and not spec.embedding:
+        raise unread
+    return Spec(**{**vars(spec), "parts": parts, "notes": tuple(notes)})
 
 
 def _stack(given: Fields, known: Family) -> Spec:
     """One stack of layers."""
+    if known.kind == "nothing":
+        return Spec(known.name, known.kind)
     given = Fields(given.values, given.file, given.path, known.keys, known.defaults)
     _check_heads(given)
     notes: list[str] = []
-    spec = {
-        "rotary": rotary,
-        "learned": _learned,
-        "sinusoidal": _sinusoidal,
-        "alibi": _alibi,
-        "t5": _t5,
-        "deberta": _deberta,
-        "none": _none,
-    }.get(known.kind)
-    if spec is None:
-        return Spec(known.name, known.kind)
-    made = spec(given, known, notes)
+    made = KINDS[known.kind](given, known, notes)
     heads = given.count("num_attention_heads") or 0
     return Spec(
         known.name,
@@ -118,7 +120,7 @@ def _learned(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
 
 
 def _table(given: Fields, known: Family) -> Table:
-    rows, width = given.count("max_position_embeddings"), given.count("hidden_size")
+    rows, width = _rows(given, known), given.count(known.form.get("width", "hidden_size"))
     if rows is None or width is None:
         given.fail("max_position_embeddings" if rows is None else "hidden_size", "is missing")
     bytes_ = 4 * rows * width
@@ -132,6 +134,22 @@ def _table(given: Fields, known: Family) -> Table:
     if usable < 1:
         given.fail("max_position_embeddings", f"leaves no row after the first {offset}", rows)
     return Table(usable, width, int(offset))
+
+
+def _rows(given: Fields, known: Family) -> int | None:
+    """As many as tokens, or as patches of a picture."""
+    if "grid" not in known.form:
+        return given.count("max_position_embeddings")
+    image, patch = (_sides(given, key) for key in known.form["grid"])
+    return (image[0] // patch[0]) * (image[1] // patch[1])
+
+
+def _sides(given: Fields, key: str) -> tuple[int, ...]:
+    """Height and width, where one number stands for both."""
+    sides = given.counts(key, least=1) if isinstance(given.value(key), list) else given.count(key)
+    if sides is None or (isinstance(sides, tuple) and len(sides) != 2):
+        given.fail(key, "must be a number of pixels, or two", given.value(key))
+    return sides if isinstance(sides, tuple) else (sides, sides)
 
 
 def _bottom(given: Fields, known: Family) -> dict[str, Any]:
@@ -170,8 +188,9 @@ def _alibi(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     if heads is None:
         given.fail("num_attention_heads", "is missing")
     longest = given.count("max_position_embeddings")
-    layers = _alike(given, known, Slopes(heads))
-    return {"layers": layers, "context": longest, "trained": longest}
+    strength = head_dim(given) ** -0.5 if known.form.get("divided") else 1.0
+    made = _alike(given, known, Slopes(heads, strength))
+    return {"layers": made, "context": longest, "trained": longest}
 
 
 def _t5(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
@@ -219,3 +238,14 @@ def _deberta(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
 def _none(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     longest = given.count("max_position_embeddings")
     return _bottom(given, known) | {"context": longest, "trained": longest}
+
+
+KINDS = {
+    "rotary": rotary,
+    "learned": _learned,
+    "sinusoidal": _sinusoidal,
+    "alibi": _alibi,
+    "t5": _t5,
+    "deberta": _deberta,
+    "none": _none,
+}

@@ -24,6 +24,10 @@ class ModelError(ValueError):
         super().__init__(f"{where}: {problem}{given}{f', allowed: {allowed}' if allowed else ''}")
 
 
+class Unread(ModelError):
+    """A model that is sound, and that posenc does not read; the message says why."""
+
+
 def shown(value: Any, most: int = 80) -> str:
     """A value that a file holds, as it would be typed: strings in quotes, nothing endless.
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any, NoReturn
 
-from posenc.models.errors import ModelError, shown
+from posenc.models.errors import ModelError, Unread, printable, shown
 
 MOST = 2**53  # whole numbers that JSON carries without rounding
 
@@ -32,17 +32,21 @@ class Fields:
         self.read: set[str] = set()
 
     def given(self, key: str) -> Any:
-        """What the file says, under whatever name; None where it says nothing."""
-        for name in (self.names.get(key, key), key):
-            self.read.add(name)
-            if self.values.get(name) is not None:
-                return self.values[name]
-        return None
+        """What the file says, under either name; None where it says nothing."""
+        name = self.names.get(key, key)
+        self.read |= {name, key}
+        own, usual = self.values.get(name), self.values.get(key)
+        if name != key and None not in (own, usual) and own != usual:
+            where = f"{self.at(name)} and {self.path}.{key}" if self.path else f"{name} and {key}"
+            raise ModelError(self.file, where, f"disagree: {shown(own)} and {shown(usual)}")
+        return usual if own is None else own
 
     def value(self, key: str) -> Any:
-        """What the file says, or else the default of the model's class."""
-        found = self.given(key)
-        return self.defaults.get(key) if found is None else found
+        """What the file says, null included, or else the default of the model's class."""
+        found, name = self.given(key), self.names.get(key, key)
+        if found is not None or name in self.values or key in self.values:
+            return found
+        return self.defaults.get(name, self.defaults.get(key))
 
     def count(self, key: str, least: int = 1) -> int | None:
         """A whole number."""
@@ -136,6 +140,11 @@ class Fields:
         if not got:
             raise ModelError(self.file, self.at(key), problem)
         raise ModelError(self.file, self.at(key), problem, *got)
+
+    def refuse(self, key: str, value: str, why: str) -> NoReturn:
+        """Raises Unread: nothing is wrong with the file, but posenc does not read such a model."""
+        whose = printable(value) or "a model without model_type"
+        raise Unread(self.file, self.at(key), f"posenc does not read {whose}: {why}")
 
     def unread(self) -> Iterator[str]:
         """Keys that say something and that nobody has asked for."""

@@ -62,9 +62,16 @@ class Inspection:
     advice: list[str]
     parts: Mapping[str, Inspection]
 
+    @property
+    def versions(self) -> dict[str, str]:
+        from posenc import __version__
+
+        return {"posenc": __version__}
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, without what only repeats."""
         return {
+            "versions": self.versions,
             "file": self.file,
             "model": self.spec.model,
             "kind": self.spec.kind,

@@ -93,7 +93,22 @@ def _sharpened(given: Fields, known: Family) -> Sharpened | None:
     rule = known.temperature
     if not rule or ("if" in rule and not given.value(rule["if"])):
         return None
-    every, strength = given.count(rule["every"]), given.number(rule["strength"])
-    if every is None or strength is None:
+    own, key = _within(given, rule["every"])
+    steps = own.count(key)
+    own, key = _within(given, rule["strength"])
+    factor = own.number(key)
+    if steps is None or factor is None:
         return None
-    return Sharpened(every, strength, start=1 if rule["form"] == "llama4" else 0)
+    return Sharpened(steps, factor, start=1 if rule["form"] == "llama4" else 0)
+
+
+def _within(given: Fields, key: str) -> tuple[Fields, str]:
+    """Where a key stands that may stand in the rope settings: "rope_parameters.beta"."""
+    place, _, name = key.rpartition(".")
+    if not place:
+        return given, key
+    own = given.object("rope_parameters") or given.object("rope_scaling")
+    default = given.defaults.get(place) or {}
+    if own is None:
+        own = Fields(default, given.file, given.path)
+    return own, name

@@ -34,6 +34,9 @@ POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
 
 def rotary(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    given.number("rope_theta", above=1.0)
+    given.number("partial_rotary_factor", above=0, most=1.0)
+    given.count("original_max_position_embeddings")
     settings = _settings(given, known, notes)
     turns = {label: _turn(own, given, known, notes) for label, own in settings.items()}
     made = layers(given, known, turns)
@@ -147,7 +150,8 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     name = _type(own) or own.defaults.get("rope_type") or "default"
     if name not in METHODS:
         own.fail("rope_type", "is not known", name, ", ".join((*METHODS, *SAME)))
-    own.refuse_others((*EVERY, *METHODS[name]), f"rope_type {name!r}")
+    usual = known.defaults.get("rope_parameters") or {}  # keys of this model's own
+    own.refuse_others((*EVERY, *METHODS[name], *usual), f"rope_type {name!r}")
     base = own.number("rope_theta", above=1.0) or 10_000.0
     dim, turned, share = _width(own, given, known, name)
     sections = own.counts("mrope_section") or tuple(known.mrope.get("sections", ()))

@@ -115,11 +115,12 @@ class Slopes:
     """A layer whose scores fall with distance, at a pace for each head: `ALiBi`."""
 
     heads: int
+    strength: float = 1.0  # a factor of all slopes
 
     def encoding(self) -> ALiBi:
         from posenc.bias.alibi import ALiBi
 
-        return ALiBi(self.heads)
+        return ALiBi(self.heads, self.strength)
 
 
 @dataclass(frozen=True)

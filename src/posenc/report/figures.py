@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from posenc.analysis.comparison import Comparison, Measured
+from posenc.models.inspection import Turning
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#888888"
 BAND = "rgba(0, 114, 178, 0.22)"
@@ -118,6 +119,49 @@ def costs(result: Comparison) -> go.Figure:
         )
     figure.update_xaxes(title_text="× NoPE", type="log", tickvals=[1, 1.5, 2, 3, 5, 10, 20, 50])
     return _list(figure, len(names))
+
+
+def bands(turning: Turning) -> go.Figure:
+    """Wavelength of each pair, as trained and as it turns now, against the trained length."""
+    figure = go.Figure()
+    pairs = list(range(len(turning.pairs)))
+    now = [pair.wavelength for pair in turning.pairs]
+    before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
+    if before != now:
+        figure.add_scatter(
+            x=pairs,
+            y=[w if w < float("inf") else None for w in before],
+            name="as trained",
+            line={"color": GREY, "dash": "dash", "width": 2},
+            hovertemplate="pair %{x}, as trained: %{y:,.4g} tokens<extra></extra>",
+        )
+    figure.add_scatter(
+        x=pairs,
+        y=[w if w < float("inf") else None for w in now],
+        name="now" if before != now else "wavelength",
+        mode="lines+markers",
+        line={"color": BLUE, "width": 2},
+        marker={"size": 5},
+        hovertemplate="pair %{x}: %{y:,.4g} tokens<extra></extra>",
+    )
+    for tokens, name in ((turning.trained, "trained"), (turning.span, "used")):
+        if tokens and not (name == "used" and tokens == turning.trained):
+            figure.add_scatter(
+                x=[pairs[0], pairs[-1]],
+                y=[tokens, tokens],
+                name=f"{name} over {tokens:,} tokens",
+                mode="lines",
+                line={"color": ORANGE if name == "trained" else GREEN, "dash": "dot", "width": 2},
+                hoverinfo="skip",
+            )
+    figure.update_xaxes(title_text="pair of channels, fastest first")
+    figure.update_yaxes(title_text="wavelength, tokens", type="log", automargin=True)
+    figure.update_layout(
+        height=360,
+        margin={"l": 10, "r": 15, "t": 50, "b": 45},
+        legend={"orientation": "h", "y": 1, "yref": "container", "yanchor": "top", "x": 0},
+    )
+    return figure
 
 
 def _panels(shown: list[Measured], row_height: int) -> go.Figure:

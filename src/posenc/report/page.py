@@ -2,13 +2,16 @@
 
 import json
 import os
-from importlib.resources import files
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment
+import plotly.graph_objects as go
+from jinja2 import Environment, PackageLoader
 from plotly.offline import get_plotlyjs
 
 from posenc.analysis.comparison import Comparison
+from posenc.models.inspection import Inspection
 from posenc.properties import ALL
 from posenc.report import figures, words
 
@@ -37,30 +40,51 @@ def reserve(out: Path, force: bool = False) -> None:
         raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
 
 
-def write(result: Comparison, out: Path) -> None:
+def write(result: Comparison | Inspection, out: Path) -> None:
     """`results.json` and `index.html`, each complete or not there at all."""
     numbers = json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
     _replace(out / NUMBERS, numbers)
     _replace(out / PAGE, render(result))
 
 
-def render(result: Comparison) -> str:
+def render(result: Comparison | Inspection) -> str:
+    """The page; text of users and models is escaped."""
+    return _compared(result) if isinstance(result, Comparison) else _inspected(result)
+
+
+def _compared(result: Comparison) -> str:
     drawn = {
         "curves": figures.curves(result),
         "rows": figures.rows(result),
         "order": figures.order(result),
         "costs": figures.costs(result),
     }
-    template = files("posenc").joinpath("report/template.html").read_text()
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(
-        mark=MARK,
+    return _filled(
+        "compare.html",
+        drawn,
         result=result,
-        words=words,
         properties=[(measure.__name__, measure.__doc__) for measure in ALL],
         verdict=words.verdict(result),
-        plotly=get_plotlyjs(),
-        figures={name: _embedded(figure.to_json()) for name, figure in drawn.items() if figure},
+    )
+
+
+def _inspected(found: Inspection) -> str:
+    stacks = {"": found, **found.parts}
+    drawn = {
+        f"bands-{n}-{m}": figures.bands(group.turning)
+        for n, one in enumerate(stacks.values())
+        for m, group in enumerate(one.groups)
+        if group.turning
+    }
+    return _filled("inspect.html", drawn, found=found, stacks=stacks)
+
+
+def _filled(template: str, drawn: Mapping[str, go.Figure | None], **values: Any) -> str:
+    loader = PackageLoader("posenc.report")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    embedded = {name: _embedded(figure.to_json()) for name, figure in drawn.items() if figure}
+    return environment.get_template(template).render(
+        mark=MARK, words=words, plotly=get_plotlyjs(), figures=embedded, **values
     )
 
 

@@ -57,15 +57,7 @@ def inspection(found: Inspection, console: Console, name: str = "") -> None:
     """What a config says of positions, and what would break."""
     spec = found.spec
     title = Text(name or spec.model or "a model without a model_type", "bold")
-    heads = f"{spec.heads} heads" + (
-        "" if spec.groups == spec.heads else f" in {spec.groups} groups"
-    )
-    facts = [f"{len(spec.layers)} layers", heads] if spec.layers else [spec.kind]
-    if spec.context:
-        facts.append(f"{spec.context:,} tokens")
-    if spec.trained and spec.trained != spec.context:
-        facts.append(f"stretched from {spec.trained:,}")
-    console.print(title, Text(", ".join(facts), "dim"))
+    console.print(title, Text(words.facts(found), "dim"))
     if found.embedding:
         console.print(Text(f"embeddings: {found.embedding}"))
     for group in found.groups:
@@ -111,14 +103,10 @@ def _turning(group: Alike, turning: Turning, console: Console) -> None:
     for n in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
         pair = turning.pairs[n]
         slower = "" if pair.slower == 1 else f"{pair.slower:.3g}×"
-        table.add_row(str(n), _tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
+        table.add_row(str(n), words.tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
     console.print(table)
     for line in words.turning(turning):
         console.print(Text(line))
-
-
-def _tokens(count: float) -> str:
-    return "∞" if count == float("inf") else f"{count:,.4g}" if count < 1000 else f"{count:,.0f}"
 
 
 def _properties(result: Comparison, console: Console) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import groupby
 
 from posenc.analysis.comparison import BLIND, Comparison, Measured
-from posenc.models.inspection import LONGEST, Turning, rounded
+from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
 
 SHORT = {  # headings of two short lines
     "unique_positions": "unique\nrows",
@@ -66,6 +66,29 @@ def verdict(result: Comparison) -> list[str]:
         ("Scores never rise with distance", lambda m: m.properties["decaying"].holds),
     ]
     return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
+
+
+def facts(found: Inspection) -> str:
+    """Layers, heads and lengths of a model: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
+    spec = found.spec
+    told = [f"{len(spec.layers)} layers"] if spec.layers else [spec.kind]
+    if spec.heads:
+        shared = "" if spec.groups == spec.heads else f" in {spec.groups} groups"
+        told.append(f"{spec.heads} heads{shared}")
+    if spec.context:
+        told.append(f"{spec.context:,} tokens")
+    if spec.trained and spec.trained != spec.context:
+        told.append(f"stretched from {spec.trained:,}")
+    return ", ".join(told)
+
+
+def tokens(count: float) -> str:
+    """A length in tokens, four digits where it is short.
+
+    >>> tokens(6.283185), tokens(160114.3), tokens(float("inf"))
+    ('6.283', '160,114', '∞')
+    """
+    return "∞" if count == float("inf") else f"{count:,.4g}" if count < 1000 else f"{count:,.0f}"
 
 
 def runs(layers: list[int]) -> str:

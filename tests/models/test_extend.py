@@ -1,0 +1,215 @@
+"""Against transformers: a written config must give its model the frequencies that the formula gives
+from the old ones; and against what was in the folder before, of which nothing may be lost."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from posenc import frequencies
+from posenc.models.config import specify
+from posenc.models.errors import ModelError
+from posenc.models.extend import METHODS, changes, extend, extended
+from posenc.rotary import extension
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 512,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 2048,
+    "rope_theta": 50000.0,
+}
+V5 = {k: v for k, v in LLAMA.items() if k != "rope_theta"}
+V5 |= {"rope_parameters": {"rope_type": "default", "rope_theta": 50000.0}}
+GEMMA = {
+    "model_type": "gemma3_text",
+    "hidden_size": 512,
+    "head_dim": 64,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 6,
+    "max_position_embeddings": 4096,
+    "sliding_window": 512,
+    "sliding_window_pattern": 6,
+    "rope_theta": 1000000.0,
+    "rope_local_base_freq": 10000.0,
+}
+GEMMA_V5 = {k: v for k, v in GEMMA.items() if "rope_" not in k and "pattern" not in k}
+GEMMA_V5 |= {
+    "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+    },
+}
+
+
+def by_formula(theta, method, factor, trained, length):
+    """The old frequencies, stretched."""
+    match method:
+        case "linear":
+            return extension.interpolate(theta, factor)
+        case "ntk":
+            return extension.ntk(theta, factor)
+        case "dynamic":
+            return extension.dynamic_ntk(theta, length, trained, factor)
+        case "yarn":
+            return extension.yarn(theta, factor, trained)
+        case "llama3":
+            return extension.llama3(theta, factor, trained)
+
+
+def in_transformers(config, length):
+    module = LlamaRotaryEmbedding(AutoConfig.for_model(**config))
+    module(torch.zeros(1), torch.arange(length)[None])  # dynamic scaling looks at the length
+    return module.inv_freq
+
+
+@pytest.mark.parametrize("config", [LLAMA, V5], ids=["v4", "v5"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("to", [2049, 5000, 8192])
+def test_transformers_turns_as_the_formula_says(config, method, to):
+    made, _ = extended(config, to, method)
+    expected = by_formula(frequencies(64, 50000.0), method, to / 2048, 2048, to)
+    torch.testing.assert_close(in_transformers(made, to), expected.float(), rtol=3e-6, atol=0)
+    turn = specify(made).rotary[0]
+    torch.testing.assert_close(turn.frequencies(to), expected, rtol=1e-9, atol=0)
+    assert specify(made).context >= to
+
+
+@pytest.mark.parametrize(("config", "place"), [(LLAMA, "rope_scaling"), (V5, "rope_parameters")])
+def test_the_spelling_stays_as_it_was(config, place):
+    made, _ = extended(config, 8192, "yarn")
+    assert {"rope_scaling", "rope_parameters"} & made.keys() == {place}
+    assert made[place]["rope_type"] == "yarn"
+    kept = {**config, "rope_scaling": None} | {"rope_scaling": {"type": "default"}}
+    if place == "rope_scaling":
+        made, _ = extended(kept, 8192, "yarn")
+        assert made["rope_scaling"]["type"] == "yarn"
+        assert "rope_type" not in made["rope_scaling"]
+
+
+@pytest.mark.parametrize("config", [GEMMA, GEMMA_V5], ids=["v4", "v5"])
+@pytest.mark.parametrize("method", METHODS)
+def test_layers_with_a_window_stay_as_they_are(config, method):
+    before, (made, _) = specify(config), extended(config, 16384, method)
+    after = specify(made)
+    windowed = [layer.encoding for layer in after.layers if layer.window]
+    assert windowed == [layer.encoding for layer in before.layers if layer.window]
+    assert len(windowed) == 5
+    assert after.layers[5].encoding != before.layers[5].encoding
+    expected = by_formula(frequencies(64, 1e6), method, 4.0, 4096, 16384)
+    torch.testing.assert_close(after.layers[5].encoding.frequencies(16384), expected)
+
+
+def test_a_stretched_model_is_stretched_further_by_its_own_method_only():
+    once, _ = extended(LLAMA, 8192, "yarn")
+    twice, _ = extended(once, 16384, "yarn")
+    assert twice["rope_scaling"] == extended(LLAMA, 16384, "yarn")[0]["rope_scaling"]
+    assert twice["rope_scaling"]["factor"] == 8.0  # of 2048, not 2 of 8192
+    with pytest.raises(ModelError, match=r"is 'yarn' already: .* use --method yarn"):
+        extended(once, 16384, "linear")
+
+
+def test_settings_of_the_old_scaling_are_kept_but_those_that_follow_from_the_factor():
+    scaling = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 1024}
+    scaling |= {"beta_fast": 16, "attention_factor": 1.07}
+    made, _ = extended(LLAMA | {"rope_scaling": scaling}, 4096, "yarn")
+    assert made["rope_scaling"] == {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 1024,
+        "beta_fast": 16,
+    }
+
+
+def test_the_text_part_of_a_composite_config_is_stretched():
+    text = {k: v for k, v in GEMMA.items() if k != "model_type"} | {"model_type": "gemma3_text"}
+    config = {"model_type": "gemma3", "text_config": text, "vision_config": {"image_size": 224}}
+    made, _ = extended(config, 16384, "linear")
+    assert made["vision_config"] == config["vision_config"]
+    assert made["text_config"]["rope_scaling"] == {"rope_type": "linear", "factor": 4.0}
+    assert [change.key for change in changes(config, made)] == [
+        "text_config.max_position_embeddings",
+        "text_config.rope_scaling",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "to", "method", "message"),
+    [
+        (LLAMA, 2048, "yarn", "it serves 2048 tokens already, asked for, got 2048"),
+        ({"model_type": "gpt2"}, 9999, "yarn", "'gpt2' turns no queries and keys"),
+        (
+            LLAMA
+            | {
+                "rope_scaling": {
+                    "rope_type": "longrope",
+                    "short_factor": [1.0] * 32,
+                    "long_factor": [2.0] * 32,
+                    "original_max_position_embeddings": 1024,
+                }
+            },
+            9999,
+            "yarn",
+            "is 'longrope', whose factors were searched for, not computed",
+        ),
+        (
+            GEMMA | {"num_hidden_layers": 5},
+            9999,
+            "yarn",
+            "sliding_window: bounds every layer: a longer text changes nothing",
+        ),
+    ],
+)
+def test_what_cannot_be_stretched_is_refused(config, to, method, message):
+    with pytest.raises(ModelError, match=message):
+        extended(config, to, method)
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="`method` must be one of linear, ntk, dynamic, yarn"):
+        extended(LLAMA, 4096, "longrope")
+
+
+def test_the_old_config_is_kept_beside_the_new_one_again_and_again(tmp_path):
+    path = tmp_path / "config.json"
+    first = json.dumps(LLAMA, indent=2) + "\n"
+    path.write_text(first)
+    made = extend(tmp_path, 4096, "yarn")
+    second = path.read_text()
+    again = extend(path, 8192, "yarn")
+    assert (made.kept.name, again.kept.name) == ("config.original.json", "config.original.2.json")
+    assert made.kept.read_text() == first
+    assert again.kept.read_text() == second
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "config.json",
+        "config.original.2.json",
+        "config.original.json",
+    ]
+    assert [(c.key, c.before, c.after) for c in again.changes] == [
+        ("max_position_embeddings", 4096, 8192),
+        ("rope_scaling.factor", 2.0, 4.0),
+    ]
+
+
+def test_nothing_is_written_where_something_is_wrong(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"rope_theta": 0}))
+    with pytest.raises(ModelError):
+        extend(path, 4096, "yarn")
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_keys_that_have_nothing_to_do_with_it_stay_in_their_order(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps(LLAMA | {"vocab_size": 5, "name": "é"}, indent=4, ensure_ascii=False)
+    )
+    extend(path, 4096, "linear")
+    text = path.read_text()
+    assert list(json.loads(text)) == [*LLAMA, "vocab_size", "name", "rope_scaling"]
+    assert '    "name": "é"' in text

@@ -1,0 +1,175 @@
+"""Against numbers worked out by hand from the formula of frequencies, the bases of Men et al. 2024
+(table 2), and what is known of each model."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from posenc import frequencies
+from posenc.analysis.frequencies import pairs, reach, similarity, smallest_base
+from posenc.analysis.precision import phase_error
+from posenc.models.errors import ModelError
+from posenc.models.inspection import inspect
+from posenc.report import words
+from posenc.rotary.extension import yarn
+
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 28,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000.0,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+
+
+def inspected(tmp_path, config, target=None):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    return inspect(path, target)
+
+
+def test_similarity_is_the_sum_of_cosines():
+    theta = frequencies(16, 500.0)
+    made = similarity(theta, 1000)
+    for m in (0, 1, 7, 31, 32, 33, 500, 999):
+        expected = sum(math.cos(m * 500.0 ** (-2 * j / 16)) for j in range(8))
+        assert made[m].item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_reach_is_where_the_sum_first_turns_negative():
+    theta = frequencies(32, 100.0)
+    sums = [sum(math.cos(m * t) for t in theta.tolist()) for m in range(200)]
+    first = next(m for m, value in enumerate(sums) if value < 0)
+    assert reach(theta) == first
+    assert reach(theta, most=first) == first  # nowhere before
+    assert reach(frequencies(128, 1e9), most=5000) == 5000
+
+
+@pytest.mark.parametrize(
+    ("length", "base"), [(1024, 4.3e3), (4096, 2.7e4), (8192, 8.4e4), (65536, 2.1e6)]
+)
+def test_smallest_bases_are_those_that_were_published(length, base):
+    """Table 2 of the paper, of models with 128 channels a head; its search was coarse."""
+    assert smallest_base(128, length) == pytest.approx(base, rel=0.16)
+
+
+def test_a_smallest_base_is_enough_and_one_step_less_is_not():
+    base = smallest_base(64, 500)
+    assert reach(frequencies(64, base), 500) == 500
+    assert reach(frequencies(64, base / 1.01), 500) < 500
+
+
+def test_pairs_are_kept_stretched_and_interpolated():
+    before = frequencies(128, 1e6)
+    made = pairs(before, yarn(before, 4.0, 32768), 32768, 4.0)
+    for pair, theta in zip(made, before.tolist(), strict=True):
+        assert pair.turns == pytest.approx(32768 * theta / (2 * math.pi))
+        expected = {1.0: "kept", 4.0: "interpolated"}.get(round(pair.slower, 6), "stretched")
+        assert pair.change == expected or abs(pair.slower - 1) < 0.01
+        assert pair.wavelength == pytest.approx(2 * math.pi / theta * pair.slower)
+    assert {pair.change for pair in made} == {"kept", "stretched", "interpolated"}
+    still = pairs(torch.tensor([1.0]), torch.tensor([0.0]), 10, 1.0)[0]
+    assert (still.change, still.wavelength, still.slower) == ("still", math.inf, math.inf)
+
+
+def test_phase_errors_are_those_of_the_rounded_frequency():
+    """1/√10 in bfloat16 is 0.31640625: off by 1.8e-4 a token."""
+    theta = torch.tensor([10**-0.5], dtype=torch.float64)
+    error = phase_error(theta, 1000, torch.bfloat16)
+    assert error == pytest.approx(1000 * abs(0.31640625 - 10**-0.5), rel=1e-3)
+    assert phase_error(theta, 1000, torch.float32) < 1e-4
+
+
+def test_qwen_within_its_length_has_nothing_to_fear(tmp_path):
+    found = inspected(tmp_path, QWEN, target=32768)
+    assert (found.problems, found.advice) == ([], [])
+    (group,) = found.groups
+    assert group.layers == list(range(28))
+    assert group.does == "RoPE, 128 channels, base 1,000,000"
+    turning = group.turning
+    slowest = [j for j in range(64) if 32768 * 1e6 ** (-j / 64) < 2 * math.pi]
+    assert turning.unfinished == len(slowest) == 24
+    assert turning.changes == {"kept": 64}
+    assert words.turning(turning)[0] == "24 of 64 pairs complete no turn within 32,768 tokens"
+
+
+def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
+    found = inspected(tmp_path, QWEN, target=131072)
+    assert found.problems == [
+        "24 of 64 pairs complete no turn within 32,768 tokens: up to 131,072 they meet angles that"
+        " no training has shown"
+    ]
+    assert f"posenc extend {tmp_path / 'config.json'} --to 131072 --method yarn" in found.advice[0]
+    assert "base of at least" in found.advice[-1]
+
+
+def test_a_stretched_model_says_from_what(tmp_path):
+    found = inspected(tmp_path, QWEN | {"rope_scaling": YARN})
+    assert (found.spec.context, found.spec.trained) == (131072, 32768)
+    turning = found.groups[0].turning
+    assert turning.changes == {"kept": 24, "stretched": 16, "interpolated": 24}
+    assert words.turning(turning)[0] == "cos and sin × 1.13863, so scores × 1.29648"
+    assert "must not be multiplied once more" in found.spec.notes[0]
+
+
+def test_frequencies_that_depend_on_length_break_caches(tmp_path):
+    scaling = {"rope_type": "dynamic", "factor": 2.0}
+    found = inspected(tmp_path, QWEN | {"rope_scaling": scaling}, target=40000)
+    assert found.problems[0].startswith("dynamic: past 32,768 tokens all keys turn by other freq")
+
+
+def test_tables_end(tmp_path):
+    config = {"model_type": "gpt2", "n_positions": 1024, "n_embd": 64, "n_head": 4, "n_layer": 2}
+    found = inspected(tmp_path, config, target=2048)
+    assert found.embedding == "learned table, 1,024 rows of 64"
+    assert found.problems == ["the table has 1,024 rows: there is none for positions 1,024 … 2,047"]
+    assert found.advice[0].startswith("train 1,024 more rows, or an encoding without an end")
+    assert inspected(tmp_path, config, target=1024).problems == []
+
+
+def test_alibi_and_t5_break_nowhere(tmp_path):
+    for config in ({"model_type": "bloom", "n_head": 8}, {"model_type": "t5"}):
+        assert inspected(tmp_path, config, target=10**6).problems == []
+
+
+def test_windows_keep_distances_as_they_were(tmp_path):
+    config = {
+        "model_type": "mistral",
+        "sliding_window": 4096,
+        "max_position_embeddings": 32768,
+        "num_hidden_layers": 2,
+    }
+    found = inspected(tmp_path, config, target=10**6)
+    assert found.problems == []
+    turning = found.groups[0].turning
+    assert (turning.trained, turning.span) == (4096, 4096)
+
+
+def test_what_is_said_is_json(tmp_path):
+    scaling = {"rope_type": "proportional", "factor": 1.0, "partial_rotary_factor": 0.25}
+    found = inspected(tmp_path, QWEN | {"rope_scaling": scaling}, target=40000)
+    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert told["layers"] == 28
+    assert told["alike"][0]["turning"]["pairs"][-1]["wavelength"] is None  # it stands still
+    assert told["problems"] == found.problems
+
+
+def test_other_parts_of_a_composite_model_are_inspected_too(tmp_path):
+    config = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}
+    config["vision_config"] = {"model_type": "siglip_vision_model", "image_size": 224}
+    found = inspected(tmp_path, config | {"vision_config": config["vision_config"]})
+    assert found.spec.model == "gemma3_text"
+    assert list(found.parts) == ["vision_config"]
+    assert "learned table" in found.parts["vision_config"].embedding
+
+
+def test_a_target_is_a_number_of_tokens(tmp_path):
+    with pytest.raises(ValueError, match="`target` is a number of tokens, at least 1, got 0"):
+        inspected(tmp_path, QWEN, target=0)
+    with pytest.raises(ModelError):
+        inspected(tmp_path, QWEN | {"rope_theta": 0})
