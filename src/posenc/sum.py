@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from posenc.distance import ByDistance
 from posenc.encoding import HOOKS, Encoding
-from posenc.shapes import Bias, Embeddings, Heads, Keys, Points, Positions
+from posenc.shapes import Bias, Embeddings, Heads, Keys, Points, Positions, Wider
 
 
 class Sum(Encoding):
@@ -38,12 +38,12 @@ class Sum(Encoding):
             x = part.on_embeddings(x, part_at)
         return x
 
-    def on_queries(self, q: Heads, at: tuple[Any, ...]) -> Heads:
+    def on_queries(self, q: Heads, at: tuple[Any, ...]) -> Wider:
         for part, part_at in zip(self, at, strict=True):
             q = part.on_queries(q, part_at)
         return q
 
-    def on_keys(self, k: Heads, at: tuple[Any, ...]) -> Heads:
+    def on_keys(self, k: Heads, at: tuple[Any, ...]) -> Wider:
         for part, part_at in zip(self, at, strict=True):
             k = part.on_keys(k, part_at)
         return k

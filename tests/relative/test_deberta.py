@@ -2,11 +2,15 @@
 
 import pytest
 import torch
-from transformers import DebertaConfig
+from transformers import DebertaConfig, DebertaV2Config
 from transformers.models.deberta.modeling_deberta import (
     DisentangledSelfAttention,
     build_relative_position,
 )
+from transformers.models.deberta_v2.modeling_deberta_v2 import (
+    DisentangledSelfAttention as V2Attention,
+)
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from posenc import DeBERTa, attend
 
@@ -105,6 +109,50 @@ def test_released_weights_give_what_transformers_makes_of_them(reach):
     offsets = build_relative_position(q, k)
     expected, _ = theirs(x, mask, relative_pos=offsets, rel_embeddings=ours.rows)
     torch.testing.assert_close(attend(q, k, v, ours).transpose(1, 2).flatten(2), expected)
+
+
+@pytest.mark.parametrize(("buckets", "reach"), [(256, 512), (8, 512), (32, 128), (64, 2048)])
+def test_buckets_are_those_of_transformers(buckets, reach):
+    offsets = torch.arange(-3 * reach, 3 * reach + 1)
+    expected = make_log_bucket_position(offsets, buckets, reach).long()
+    deberta = DeBERTa(4, 2, reach, buckets=buckets)
+    expected = (expected + buckets).clamp(0, 2 * buckets - 1)
+    assert torch.equal(deberta.delta(offsets), expected)
+
+
+def test_version_3_is_that_of_transformers():
+    """With shared projections, as DeBERTaV3 has them."""
+    options = {"hidden_size": 8, "num_attention_heads": 2, "relative_attention": True}
+    config = DebertaV2Config(
+        **options,
+        position_buckets=8,
+        max_relative_positions=64,
+        pos_att_type=["p2c", "c2p"],
+        share_att_key=True,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    theirs, ours = V2Attention(config), DeBERTa(4, 2, 64, released=True, buckets=8)
+    ours.rows.data.normal_()
+    for to, projection in (
+        (ours.to_keys, theirs.key_proj),
+        (ours.to_queries, theirs.query_proj),
+    ):
+        projection.bias.data.zero_()
+        to.data.copy_(projection.weight.data.view(2, 4, 8).mT)
+    x, mask = torch.randn(1, 40, 8), torch.ones(1, 40, 40)
+    q, k, v = (
+        p(x).view(1, 40, 2, 4).transpose(1, 2)
+        for p in (theirs.query_proj, theirs.key_proj, theirs.value_proj)
+    )
+    expected, _ = theirs(x, mask, rel_embeddings=ours.rows)
+    torch.testing.assert_close(attend(q, k, v, ours).transpose(1, 2).flatten(2), expected)
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 1022, 5000])
+def test_impossible_buckets_are_refused(buckets):
+    with pytest.raises(ValueError, match="more than 2 and fewer than 1022, got"):
+        DeBERTa(4, 2, reach=512, buckets=buckets)
 
 
 def test_rows_can_be_shared_among_layers():

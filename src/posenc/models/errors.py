@@ -19,7 +19,8 @@ class ModelError(ValueError):
     def __init__(
         self, file: str | Path, key: str, problem: str, got: Any = _NOTHING, allowed: str = ""
     ):
-        where = ":".join(printable(part, 200) for part in (Path(file).name, key) if part)
+        name = file.name if isinstance(file, Path) else file
+        where = ":".join(printable(part, 200) for part in (name, key) if part)
         given = "" if got is _NOTHING else f", got {shown(got)}"
         super().__init__(f"{where}: {problem}{given}{f', allowed: {allowed}' if allowed else ''}")
 

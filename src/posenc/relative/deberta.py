@@ -5,13 +5,20 @@
     δ(i, j) = clip(pᵢ − pⱼ + reach, 0, 2·reach − 1)     tokens
 
 The terms are content-to-content, content-to-position and position-to-content; three of them, hence
-√(3d) instead of √d. Mind δ(j, i) in the last: the distance as the key sees it.
+√(3d) instead of √d. Mind δ(j, i) in the last: the distance as the key sees it. From version 2 on
+P has rows for B = `buckets` either way, distances beyond B/2 sharing them ever more coarsely:
+
+    bucket(n) = n                                               |n| ≤ m = B/2
+    bucket(n) = ±(m + ⌈(m − 1) ln(|n|/m) / ln((reach − 1)/m)⌉)   beyond;  δ = clip(bucket + B, …)
 
 He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", arXiv:2006.03654,
-eq. 3-4. The authors' code, and transformers, look up δ(i, j) in the last term instead; it comes to
-the same when training, with the rows mirrored, but not for their weights: see `released`. One P
-serves all their layers: `deberta.rows = other.rows` shares it.
+eq. 3-4; buckets as in the authors' code for "DeBERTaV3", arXiv:2111.09543. Their code, and that of
+transformers, looks up δ(i, j) in the last term instead; it comes to the same when training, with
+the rows mirrored, but not for their weights: see `released`. One P serves all their layers:
+`deberta.rows = other.rows` shares it.
 """
+
+from math import log
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +38,24 @@ from posenc.properties import (
 from posenc.shapes import Bias, Heads, KeyPositions, Keys, Positions
 
 
+def bucket(offset: Tensor, buckets: int, reach: int) -> Tensor:
+    """The bucket of each offset, with its sign; `reach` is the distance of the last one.
+
+    >>> bucket(torch.tensor([-3, 4, 5, 100, 511]), buckets=8, reach=512).tolist()
+    [-3, 4, 5, 6, 7]
+    """
+    middle = buckets // 2
+    far = offset.abs().clamp_min(middle).double()
+    steps = (far / middle).log() / log((reach - 1) / middle) * (middle - 1)
+    return torch.where(
+        offset.abs() <= middle, offset, offset.sign() * (middle + steps.ceil().long())
+    )
+
+
 class DeBERTa(Encoding):
     """`DeBERTa(64, heads=12)`: distances up to 512 either way, rows of 768 channels.
+
+    With `buckets`, as in versions 2 and 3: `DeBERTa(64, heads=12, buckets=256)`.
 
     `released=True` takes δ(i, j) in the last term too, as the weights that were released need.
     """
@@ -44,16 +67,25 @@ class DeBERTa(Encoding):
         reach: int = 512,
         width: int | None = None,
         released: bool = False,
+        buckets: int = 0,
     ):
         super().__init__()
+        if buckets and not (2 < buckets < 2 * reach - 2):
+            raise ValueError(
+                f"`buckets` are for distances up to `reach`={reach}: more than 2 and fewer than"
+                f" {2 * reach - 2}, got {buckets}."
+            )
         width = dim * heads if width is None else width
         self.dim, self.heads, self.reach, self.released = dim, heads, reach, released
-        self.rows = nn.Parameter(torch.randn(2 * reach, width) * 0.02)
+        self.buckets, self.span = buckets, buckets or reach
+        self.rows = nn.Parameter(torch.randn(2 * self.span, width) * 0.02)
         self.to_keys = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
         self.to_queries = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
 
     def delta(self, offset: Tensor) -> Tensor:
-        return (whole(offset, "DeBERTa") + self.reach).clamp(0, 2 * self.reach - 1)
+        offset = whole(offset, "DeBERTa")
+        near = bucket(offset, self.buckets, self.reach) if self.buckets else offset
+        return (near + self.span).clamp(0, 2 * self.span - 1)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float

@@ -1,0 +1,113 @@
+"""The tensors of somebody's model, by name, each read when asked for; of three formats, one dict.
+
+    weights = open_weights(find(Path("model")))
+    weights["model.layers.0.self_attn.q_proj.weight"]     reads that tensor alone
+
+Headers are read here and held to limits, without torch, before a byte of a tensor is.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.models.errors import ModelError
+from posenc.models.files import NO_PICKLE, ModelFiles, inside
+from posenc.models.reading import MOST_INDEX, opened, read_json
+from posenc.models.weights import gguf, onnx, safetensors
+from posenc.models.weights.info import BITS, Info, Part
+
+if TYPE_CHECKING:
+    import torch
+
+    Tensors = Mapping[str, torch.Tensor]
+else:
+    Tensors = Mapping  # checkers of types that ask what is in it would read a tensor to see
+
+__all__ = ["Info", "Weights", "open_weights"]
+
+READ = {"safetensors": safetensors.read, "gguf": gguf.read, "onnx": onnx.read}
+MOST_BYTES = 2**32  # of one tensor in memory
+MOST_SHARDS = 2000
+MOST_IN_SHARDS = 500_000  # tensors
+
+
+class Weights(Tensors):
+    """Name → tensor, of the dtype stored; of what is quantised in blocks, in float32.
+
+    `infos` and `metadata` come from the headers; where files disagree, the first one's metadata
+    holds. A name that is not there is a KeyError, a tensor that cannot be read a ModelError.
+    """
+
+    def __init__(self, parts: list[Part]):
+        self._read = {name: part.read for part in parts for name in part.infos}
+        self.infos: Mapping[str, Info] = {k: v for part in parts for k, v in part.infos.items()}
+        self.metadata: Mapping[str, Any] = {
+            k: v for part in reversed(parts) for k, v in part.metadata.items()
+        }
+
+    def __getitem__(self, name: str) -> "torch.Tensor":
+        info = self.infos[name]
+        size = info.elements * BITS.get(info.dtype, 32) // 8
+        if size > MOST_BYTES:
+            big = f"needs {size / 2**30:.1f} GiB"
+            raise ModelError(info.file, name, big, allowed=f"{MOST_BYTES / 2**30:g} GiB a tensor")
+        return self._read[name](name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.infos
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.infos)
+
+    def __len__(self) -> int:
+        return len(self.infos)
+
+
+def open_weights(files: ModelFiles) -> Weights:
+    """The weights of a model, their headers read."""
+    if files.format is None:
+        if not files.weights:
+            raise ModelError(files.root.resolve(), "", "no weights are given beside the config")
+        raise ModelError(files.weights[0], "", NO_PICKLE)
+    if files.weights[0].name.endswith(".index.json"):
+        return Weights(_sharded(files.root, files.weights[0], files.format))
+    parts = [_part(path, files.format) for path in files.weights]
+    seen: dict[str, Path] = {}
+    for path, part in zip(files.weights, parts, strict=True):
+        for name in part.infos:
+            if name in seen:
+                also = f"is in {seen[name].name} too; give the file that is meant"
+                raise ModelError(path, name, also)
+            seen[name] = path
+    return Weights(parts)
+
+
+def _part(path: Path, kind: str) -> Part:
+    with opened(path) as file:
+        if file.read(20).startswith(b"version https://git"):
+            raise ModelError(path, "", "is a Git LFS pointer, not the file; fetch it: git lfs pull")
+    return READ[kind](path)
+
+
+def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
+    """The shards that an index names, each with the tensors that it says are there."""
+    places = read_json(index, most=MOST_INDEX).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(at, str) for at in places.values()):
+        raise ModelError(index, "weight_map", "must say in which file each tensor is", got=places)
+    shards: dict[str, Part] = {}
+    for name, at in places.items():
+        if at not in shards:
+            if not at.endswith(f".{kind}"):
+                raise ModelError(index, name, "names a file of another kind", at, f"*.{kind}")
+            shards[at] = _part(inside(root, at, index, name), kind)
+            total = sum(len(part.infos) for part in shards.values())
+            if len(shards) > MOST_SHARDS or total > MOST_IN_SHARDS:
+                big = f"names {len(shards)} files with {total} tensors"
+                most = f"up to {MOST_SHARDS} and {MOST_IN_SHARDS}"
+                raise ModelError(index, "weight_map", big, allowed=most)
+        if name not in shards[at].infos:
+            raise ModelError(index, name, f"is not in the file that the index names, {at!r}")
+    return [
+        part._replace(infos={k: v for k, v in part.infos.items() if places.get(k) == at})
+        for at, part in shards.items()
+    ]

@@ -1,0 +1,210 @@
+"""GGUF: counts, key-values, a line for each tensor, the tensors; the form of llama.cpp.
+
+    "GGUF"  version  tensors  key-values  (name type value)…  (name axes sizes type offset)…  data
+
+The header is read here, as the reader of the package `gguf` does not end on a header that lies
+about its counts. A file may be cut off: tensors that lie within it can be read. Quantised tensors
+become float32, as `gguf.quants` computes them. Arrays of more than 131,072 entries in all, which
+only vocabularies have, are passed over.
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from posenc.models.errors import ModelError
+from posenc.models.reading import opened
+from posenc.models.weights.info import (
+    BITS,
+    MOST_AXES,
+    MOST_TENSORS,
+    Info,
+    Part,
+    checked,
+    needed,
+    stored,
+    tensor,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_HEADER = 2**26  # bytes
+MOST_KEYS = 10_000
+MOST_STRINGS = 1_000_000  # in arrays
+MOST_TEXT = 2**20  # bytes, of a chat template
+MOST_KEPT = 2**17  # entries of arrays
+
+STRING, ARRAY = 8, 9
+SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+TYPES = {  # number: name, elements of a block, bytes of a block
+    0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 40),
+    10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210), 15: ("Q8_K", 256, 292), 16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98), 19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18), 21: ("IQ3_S", 256, 110), 22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4),
+    27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56), 30: ("BF16", 1, 2),
+    34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36),
+    41: ("Q1_0", 128, 18),
+}  # fmt: skip
+
+
+def read(path: Path) -> Part:
+    """What the header says; the tensors stay where they are."""
+    with opened(path) as file:
+        header = _Header(path, file)
+        tensors, keys = header.counts()
+        metadata: dict[str, Any] = {}
+        for _ in range(keys):
+            key = header.name()
+            if key in metadata:
+                raise ModelError(path, key, "is there twice")
+            metadata[key] = header.value(header.number("I"), key)
+        lines = [header.tensor() for _ in range(tensors)]
+        alignment = metadata.get("general.alignment", 32)
+        if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+            must = "must be a power of two"
+            raise ModelError(path, "general.alignment", must, got=alignment)
+        start = -(-file.tell() // alignment) * alignment
+    infos: dict[str, Info] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    end = 0
+    for info, offset, size in sorted(lines, key=lambda line: line[1:]):
+        if info.name in infos:
+            raise ModelError(path, info.name, "is there twice")
+        if offset < end or offset % alignment:
+            where = f"at or after {end}, a multiple of {alignment}"
+            raise ModelError(path, info.name, "has an offset that does not fit", offset, where)
+        infos[info.name], spans[info.name] = info, (start + offset, size)
+        end = offset + size
+    kept = {key: value for key, value in metadata.items() if value is not None}
+    return Part(infos, kept, lambda name: _plain(infos[name], stored(infos[name], *spans[name])))
+
+
+class _Header:
+    """The header from its first byte on; never more of it than limits allow."""
+
+    def __init__(self, path: Path, file: BinaryIO):
+        self.path, self.file = path, file
+        self.left, self.strings, self.kept = MOST_HEADER, MOST_STRINGS, MOST_KEPT
+
+    def take(self, size: int) -> bytes:
+        self.left -= size
+        if self.left < 0:
+            raise self.too_long()
+        raw = self.file.read(size)
+        if len(raw) < size:
+            raise self.cut_off()
+        return raw
+
+    def too_long(self) -> ModelError:
+        return ModelError(self.path, "", "has too long a header", allowed=f"{MOST_HEADER} bytes")
+
+    def cut_off(self) -> ModelError:
+        return ModelError(self.path, "", "ends within its header")
+
+    def number(self, code: str) -> Any:
+        return struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
+
+    def text(self) -> bytes:
+        size = self.number("Q")
+        if size > MOST_TEXT:
+            raise ModelError(self.path, "", f"holds {size} bytes of text", allowed=str(MOST_TEXT))
+        return self.take(size)
+
+    def name(self) -> str:
+        try:
+            return self.text().decode()
+        except UnicodeDecodeError:
+            raise ModelError(self.path, "", "holds a name that is not UTF-8") from None
+
+    def counts(self) -> tuple[int, int]:
+        magic, version = self.take(4), self.number("I")
+        if magic != b"GGUF" or version not in (2, 3):
+            got = f"{magic!r}, version {version}"
+            raise ModelError(
+                self.path, "", "is not GGUF", got, "b'GGUF', version 2 or 3, little-endian"
+            )
+        tensors, keys = self.number("Q"), self.number("Q")
+        if tensors > MOST_TENSORS or keys > MOST_KEYS:
+            says = f"says it holds {tensors} tensors and {keys} keys"
+            raise ModelError(self.path, "", says, allowed=f"{MOST_TENSORS} and {MOST_KEYS}")
+        return tensors, keys
+
+    def value(self, kind: int, key: str) -> Any:
+        if kind == STRING:
+            return self.text().decode(errors="replace")
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == ARRAY:
+            return self.array(self.number("I"), self.number("Q"), key)
+        raise ModelError(self.path, key, "is of an unknown type", got=kind)
+
+    def array(self, kind: int, count: int, key: str) -> list[Any] | None:
+        keep = count <= self.kept
+        self.kept -= count if keep else 0
+        if kind == STRING:
+            self.strings -= count
+            if self.strings < 0:
+                most = f"up to {MOST_STRINGS}"
+                raise ModelError(self.path, key, f"holds {count} strings", allowed=most)
+            return self.texts(count, keep)
+        if kind not in SCALARS:
+            raise ModelError(self.path, key, "is an array of an unknown type", got=kind)
+        raw = self.take(count * struct.calcsize(f"<{SCALARS[kind]}"))
+        return list(struct.unpack(f"<{count}{SCALARS[kind]}", raw)) if keep else None
+
+    def texts(self, count: int, keep: bool) -> list[str] | None:
+        """In a loop without calls of our own: a vocabulary has hundreds of thousands."""
+        kept: list[str] = []
+        before, left, read = self.file.tell(), self.left, self.file.read
+        for _ in range(count):
+            size = int.from_bytes(read(8), "little")
+            left -= 8 + size
+            if left < 0:
+                raise self.too_long()
+            raw = read(size)
+            if keep:
+                kept.append(raw.decode(errors="replace"))
+        if self.file.tell() - before != self.left - left:
+            raise self.cut_off()
+        self.left = left
+        return kept if keep else None
+
+    def tensor(self) -> tuple[Info, int, int]:
+        name, axes = self.name(), self.number("I")
+        if axes > MOST_AXES:
+            raise ModelError(self.path, name, f"has {axes} axes", allowed=f"up to {MOST_AXES}")
+        sizes = [self.number("Q") for _ in range(axes)]  # the fastest first
+        kind, offset = self.number("I"), self.number("Q")
+        dtype, block, size = TYPES.get(kind, (str(kind), 1, 1))
+        known = [name for name, _, _ in TYPES.values()]
+        info = checked(name, dtype, reversed(sizes), self.path, known)
+        if (sizes[0] if sizes else 1) % block:
+            rows = f"has rows of {sizes[0] if sizes else 1}"
+            raise ModelError(self.path, name, rows, allowed=f"whole blocks of {block} in {dtype}")
+        return info, offset, info.elements // block * size
+
+
+def _plain(info: Info, raw: bytearray) -> "torch.Tensor":
+    if info.dtype in BITS:
+        return tensor(info, raw)
+    import numpy
+    import torch
+
+    with needed("gguf"):
+        from gguf.constants import GGMLQuantizationType
+        from gguf.quants import dequantize
+    if not raw:
+        return torch.empty(info.shape)
+    rows = numpy.frombuffer(raw, numpy.uint8).reshape(*info.shape[:-1], -1)
+    try:
+        with numpy.errstate(all="ignore"):  # a scale may be NaN: so is what it scales, then
+            values = dequantize(rows, GGMLQuantizationType[info.dtype])
+    except (KeyError, NotImplementedError):
+        unknown = "is of a dtype that gguf does not turn into numbers"
+        raise ModelError(info.file, info.name, unknown, info.dtype) from None
+    return torch.from_numpy(values).reshape(info.shape)

@@ -1,0 +1,104 @@
+"""A tensor as the header of its file describes it, and how its bytes become one.
+
+torch is imported where bytes become tensors: headers are read, and refused, without it.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from posenc.models.errors import ModelError
+from posenc.models.reading import MOST_INT, opened
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_TENSORS = 100_000
+MOST_NAME = 512  # characters
+MOST_AXES = 64
+
+BITS = {  # one vocabulary for all formats: the names that safetensors gives
+    "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
+}  # fmt: skip
+TORCH = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
+    "I32": "int32", "U64": "uint64", "I64": "int64", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz", "F16": "float16", "BF16": "bfloat16", "F32": "float32",
+    "F64": "float64", "C64": "complex64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What the header says of a tensor. `dtype` is as stored, or F32 of what is made from parts."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+
+class Part(NamedTuple):
+    """One file of weights, its header read."""
+
+    infos: dict[str, Info]
+    metadata: dict[str, Any]
+    read: Callable[[str], "torch.Tensor"]
+
+
+def checked(name: str, dtype: str, dims: Iterable[Any], file: Path, known: Iterable[str]) -> Info:
+    """A tensor that can be: named, of a known dtype, its number of elements a number."""
+    shape = tuple(dims)
+    if not 0 < len(name) <= MOST_NAME:
+        size = f"names a tensor with {len(name)} characters"
+        raise ModelError(file, name, size, allowed=f"1 to {MOST_NAME}")
+    if dtype not in known:
+        raise ModelError(file, name, "has an unknown dtype", dtype, ", ".join(known))
+    whole = all(type(size) is int and size >= 0 for size in shape)
+    if not whole or len(shape) > MOST_AXES or math.prod(size or 1 for size in shape) > MOST_INT:
+        raise ModelError(file, name, "has an impossible shape", list(shape), "2^53 elements in all")
+    return Info(name, dtype, shape, file)
+
+
+def stored(info: Info, start: int, size: int) -> bytearray:
+    """The bytes of a tensor in its file."""
+    with opened(info.file) as file:
+        if os.fstat(file.fileno()).st_size < start + size:
+            ends = f"lies past the end of the file: it needs {start + size} bytes"
+            raise ModelError(info.file, info.name, ends)
+        file.seek(start)
+        return bytearray(file.read(size))
+
+
+def tensor(info: Info, raw: bytearray) -> "torch.Tensor":
+    """The tensor that these bytes spell, little end first."""
+    import torch
+
+    if info.dtype not in TORCH:
+        raise ModelError(info.file, info.name, "is of a dtype that torch lacks", info.dtype)
+    if info.dtype == "BOOL":
+        return torch.tensor(raw, dtype=torch.uint8).reshape(info.shape) != 0
+    dtype = getattr(torch, TORCH[info.dtype])
+    flat = torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
+    return flat.reshape(info.shape)
+
+
+@contextmanager
+def needed(package: str) -> Iterator[None]:
+    """An import that says how to get what is missing."""
+    try:
+        yield
+    except ImportError as error:
+        how = f"these weights need `{package}`: python -m pip install 'posenc[models]'"
+        raise ImportError(how) from error

@@ -1,0 +1,747 @@
+"""Applied encodings against the models' own attention, loops over pairs, and fresh passes."""
+
+import copy
+import importlib
+import sys
+from math import cos, sin
+
+import pytest
+import torch
+import transformers as T
+
+from posenc import (
+    ALiBi,
+    DeBERTa,
+    Learned,
+    NoPE,
+    RoPE,
+    Shaw,
+    Sinusoidal,
+    Sum,
+    T5Bias,
+    TransformerXL,
+    axial,
+    frequencies,
+    p_rope,
+)
+from posenc.models.adapter import applied, apply, remove
+from posenc.rotary.extension import dynamic_ntk, longrope, longrope_gain, yarn, yarn_logit_gain
+from posenc.rotary.xpos import XPos
+from posenc.temperature import Temperature
+
+SIZE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=40)
+REST = dict(intermediate_size=48, max_position_embeddings=64, initializer_range=0.3)
+GROUPED = SIZE | REST | dict(num_key_value_heads=2, pad_token_id=0, eos_token_id=1)
+PARTIAL = dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5)
+
+
+def llama(**more):
+    return T.LlamaForCausalLM(T.LlamaConfig(**GROUPED | more))
+
+
+def qwen2():
+    return T.Qwen2ForCausalLM(T.Qwen2Config(**GROUPED))
+
+
+def gemma3():
+    kinds = ["sliding_attention", "full_attention"]
+    config = T.Gemma3TextConfig(**GROUPED, head_dim=8, sliding_window=4, layer_types=kinds)
+    return T.Gemma3ForCausalLM(config)
+
+
+def phi3(rope=PARTIAL, **more):
+    return T.Phi3ForCausalLM(T.Phi3Config(**GROUPED | more, rope_parameters=rope))
+
+
+def gpt_neox():
+    return T.GPTNeoXForCausalLM(T.GPTNeoXConfig(**SIZE | REST, rope_parameters=PARTIAL))
+
+
+def gptj():
+    size = dict(n_embd=32, n_layer=2, n_head=4, vocab_size=40, n_positions=64, rotary_dim=4)
+    ends = dict(bos_token_id=1, eos_token_id=1)
+    return T.GPTJForCausalLM(T.GPTJConfig(**size, **ends, initializer_range=0.3))
+
+
+def llama4():
+    experts = dict(intermediate_size_mlp=48, num_local_experts=2)
+    layers = dict(no_rope_layers=[1, 0], attention_chunk_size=8, head_dim=8)
+    return T.Llama4ForCausalLM(T.Llama4TextConfig(**GROUPED, **experts, **layers))
+
+
+def deepseek_v3(interleave=True, **more):
+    latent = dict(
+        q_lora_rank=16, kv_lora_rank=16, num_key_value_heads=4, rope_interleave=interleave
+    )
+    heads = dict(qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=6)
+    experts = dict(n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1)
+    blocks = dict(moe_intermediate_size=16, first_k_dense_replace=1)
+    config = T.DeepseekV3Config(**SIZE | REST | latent | heads | experts | blocks | more)
+    return T.DeepseekV3ForCausalLM(config)
+
+
+HALF = RoPE(8, layout="half")
+OWN = {  # what each model does by itself
+    llama: HALF,
+    qwen2: HALF,
+    gemma3: [HALF, RoPE(frequencies(8, 1_000_000.0), layout="half")],
+    phi3: RoPE(4, dim=8, layout="half"),
+    gpt_neox: RoPE(4, dim=8, layout="half"),
+    gptj: RoPE(4, dim=8),
+    llama4: [RoPE(frequencies(8, 500_000.0)), NoPE()],
+    deepseek_v3: RoPE(4, dim=10, trailing=True),
+}
+EVERY = pytest.mark.parametrize("make", OWN, ids=lambda make: make.__name__)
+TEXT = torch.randint(2, 40, (2, 11), generator=torch.Generator().manual_seed(1))
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def logits(model, ids=TEXT, **given):
+    return model(ids, **given).logits
+
+
+def build(make):
+    torch.manual_seed(0)
+    return make().eval()
+
+
+KINDS = {  # of every kind that acts inside attention, for heads of so many channels
+    "ALiBi": lambda dim: ALiBi(4),
+    "T5Bias": lambda dim: T5Bias(4, reach=20, bidirectional=False),
+    "TransformerXL": lambda dim: TransformerXL(dim, 4),
+    "DeBERTa": lambda dim: DeBERTa(dim, 4),
+    "Shaw": lambda dim: Shaw(dim),
+    "XPos": lambda dim: XPos(dim, centre=0),
+    "Sum": lambda dim: Sum(RoPE(4, dim=dim, layout="half"), T5Bias(4), Temperature(4)),
+}
+CASES = [
+    pytest.param(make, kind, id=f"{make.__name__}-{kind}")
+    for make in OWN
+    for kind in ["its own", *KINDS]
+    if (make, kind) != (deepseek_v3, "Shaw")  # whose values are as wide as its keys
+]
+EVERY_KIND = pytest.mark.parametrize(("make", "kind"), CASES)
+
+
+def channels(make):
+    return 10 if make is deepseek_v3 else 8
+
+
+def encoding_of(make, kind):
+    return OWN[make] if kind == "its own" else KINDS[kind](channels(make))
+
+
+# what a model computes ---------------------------------------------------------------------------
+
+
+@EVERY
+def test_its_own_encoding_gives_a_model_its_own_logits(make):
+    model = build(make)
+    own = logits(model)
+    with applied(model, OWN[make]):
+        close(logits(model), own)
+        assert model.config._attn_implementation != "posenc"  # its own kernel
+    with applied(model, NoPE()):
+        assert (logits(model) - own).abs().max() > 0.1  # or nothing here would be told apart
+
+
+@EVERY
+def test_the_two_ways_of_plugging_in_agree(make):
+    """In a sum, RoPE no longer fits into the model's rotation."""
+    model, own = build(make), OWN[make]
+    through_attention = [Sum(one) for one in (own if isinstance(own, list) else [own] * 2)]
+    expected = logits(model)
+    with applied(model, through_attention):
+        assert model.config._attn_implementation == "posenc"
+        close(logits(model), expected)
+
+
+def test_deepseek_without_interleaving_has_halves():
+    model = build(lambda: deepseek_v3(interleave=False))
+    own, encoding = logits(model), RoPE(4, dim=10, trailing=True, layout="half")
+    for each in (encoding, Sum(encoding)):
+        with applied(model, each):
+            close(logits(model), own)
+
+
+def by_loops(model, bias):
+    """Llama's hidden states, layer by layer, its attention written out: one head at a time."""
+    base = model.model
+    x = base.embed_tokens(TEXT)
+    for layer in base.layers:
+        attention, y = layer.self_attn, layer.input_layernorm(x)
+        q = attention.q_proj(y).unflatten(-1, (4, 8))
+        k, v = (to(y).unflatten(-1, (2, 8)) for to in (attention.k_proj, attention.v_proj))
+        out = torch.zeros_like(q)
+        for b in range(len(TEXT)):
+            for h in range(4):
+                for i in range(TEXT.shape[1]):
+                    scores = [
+                        q[b, i, h] @ k[b, j, h // 2] / 8**0.5 + bias(h, i, j) for j in range(i + 1)
+                    ]
+                    weights = torch.stack(scores).softmax(0)
+                    out[b, i, h] = sum(w * v[b, j, h // 2] for j, w in enumerate(weights))
+        x = x + attention.o_proj(out.flatten(-2))
+        x = x + layer.mlp(layer.post_attention_layernorm(x))
+    return model.lm_head(base.norm(x))
+
+
+@torch.no_grad()
+def test_alibi_in_llama_equals_loops_over_pairs():
+    model = build(llama)
+    slopes = [0.25, 0.0625, 0.015625, 0.00390625]  # 2^(−8h/4)
+    expected = by_loops(model, lambda h, i, j: -slopes[h] * (i - j))
+    with applied(model, ALiBi(4)):
+        close(logits(model), expected)
+
+
+@torch.no_grad()
+def test_t5_bias_in_llama_equals_loops_over_pairs():
+    model, encoding = build(llama), T5Bias(4, buckets=4, reach=8, bidirectional=False)
+    encoding.weight.data *= 10
+    bucket = [0, 1, 2, 2] + [3] * 7  # of each distance
+    expected = by_loops(model, lambda h, i, j: encoding.weight[bucket[i - j], h])
+    with applied(model, encoding):
+        close(logits(model), expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [llama, gptj, gemma3], ids=lambda make: make.__name__)
+def test_what_acts_on_embeddings_is_added_to_them(make):
+    model, additive = build(make), Sinusoidal(32)
+    embedded = model.get_input_embeddings()(TEXT)
+    rows = [[f(p / 10_000 ** (j / 16)) for j in range(16) for f in (sin, cos)] for p in range(11)]
+    with applied(model, NoPE()):
+        expected = model(inputs_embeds=embedded + torch.tensor(rows)).logits
+    with applied(model, additive):
+        close(logits(model), expected)
+        close(model(inputs_embeds=embedded).logits, expected)
+    with applied(model, [Sum(additive, ALiBi(4)), ALiBi(4)]):
+        both = logits(model)
+    with applied(model, ALiBi(4)):
+        close(model(inputs_embeds=embedded + torch.tensor(rows)).logits, both)
+
+
+def test_a_schedule_has_an_encoding_for_each_layer():
+    model, other = build(gemma3), build(gemma3)
+    local, everywhere = 7.0, 3.0
+    parameters = other.config.rope_parameters
+    parameters["sliding_attention"]["rope_theta"] = local
+    parameters["full_attention"]["rope_theta"] = everywhere
+    other = type(other)(other.config).eval()
+    other.load_state_dict(model.state_dict())
+    bases = [RoPE(frequencies(8, base), layout="half") for base in (local, everywhere)]
+    with applied(model, bases):
+        close(logits(model), logits(other))
+
+
+ROTATIONS = {
+    "p-RoPE": (llama, RoPE(p_rope(frequencies(8), 0.5), layout="half")),
+    "YaRN": (llama, RoPE(yarn(frequencies(8), 4.0, trained=16), gain=1.1, layout="half")),
+    "less of a half": (phi3, RoPE(2, dim=8, layout="half", gain=1.1)),
+    "less of neighbours": (gptj, RoPE(2, dim=8, gain=1.1)),
+}
+
+
+@pytest.mark.parametrize(("make", "encoding"), ROTATIONS.values(), ids=ROTATIONS)
+def test_the_models_own_kernel_serves_every_rotation_that_it_can_do(make, encoding):
+    model = build(make)
+    with applied(model, encoding):
+        assert model.config._attn_implementation != "posenc"
+        direct = logits(model)
+    with applied(model, Sum(encoding)):
+        close(logits(model), direct)
+
+
+OTHERS = {  # turned elsewhere than the model turns
+    "neighbours": (llama, RoPE(8)),
+    "a part": (llama, RoPE(4, dim=8, layout="half")),
+    "more": (gptj, RoPE(6, dim=8)),
+    "at the end": (gpt_neox, RoPE(4, dim=8, layout="half", trailing=True)),
+    "at the start": (deepseek_v3, RoPE(4, dim=10)),
+    "less at the end": (deepseek_v3, RoPE(2, dim=10, trailing=True)),
+}
+
+
+@pytest.mark.parametrize(("make", "encoding"), OTHERS.values(), ids=OTHERS)
+def test_rotations_that_a_model_cannot_do_go_through_attention(make, encoding):
+    model = build(make)
+    with applied(model, encoding):
+        assert model.config._attn_implementation == "posenc"
+
+
+def test_neighbours_turned_are_halves_turned_of_a_model_with_its_channels_in_another_order():
+    model, other = build(llama), build(llama)
+    for layer in other.model.layers:
+        for weight in (layer.self_attn.q_proj.weight.data, layer.self_attn.k_proj.weight.data):
+            weight.copy_(weight.unflatten(0, (-1, 4, 2)).transpose(1, 2).flatten(0, 2))
+    with applied(model, RoPE(8)):
+        close(logits(model), logits(other))
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["rotation", "attention"])
+@pytest.mark.parametrize("make", [llama, gptj], ids=lambda make: make.__name__)
+def test_a_larger_softmax_scale_is_larger_queries(make, wrapped):
+    model, other, half = build(make), build(make), make is llama
+    for name, weight in other.named_parameters():
+        if "q_proj" in name:
+            weight.data *= 1.3
+    turned = dict(dim=8, layout="half" if half else "interleaved")
+    scaled = RoPE(8 if half else 4, **turned, logit_gain=1.3)
+    with applied(model, Sum(scaled) if wrapped else scaled):
+        close(logits(model), logits(other))
+
+
+def test_deepseeks_yarn_brings_its_own_scale():
+    rope = dict(rope_type="yarn", rope_theta=10_000.0, factor=4.0, mscale=1.0, mscale_all_dim=1.0)
+    rope |= dict(original_max_position_embeddings=16, beta_fast=32, beta_slow=1)
+    model = build(lambda: deepseek_v3(rope_parameters=rope))
+    own, freqs = logits(model), yarn(frequencies(4), 4.0, trained=16)
+    encoding = RoPE(freqs, 10, trailing=True, logit_gain=yarn_logit_gain(4.0, 1.0))
+    for each in (encoding, Sum(encoding)):
+        with applied(model, each):
+            close(logits(model), own)
+    with applied(model, RoPE(freqs, 10, trailing=True)):
+        assert (logits(model) - own).abs().max() > 1e-3
+
+
+def test_llama4_keeps_its_temperature_unless_one_is_given():
+    model = build(llama4)
+    for attention in (layer.self_attn for layer in model.model.layers):
+        attention.floor_scale = 2
+    own, rotation = logits(model), RoPE(frequencies(8, 500_000.0))
+    with applied(model, [rotation, NoPE()]):
+        close(logits(model), own)
+    with applied(model, [rotation, Sum(NoPE(), Temperature(2, start=1))]):
+        close(logits(model), own)
+    with applied(model, [rotation, Sum(NoPE(), Temperature(2, strength=0.0, start=1))]):
+        assert (logits(model) - own).abs().max() > 1e-3
+
+
+def test_every_layer_of_llama4_turns_if_told_so():
+    model, rotation = build(llama4), RoPE(frequencies(8, 500_000.0))
+    with applied(model, rotation):
+        turned = logits(model)
+    with applied(model, [rotation, NoPE()]):
+        assert (logits(model) - turned).abs().max() > 0.01
+
+
+# positions, caches, masks ------------------------------------------------------------------------
+
+
+@EVERY_KIND
+def test_decoding_with_a_cache_equals_the_full_pass(make, kind):
+    model, encoding = build(make), encoding_of(make, kind)
+    with applied(model, encoding):
+        full, cache, parts = logits(model), None, []
+        for n in (4, 3, 1, 1, 1, 1):
+            start = sum(part.shape[1] for part in parts)
+            with torch.no_grad():
+                out = model(TEXT[:, start : start + n], past_key_values=cache, use_cache=True)
+            cache = out.past_key_values
+            parts.append(out.logits)
+        close(torch.cat(parts, 1), full)
+
+
+@EVERY_KIND
+def test_left_padding_changes_nothing(make, kind):
+    model, encoding = build(make), encoding_of(make, kind)
+    filled = [
+        torch.cat((torch.full((n,), 39), row[: 16 - n]))
+        for n, row in zip((5, 8), TEXT, strict=True)
+    ]
+    mask = torch.arange(16) >= torch.tensor([[5], [8]])
+    with applied(model, encoding):
+        expected, made = logits(model), logits(model, torch.stack(filled), attention_mask=mask)
+    close(made[0, 5:], expected[0])
+    close(made[1, 8:], expected[1, :8])
+
+
+@EVERY_KIND
+def test_packed_texts_are_as_if_alone(make, kind):
+    model, encoding = build(make), encoding_of(make, kind)
+    pos = torch.tensor([[*range(6), *range(5)]])
+    with applied(model, encoding):
+        whole = logits(model, TEXT[:1], position_ids=pos, use_cache=False)
+        close(whole[:, :6], logits(model, TEXT[:1, :6]))
+        close(whole[:, 6:], logits(model, TEXT[:1, 6:]))
+
+
+def test_packed_texts_that_would_see_each_other_are_refused():
+    """With a cache, transformers 5.23 makes them one plain causal mask."""
+    model, pos = build(llama), torch.tensor([[*range(6), *range(5)]])
+    with applied(model, ALiBi(4)):
+        for given in ({}, {"use_cache": True}):
+            with pytest.raises(ValueError, match=r"see each other .* pass `use_cache=False`"):
+                logits(model, position_ids=pos, **given)
+
+
+@pytest.mark.parametrize("encoding", [Sinusoidal(32), Learned(64, 32)], ids=type)
+def test_absolute_positions_follow_cache_and_padding_too(encoding):
+    model = build(llama)
+    mask = (torch.arange(14) >= 3).long().expand(2, -1)
+    padded = torch.cat((torch.full((2, 3), 39), TEXT), 1)
+    with applied(model, encoding), torch.no_grad():
+        full = logits(model)
+        close(logits(model, padded, attention_mask=mask)[:, 3:], full)
+        first = model(padded[:, :9], attention_mask=mask[:, :9])
+        cache = first.past_key_values
+        rest = model(padded[:, 9:], attention_mask=mask, past_key_values=cache).logits
+        close(rest, full[:, 6:])
+
+
+@pytest.mark.parametrize("encoding", [HALF, Sum(HALF), ALiBi(4)], ids=type)
+def test_given_positions_are_used_also_after_caching(encoding):
+    model, far = build(llama), torch.tensor([[0, 1, 2, 3, 4, 20, 21, 40, 41, 42, 43]])
+    with applied(model, encoding), torch.no_grad():
+        mask = torch.ones(2, 11, dtype=torch.long)
+        full = logits(model, position_ids=far, attention_mask=mask)
+        assert (full - logits(model)).abs().max() > 0.01
+        cache = model(TEXT[:, :6], position_ids=far[:, :6], attention_mask=mask[:, :6])
+        rest = model(TEXT[:, 6:], position_ids=far[:, 6:], past_key_values=cache.past_key_values)
+        close(rest.logits, full[:, 6:])
+
+
+@pytest.mark.parametrize("encoding", [HALF, ALiBi(4), Shaw(8)], ids=type)
+def test_a_cache_that_was_cut_back_or_has_fixed_room_decodes_the_same(encoding):
+    model = build(llama)
+    with applied(model, encoding), torch.no_grad():
+        full = logits(model)
+        cache = model(TEXT[:, :9]).past_key_values
+        cache.crop(-3)
+        close(model(TEXT[:, 6:], past_key_values=copy.deepcopy(cache)).logits, full[:, 6:])
+        room = T.StaticCache(model.config, max_cache_len=16)
+        parts = [model(part, past_key_values=room).logits for part in TEXT.split((6, 1, 4), 1)]
+        close(torch.cat(parts, 1), full)
+
+
+@pytest.mark.parametrize("encoding", [HALF, ALiBi(4)], ids=type)
+def test_positions_for_all_rows_may_become_positions_for_each(encoding):
+    model = build(llama)
+    with applied(model, encoding), torch.no_grad():
+        cache = model(TEXT[:, :6]).past_key_values
+        given = dict(attention_mask=torch.ones(2, 11), past_key_values=cache)
+        close(model(TEXT[:, 6:], **given).logits, logits(model)[:, 6:])
+
+
+def test_a_mask_for_each_head_is_kept():
+    model = build(llama)
+    reach = torch.tensor([1, 2, 5, 11]).view(4, 1, 1)
+    offset = torch.arange(11).view(-1, 1) - torch.arange(11)
+    seen = ((offset >= 0) & (offset < reach)).expand(2, -1, -1, -1)
+    own = logits(model, attention_mask=seen)
+    with applied(model, Sum(HALF)):
+        close(logits(model, attention_mask=seen), own)
+
+
+@EVERY
+def test_the_masks_of_a_model_stay(make):
+    """What is ahead is not seen, nor is filling, wherever it stands."""
+    model, changed = build(make), TEXT.clone()
+    changed[:, 5] = (changed[:, 5] + 1) % 40
+    with applied(model, ALiBi(4)):
+        differs = (logits(model, changed) - logits(model)).abs().amax((0, 2)) > 1e-6
+        assert differs.tolist() == [False] * 5 + [True] * 6
+        mask = (torch.arange(11) != 5).long().expand(2, -1)
+        one, other = (logits(model, ids, attention_mask=mask) for ids in (TEXT, changed))
+        assert torch.equal(one[:, mask[0].bool()], other[:, mask[0].bool()])
+
+
+def test_a_sliding_window_is_kept():
+    kinds = ["sliding_attention"] * 2
+    config = T.Gemma3TextConfig(**GROUPED, head_dim=8, sliding_window=3, layer_types=kinds)
+    model = build(lambda: T.Gemma3ForCausalLM(config))
+    changed = TEXT.clone()
+    changed[:, 0] = (changed[:, 0] + 1) % 40
+    with applied(model, ALiBi(4)):
+        differs = (logits(model, changed) - logits(model)).abs().amax((0, 2)) > 1e-6
+    assert differs.tolist() == [True] * 5 + [False] * 6  # two layers see two tokens back each
+
+
+# frequencies that depend on the length ------------------------------------------------------------
+
+
+def dynamic():
+    rope = dict(rope_type="dynamic", rope_theta=10_000.0, factor=4.0)
+    return llama(rope_parameters=rope, max_position_embeddings=8)
+
+
+SHORT, LONG = [1.0, 1.5], [2.0, 9.0]
+
+
+def long():
+    rope = dict(rope_type="longrope", short_factor=SHORT, long_factor=LONG, factor=4.0)
+    return phi3(PARTIAL | rope, original_max_position_embeddings=8)
+
+
+BY_LENGTH = pytest.mark.parametrize(
+    ("make", "encoding"),
+    [
+        (dynamic, lambda n: RoPE(dynamic_ntk(frequencies(8), n, 8, 4.0), layout="half")),
+        (
+            long,
+            lambda n: RoPE(
+                longrope(frequencies(4), n, 8, SHORT, LONG), 8, longrope_gain(4.0, 8), "half"
+            ),
+        ),
+    ],
+    ids=["dynamic", "longrope"],
+)
+
+
+@BY_LENGTH
+@pytest.mark.parametrize("tokens", [7, 8, 9, 11])
+def test_frequencies_by_length_equal_the_models_own_fresh_pass(make, encoding, tokens):
+    model, fresh = build(make), build(make)
+    own = logits(fresh, TEXT[:, :tokens])
+    with applied(model, encoding):
+        logits(model)  # nothing of a longer text is left behind
+        close(logits(model, TEXT[:, :tokens]), own)
+
+
+@BY_LENGTH
+def test_a_row_goes_by_its_own_length(make, encoding):
+    model = build(make)
+    for side in (slice(None, 4), slice(7, None)):  # filling on the left, on the right
+        mask = torch.ones_like(TEXT)
+        mask[1, side] = 0
+        real = mask[1].bool()
+        with applied(model, encoding):
+            both = logits(model, attention_mask=mask)
+            close(both[:1], logits(model, TEXT[:1]))
+            close(both[1:, real], logits(model, TEXT[1:, real]))
+
+
+@BY_LENGTH
+def test_past_its_switch_a_cache_is_refused_and_a_fresh_pass_is_right(make, encoding):
+    model = build(make)
+    with applied(model, encoding), torch.no_grad():
+        full = logits(model, TEXT[:, :8])
+        out = model(TEXT[:, :6])
+        for i in (6, 7):  # up to the trained length all is well
+            out = model(TEXT[:, i : i + 1], past_key_values=out.past_key_values)
+            close(out.logits[:, 0], full[:, i])
+        with pytest.raises(
+            ValueError, match=r"a text of 9 tokens has other frequencies than the 8"
+        ):
+            model(TEXT[:, 8:9], past_key_values=out.past_key_values)
+        greedy = dict(max_new_tokens=5, do_sample=False, use_cache=False)
+        made = model.generate(TEXT[:, :6], **greedy)
+        for n in range(6, 11):
+            best = logits(build(make), made[:, :n])[:, -1].argmax(-1)
+            assert torch.equal(best, made[:, n])
+
+
+def test_what_goes_by_length_must_be_rope_that_fits():
+    model = build(llama)
+    for one in (lambda n: RoPE(8), lambda n: ALiBi(4), lambda n: NoPE()):
+        with pytest.raises(ValueError, match="depends on the length of the text can only be RoPE"):
+            apply(model, one)
+    with applied(model, lambda n: HALF), pytest.raises(ValueError, match="no length in common"):
+        logits(model, position_ids=torch.tensor([[*range(6), *range(5)]]), use_cache=False)
+
+
+# in and out --------------------------------------------------------------------------------------
+
+
+def everything(model):
+    """All that a model is made of."""
+    made = {"attention": model.config._attn_implementation}
+    for name, module in model.named_modules():
+        tensors = [*module.parameters(False), *module.buffers(False)]
+        hooks = len(module._forward_pre_hooks) + len(module._forward_hooks)
+        made[name] = id(module), sorted(vars(module)), hooks, [*map(id, tensors)]
+        plain = {k: v for k, v in vars(module).items() if isinstance(v, int | float | str)}
+        made |= {f"{name}.{key}": value for key, value in plain.items()}
+    return made
+
+
+@EVERY
+@pytest.mark.parametrize("attention", [False, True], ids=["rotation", "attention"])
+def test_removing_restores_everything(make, attention):
+    model = build(make)
+    before, own, weights = everything(model), logits(model), {*model.state_dict()}
+    apply(model, T5Bias(4) if attention else OWN[make])
+    logits(model)
+    assert {*model.state_dict()} - weights == ({_key(model)} if attention else set())
+    remove(model)
+    assert everything(model) == before
+    assert {*model.state_dict()} == weights
+    assert torch.equal(logits(model), own)
+
+
+def _key(model):
+    return next(n for n, m in model.named_modules() if type(m) is T5Bias) + ".weight"
+
+
+def test_the_way_back_is_taken_also_after_an_error():
+    model = build(llama)
+    before = everything(model)
+    with pytest.raises(IndexError), applied(model, Learned(4, 32)) as same:
+        same(TEXT)
+    assert everything(model) == before
+
+
+@EVERY
+def test_what_is_learned_trains_with_the_model_also_with_checkpointing(make):
+    """Every parameter of an encoding gets the same gradient with layers computed twice."""
+    model, encodings = build(make), [T5Bias(4), TransformerXL(channels(make), 4)]
+    encodings[0] = Sum(encodings[0], Learned(64, 32))
+    found = []
+    with applied(model, encodings):
+        learned = [p for e in encodings for p in e.parameters()]
+        assert {*map(id, learned)} <= {*map(id, model.parameters())}
+        for again in (False, True):
+            if again:
+                model.activation_checkpointing_enable()
+                model.train()
+            first = model(TEXT, labels=TEXT, use_cache=False).loss
+            second = model(TEXT[:, :5], labels=TEXT[:, :5], use_cache=False).loss
+            found.append(torch.autograd.grad(first + second, learned))
+    for one, other in zip(*found, strict=True):
+        assert one.abs().max() > 0
+        close(one, other)
+    assert not {*map(id, learned)} & {*map(id, model.parameters())}
+
+
+def test_learned_frequencies_get_gradients_through_the_models_own_rotation():
+    model, encoding = build(llama), RoPE(torch.nn.Parameter(frequencies(8)), layout="half")
+    with applied(model, encoding):
+        model(TEXT, labels=TEXT).loss.backward()
+    assert encoding.freqs.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("encoding", [HALF, ALiBi(4), Shaw(8)], ids=type)
+def test_a_model_in_16_bits_stays_so(encoding):
+    model = build(llama)
+    with applied(model, encoding):
+        exact = logits(model)
+        model.to(torch.bfloat16)
+        rounded = logits(model)
+    assert rounded.dtype == torch.bfloat16
+    assert (rounded.float() - exact).abs().mean() < 0.1 * exact.abs().mean()
+
+
+@EVERY
+def test_generates(make):
+    """Greedy, with its cache and left padding, against one fresh pass for each token."""
+    model = build(make)
+    mask = (torch.arange(11) >= torch.tensor([[0], [4]])).long()
+    with applied(model, ALiBi(4)):
+        given = dict(max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=None)
+        made = model.generate(TEXT, attention_mask=mask, **given)
+        for row, start in zip(made, (0, 4), strict=True):
+            for n in range(11, 15):
+                assert logits(model, row[None, start:n])[0, -1].argmax() == row[n]
+
+
+# refusals ----------------------------------------------------------------------------------------
+
+
+def test_unknown_models_are_refused():
+    small = dict(n_embd=8, n_layer=1, n_head=1, vocab_size=9, bos_token_id=1, eos_token_id=1)
+    unknown = T.GPT2LMHeadModel(T.GPT2Config(**small))
+    for model in (unknown, torch.nn.Linear(2, 2), type("LlamaModel", (torch.nn.Module,), {})()):
+        with pytest.raises(
+            TypeError, match=f"{type(model).__name__} is not .* LlamaModel, .* head"
+        ):
+            apply(model, NoPE())
+
+
+@pytest.mark.parametrize(
+    ("make", "encoding", "message"),
+    [
+        (llama, RoPE(16), "this RoPE was made for 16 channels of a head, LlamaModel has 8"),
+        (llama, ALiBi(8), "this ALiBi was made for 8 heads, LlamaModel has 4"),
+        (llama, Sum(RoPE(8), Shaw(6)), "this Shaw was made for 6 channels of a head"),
+        (llama, Sinusoidal(8), "this Sinusoidal was made for 8 channels of an embedding"),
+        (llama, RoPE(axial(8, 2)), "this RoPE was made for 2 axes"),
+        (deepseek_v3, Shaw(10), "this Shaw was made for 10 channels of a value, .* has 6"),
+        (deepseek_v3, RoPE(4), "this RoPE was made for 4 channels of a head, .* has 10"),
+        (llama, [NoPE()], "1 encodings for 2 layers: give one for each"),
+        (llama, [NoPE(), Sinusoidal(32)], "give it to layer 0, not to layer 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(make, encoding, message):
+    model = build(make)
+    before = everything(model)
+    with pytest.raises(ValueError, match=message):
+        apply(model, encoding)
+    assert everything(model) == before
+
+
+@pytest.mark.parametrize("encoding", ["rope", lambda n: "rope"], ids=["a name", "of a name"])
+def test_what_is_no_encoding_is_refused(encoding, unchecked):
+    model = build(llama)
+    with pytest.raises(TypeError, match="`encoding` is an `Encoding`, or a function"):
+        apply(model, [encoding] * 2)
+
+
+def test_a_second_encoding_is_refused_and_so_is_removing_none():
+    model = build(llama)
+    with pytest.raises(ValueError, match="has no encoding applied: call `apply"):
+        remove(model)
+    apply(model, NoPE())
+    for same in (model, model.model):
+        with pytest.raises(ValueError, match="has an encoding applied already: call `remove"):
+            apply(same, NoPE())
+    remove(model.model)
+
+
+@pytest.mark.parametrize("encoding", [HALF, ALiBi(4)], ids=type)
+def test_a_cache_filled_under_another_encoding_is_refused(encoding):
+    model = build(llama)
+    with applied(model, NoPE()):
+        foreign = model(TEXT).past_key_values
+    for cache in (foreign, model(TEXT).past_key_values):
+        with applied(model, encoding), pytest.raises(ValueError, match="start from an empty cache"):
+            model(TEXT[:, :1], past_key_values=cache)
+
+
+def test_dropout_is_refused_for_there_is_none():
+    for model in (build(lambda: llama(attention_dropout=0.1)), build(gptj)):
+        if isinstance(model, T.GPTJForCausalLM):
+            model.transformer.h[0].attn.attn_dropout.p = 0.1
+        with applied(model, ALiBi(4)):
+            logits(model)
+            with pytest.raises(ValueError, match=r"attention dropout is 0.1 .* set it to 0"):
+                model.train()(TEXT)
+
+
+def test_another_attention_is_refused_while_ours_does_the_encoding():
+    model = build(llama)
+    with applied(model, ALiBi(4)):
+        model.set_attn_implementation("sdpa")
+        with pytest.raises(ValueError, match=r"call `remove\(model\)` before .*'sdpa'"):
+            logits(model)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_without_transformers_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "posenc.models.plugs")
+    with pytest.raises(ImportError, match=r"python -m pip install 'transformers>=5,<6'"):
+        importlib.import_module("posenc.models.plugs")
+
+
+def test_masks_that_do_not_say_who_sees_whom_are_refused():
+    model = build(llama)
+    seen = torch.ones(2, 1, 11, 11, dtype=torch.bool).tril()
+    with applied(model, ALiBi(4)):
+        close(logits(model, attention_mask=seen), logits(model))
+        with pytest.raises(TypeError, match=r"a boolean mask, .* got torch.float32"):
+            logits(model, attention_mask=seen.float())
+        cache = model(TEXT[:, :6]).past_key_values
+        with pytest.raises(ValueError, match="has 5 tokens, the cache and the new ones are 11"):
+            model(TEXT[:, 6:], past_key_values=cache, attention_mask=torch.ones(2, 5))
+
+
+def test_a_model_that_shares_the_config_is_told_so():
+    config = T.LlamaConfig(**GROUPED)
+    one, other = T.LlamaForCausalLM(config), T.LlamaForCausalLM(config)
+    with applied(one, ALiBi(4)), pytest.raises(ValueError, match="make each of its own config"):
+        logits(other)
