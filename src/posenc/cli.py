@@ -1,4 +1,4 @@
-"""`posenc list · show · cite · compare`: thin commands over plain functions.
+"""The commands of `posenc`: thin, over plain functions.
 
 Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted. Data goes to stdout, progress and errors to
 stderr; bad input gets one line, and nothing is overwritten. torch is imported inside the commands,
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 try:
     from cyclopts import App, CycloptsError, Parameter
@@ -148,7 +148,7 @@ def compare(
 
 @app.command
 def inspect(
-    path: Path,
+    model: str,
     /,
     *,
     target: int | None = None,
@@ -160,8 +160,9 @@ def inspect(
 
     Parameters
     ----------
-    path
-        A config.json, a model folder, or a file of weights. No code in it is run, no pickle loaded.
+    model
+        A config.json, a model folder, or a file of weights; or the model's id on the Hugging Face
+        hub, to fetch its config. No code of a model is run, and no pickle loaded.
     target
         The length of text in question, in tokens: what would break, and what to do about it.
     out
@@ -171,10 +172,10 @@ def inspect(
     as_json
         Print one JSON document instead.
     """
-    from posenc.models import inspection
+    from posenc.models import hub, inspection
 
     with _models():
-        found = inspection.inspect(path, target)
+        found = inspection.inspect(hub.local(model), target)
     if out is not None:
         _writable(out, force)
         _write(found, out)
@@ -227,6 +228,44 @@ def extend(
     print(f"{made.config} is written; the config as it was is kept as {made.kept.name}.")
 
 
+@app.command
+def convert(
+    path: Path,
+    /,
+    *,
+    layout: Literal["half", "interleaved"],
+    out: Path,
+    was: Literal["half", "interleaved"] | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a copy of a model whose queries and keys pair their channels in the other layout.
+
+    Parameters
+    ----------
+    path
+        A model folder with a config.json and weights in safetensors.
+    layout
+        Where the two channels of a pair are to sit: half a head apart, or side by side.
+    out
+        A new folder for the copy.
+    was
+        The layout that it has, where neither its weights nor its config say.
+    as_json
+        Print what was done as one JSON document.
+    """
+    from posenc.models import convert as conversion
+
+    with _models(), _progress() as progress:
+        made = conversion.convert(path, layout, out, was, progress)
+    if as_json:
+        return _print_json(vars(made) | {"out": str(made.out)})
+    size = f"{made.bytes / 2**20:,.1f} MiB"
+    print(f"{made.was} → {made.now}: {len(made.moved)} of {made.tensors} tensors moved")
+    print(f"{made.out} is written, {size}; the model as it was is untouched.")
+    for note in made.notes:
+        print(f"note: {note}")
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
@@ -260,7 +299,7 @@ def _models() -> Iterator[None]:
     """A model's files that say what cannot be are the user's to mend."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, FileExistsError) as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise Failure(f"{error.filename or 'a file'}: {error.strerror}.") from None

@@ -307,7 +307,7 @@ def test_models_that_add_to_scores():
     deberta |= {"position_biased_input": False, "hidden_size": 64, "num_attention_heads": 4}
     layer = specify(deberta).layers[0].encoding
     assert isinstance(layer, Disentangled)
-    assert (layer.buckets, layer.reach, set(layer.terms)) == (256, 512, {"c2p", "p2c"})
+    assert (layer.buckets, layer.reach) == (256, 512)
     assert specify(deberta).embedding is None
     assert isinstance(layer.encoding(), DeBERTa)
 

@@ -222,16 +222,13 @@ def _deberta(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
         return made | _bottom(given, known)
     reach = given.value("max_relative_positions")
     buckets = given.value("position_buckets")
-    terms = given.value("pos_att_type") or ()
-    terms = tuple(terms.split("|")) if isinstance(terms, str) else tuple(terms)
-    encoding = Disentangled(
-        dim,
-        heads,
-        dim * heads,
-        rows if not isinstance(reach, int) or reach < 1 else reach,
-        buckets if isinstance(buckets, int) and buckets > 0 else 0,
-        terms,
-    )
+    terms = given.value("pos_att_type")
+    terms = terms.split("|") if isinstance(terms, str) else terms
+    if not isinstance(terms, list) or sorted(terms) != ["c2p", "p2c"]:
+        given.refuse("pos_att_type", known.name, "it has other terms than c2p and p2c")
+    reach = rows if not isinstance(reach, int) or reach < 1 else reach
+    buckets = buckets if isinstance(buckets, int) and buckets > 0 else 0
+    encoding = Disentangled(dim, heads, dim * heads, reach, buckets)
     return made | {"layers": _alike(given, known, encoding)}
 
 

@@ -49,11 +49,13 @@ class Family:
                  `rope_scaling` apply to it}, where each type of layer has its own
     `labels`     type of layer → label under `rope_parameters`, where they differ
     `layers`     types of layers where the config has no `layer_types`: see `types`
+    `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not
     `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
-                 turn, "every": key of an interval, "default": its value} or {"types": […]}, and
-                 then "if": key that must be set
-    `windows`    type of layer → key of how many tokens a query sees; {} as in Mistral
+                 turn, "every": key of an interval, "default": its value} or {"types": […]}; without
+                 the key "if" all layers turn, without the key "needs" none does
+    `windows`    type of layer → key of how many tokens a query sees to one side, itself included;
+                 or {"key": …, "over": 2, "plus": 1}, a half of its value and one more
     `temperature`  {"form": "llama4" | "ministral" | …, and its keys}; "nope": true if only there
     `logit_gain` "mscale": the softmax scale is multiplied by g(mscale_all_dim)², as DeepSeek does
     `mrope`      {"sections": default pairs of each axis, "woven": interleaved or in blocks}
@@ -61,7 +63,9 @@ class Family:
     `extra`      rows of the table beyond `max_position_embeddings`
     `waves`      fixed tables: {"halves": all sines before all cosines, "base": …, "step": "d/2" as
                  in the paper, or "d/2 − 1"}
-    `form`       what else tells one model of a kind from another, in words of that kind
+    `form`       what else tells one model of a kind from another: T5 "bidirectional"; ALiBi "divided"
+                 by √channels; tables with as many rows as a "grid" of patches has, "width" the key
+                 of their channels
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
     `refused`    why posenc does not read it, in a sentence
@@ -81,7 +85,7 @@ class Family:
     layers: Mapping[str, Any] = field(default_factory=dict)
     attention: tuple[str, ...] = ()
     nope: Mapping[str, Any] = field(default_factory=dict)
-    windows: Mapping[str, str] = field(default_factory=dict)
+    windows: Mapping[str, Any] = field(default_factory=dict)
     temperature: Mapping[str, Any] = field(default_factory=dict)
     logit_gain: Literal["", "mscale"] = ""
     mrope: Mapping[str, Any] = field(default_factory=dict)

@@ -215,7 +215,7 @@ def described(one: Rotary | Slopes | Buckets | Disentangled | Table | Waves) -> 
             return f"T5 bias, {one.buckets} {way} buckets up to {one.reach} tokens"
         case Disentangled():
             rows = f"{one.buckets} buckets each way" if one.buckets else f"up to {one.reach} tokens"
-            return f"DeBERTa, {' and '.join(one.terms)}, {rows}"
+            return f"DeBERTa, {rows}"
         case Table():
             first = f", the first in stored row {one.offset}" if one.offset else ""
             return f"learned table, {one.rows:,} rows of {one.width}{first}"

@@ -82,7 +82,11 @@ def _window(given: Fields, known: Family, kind: str) -> int | None:
     if given.value("use_sliding_window") is False:
         return None
     if kind in known.windows:
-        return given.count(known.windows[kind])
+        rule = known.windows[kind]
+        if isinstance(rule, str):
+            return given.count(rule)
+        size = given.count(rule["key"])
+        return size and size // rule.get("over", 1) + rule.get("plus", 0)
     alike = not known.layers and given.given("layer_types") is None and not known.windows
     if kind == "sliding_attention" or (alike and not given.value("max_window_layers")):
         return given.count("sliding_window")

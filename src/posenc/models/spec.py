@@ -147,12 +147,13 @@ class Disentangled:
     width: int
     reach: int
     buckets: int = 0  # 0: each distance up to `reach` has a row of its own
-    terms: tuple[str, ...] = ("c2p", "p2c")
 
     def encoding(self) -> DeBERTa:
         from posenc.relative.deberta import DeBERTa
 
-        return DeBERTa(self.dim, self.heads, self.reach, self.width, released=True)
+        return DeBERTa(
+            self.dim, self.heads, self.reach, self.width, released=True, buckets=self.buckets
+        )
 
 
 @dataclass(frozen=True)

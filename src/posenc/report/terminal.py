@@ -56,7 +56,7 @@ BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·
 def inspection(found: Inspection, console: Console, name: str = "") -> None:
     """What a config says of positions, and what would break."""
     spec = found.spec
-    title = Text(name or spec.model or "a model without a model_type", "bold")
+    title = Text(name or words.model(found), "bold")
     console.print(title, Text(words.facts(found), "dim"))
     if found.embedding:
         console.print(Text(f"embeddings: {found.embedding}"))
@@ -78,7 +78,7 @@ def inspection(found: Inspection, console: Console, name: str = "") -> None:
             console.print(Text(f"  → {advice}"), soft_wrap=True)
     for part, inner in found.parts.items():
         console.print()
-        inspection(inner, console, f"{part} ({inner.spec.model})")
+        inspection(inner, console, f"{part} ({words.model(inner)})")
 
 
 def _turning(group: Alike, turning: Turning, console: Console) -> None:

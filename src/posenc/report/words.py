@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import groupby
 
 from posenc.analysis.comparison import BLIND, Comparison, Measured
+from posenc.models.errors import printable
 from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
 
 SHORT = {  # headings of two short lines
@@ -66,6 +67,11 @@ def verdict(result: Comparison) -> list[str]:
         ("Scores never rise with distance", lambda m: m.properties["decaying"].holds),
     ]
     return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
+
+
+def model(found: Inspection) -> str:
+    """Its `model_type`, safe to print."""
+    return printable(found.spec.model) or "a model without a model_type"
 
 
 def facts(found: Inspection) -> str:
