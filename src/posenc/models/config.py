@@ -21,14 +21,20 @@ LARGEST = 2**30  # bytes of a table that is made without being asked twice
 
 
 def read(path: Path) -> Spec:
-    """The specification of a config file, or of a model folder.
+    """The specification of a config file, of a model folder, or of a GGUF file.
 
     Raises ModelError, which names file, key, value and what is allowed.
     """
-    config = files.find(path).config
-    if config is None:
-        raise ModelError(path, "", "holds no config.json, so what it does cannot be read")
-    return specify(files.read_json(config), config.name)
+    found = files.find(path)
+    if found.config is not None:
+        return specify(files.read_json(found.config), found.config.name)
+    if found.format == "gguf":
+        from posenc.models import gguf_config
+        from posenc.models.weights import open_weights
+
+        opened = open_weights(found)
+        return gguf_config.read(opened.metadata, opened.infos, found.weights[0].name)
+    raise ModelError(path, "", "holds no config.json, so what it does cannot be read")
 
 
 def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:

@@ -18,6 +18,7 @@ from posenc.models.spec import Buckets, Disentangled, Layer, Rotary, Slopes, Spe
 if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
     from posenc.analysis.frequencies import Pair
 
+NOTHING = "no encoding (NoPE)"
 LONGEST = 2**21  # tokens to which similarity is summed
 
 
@@ -148,7 +149,10 @@ def _group(numbers: list[int], spec: Spec, length: int | None) -> Alike:
     turning = None
     if isinstance(layer.encoding, Rotary):
         turning = _turning(layer.encoding, spec, layer.window, length)
-    return Alike(numbers, layer.kind, does(layer), layer.window, turning)
+    words = does(layer)
+    if spec.embedding and words == NOTHING:
+        words = "nothing more"
+    return Alike(numbers, layer.kind, words, layer.window, turning)
 
 
 def _turning(rotary: Rotary, spec: Spec, window: int | None, length: int | None) -> Turning:
@@ -183,7 +187,7 @@ def does(layer: Layer) -> str:
     """What a layer does about positions, in a few words."""
     if not layer.attends:
         return "no attention"
-    words = described(layer.encoding) if layer.encoding else "no encoding (NoPE)"
+    words = described(layer.encoding) if layer.encoding else NOTHING
     if layer.window:
         words += f", sees {layer.window:,} tokens"
     if layer.temperature:

@@ -77,7 +77,7 @@ def model(found: Inspection) -> str:
 def facts(found: Inspection) -> str:
     """Layers, heads and lengths of a model: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
     spec = found.spec
-    told = [f"{len(spec.layers)} layers"] if spec.layers else [spec.kind]
+    told = [f"{len(spec.layers)} layers"] if spec.layers else ["no attention, nothing to encode"]
     if spec.heads:
         shared = "" if spec.groups == spec.heads else f" in {spec.groups} groups"
         told.append(f"{spec.heads} heads{shared}")

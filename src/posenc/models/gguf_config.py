@@ -1,0 +1,91 @@
+"""The metadata of a GGUF file as a config.json would say it.
+
+llama.cpp keeps queries and keys of some architectures with the channels of a pair side by side, and
+reorders the weights so as it converts them: then the layout is not that of the same model in
+transformers. The two groups are those of `llama_model_rope_type` in llama.cpp.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from posenc.models.config import specify
+from posenc.models.errors import Unread
+from posenc.models.spec import Layer, Rotary, Spec
+
+if TYPE_CHECKING:
+    from posenc.theta import Layout
+
+MODELS: dict[
+    str, tuple[str, "Layout"]
+] = {  # general.architecture -> model_type, layout in the file
+    "llama": ("llama", "interleaved"),
+    "command-r": ("cohere", "interleaved"),
+    "cohere2": ("cohere2", "interleaved"),
+    "granite": ("granite", "interleaved"),
+    "olmo": ("olmo", "interleaved"),
+    "smollm3": ("smollm3", "interleaved"),
+    "gptneox": ("gpt_neox", "half"),
+    "qwen2": ("qwen2", "half"),
+    "qwen3": ("qwen3", "half"),
+    "gemma": ("gemma", "half"),
+    "gemma2": ("gemma2", "half"),
+    "gemma3": ("gemma3_text", "half"),
+    "gpt-oss": ("gpt_oss", "half"),
+    "olmo2": ("olmo2", "half"),
+    "phi2": ("phi", "half"),
+    "phi3": ("phi3", "half"),
+    "stablelm": ("stablelm", "half"),
+    "starcoder2": ("starcoder2", "half"),
+}
+KEYS = {
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.sliding_window": "sliding_window",
+    "rope.freq_base": "rope_theta",
+}
+SCALING = {
+    "rope.scaling.type": "rope_type",
+    "rope.scaling.factor": "factor",
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
+    "rope.scaling.attn_factor": "attention_factor",
+}
+FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+
+
+def read(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
+    """The specification of a GGUF file. Raises ModelError, or Unread for other architectures."""
+    name = metadata.get("general.architecture")
+    if not isinstance(name, str) or name not in MODELS:
+        known = ", ".join(MODELS)
+        raise Unread(file, "general.architecture", "is not read by posenc", name, known)
+    for factors in FACTORS:
+        if factors in tensors:
+            raise Unread(file, factors, "divides the frequencies, which posenc does not read")
+    model, layout = MODELS[name]
+    own = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
+    config = {usual: own[key] for key, usual in KEYS.items() if key in own}
+    scaling = {usual: own[key] for key, usual in SCALING.items() if key in own}
+    if scaling.get("rope_type", "none") != "none":
+        config["rope_scaling"] = scaling
+    turned, heads = own.get("rope.dimension_count"), config.get("num_attention_heads")
+    dim = config.get("head_dim")
+    if dim is None and isinstance(heads, int) and isinstance(config.get("hidden_size"), int):
+        dim = config["hidden_size"] // max(heads, 1)
+    if isinstance(turned, int) and isinstance(dim, int) and dim > 0 and turned != dim:
+        config["partial_rotary_factor"] = turned / dim
+    spec = specify({"model_type": model, **config}, file)
+    notes = (*spec.notes, f"read from the metadata of {file}, as the keys of a config.json")
+    layers = tuple(_laid(layer, layout) for layer in spec.layers)
+    return replace(spec, layers=layers, notes=notes)
+
+
+def _laid(layer: Layer, layout: "Layout") -> Layer:
+    turn = layer.encoding
+    if not isinstance(turn, Rotary):
+        return layer
+    return replace(layer, encoding=replace(turn, layout=layout))
