@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from published import KINDS, MODELS, published
 
 from posenc import frequencies
 from posenc.analysis.frequencies import pairs, reach, similarity, smallest_base
@@ -166,6 +167,39 @@ def test_other_parts_of_a_composite_model_are_inspected_too(tmp_path):
     assert found.spec.model == "gemma3_text"
     assert list(found.parts) == ["vision_config"]
     assert "learned table" in found.parts["vision_config"].embedding
+
+
+METHODS = {  # what each published model does to its frequencies, of those that do anything
+    "Llama-3.1-8B-Instruct": "llama3 ×8 from 8,192 tokens",
+    "Llama-4-Scout-17B-16E (text)": "llama3 ×16 from 8,192 tokens",
+    "Qwen2.5 (32B or 72B) + yarn recipe": "yarn ×4 from 32,768 tokens",
+    "DeepSeek-V3 / R1": "RoPE, last 64 of 192 channels, base 10,000, yarn ×40 from 4,096 tokens",
+    "Kimi-K2-Instruct": "yarn ×32 from 4,096 tokens",
+    "gpt-oss-20b/120b": "yarn ×32 from 4,096 tokens",
+    "Phi-3.5-mini-instruct": "longrope ×32 from 4,096 tokens",
+    "Phi-3-vision-128k-instruct": "longrope ×32 from 4,096 tokens",
+    "Gemma-3-12b-it (text)": "linear ×8",
+    "Qwen2.5-VL-7B-Instruct": "contiguous sections 16 + 24 + 24",
+    "Qwen3-VL-2B (text)": "interleaved sections 24 + 20 + 20",
+    "phi-1": "RoPE, first 32 of 64 channels, base 10,000",
+    "Moonshine-tiny": "RoPE, first 32 of 36 channels, base 10,000",
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_published_model_is_inspected(tmp_path, name):
+    found = inspected(tmp_path, published(name))
+    turnings = [group.turning for group in found.groups if group.turning]
+    assert turnings
+    said = [group.does for group in found.groups]
+    assert any(METHODS.get(name, "RoPE, ") in words for words in said), said
+    refs = MODELS[name]["ref"]
+    first = refs.get("long", refs)["first"]
+    assert any(
+        turning.pairs[0].wavelength == pytest.approx(2 * math.pi / first, rel=1e-6)
+        for turning in turnings
+    )
+    assert json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_a_target_is_a_number_of_tokens(tmp_path):

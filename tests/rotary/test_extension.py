@@ -1,12 +1,11 @@
 """Against transformers' own functions at every published configuration, the formulas with a base in
 plain Python, and the reference values that tests/data/rope_configs.json was published with."""
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
+from published import MODELS
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -25,10 +24,9 @@ from posenc.rotary.extension import (
     yarn_logit_gain,
 )
 
-PUBLISHED = json.loads((Path(__file__).parent.parent / "data/rope_configs.json").read_text())
 SCALED = {
     name: model
-    for name, model in PUBLISHED["models"].items()
+    for name, model in MODELS.items()
     if (model["rope_scaling"] or {}).get("rope_type", "default") not in ("default", "mrope")
 }
 

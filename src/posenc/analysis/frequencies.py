@@ -11,10 +11,10 @@ Men et al. 2024, "Base of RoPE Bounds Context Length", arXiv:2405.14591, eq. 8 a
 """
 
 from dataclasses import dataclass
-from math import isqrt, pi
+from math import isqrt, log10, pi
 from typing import Literal
 
-from torch import Tensor, arange, float64
+from torch import Tensor, arange, float64, logspace
 
 from posenc.shapes import Frequencies
 from posenc.theta import frequencies
@@ -80,9 +80,14 @@ def smallest_base(dim: int, length: int, step: float = 1.01) -> float:
     >>> smallest_base(128, 4096) < 30_000 < smallest_base(128, 8192)
     True
     """
+    some = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
     base = 2.0
-    while reach(frequencies(dim, base), length) < length:
-        base *= step
-        if base > 1e15:
-            return float("inf")
-    return base
+    while base < 1e15:
+        bases = base * step ** arange(64, dtype=float64)
+        theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
+        sums = (some[:, None] * theta[:, None]).cos().sum(-1)  # most fail here: one m is enough
+        for candidate in bases[(sums >= 0).all(-1)].tolist():
+            if reach(frequencies(dim, candidate), length) >= length:
+                return candidate
+        base = float(bases[-1]) * step
+    return float("inf")
