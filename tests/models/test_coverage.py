@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("transformers")
 
 sys.path.insert(0, str(Path(__file__).parent))
-from coverage import Result, count, models, result, variant, watched  # noqa: E402
+from coverage import Result, count, models, result, variant, watched
 
-from posenc.models import families  # noqa: E402
+from posenc.models import families
 
 YARN = {
     "rope_type": "yarn",
@@ -33,8 +33,17 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     # the flag of the layout
     ("deepseek_v3", {"num_hidden_layers": 2, "rope_interleave": False}),
     # DeepSeek's second factor, and the two that cancel in the first
-    ("deepseek_v3", {"num_hidden_layers": 2, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
-    ("deepseek_v2", {"num_hidden_layers": 2, "rope_parameters": {**YARN, "mscale": 0.707, "mscale_all_dim": 0.707}}),
+    (
+        "deepseek_v3",
+        {"num_hidden_layers": 2, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
+    ),
+    (
+        "deepseek_v2",
+        {
+            "num_hidden_layers": 2,
+            "rope_parameters": {**YARN, "mscale": 0.707, "mscale_all_dim": 0.707},
+        },
+    ),
     ("axk1", {"num_hidden_layers": 2, "rope_parameters": {**YARN, "mscale_all_dim": 1.0}}),
     # without a window, all layers of one turn and none of the other
     ("exaone4", {"num_hidden_layers": 4, "sliding_window": None, "layer_types": FULL}),
@@ -46,9 +55,25 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("afmoe", {"num_hidden_layers": 8, "global_attn_every_n_layers": 2}),
     # a key that decides the kind
     ("falcon", {"num_hidden_layers": 2, "alibi": True}),
-    ("falcon", {"num_hidden_layers": 2, "alibi": True, "num_attention_heads": 12, "hidden_size": 768}),
-    ("granitemoehybrid", {"num_hidden_layers": 4, "layer_types": FULL, "position_embedding_type": None}),
-    ("deberta-v2", {"num_hidden_layers": 2, "relative_attention": True, "pos_att_type": "p2c|c2p", "position_buckets": 256, "max_relative_positions": -1, "position_biased_input": False}),
+    (
+        "falcon",
+        {"num_hidden_layers": 2, "alibi": True, "num_attention_heads": 12, "hidden_size": 768},
+    ),
+    (
+        "granitemoehybrid",
+        {"num_hidden_layers": 4, "layer_types": FULL, "position_embedding_type": None},
+    ),
+    (
+        "deberta-v2",
+        {
+            "num_hidden_layers": 2,
+            "relative_attention": True,
+            "pos_att_type": "p2c|c2p",
+            "position_buckets": 256,
+            "max_relative_positions": -1,
+            "position_biased_input": False,
+        },
+    ),
     # heads that are no power of two
     ("bloom", {"n_head": 12, "hidden_size": 768}),
     ("mpt", {"n_heads": 12, "d_model": 768}),
@@ -56,22 +81,51 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("mistral", {"num_hidden_layers": 2, "sliding_window": None}),
     ("qwen2", {"num_hidden_layers": 4, "use_sliding_window": True, "max_window_layers": 2}),
     # keys of older files
-    ("gemma3_text", {"num_hidden_layers": 6, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_theta": 5e5, "rope_local_base_freq": 2e4}),
-    ("modernbert", {"num_hidden_layers": 4, "global_rope_theta": 5e5, "local_rope_theta": 2e4, "local_attention": 64}),
+    (
+        "gemma3_text",
+        {
+            "num_hidden_layers": 6,
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+            "rope_theta": 5e5,
+            "rope_local_base_freq": 2e4,
+        },
+    ),
+    (
+        "modernbert",
+        {
+            "num_hidden_layers": 4,
+            "global_rope_theta": 5e5,
+            "local_rope_theta": 2e4,
+            "local_attention": 64,
+        },
+    ),
     ("gpt_neox", {"num_hidden_layers": 2, "rotary_pct": 0.5, "rotary_emb_base": 50_000}),
     ("minimax_m2", {"num_hidden_layers": 2, "rotary_dim": 64}),
     ("gptj", {"n_layer": 2, "rotary_dim": 32}),
     ("stablelm", {"num_hidden_layers": 2, "partial_rotary_factor": 0.5}),
-    ("qwen2_vl_text", {"num_hidden_layers": 2, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}),
+    (
+        "qwen2_vl_text",
+        {"num_hidden_layers": 2, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+    ),
     # scalings
     ("llama", {"num_hidden_layers": 2, "rope_scaling": {"type": "linear", "factor": 4.0}}),
     ("llama", {"num_hidden_layers": 2, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}),
     ("llama", {"num_hidden_layers": 2, "rope_scaling": LLAMA3}),
-    ("llama", {"num_hidden_layers": 2, "rope_theta": 5e5, "rope_scaling": {**YARN, "truncate": False}}),
-    ("hunyuan_v1_dense", {"num_hidden_layers": 2, "head_dim": 128, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}}),
+    (
+        "llama",
+        {"num_hidden_layers": 2, "rope_theta": 5e5, "rope_scaling": {**YARN, "truncate": False}},
+    ),
+    (
+        "hunyuan_v1_dense",
+        {
+            "num_hidden_layers": 2,
+            "head_dim": 128,
+            "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0},
+        },
+    ),
     ("glm4_moe", {"num_hidden_layers": 2, "head_dim": 128, "partial_rotary_factor": 0.25}),
     ("roberta", {"pad_token_id": 3}),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,6 @@ Kind = Literal[
     "refused",  # something posenc does not read: `refused` says what
 ]
 
-EMPTY: Mapping[str, Any] = {}
-
 
 @dataclass(frozen=True)
 class Family:
@@ -45,8 +43,8 @@ class Family:
     `keys`       usual name of a key → its name in this config
     `defaults`   usual name of a key → what the class takes where the config is silent; `rope_theta`
                  and `partial_rotary_factor` are what it takes without `rope_parameters`
-    `rope`       label under `rope_parameters` → {"theta": old key of its base, "scaled": does an old
-                 `rope_scaling` apply to it}, where each type of layer has its own
+    `rope`       label under `rope_parameters` → {"theta": old key of its base, "scaled": does an
+                 old `rope_scaling` apply to it}, where each type of layer has its own
     `labels`     type of layer → label under `rope_parameters`, where they differ
     `layers`     types of layers where the config has no `layer_types`: see `types`
     `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
@@ -59,13 +57,13 @@ class Family:
     `temperature`  {"form": "llama4" | "ministral" | …, and its keys}; "nope": true if only there
     `logit_gain` "mscale": the softmax scale is multiplied by g(mscale_all_dim)², as DeepSeek does
     `mrope`      {"sections": default pairs of each axis, "woven": interleaved or in blocks}
-    `offset`     learned and fixed tables: the row of the first token; "pad + 1": after `pad_token_id`
+    `offset`     of tables: the row of the first token; "pad + 1": the one after `pad_token_id`
     `extra`      rows of the table beyond `max_position_embeddings`
     `waves`      fixed tables: {"halves": all sines before all cosines, "base": …, "step": "d/2" as
                  in the paper, or "d/2 − 1"}
-    `form`       what else tells one model of a kind from another: T5 "bidirectional"; ALiBi "divided"
-                 by √channels; tables with as many rows as a "grid" of patches has, "width" the key
-                 of their channels
+    `form`       what else tells one model of a kind from another: T5 "bidirectional"; ALiBi
+                 "divided" by √channels; tables with as many rows as a "grid" of patches has,
+                 "width" the key of their channels
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
     `refused`    why posenc does not read it, in a sentence
@@ -132,7 +130,27 @@ class Family:
         return (*of[:-1], rule.get("last", of[-1])) if of else ()
 
     def settled(self, config: Mapping[str, Any]) -> "Family":
-        """What it is in a config, where a key of the config decides: see `switch`."""
+        """What it is in a config, where keys of the config decide.
+
+        Those are `switch`, and keys of a decoder that need not be there: it is as deep as the
+        encoder then. Where nothing counts the layers, they are those that have a type.
+        """
+        types, deep = (
+            config.get(self.keys.get(key, key)) for key in ("layer_types", "num_hidden_layers")
+        )
+        if isinstance(types, list) and types and deep is None:
+            self = self._with({"defaults": {"num_hidden_layers": len(types)}})
+        if self.stacks:
+            there = lambda own, stack: {  # noqa: E731
+                usual: key
+                for usual, key in own.items()
+                if config.get(key) is not None or usual in stack.get("defaults", {})
+            }
+            stacks = {
+                name: {**stack, "keys": there(stack.get("keys", {}), stack)}
+                for name, stack in self.stacks.items()
+            }
+            return replace(self, stacks=stacks)
         if not self.switch:
             return self
         value = config.get(self.switch["key"])

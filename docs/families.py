@@ -1,0 +1,848 @@
+"""Write src/posenc/models/families.json, by asking the transformers that is installed; --check.
+
+Measured here: names and defaults of keys, types of layers, layout, place and direction of
+rotations, which layers attend, sizes of tables, forms of fixed waves. Read by a person, in the
+sources of transformers 5.23, and to be checked when they change: READ, KINDS and REFUSED.
+tests/models/test_coverage.py holds both against the models themselves.
+"""
+
+import inspect
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import watched
+from torch import Tensor, nn
+from transformers import CONFIG_MAPPING
+from transformers.configuration_utils import PreTrainedConfig
+
+TARGET = Path(__file__).parent.parent / "src/posenc/models/families.json"
+
+# ------------------------------------------------------------------ read by a person, not measured
+
+FULL_NONE = {"types": ["full_attention"]}
+GEMMA = {
+    "full_attention": {"theta": "rope_theta", "scaled": True},
+    "sliding_attention": {"theta": "rope_local_base_freq", "scaled": False},
+}
+MODERNBERT = {
+    "full_attention": {"theta": "global_rope_theta", "scaled": True},
+    "sliding_attention": {"theta": "local_rope_theta", "scaled": True},
+}
+LABELLED = {  # one set of settings for each type of layer, without old spellings
+    "full_attention": {"theta": "", "scaled": False},
+    "sliding_attention": {"theta": "", "scaled": False},
+}
+HALF = {"key": "local_attention", "over": 2}
+BOTH_SIDES = {
+    kind: {"key": "sliding_window", "plus": 1} for kind in ("sliding_attention", "full_attention")
+}
+EVERY_NTH = {"key": "no_rope_layers", "rotary": 1, "every": "no_rope_layer_interval", "default": 4}
+MLA = {"keys": {"head_dim": "qk_rope_head_dim"}, "place": "trailing", "logit_gain": "mscale"}
+INTERLEAVE = {**MLA, "layout_key": "rope_interleave"}
+MINISTRAL = {
+    "form": "ministral",
+    "every": "rope_parameters.original_max_position_embeddings",
+    "strength": "rope_parameters.llama_4_scaling_beta",
+}
+CLOSED = {"halves": True, "base": 10_000.0, "step": "d/2 − 1"}
+SOURCE = {"max_position_embeddings": "max_source_positions"}
+WHISPER = {"keys": SOURCE, "waves": CLOSED}
+BOTH_WAYS = {"form": {"bidirectional": True}}
+ONE_WAY = {"form": {"bidirectional": False}}
+T5 = {
+    "encoder": BOTH_WAYS,
+    "decoder": {**ONE_WAY, "keys": {"num_hidden_layers": "num_decoder_layers"}},
+}
+
+READ: dict[str, dict[str, Any]] = {
+    # layers without encoding. A 1 in `no_rope_layers` means that the layer *does* turn
+    "llama4_text": {
+        "nope": EVERY_NTH,
+        "temperature": {
+            "form": "llama4",
+            "if": "attn_temperature_tuning",
+            "every": "floor_scale",
+            "strength": "attn_scale",
+            "nope": True,
+        },
+        "windows": {"chunked_attention": "attention_chunk_size"},
+    },
+    "smollm3": {"nope": EVERY_NTH},
+    # full layers do not turn, where there are sliding ones; without `sliding_window` all do …
+    "exaone4": {"nope": {**FULL_NONE, "if": "sliding_window"}},
+    "exaone_moe": {"nope": {**FULL_NONE, "if": "sliding_window"}},
+    "kolibri1": {"nope": {**FULL_NONE, "if": "sliding_window"}},
+    # … but here, without `sliding_window`, none does
+    "cohere2": {"nope": {**FULL_NONE, "needs": "sliding_window"}},
+    "flint": {"nope": {**FULL_NONE, "needs": "sliding_window"}},
+    "afmoe": {"nope": FULL_NONE},
+    # one set of rope settings for each type of layer
+    "gemma3_text": {"rope": GEMMA},
+    "gemma3n_text": {"rope": GEMMA},
+    "t5gemma2_text": {"rope": GEMMA},
+    "t5gemma2_decoder": {"rope": GEMMA},
+    "modernbert": {"rope": MODERNBERT, "windows": {"sliding_attention": {**HALF, "plus": 1}}},
+    "modernbert-decoder": {"rope": MODERNBERT, "windows": {"sliding_attention": HALF}},
+    "olmo3": {
+        "rope": {
+            "full_attention": {"theta": "rope_theta", "scaled": True},
+            "sliding_attention": {"theta": "rope_theta", "scaled": False},
+        }
+    },
+    "laguna": {"rope": LABELLED},
+    "mellum": {"rope": LABELLED},
+    "mimo_v2_flash": {"rope": LABELLED},
+    "ultrabert": {
+        "rope": LABELLED,
+        "windows": {"sliding_attention": BOTH_SIDES["sliding_attention"]},
+    },
+    "openai_privacy_filter": {"windows": BOTH_SIDES},
+    "zaya": {"rope": {"hybrid": {"theta": ""}, "hybrid_sliding": {"theta": ""}}},
+    # heads whose last channels turn, and a second factor of yarn: g(mscale_all_dim)² of the softmax
+    "axk1": INTERLEAVE,
+    "axk2": MLA,
+    "bailing_hybrid": MLA,
+    "deepseek_v2": MLA,
+    "deepseek_v3": INTERLEAVE,
+    "deepseek_v32": MLA,
+    "glm4_moe_lite": INTERLEAVE,
+    "glm_moe_dsa": MLA,
+    "hy_v4": MLA,
+    "longcat_flash": MLA,
+    "minicpm3": MLA,
+    "youtu": INTERLEAVE,
+    # queries sharpened by position
+    # the layers below `max_window_layers` take turns, where those of Qwen2 above it all slide
+    "qwen2_moe": {
+        "switch": {
+            "key": "use_sliding_window",
+            "true": {"refused": "which of its layers slide is said in a way of its own"},
+        }
+    },
+    "ministral3": {"temperature": MINISTRAL},
+    # axes of text, height and width
+    "cosmos3_edge_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
+    "glm4v_text": {"mrope": {"sections": [8, 12, 12], "woven": False}},
+    "glm4v_moe_text": {"mrope": {"sections": [8, 12, 12], "woven": False}},
+    "glm_image_text": {"mrope": {"sections": [8, 12, 12], "woven": False}},
+    "glm_ocr_text": {"mrope": {"sections": [8, 12, 12], "woven": False}},
+    "paddleocr_vl_text": {"mrope": {"sections": [16, 24, 24], "woven": False}},
+    "qwen2_vl_text": {"mrope": {"sections": [16, 24, 24], "woven": False}},
+    "qwen2_5_vl_text": {"mrope": {"sections": [16, 24, 24], "woven": False}},
+    "qwen2_5_omni_text": {"mrope": {"sections": [16, 24, 24], "woven": False}},
+    "qwen2_5_omni_talker": {"mrope": {"sections": [16, 24, 24], "woven": False}},
+    "qwen3_vl_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
+    "qwen3_vl_moe_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
+    "qwen3_5_text": {"mrope": {"sections": [11, 11, 10], "woven": True}},
+    "qwen3_5_moe_text": {"mrope": {"sections": [11, 11, 10], "woven": True}},
+    "qwen3_omni_moe_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
+    "qwen3_omni_moe_talker_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
+    "qwen4_exp_text": {"mrope": {"sections": [11, 11, 10], "woven": True}},
+    "glm5_next_text": {"attention": ["indexed_attention"]},
+    "nemotron_h": {
+        "defaults": {"num_hidden_layers": 4},
+        "layers": {"cycle": ["linear_attention", "moe", "full_attention", "mlp"]},
+        "attention": ["full_attention"],
+    },
+    # other names, other bases
+    "codegen": {
+        "kind": "rotary",
+        "keys": {"rotary_dim": "rotary_dim"},
+        "defaults": {"rope_theta": 10_000.0},
+    },
+    "gptj": {
+        "kind": "rotary",
+        "keys": {"rotary_dim": "rotary_dim"},
+        "defaults": {"rope_theta": 10_000.0},
+    },
+    "gpt_neox": {"keys": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}},
+    "gpt_neox_japanese": {
+        "keys": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}
+    },
+    "roformer": {
+        "kind": "rotary",
+        "layout": "interleaved",
+        "defaults": {"rope_theta": 10_000.0},
+        "switch": {"key": "rotary_value", "true": {"refused": "values are turned too"}},
+    },
+    # a key decides what there is
+    "esm": {
+        "kind": "rotary",
+        "layout": "half",
+        "switch": {
+            "key": "position_embedding_type",
+            "absolute": {"kind": "learned", "offset": "pad + 1"},
+            "rotary": {},
+        },
+    },
+    "falcon": {
+        "keys": {"num_key_value_heads": "num_kv_heads"},
+        "switch": {"key": "alibi", "true": {"kind": "alibi", "form": {"divided": True}}},
+    },
+    "granitemoehybrid": {
+        "layout": "half",
+        "attention": ["full_attention"],
+        "switch": {"key": "position_embedding_type", "rope": {}, "": {"kind": "none"}},
+    },
+    # encoders and decoders
+    "t5": {"stacks": T5},
+    "mt5": {"stacks": T5},
+    "umt5": {"stacks": T5},
+    "switch_transformers": {"stacks": T5},
+    "pop2piano": {"stacks": T5},
+    "pix2struct_text_model": ONE_WAY,
+    "whisper": {
+        "kind": "learned",
+        "stacks": {
+            "encoder": {"kind": "sinusoidal", **WHISPER},
+            "decoder": {"keys": {"max_position_embeddings": "max_target_positions"}},
+        },
+    },
+    # stored, but made of waves and never trained
+    "qwen2_5_omni_audio_encoder": WHISPER,
+    "qwen3_omni_moe_audio_encoder": WHISPER,
+    # Whisper's waves, but nothing makes them: they are in the checkpoint
+    "audioflamingo3_encoder": {"keys": SOURCE},
+    "moss_transcribe_diarize_audio": {"keys": SOURCE},
+    "qwen2_audio_encoder": {"keys": SOURCE},
+    "voxtral_encoder": {"keys": SOURCE},
+    # tables
+    "ibert": {"kind": "learned", "offset": "pad + 1"},
+    "led": {
+        "kind": "learned",
+        "stacks": {
+            "encoder": {"keys": {"max_position_embeddings": "max_encoder_position_embeddings"}},
+            "decoder": {
+                "keys": {
+                    "max_position_embeddings": "max_decoder_position_embeddings",
+                    "num_hidden_layers": "decoder_layers",
+                    "num_attention_heads": "decoder_attention_heads",
+                }
+            },
+        },
+    },
+    "mra": {"offset": 2},
+    "nystromformer": {"offset": 2},
+    "yoso": {"offset": 2},
+    "fsmt": {"offset": "pad + 1"},
+    # waves that are made when they are asked for
+    "ctrl": {"kind": "sinusoidal", "waves": {"halves": True, "base": 10_000.0, "step": "d/2"}},
+    "pegasus_x": {
+        "kind": "sinusoidal",
+        "waves": CLOSED,
+        "stacks": {
+            "encoder": {},
+            "decoder": {
+                "keys": {
+                    "num_hidden_layers": "decoder_layers",
+                    "num_attention_heads": "decoder_attention_heads",
+                }
+            },
+        },
+    },
+    "speech_to_text": {
+        "kind": "sinusoidal",
+        "waves": CLOSED,
+        "offset": "pad + 1",
+        "extra": 2,
+        "stacks": {
+            "encoder": {"keys": {"max_position_embeddings": "max_source_positions"}},
+            "decoder": {
+                "keys": {
+                    "max_position_embeddings": "max_target_positions",
+                    "num_hidden_layers": "decoder_layers",
+                    "num_attention_heads": "decoder_attention_heads",
+                }
+            },
+        },
+    },
+    "kosmos_2_5_text_model": {
+        "kind": "sinusoidal",
+        "waves": CLOSED,
+        "offset": "pad + 1",
+        "extra": 2,
+    },
+    "idefics2_perceiver": {"keys": {"num_hidden_layers": "resampler_depth"}},
+    # a config that no class of its own defaults can make
+    "nougat": {"kind": "parts", "parts": ["encoder", "decoder"]},
+    "bridgetower": {"kind": "parts", "parts": ["text_config", "vision_config"]},
+    "clap": {"kind": "parts", "parts": ["text_config", "audio_config"]},
+    "lfm3": {
+        "rope": LABELLED,
+        "layers": {
+            "cycle": ["sliding_attention", "conv", "full_attention", "conv"],
+            "first": ["conv"],
+        },
+    },
+}
+
+KINDS: dict[str, str] = {
+    # attention without any encoding: order comes from causal masks, or other layers
+    "none": (
+        "blip_2_qformer flava_multimodal_model glm5_next_text idefics2_perceiver jamba "
+        "kimi_linear moonshine_streaming_encoder moshi_depth nemotron_h zamba"
+    ),
+    # nothing attends over a sequence, or only to pixels that convolutions put in order
+    "nothing": (
+        "align_vision_model bit chameleon_vqgan convnext convnextv2 cvt dac dinov3_convnext "
+        "efficientnet emu3_vqgan encodec falcon_mamba fastspeech2_conformer_hifigan "
+        "flava_image_codebook focalnet glm_image_vqmodel glpn hgnet_v2 inkling_audio "
+        "inkling_vision janus_vqgan mamba mamba2 mobilenet_v1 mobilenet_v2 mobilevit "
+        "mobilevitv2 molmo2_adapter muse_spark_audio poolformer pp_lcnet pp_lcnet_v3 "
+        "pp_lcnet_v4 pvt_v2 qwen2_5_omni_bigvgan regnet resnet rt_detr_resnet rwkv "
+        "sapiens2_head segformer speecht5_hifigan superpoint swiftformer textnet univnet "
+        "uvdoc_backbone vibevoice_acoustic_tokenizer vibevoice_acoustic_tokenizer_decoder "
+        "vibevoice_acoustic_tokenizer_encoder vibevoice_diffusion xlstm"
+    ),
+    "t5": "mt5 pix2struct_text_model pop2piano switch_transformers t5 umt5",
+    "alibi": "bloom mpt",
+    "deberta": "deberta deberta-v2",
+    "sinusoidal": "qwen2_5_omni_audio_encoder qwen3_omni_moe_audio_encoder",
+    "learned": (
+        "audioflamingo3_encoder moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder"
+    ),
+}
+
+REFUSED: dict[str, str] = {
+    "it turns by row and column of a picture (2-D RoPE), and which patch is where the "
+    "config does not say": (
+        "cohere_compass_vision dinov3_vit dots3_note_vision_encoder efficientloftr eomt_dinov3 "
+        "ernie4_5_vl_moe_vision exaone4_5_vision gemma4_unified_vision gemma4_vision "
+        "glm4v_moe_vision glm4v_vision glm5_next_vision glm_ocr_vision inkling2_vision "
+        "kimi_k25_vision lfm3_vl_vision llama4_vision_model minimax_m3_vl_vision mlcd "
+        "mlcd_vision_model muse_glimmer_vision muse_spark_vision paddleocr_vl_vision "
+        "pe_audio_video_encoder pe_video_encoder pixtral qwen2_5_omni_vision_encoder "
+        "qwen2_5_vl_vision qwen2_vl_vision qwen3_5_moe_vision qwen3_5_vision "
+        "qwen3_omni_moe_vision_encoder qwen3_vl_moe_vision qwen3_vl_vision qwen4_exp_vision "
+        "sam3_vit_model sapiens2 step3p5_vision video_llama_3_vision vjepa2"
+    ),
+    "its memory attends to pictures by row and column (2-D RoPE)": (
+        "edgetam_video sam2_video sam3_tracker_video"
+    ),
+    "a learned bias for each offset between patches (Swin, BEiT, LeViT)": (
+        "beit clap_audio_model data2vec-vision donut-swin levit maskformer-swin swin"
+    ),
+    "a small network makes its bias from log-spaced offsets (Swin v2)": "swin2sr swinv2",
+    "learned tables of offsets in rows and in columns add to its scores (as in MViTv2)": (
+        "deepseek_ocr2_sam_vision_model got_ocr2_vision pp_chart2table_vision "
+        "pp_formulanet_vision sam_hq_vision_model sam_vision_model seggpt slanext_vision "
+        "unlimited_ocr_sam_vision_model"
+    ),
+    "sines of row and column are added to features of a picture (DETR)": (
+        "conditional_detr d_fine dab-detr deformable_detr deimv2 detr edgetam "
+        "edgetam_mask_decoder edgetam_prompt_encoder edgetam_video_mask_decoder "
+        "edgetam_video_prompt_encoder edgetam_vision_model grounding-dino lw_detr mask2former "
+        "maskformer mm-grounding-dino omdet-turbo oneformer pp_doclayout_v2 pp_doclayout_v3 "
+        "pp_doclayout_v4 rf_detr rt_detr rt_detr_v2 sam2_mask_decoder sam2_prompt_encoder "
+        "sam2_video_mask_decoder sam2_video_prompt_encoder sam2_vision_model sam3_detr_decoder "
+        "sam3_detr_encoder sam3_geometry_encoder sam3_lite_text_detr_decoder "
+        "sam3_lite_text_detr_encoder sam3_lite_text_geometry_encoder "
+        "sam3_lite_text_mask_decoder sam3_mask_decoder sam3_tracker_mask_decoder "
+        "sam3_tracker_prompt_encoder sam3_tracker_video_mask_decoder "
+        "sam3_tracker_video_prompt_encoder sam3_vision_model sam_hq_mask_decoder "
+        "sam_hq_prompt_encoder sam_mask_decoder sam_prompt_encoder table-transformer"
+    ),
+    "a convolution over the signal tells it where it is (wav2vec 2.0)": (
+        "data2vec-audio hubert sew sew-d unispeech unispeech-sat wav2vec2 wavlm"
+    ),
+    "sines of the distance, projected, with two learned biases, in both directions "
+    "(Conformer after Transformer-XL)": (
+        "fastspeech2_conformer funnel gemma3n_audio gemma4_audio gemma4_unified_audio "
+        "nemotron_asr_streaming_encoder parakeet_encoder seamless_m4t wav2vec2-conformer xlnet"
+    ),
+    "a learned vector for each distance is scored against queries (Shaw)": (
+        "granite_speech5_encoder granite_speech_encoder granite_speech_plus_encoder "
+        "seamless_m4t_v2 speecht5 vits wav2vec2-bert"
+    ),
+    "learned relative logits that depend on the text (Inkling)": "inkling2_text inkling_text",
+    "its buckets know pages as well as words (2-D T5)": "layoutlmv2 layoutlmv3 layoutxlm udop",
+    "buckets of distances as in T5 come on top of learned positions": "mpnet",
+    "T5's buckets, but in blocks and with summaries of blocks": "longt5",
+    "its buckets know segments as well as distances": "cpmant",
+    "two streams of learned and bucketed positions (ProphetNet)": "prophetnet",
+    "tables of places on a page come on top of those in the text": (
+        "bros kosmos_2_5_vision_model layoutlm lilt pix2struct_vision_model tvp vilt"
+    ),
+    "its table of patches is stretched, cut or shared for each picture": (
+        "aimv2_vision_model audio-spectrogram-transformer cosmos3_edge_vision eomt "
+        "florence_vision glm_image_vision granite_docling_vision hiera hunyuan_vl_vision "
+        "idefics2_vision idefics3_vision idefics_vision lw_detr_vit mgp-str minicpm_ocr_vision "
+        "minicpmv4_6_vision minicpmv4_7_vision mllama_vision_model molmo2_vision "
+        "phi4_multimodal_vision pixio pvt radio rf_detr_dinov2 sam2_hiera_det_model "
+        "siglip2_vision_model smolvlm_vision tipsv2_vision_model vitdet vitpose_backbone yolos"
+    ),
+    "tables over space and over time": (
+        "timesformer videomae videomt videoprism_vision_model vivit"
+    ),
+    "its table is a product of two smaller ones (axial)": "reformer",
+    "its tables number characters, entities, cells or pixels, not only tokens": (
+        "canine idefics_perciever luke perceiver tapas visual_bert"
+    ),
+    "fixed waves in a form that posenc does not make": (
+        "autoformer fun_asr_nano_encoder informer musicgen_decoder musicgen_melody_decoder "
+        "patchtsmixer patchtst qwen3_asr_encoder sam3_lite_text_text_model "
+        "time_series_transformer timesfm videoprism_text_model vit_mae"
+    ),
+    "it draws neighbourhoods around each pixel (NAT)": "dinat",
+    "positions in it are times, atoms or residues, not tokens": (
+        "esmfold2 musicflamingo timesfm2_5"
+    ),
+    "queries, keys and values are turned": "clvp_encoder",
+    "a learned bias for distances between frames": "phi4_multimodal_audio",
+    "it says its base in `attn_config.rope_theta`, which transformers 5 does not read": "dbrx",
+    "each layer has a base of its own, in `layer_rope_theta`": (
+        "granite_swa granitemoe_swa muse_glimmer_text muse_spark_text"
+    ),
+    "which layers attend stands in a key that posenc does not read": (
+        "bamba recurrent_gemma zamba2"
+    ),
+    "its full layers sharpen queries by a power of the position": "beam",
+    "its rotations have a learned factor each": "mistral_large4_text",
+    "heads of its layers differ, as `per_layer_config` says": (
+        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant "
+        "gemma4_text gemma4_unified_text step3p5"
+    ),
+    "each layer has a window of its own": "neomme",
+    "its frequencies are woven of height, width and time in an order of their own": (
+        "ernie4_5_vl_moe_text"
+    ),
+    "it turns the output of attention back": "deepseek_v4",
+    "only layers in `rope_scaling_layers` are scaled": "molmo2_text",
+    "a share of channels turns that its two other keys must agree with": "mistral4",
+    "its dense layers turn by a rule of their own": "cohere2_moe",
+    "it is a tokenizer or vocoder of sound, whose positions are frames": (
+        "mimi mimi_decoder mimi_encoder moshi neucodec pe_audio_encoder "
+        "pocket_tts_audio_tokenizer pocket_tts_audio_tokenizer_decoder "
+        "pocket_tts_audio_tokenizer_encoder qwen2_5_omni_dit xcodec2"
+    ),
+    "its audio encoder counts frames": (
+        "dots3_note_audio_encoder glmasr_encoder lasr_encoder nemotron3_5_transcribe_asr_audio "
+        "nemotron3_5_transcribe_word_timestamp nemotron3_diarization_audio "
+        "voxtral_realtime_encoder"
+    ),
+    "it drafts for another model, from whose states it starts": "muse_glimmer_assistant",
+    "patches of bytes have positions of their own": (
+        "blt blt_global_transformer blt_local_decoder blt_local_encoder blt_patcher"
+    ),
+    "a text model and a protein model share its config": "EvollaModel evolla",
+    "it matches points between pictures, and points are where they are": "lightglue superglue",
+    "its table is as long as two keys and a constant add up to": "clvp_decoder",
+    "its positions are steps of an episode, three tokens each": "decision_transformer",
+    "what is in it is timm's to say": "gemma3n_vision timm_backbone timm_wrapper",
+    "layers in `cross_attention_layers` know no positions": "mllama_text_model",
+    "three models in one, whose tables end where keys of their own say": "bark",
+}
+
+# --------------------------------------------------------------------------------------- measuring
+
+USUAL = (
+    "hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim"
+    " max_position_embeddings"
+).split()
+POSITIONAL = (
+    *USUAL,
+    *"rotary_dim qk_rope_head_dim qk_nope_head_dim sliding_window use_sliding_window"
+    " max_window_layers attention_chunk_size local_attention layer_types no_rope_layers"
+    " no_rope_layer_interval relative_attention relative_attention_num_buckets"
+    " relative_attention_max_distance max_relative_positions position_biased_input pos_att_type"
+    " position_buckets position_embedding_type alibi rope_interleave rope_theta rotary_value"
+    " partial_rotary_factor original_max_position_embeddings pad_token_id"
+    " attn_temperature_tuning floor_scale attn_scale image_size patch_size num_channels"
+    " max_source_positions max_target_positions embedding_size input_embedding_size".split(),
+)
+STEPS = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
+STEPS += ("layer_group_size", "attn_layer_period")
+
+
+def read(model_type: str) -> dict[str, Any]:
+    """What a person has read about a model."""
+    line = json.loads(json.dumps(READ.get(model_type, {})))
+    for kind, names in KINDS.items():
+        if model_type in names.split():
+            line["kind"] = kind
+    for reason, names in REFUSED.items():
+        if model_type in names.split():
+            line |= {"kind": "refused", "refused": reason}
+    return line
+
+
+def line(model_type: str) -> dict[str, Any]:
+    """What families.json says of a model."""
+    kind = CONFIG_MAPPING[model_type]
+    made: dict[str, Any] = {"folder": kind.__module__.split(".")[-2], **read(model_type)}
+    if made.get("kind") in ("refused", "nothing") or "parts" in made:
+        return made
+    config = watched.config(model_type)
+    made["parts"] = parts(model_type)
+    own = "num_hidden_layers" in vars(config) or made.get("kind")
+    if watched.inner(config) and not own and "rope_parameters" not in vars(config):
+        return made | {"kind": "parts", "parts": made["parts"] or list(watched.inner(config))}
+    names = keys(kind, config)
+    made["keys"] = names | made.get("keys", {})
+    made["defaults"] = defaults(model_type, made["keys"]) | made.get("defaults", {})
+    if made.get("kind") in (None, "rotary") and "rope_parameters" in vars(config):
+        made["kind"] = "rotary"
+    if made.get("kind") == "rotary":
+        made = {"kind": "rotary", **made}
+        if model_type not in ("roformer",):  # its function is a method
+            made |= {k: v for k, v in turning(model_type).items() if k not in made}
+    if "kind" not in made:
+        found = added(model_type, config, made["keys"])
+        made |= {k: v for k, v in found.items() if k not in made or not made[k]}
+    if made.get("kind") in ("rotary", "none"):
+        if "layers" not in made and (rule := layer_rule(model_type)):
+            made["layers"] = rule
+    if made.get("kind") == "none" and made.get("layers") and "attention" not in made:
+        made |= attending(watched.trace(model_type))
+    for stack in made.get("stacks", {}).values():
+        stated = {f.name: f.default for f in fields(kind)}
+        own = {usual: stated.get(key) for usual, key in stack.get("keys", {}).items()}
+        stack["defaults"] = {u: v for u, v in own.items() if v not in (None, MISSING)}
+    return made
+
+
+def parts(model_type: str) -> list[str]:
+    """Configs inside it that have anything to do with positions, by default."""
+    config = watched.config(model_type)
+    inner = {key: getattr(config, key).model_type for key in watched.inner(config)}
+    return [
+        key
+        for key, name in inner.items()
+        if name in CONFIG_MAPPING and read(name).get("kind") != "nothing"
+    ]
+
+
+def keys(kind: type[PreTrainedConfig], config: PreTrainedConfig) -> dict[str, str]:
+    """Usual name → its own, where they differ."""
+    found = {k: v for k, v in kind.attribute_map.items() if k in POSITIONAL}
+    for usual, others in {
+        "max_position_embeddings": ("max_seq_len", "n_positions", "max_sequence_length"),
+        "num_hidden_layers": ("num_layers", "n_layers", "n_layer", "depth"),
+        "num_attention_heads": ("num_heads", "n_heads", "n_head"),
+    }.items():
+        for other in others:
+            if usual not in found and other in vars(config) and usual not in vars(config):
+                found[usual] = other
+    return found
+
+
+def defaults(model_type: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """Usual name → what the class takes without it. What follows from other keys is left out."""
+    kind = CONFIG_MAPPING[model_type]
+    stated = {
+        f.name: f.default
+        for f in fields(kind)
+        if f.default is not MISSING and f.default is not None
+    }
+    found: dict[str, Any] = {}
+    for usual in POSITIONAL:
+        value = stated.get(names.get(usual, usual))
+        if value is not None:
+            found[usual] = list(value) if isinstance(value, tuple) else value
+    made = vars(watched.config(model_type))
+    rope = made.get("rope_parameters")
+    if rope:
+        found["rope_parameters"] = json.loads(json.dumps(rope))
+    for usual in (
+        "num_key_value_heads",
+        "head_dim",
+        "num_attention_heads",
+        "max_position_embeddings",
+    ):
+        own = names.get(usual, usual)
+        if usual not in found and not _follows(model_type, own, usual, names):
+            found[usual] = made.get(own)
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _follows(model_type: str, own: str, usual: str, names: Mapping[str, str]) -> Any:
+    """Is it the number of heads, or an even share of the width, whatever these are?"""
+    config = watched.config(model_type)
+    value = vars(config).get(own)
+    if value is None or usual not in ("num_key_value_heads", "head_dim"):
+        return value is None
+    heads = getattr(config, "num_attention_heads", None)
+    width = getattr(config, "hidden_size", None)
+    if usual == "num_key_value_heads":
+        return value == heads
+    rope = vars(config).get(names.get("head_dim", "head_dim"))
+    return value == rope or (heads and width and value == width // heads)
+
+
+def turning(model_type: str) -> dict[str, Any]:
+    """Layout, place and direction, and which types of layers attend: by running the model."""
+    try:
+        seen = watched.trace(model_type)
+        calls = {call.function.__name__: call for call in seen.main}
+        call = next(iter(calls.values()))
+    except Exception as error:  # it cannot be run on nothing: its function alone then
+        print(f"{model_type}: not run, {type(error).__name__}: {error}"[:160], file=sys.stderr)
+        seen, call = watched.alone(watched.config(model_type))
+    found = watched.rotation(seen, call)
+    made: dict[str, Any] = {"layout": found.layout}
+    if found.place != "leading":
+        made["place"] = found.place
+    if len(found.theta) and float(found.theta.sum()) < 0:
+        made["sign"] = -1
+    return made | attending(seen)
+
+
+def attending(seen: watched.Trace) -> dict[str, Any]:
+    """Which types of layers attend, where some do not."""
+    made: dict[str, Any] = {}
+    types = getattr(seen.config, "layer_types", None)
+    if seen.attended and types and len(types) == seen.config.num_hidden_layers:
+        attend = {types[i] for i in seen.attends if i >= 0}
+        if attend < set(types):
+            made["attention"] = sorted(attend)
+    return made
+
+
+def layer_rule(model_type: str) -> dict[str, Any]:
+    """How the class makes up `layer_types`, found by asking it for models of many depths."""
+    made = {n: t for n in range(8, 49) if (t := _types(model_type, n))}
+    config = vars(watched.config(model_type))
+    by_key = {"use_sliding_window", "max_window_layers"} & set(config)  # these change it
+    full = all(set(types) == {"full_attention"} for types in made.values())
+    if len(made) < 20 or (full and (by_key or config.get("sliding_window") is None)):
+        return {}
+    if len(names := {kind for types in made.values() for kind in types}) == 1:
+        return {"cycle": list(names)}
+    for rule in _rules(made):
+        if all(by_rule(rule, n) == types for n, types in made.items()):
+            for key in STEPS:
+                for value in (5, 7, 9):
+                    changed = _types(model_type, 24, **{key: value})
+                    if changed != by_rule({**rule, "every": value}, 24):
+                        break
+                else:
+                    return {"key": key, **rule}
+            return rule
+    print(f"{model_type}: no rule for its types of layers", file=sys.stderr)
+    return {}
+
+
+def _types(model_type: str, count: int, **given: Any) -> list[str] | None:
+    try:
+        return watched.config(model_type, num_hidden_layers=count, **given).layer_types
+    except Exception:
+        return None
+
+
+def _rules(made: Mapping[int, list[str]]) -> Iterator[dict[str, Any]]:
+    longest = made[max(made)]
+    names = sorted(set(longest))
+    for every in range(2, 13):
+        for at in (-1, *range(every - 1)):
+            for one in names:
+                for other in names:
+                    if one == other:
+                        continue
+                    rule = {"every": every, "at": at, "is": one, "else": other}
+                    yield rule
+                    yield {**rule, "last": one}
+                    yield {**rule, "end": True}
+                    for first in (1, 2, 3):
+                        yield {**rule, "first": longest[:first]}
+                        yield {**rule, "first": longest[:first], "last": one}
+
+
+def by_rule(rule: Mapping[str, Any], count: int) -> list[str]:
+    """As Family.types; spelled out again, so that neither is taken for granted."""
+    made = []
+    if "cycle" in rule:
+        made = [rule["cycle"][layer % len(rule["cycle"])] for layer in range(count)]
+    for layer in range(count) if not made else ():
+        index = count - 1 - layer if rule.get("end") else layer
+        place = rule["every"] - 1 if rule["at"] == -1 else rule["at"]
+        made.append(rule["is"] if index % rule["every"] == place else rule["else"])
+    first = rule.get("first", [])[:count]
+    made[: len(first)] = first
+    if made and "last" in rule:
+        made[-1] = rule["last"]
+    return made
+
+
+NAMES = re.compile(
+    r"(^|\.)(position_embeddings?|embed_positions|wpe|positions_embed|pos_embed|pos_emb"
+    r"|position_embeds_layer|char_position_embeddings|positional_embedding)(\.weights?|\.\w+)?$"
+)
+
+
+def added(model_type: str, config: PreTrainedConfig, names: Mapping[str, str]) -> dict[str, Any]:
+    """A table that is added to the embeddings: learned or fixed, how long, from which row on."""
+    model = watched.built(config)
+    found = {n: p for n, p in _tensors(model) if NAMES.search(n) and p.ndim in (2, 3)}
+    if not found:
+        raise LookupError("no table of positions")
+    made: dict[str, Any] = {}
+    stacks = {}
+    for name, table in found.items():
+        owner = model.get_submodule(name.rsplit(".", 1)[0]) if "." in name else model
+        part = "decoder" if "decoder" in name else "encoder" if "encoder" in name else ""
+        stacks[part] = _table(model, config, names, owner, table, part)
+    lone = [s for s in stacks if s in ("encoder", "decoder")]
+    if len(lone) == 2:
+        kinds = {stacks["encoder"].pop("kind"), stacks["decoder"].pop("kind")}
+        made["kind"] = kinds.pop()
+        made["stacks"] = {part: stacks[part] for part in lone}
+    else:
+        made |= next(iter(stacks.values()))
+        made.pop("keys", None) if len(stacks) == 1 and not made.get("keys") else None
+    return made
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from ((n, b) for n, b in model.named_buffers() if b.is_floating_point())
+
+
+def _table(
+    model: nn.Module,
+    config: PreTrainedConfig,
+    names: Mapping[str, str],
+    owner: nn.Module,
+    table: Tensor,
+    part: str,
+) -> dict[str, Any]:
+    rows = table.shape[-2]
+    learned = isinstance(table, nn.Parameter) and "Sinus" not in type(owner).__name__
+    made: dict[str, Any] = {"kind": "learned" if learned else "sinusoidal"}
+    own = _own_keys(config, part)
+    if own:
+        made["keys"] = own
+    usual = "max_position_embeddings"
+    longest = getattr(config, own.get(usual, names.get(usual, usual)), None)
+    source = inspect.getsource(sys.modules[type(model).__module__])
+    offset = getattr(owner, "offset", 0) or 0
+    if hasattr(owner, "offset"):
+        made["offset"] = offset
+    elif getattr(owner, "padding_idx", None) is not None and "create_position_ids_from" in source:
+        made["offset"] = "pad + 1"
+    if longest is None:
+        side = [getattr(config, key, None) for key in ("image_size", "patch_size")]
+        if any(x is None for x in side):
+            raise LookupError(f"nothing says that there are {rows} rows")
+        image, patch = ([x, x] if isinstance(x, int) else x for x in side)
+        cells = (image[0] // patch[0]) * (image[1] // patch[1])  # type: ignore[index]
+        if not 0 <= rows - cells <= 2:
+            raise LookupError(f"{rows} rows for {cells} patches")
+        made["form"] = {"grid": ["image_size", "patch_size"]}
+        longest = cells
+    if table.shape[-1] != config.hidden_size:
+        of = ("embedding_size", "input_embedding_size", "word_embed_proj_dim")
+        same = [key for key in of if getattr(config, key, None) == table.shape[-1]]
+        if not same:
+            raise LookupError(f"nothing says that its rows have {table.shape[-1]} channels")
+        made.setdefault("form", {})["width"] = same[0]
+    if rows != longest:
+        made["extra"] = rows - longest
+    if not learned:
+        made["waves"] = waves(owner, rows)
+    return made
+
+
+def _own_keys(config: PreTrainedConfig, part: str) -> dict[str, str]:
+    found = {
+        "num_hidden_layers": f"{part}_layers",
+        "num_attention_heads": f"{part}_attention_heads",
+    }
+    return {usual: own for usual, own in found.items() if part and own in vars(config)}
+
+
+def waves(owner: nn.Module, rows: int) -> dict[str, Any]:
+    """The form of a fixed table, from its own function."""
+    return form(_made(owner, rows, 64).detach().double())
+
+
+def _made(owner: nn.Module, rows: int, width: int) -> Tensor:
+    kind: Any = type(owner)
+    for made in (
+        lambda: kind.get_embedding(rows, width),
+        lambda: kind.get_embedding(rows, width, 1),
+        lambda: kind(rows, width).create_weight(),
+        lambda: kind(rows, width).positional_embedding,
+        lambda: kind(width)(torch.zeros(1, rows, width))[0],
+    ):
+        try:
+            table = made()
+        except (AttributeError, TypeError):
+            continue
+        if table is not None:
+            return table.detach()
+    raise LookupError(f"{kind.__name__}: no function makes its table")
+
+
+def fixed(config: PreTrainedConfig, width: int, rows: int) -> Tensor:
+    """The first rows of the fixed table of a model, as its own function makes them."""
+    model = watched.built(config)
+    module = sys.modules[type(model).__module__]
+    if hasattr(module, "sinusoids"):
+        return module.sinusoids(rows, width)
+    if hasattr(module, "positional_encoding"):
+        return module.positional_encoding(rows, width, torch.float)
+    owners = [m for m in model.modules() if re.search("Sinus|PositionalEmb", type(m).__name__)]
+    return _made(owners[0], rows, width)
+
+
+def form(table: Tensor) -> dict[str, Any]:
+    """Which of the usual forms a table of waves has; row p is position p."""
+    pos = torch.arange(len(table), dtype=torch.float64)[:, None]
+    pairs = table.shape[-1] // 2
+    for step, last in (("d/2", pairs), ("d/2 − 1", pairs - 1)):
+        angle = pos * torch.exp(-math.log(10_000.0) * torch.arange(pairs) / last)
+        sin, cos = angle.sin(), angle.cos()
+        for halves in (True, False):
+            join = torch.cat((sin, cos), -1) if halves else torch.stack((sin, cos), -1).flatten(-2)
+            other = torch.cat((cos, sin), -1) if halves else torch.stack((cos, sin), -1).flatten(-2)
+            for expected, first in ((join, "sin"), (other, "cos")):
+                # fairseq's tables have zeros in the row of the padding token
+                off = (table - expected).abs().amax(-1)
+                if (off > 1e-4).sum() <= 1:
+                    found = {"halves": halves, "base": 10_000.0, "step": step}
+                    return found | ({"first": "cos"} if first == "cos" else {})
+    raise LookupError("a table of waves in no form that is known")
+
+
+def stray() -> set[str]:
+    """Names that were read and that transformers does not have."""
+    names = " ".join([*READ, *KINDS.values(), *REFUSED.values()]).split()
+    return {name for name in names if name not in CONFIG_MAPPING}
+
+
+def main() -> None:
+    if wrong := stray():
+        sys.exit(f"transformers has no {', '.join(sorted(wrong))}")
+    watched.quiet()
+    lines: dict[str, dict[str, Any]] = {}
+    for model_type in sorted(CONFIG_MAPPING.keys()):
+        if len(sys.argv) > 1 and sys.argv[1] != "--check" and model_type not in sys.argv[1:]:
+            continue
+        try:
+            lines[model_type] = line(model_type)
+        except Exception as error:
+            print(f"{model_type}: {type(error).__name__}: {error}"[:200], file=sys.stderr)
+    text = "{\n" + ",\n".join(f"{json.dumps(k)}: {_compact(v)}" for k, v in lines.items()) + "\n}\n"
+    if "--check" in sys.argv:
+        if TARGET.read_text("utf-8") != text:
+            sys.exit("families.json is stale: run `python docs/families.py`.")
+    elif len(sys.argv) > 1:
+        print(text)
+    else:
+        TARGET.write_text(text, "utf-8")
+
+
+def _compact(values: Mapping[str, Any]) -> str:
+    kept = {k: v for k, v in values.items() if v not in ({}, [], "", None)}
+    return json.dumps(kept, ensure_ascii=False, default=str)
+
+
+if __name__ == "__main__":
+    main()
