@@ -3,7 +3,7 @@
 Measured here: names and defaults of keys, types of layers, layout, place and direction of
 rotations, which layers attend, sizes of tables, forms of fixed waves. Read by a person, in the
 sources of transformers 5.23, and to be checked when they change: READ, KINDS and REFUSED.
-tests/models/test_coverage.py holds both against the models themselves.
+tests/models/test_understood.py holds both against the models themselves.
 """
 
 import inspect
@@ -284,6 +284,7 @@ READ: dict[str, dict[str, Any]] = {
 }
 
 KINDS: dict[str, str] = {
+    "dinov3": "dinov3_vit",
     # attention without any encoding: order comes from causal masks, or other layers
     "none": (
         "blip_2_qformer flava_multimodal_model glm5_next_text idefics2_perceiver jamba "
@@ -313,7 +314,7 @@ KINDS: dict[str, str] = {
 REFUSED: dict[str, str] = {
     "it turns by row and column of a picture (2-D RoPE), and which patch is where the "
     "config does not say": (
-        "cohere_compass_vision dinov3_vit dots3_note_vision_encoder efficientloftr eomt_dinov3 "
+        "cohere_compass_vision dots3_note_vision_encoder efficientloftr eomt_dinov3 "
         "ernie4_5_vl_moe_vision exaone4_5_vision gemma4_unified_vision gemma4_vision "
         "glm4v_moe_vision glm4v_vision glm5_next_vision glm_ocr_vision inkling2_vision "
         "kimi_k25_vision lfm3_vl_vision llama4_vision_model minimax_m3_vl_vision mlcd "
@@ -412,6 +413,9 @@ REFUSED: dict[str, str] = {
     "each layer has a window of its own": "neomme",
     "its frequencies are woven of height, width and time in an order of their own": (
         "ernie4_5_vl_moe_text"
+    ),
+    "the two channels of a pair turn with different axes, which is no rotation": (
+        "hunyuan_vl_text"
     ),
     "it turns the output of attention back": "deepseek_v4",
     "only layers in `rope_scaling_layers` are scaled": "molmo2_text",

@@ -55,10 +55,6 @@ MENDED: dict[str, dict[str, Any]] = {
     },
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128},
-    "hunyuan_vl_text": {
-        "head_dim": 128,
-        "rope_parameters": {"rope_theta": 1e4, "mrope_section": [16, 16, 16, 16]},
-    },
     "lfm2_moe": {"layer_types": ["full_attention", *["conv"] * 31]},
     "minimax_m3_vl_text": {"rope_parameters": {"rope_theta": 5e6, "partial_rotary_factor": 0.5}},
     "ministral": {"head_dim": 128},
@@ -155,8 +151,13 @@ def model_class(of: type[PreTrainedConfig]) -> type[PreTrainedModel] | None:
     ]
     plain = ("Model", "Encoder", "Decoder", "Transformer", "Backbone")
 
-    def order(kind: type) -> tuple[bool, bool, int]:
-        return not kind.__name__.endswith(plain), "For" in kind.__name__, len(kind.__name__)
+    def order(kind: type) -> tuple[bool, bool, bool, int]:
+        return (
+            kind.__name__.endswith("Stack"),
+            not kind.__name__.endswith(plain),
+            "For" in kind.__name__,
+            len(kind.__name__),
+        )
 
     return min(found, key=order, default=None)
 

@@ -152,6 +152,7 @@ def inspect(
     /,
     *,
     target: int | None = None,
+    weights: Annotated[bool, Parameter(negative="")] = False,
     out: Path | None = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -165,6 +166,9 @@ def inspect(
         hub, to fetch its config. No code of a model is run, and no pickle loaded.
     target
         The length of text in question, in tokens: what would break, and what to do about it.
+    weights
+        Read the weights too: tables, biases, the strength of each pair, and what they say of the
+        layout. Safetensors, ONNX and GGUF.
     out
         A folder for `index.html`, which opens offline, and `results.json`.
     force
@@ -175,7 +179,7 @@ def inspect(
     from posenc.models import hub, inspection
 
     with _models():
-        found = inspection.inspect(hub.local(model), target)
+        found = inspection.inspect(hub.local(model, weights), target, weights)
     if out is not None:
         _writable(out, force)
         _write(found, out)

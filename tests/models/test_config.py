@@ -11,7 +11,16 @@ from published import KINDS, LAYERS, MODELS, published
 from posenc import ALiBi, DeBERTa, Learned, NoPE, RoPE, Sinusoidal, Sum, T5Bias
 from posenc.models.config import read, specify
 from posenc.models.errors import ModelError, Unread
-from posenc.models.spec import Buckets, Disentangled, Rotary, Sharpened, Slopes, Table, Waves
+from posenc.models.spec import (
+    Buckets,
+    Disentangled,
+    Pictured,
+    Rotary,
+    Sharpened,
+    Slopes,
+    Table,
+    Waves,
+)
 from posenc.temperature import Temperature
 
 
@@ -161,6 +170,24 @@ def test_layers_without_encoding():
     flags = {"no_rope_layers": [1, 0, 1, 1, 1, 1, 0, 1]}
     expected = [flag == 0 for flag in flags["no_rope_layers"]]
     assert bare(published("SmolLM3-3B (class default)") | flags) == expected
+
+
+def test_llama_4_chunks_the_layers_that_turn():
+    config = published("Llama-4-Scout-17B-16E (text)") | {"attention_chunk_size": 8192}
+    config["no_rope_layers"] = [1, 1, 0, 1, 1, 1, 0, 1]
+    spec = specify(config)
+    assert [x.window for x in spec.layers] == [8192, 8192, None, 8192] * 2
+    assert [x.encoding is None for x in spec.layers] == [False, False, True, False] * 2
+
+
+def test_a_picture_is_turned_by_rows_and_columns():
+    """The 35th published model, DINOv3: base 100, on coordinates from −1 to 1."""
+    config = {"model_type": "dinov3_vit", "hidden_size": 384, "num_attention_heads": 6}
+    spec = specify(config | {"num_hidden_layers": 12, "rope_theta": 100.0})
+    assert [layer.encoding for layer in spec.layers] == [Pictured(64, 100.0)] * 12
+    turn = spec.encodings()[0]
+    assert (turn.axes, turn.dim, turn.layout) == (2, 64, "half")
+    assert turn.freqs[0, 0].item() == pytest.approx(2 * math.pi)
 
 
 def test_exaone_without_windows_turns_everywhere():

@@ -15,7 +15,7 @@ from posenc.models.families import Family
 from posenc.models.fields import Fields
 from posenc.models.schedule import layers
 from posenc.models.settings import PLACES, head_dim, rotary
-from posenc.models.spec import Buckets, Disentangled, Layer, Slopes, Spec, Table, Waves
+from posenc.models.spec import Buckets, Disentangled, Layer, Pictured, Slopes, Spec, Table, Waves
 
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
 
@@ -238,6 +238,15 @@ def _deberta(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     return made | {"layers": _alike(given, known, encoding)}
 
 
+def _dinov3(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    dim, base = head_dim(given), given.number("rope_theta", above=1.0)
+    if base is None:
+        given.fail("rope_theta", "is missing")
+    if dim % 4:
+        given.fail("hidden_size", "makes heads whose channels two axes cannot share alike", dim)
+    return {"layers": _alike(given, known, Pictured(dim, base))}
+
+
 def _none(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     longest = given.count("max_position_embeddings")
     return _bottom(given, known) | {"context": longest, "trained": longest}
@@ -250,5 +259,6 @@ KINDS = {
     "alibi": _alibi,
     "t5": _t5,
     "deberta": _deberta,
+    "dinov3": _dinov3,
     "none": _none,
 }

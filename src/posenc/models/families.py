@@ -22,6 +22,7 @@ Kind = Literal[
     "deberta",  # disentangled attention
     "shaw",  # a learned vector for each distance, added to keys or scored against queries
     "transformer-xl",  # sines of the distance, projected, with two learned biases
+    "dinov3",  # queries and keys are turned by where a patch is in its picture
     "none",  # attention without any encoding: order comes from the causal mask or other layers
     "nothing",  # no attention over a sequence: nothing to encode
     "parts",  # only configs inside this one do anything about positions: `parts`

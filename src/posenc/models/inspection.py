@@ -6,17 +6,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.models import config, files
 from posenc.models.extend import METHODS
-from posenc.models.spec import Buckets, Disentangled, Layer, Rotary, Slopes, Spec, Table, Waves
+from posenc.models.spec import (
+    Buckets,
+    Disentangled,
+    Layer,
+    Pictured,
+    Rotary,
+    Slopes,
+    Spec,
+    Table,
+    Waves,
+)
 
 if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
     from posenc.analysis.frequencies import Pair
+    from posenc.models.weighing import Weighing
 
 NOTHING = "no encoding (NoPE)"
 LONGEST = 2**21  # tokens to which similarity is summed
@@ -62,6 +73,7 @@ class Inspection:
     problems: list[str]  # what would break at `target`
     advice: list[str]
     parts: Mapping[str, Inspection]
+    weighing: Weighing | None = None  # what the weights say, if they were asked
 
     @property
     def versions(self) -> dict[str, str]:
@@ -88,19 +100,29 @@ class Inspection:
             "problems": self.problems,
             "advice": self.advice,
             "parts": {name: part.to_json() for name, part in self.parts.items()},
+            "weights": self.weighing and _finite(self.weighing.to_json()),
         }
 
 
-def inspect(path: Path, target: int | None = None) -> Inspection:
+def inspect(path: Path, target: int | None = None, weights: bool = False) -> Inspection:
     """What the config at `path`, a file or a model folder, says; `target` in tokens.
 
+    With `weights` also what they say, and then a config may be missing, as it is beside ONNX.
     Raises ModelError for what cannot be read, ValueError for a target below 1.
     """
     if target is not None and target < 1:
         raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
     found = files.find(path)
-    spec = config.read(path)
-    return _inspect(spec, str((found.config or path).name), str(path), target, found.notes)
+    weighing, bare = None, weights and found.config is None and found.format != "gguf"
+    spec = Spec("", "nothing") if bare else config.read(path)
+    if weights:
+        from posenc.models.weighing import weigh
+        from posenc.models.weights import open_weights
+
+        weighing = weigh(None if bare else spec.main, open_weights(found))
+    file = found.config or (found.weights[0] if bare else path)
+    made = _inspect(spec, file.name, str(path), target, found.notes)
+    return replace(made, weighing=weighing)
 
 
 def _inspect(
@@ -196,7 +218,7 @@ def does(layer: Layer) -> str:
     return words
 
 
-def described(one: Rotary | Slopes | Buckets | Disentangled | Table | Waves) -> str:
+def described(one: Rotary | Slopes | Buckets | Disentangled | Pictured | Table | Waves) -> str:
     """An encoding in a few words.
 
     >>> described(Buckets(8, 32, 128, True))
@@ -220,6 +242,10 @@ def described(one: Rotary | Slopes | Buckets | Disentangled | Table | Waves) -> 
         case Disentangled():
             rows = f"{one.buckets} buckets each way" if one.buckets else f"up to {one.reach} tokens"
             return f"DeBERTa, {rows}"
+        case Pictured():
+            return (
+                f"axial RoPE over a picture taken as −1 … 1, {one.dim} channels, base {one.base:g}"
+            )
         case Table():
             first = f", the first in stored row {one.offset}" if one.offset else ""
             return f"learned table, {one.rows:,} rows of {one.width}{first}"

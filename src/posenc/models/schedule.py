@@ -50,6 +50,9 @@ def _types(given: Fields, known: Family, count: int) -> tuple[str, ...]:
                 "layer_types", f"must name the type of each of {count} layers, has", len(listed)
             )
         return listed
+    if known.layers and known.nope.get("key") and given.counts(known.nope["key"]):
+        kinds = {True: known.layers["is"], False: known.layers["else"]}  # Llama 4
+        return tuple(kinds[bare] for bare in _bare(given, known, ("",) * count))
     every = given.count(known.layers["key"]) if known.layers.get("key") else None
     made = known.types(count, every)
     if made is not None:
@@ -67,6 +70,8 @@ def _bare(given: Fields, known: Family, types: tuple[str, ...]) -> list[bool]:
     rule, count = known.nope, len(types)
     if not rule or ("if" in rule and not given.value(rule["if"])):
         return [False] * count
+    if "needs" in rule and not given.value(rule["needs"]):
+        return [True] * count
     if "types" in rule:
         return [kind in rule["types"] for kind in types]
     flags = given.counts(rule["key"])

@@ -157,6 +157,23 @@ class Disentangled:
 
 
 @dataclass(frozen=True)
+class Pictured:
+    """A layer that turns by rows and columns of patches, the picture taken as −1 … 1: DINOv3.
+
+    Positions are points, as `positions.centred` makes them.
+    """
+
+    dim: int
+    base: float
+
+    def encoding(self) -> RoPE:
+        from posenc.rotary.dinov3 import dinov3
+        from posenc.rotary.rope import RoPE
+
+        return RoPE(dinov3(self.dim, self.base), layout="half")
+
+
+@dataclass(frozen=True)
 class Sharpened:
     """Queries scaled by where they stand: `Temperature`."""
 
@@ -174,7 +191,7 @@ class Sharpened:
 class Layer:
     """What one layer knows of positions."""
 
-    encoding: Rotary | Slopes | Buckets | Disentangled | None = None  # None: NoPE
+    encoding: Rotary | Slopes | Buckets | Disentangled | Pictured | None = None  # None: NoPE
     kind: str = "full_attention"  # as transformers calls it
     attends: bool = True  # False: a convolution, a recurrence
     window: int | None = None  # tokens that a query sees, itself included; None: all

@@ -11,9 +11,11 @@ from jinja2 import Environment, PackageLoader
 from plotly.offline import get_plotlyjs
 
 from posenc.analysis.comparison import Comparison
+from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
+from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import figures, words
+from posenc.report import figures, weights_figures, weights_words, words
 
 PAGE, NUMBERS = "index.html", "results.json"
 MARK = '<meta name="generator" content="posenc">'
@@ -76,7 +78,30 @@ def _inspected(found: Inspection) -> str:
         for m, group in enumerate(one.groups)
         if group.turning
     }
-    return _filled("inspect.html", drawn, found=found, stacks=stacks)
+    weights = {} if found.weighing is None else _weighed(found.weighing)
+    told = {name: lines for name, (_, lines) in weights.items()}
+    drawn |= {name: figure for name, (figure, _) in weights.items() if figure}
+    return _filled("inspect.html", drawn, found=found, stacks=stacks, told=told)
+
+
+def _weighed(found: Weighing) -> dict[str, tuple[go.Figure | None, list[str]]]:
+    """A figure and sentences for each thing that the weights say."""
+    say, draw = weights_words, weights_figures
+    shown: dict[str, tuple[go.Figure | None, list[str]]] = {
+        f"table-{n}": (draw.table(one), [printable(one.tensor), *say.table(one)])
+        for n, one in enumerate(found.tables)
+    } | {
+        f"bias-{n}": (draw.bias(one), [printable(one.tensor), *say.bias(one)])
+        for n, one in enumerate(found.biases)
+    }
+    if found.relative:
+        names = "Vectors for distances"
+        shown["relative"] = (draw.relative(found.relative), [names, *say.relative(found.relative)])
+    if found.bands:
+        lines = [line for one in found.bands for line in say.bands(one)]
+        shown["strength"] = (draw.bands(found.bands), ["Strength of each pair", *lines])
+    rest = [*say.layout(found), *say.broken(found)]
+    return shown | ({"layout": (None, ["Layout", *rest])} if rest else {})
 
 
 def _filled(template: str, drawn: Mapping[str, go.Figure | None], **values: Any) -> str:

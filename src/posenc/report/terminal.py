@@ -12,7 +12,7 @@ from posenc.analysis.comparison import Comparison
 from posenc.card import Card
 from posenc.models.inspection import Alike, Inspection, Turning
 from posenc.properties import ALL, Finding
-from posenc.report import words
+from posenc.report import weights_terminal, words
 
 WIDE = 124  # columns from which properties are spelled out
 MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
@@ -68,6 +68,9 @@ def inspection(found: Inspection, console: Console, name: str = "") -> None:
             _turning(group, group.turning, console)
     for note in spec.notes:
         console.print(Text(f"note: {note}", "yellow"))
+    if found.weighing:
+        console.print()
+        weights_terminal.weighing(found.weighing, console)
     if found.target:
         console.print()
         fine = Text(f"Nothing breaks at {found.target:,} tokens.", "green")

@@ -71,13 +71,14 @@ def verdict(result: Comparison) -> list[str]:
 
 def model(found: Inspection) -> str:
     """Its `model_type`, safe to print."""
-    return printable(found.spec.model) or "a model without a model_type"
+    return printable(found.spec.model) or printable(found.file)
 
 
 def facts(found: Inspection) -> str:
     """Layers, heads and lengths of a model: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
     spec = found.spec
-    told = [f"{len(spec.layers)} layers"] if spec.layers else ["no attention, nothing to encode"]
+    nothing = "no attention, nothing to encode" if spec.model else "no config beside it"
+    told = [f"{len(spec.layers)} layers"] if spec.layers else [nothing]
     if spec.heads:
         shared = "" if spec.groups == spec.heads else f" in {spec.groups} groups"
         told.append(f"{spec.heads} heads{shared}")

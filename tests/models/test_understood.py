@@ -1,4 +1,4 @@
-"""posenc's reading of configs, held against every model of transformers: see coverage.py."""
+"""posenc's reading of configs, held against every model of transformers: see understood.py."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("transformers")
 
 sys.path.insert(0, str(Path(__file__).parent))
-from coverage import Result, count, models, result, variant, watched
+from understood import Result, count, models, result, variant, watched
 
 from posenc.models import families
 

@@ -1,6 +1,6 @@
 """Every model of the installed transformers against posenc's reading of its config.
 
-    python tests/models/coverage.py [model_type …]
+    python tests/models/understood.py [model_type …]
 
 Each `model_type` is given its default config, as JSON. What `specify` says of it is held against
 the model itself, which is built on the meta device and run on four tokens: which layers attend,
@@ -28,7 +28,16 @@ from posenc.models import families
 from posenc.models.config import specify
 from posenc.models.errors import ModelError, Unread
 from posenc.models.families import Family
-from posenc.models.spec import Buckets, Disentangled, Rotary, Slopes, Spec, Table, Waves
+from posenc.models.spec import (
+    Buckets,
+    Disentangled,
+    Pictured,
+    Rotary,
+    Slopes,
+    Spec,
+    Table,
+    Waves,
+)
 
 KNOWS = re.compile(
     r"(^|[._])(pos|position|positional|relative|rotary|rope|inv_freq|alibi|wpe)([._]|$)"
@@ -198,6 +207,8 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
         yield from _of_buckets(config, name, spec)
     if Disentangled in kinds:
         yield from _of_disentangled(config, spec)
+    if Pictured in kinds:
+        yield from _of_pictured(spec)
     if known.kind == "none" and (seen := _ran(config)):
         attends = {n for n, layer in enumerate(spec.layers) if layer.attends}
         if (true := seen.attends) and true != attends:
@@ -227,6 +238,21 @@ def _mended(model_type: str) -> Any:
         key: _mended(name) for key, name in inner.items() if watched.inner(getattr(config, key))
     }
     return watched.config(model_type, **mended, **deeper)
+
+
+def _of_pictured(spec: Spec) -> Iterator[str]:
+    """DINOv3 makes its table from the size of a picture: 3 × 5 patches."""
+    from transformers.models.dinov3_vit import modeling_dinov3_vit as m
+
+    from posenc.positions import centred
+
+    table = m.DINOv3ViTRopePositionEmbedding(config := watched.config("dinov3_vit")).eval()
+    cos, sin = table(torch.zeros(1, 3, 3 * config.patch_size, 5 * config.patch_size))
+    for layer in spec.layers:
+        turn = layer.made().prepare(centred(3, 5))  # type: ignore[attr-defined]
+        for made, true in ((turn.cos, cos), (turn.sin, sin)):
+            if not torch.allclose(torch.cat((made, made), -1).squeeze(), true, atol=1e-5):
+                yield "angles differ"
 
 
 # ---------------------------------------------------------------------------------------- rotary

@@ -1,0 +1,57 @@
+"""Learned tables of relative positions as curves over the distance.
+
+    T5      value(δ, h) = weight[bucket(δ), h]                  added to the scores of head h
+    Shaw    |a_δ|, |c_δ|, cos(a_δ, a_{δ+1})                     of key and value vectors
+
+In T5 δ = pᵢ − pⱼ counts tokens back from query to key, as in `posenc.bias.t5`; Shaw's tables, and
+ours as read from files, have δ = pⱼ − pᵢ, back from the last row. Here both count tokens back.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from posenc.bias.t5 import bucket, starts
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A T5 bias: at the first and the last distance of each bucket, since it is flat between."""
+
+    distance: list[int]  # tokens that the key is behind the query; below 0: ahead
+    heads: list[list[float]]  # the bias at each distance, in logits
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A table of vectors, one for each distance."""
+
+    distance: list[int]  # tokens that the key is behind the query; below 0: ahead
+    norms: list[float]
+    likeness: list[float]  # cosines of each vector and the next
+
+
+@torch.no_grad()
+def t5(weight: Tensor, reach: int = 128, bidirectional: bool = True) -> Steps:
+    """Of a table (bucket, head)."""
+    buckets = len(weight)
+    first = starts(buckets // 2 if bidirectional else buckets, reach)
+    back = sorted({*first, *(start - 1 for start in first[1:]), reach})
+    ahead = [-distance for distance in reversed(back) if distance] if bidirectional else []
+    distance = [*ahead, *back]
+    values = weight[bucket(torch.tensor(distance), buckets, reach, bidirectional)]
+    return Steps(distance, values.T.double().tolist())
+
+
+@torch.no_grad()
+def shaw(table: Tensor) -> Vectors:
+    """Of a table (row, channel), a row a distance: from keys far behind to keys far ahead."""
+    reach = len(table) // 2
+    table = table.double()
+    return Vectors(
+        list(range(reach, -reach - 1, -1)),
+        table.norm(dim=-1).tolist(),
+        cosine_similarity(table[1:], table[:-1], dim=-1).tolist(),
+    )

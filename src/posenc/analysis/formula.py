@@ -1,0 +1,109 @@
+"""Which formula made a table of sines and cosines: its order, base, offset and size.
+
+    z(r, j) = cos + i·sin of pair j in row r = A exp(i (r + offset) θⱼ)        θⱼ = base^(−2j/d)
+
+θ is how fast the phase of z moves: about the angle of Σ z(r + 1) z̄(r), and then by a straight line
+through the phase that is left. ln θⱼ = −j · 2 ln(base)/d gives the base. Exponents j/(d/2 − 1), as
+in tensor2tensor, fairseq and Whisper, make the same numbers of another base: that is taken if it is
+round, to two digits, and the base of the paper's form is not.
+
+Vaswani et al. 2017, arXiv:1706.03762, §3.5.
+"""
+
+from dataclasses import dataclass
+from math import exp, pi
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from posenc.theta import Layout, join, split
+
+RESIDUAL = 0.02  # bfloat16 leaves 0.002
+FEWEST = 8  # rows; two or three would fit some formula, whatever they hold
+FARTHEST = 4096  # rows between the first and that of position 0
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Row r is `size` · sin and cos of (r + offset) · θ."""
+
+    layout: Layout  # "interleaved": sine beside cosine; "half": all of one, then all of the other
+    sine_first: bool
+    base: float
+    closed: bool  # exponents j / (d/2 − 1): the slowest pair turns by 1 / base
+    offset: int
+    size: float
+    empty: list[int]  # rows that are zero, as of padding
+    residual: float  # what the formula leaves of the table, root mean square, as a share
+
+
+@torch.no_grad()
+def formula(table: Tensor) -> Formula | None:
+    """Of a table (row, channel). None: it was not made so."""
+    filled = table.any(-1)
+    if filled.sum() < FEWEST or table.shape[-1] < 4 or table.shape[-1] % 2:
+        return None
+    found = min(
+        (_as(table.double(), filled, to) for to in get_args(Layout)), key=lambda made: made.residual
+    )
+    return found if found.residual <= RESIDUAL else None
+
+
+def _as(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
+    """What comes nearest to the table in this layout."""
+    row = filled.nonzero().flatten()
+    first, second = split(table[row], layout)
+    z = torch.complex(second, first)
+    sine_first = bool(_moves(z, row)[0] > 0)
+    if not sine_first:
+        z = torch.complex(first, second)
+    theta, phase = _line(z, row)
+    base, closed = _base(_slope(theta), len(theta))
+    theta = base ** (-torch.arange(len(theta)).double() / (len(theta) - closed))
+    offset, size = _offset(phase, theta), float(z.abs().mean())
+    angle = (row + offset).unsqueeze(-1) * theta
+    waves = (angle.sin(), angle.cos()) if sine_first else (angle.cos(), angle.sin())
+    left = table[row] - size * join(*waves, layout)
+    empty = (~filled).nonzero().flatten().tolist()
+    residual = float(left.norm() / table.norm())
+    return Formula(layout, sine_first, base, closed, offset, size, empty, residual)
+
+
+def _moves(z: Tensor, row: Tensor) -> Tensor:
+    """By how much the phase of each pair moves from row to row."""
+    return (z[1:] * z[:-1].conj())[row.diff() == 1].sum(0).angle()
+
+
+def _line(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+    """Pace and start of the phase of each pair."""
+    theta = _moves(z, row)
+    left = (z * torch.polar(torch.ones(()).double(), -row.unsqueeze(-1) * theta)).angle()
+    steps = (left.diff(dim=0) + pi).remainder(2 * pi) - pi  # and not by whole turns
+    left = torch.cat((left[:1], left[:1] + steps.cumsum(0)))
+    centred = (row - row.double().mean()).unsqueeze(-1)
+    more = (centred * left).sum(0) / centred.square().sum()
+    return theta + more, left.mean(0) - more * row.double().mean()
+
+
+def _slope(theta: Tensor) -> float:
+    """Of −ln θ against j, by least squares; errors of θ are of one size, those of ln θ are not."""
+    pairs, weight = torch.arange(len(theta)), theta.clamp_min(0).square()
+    logs = theta.clamp_min(1e-30).log()
+    return float(-(weight * pairs * logs).sum() / (weight * pairs**2).sum().clamp_min(1e-30))
+
+
+def _offset(phase: Tensor, theta: Tensor) -> int:
+    """The whole number by which phases are best explained: phase = offset · θ, but for turns."""
+    offsets = torch.arange(-FARTHEST, FARTHEST + 1)
+    fit = (phase - offsets.unsqueeze(-1) * theta).cos().sum(-1)
+    return int(offsets[fit.argmax()])
+
+
+def _base(slope: float, pairs: int) -> tuple[float, bool]:
+    """The base, and whether exponents are j / (d/2 − 1)."""
+    for many, closed in ((pairs, False), (pairs - 1, True)):
+        base = exp(min(slope * many, 700))
+        if abs(base / float(f"{base:.1e}") - 1) < 1e-3:
+            return float(f"{base:.1e}"), closed
+    return exp(min(slope * pairs, 700)), False

@@ -1,0 +1,256 @@
+"""What the weights of a model say of positions: its tables, biases, and rotary projections.
+
+    weigh(spec, open_weights(files.find(path)))
+
+A tensor is known by its name, and where a config is there by the shape that it asks for. Without a
+config, as beside ONNX, a T5 bias is taken to reach 128 tokens, and both ways unless it is of a
+decoder; what turns queries and keys is not known then, save in GGUF, whose metadata says it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from math import pi
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from posenc.analysis import bands, curves
+from posenc.analysis.bands import Evidence
+from posenc.analysis.curves import Steps, Vectors
+from posenc.analysis.formula import Formula, formula
+from posenc.analysis.tables import Rows, rows
+from posenc.models import projections
+from posenc.models.convert import KEY
+from posenc.models.projections import Projection
+from posenc.models.spec import Buckets, Rotary, Spec, Table, Waves
+from posenc.models.weights import Info, Weights
+from posenc.theta import Layout
+
+TABLE = re.compile(
+    r"(.*\.)?(abs_)?(position_embeddings?|pos_embeddings?|pos_embed|pos_emb|position_embd|wpe|wpos"
+    r"|embed_positions|positional_embeddings?|positional_encoding|pos_encoder\.pe|pos_enc\.pe)"
+    r"(\.weights?|\.pe)?"
+)
+T5 = re.compile(r"(.*\.)?relative_attention_bias\.weight")
+SHAW = re.compile(r"(.*\.)?(emb_rel|relative_positions?)_(k|v|keys|values)(\.weight)?")
+FLOATS = ("F16", "BF16", "F32", "F64")
+MOST = 2**25  # elements of a table that is measured
+REACH = 128  # of T5 as it was released
+POINTS = 256  # of a curve in JSON
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Rows that are added to the embeddings: of a formula, or learned."""
+
+    tensor: str
+    rows: int
+    width: int
+    formula: Formula | None
+    learned: Rows | None
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A number for each head and bucket of distances."""
+
+    tensor: str
+    buckets: int
+    reach: int
+    bidirectional: bool
+    assumed: bool  # no config said so
+    steps: Steps
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A vector for each distance."""
+
+    tensor: str
+    vectors: Vectors
+
+
+@dataclass(frozen=True)
+class Bands:
+    """How strong the queries and keys of alike layers are in each pair, fastest first."""
+
+    tensors: list[str]
+    layers: list[int]
+    layout: Layout
+    wavelengths: list[float] | None  # in tokens, unstretched; None: their base is not known
+    queries: list[float]  # mean over heads and layers
+    keys: list[float]
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """All that was found, each with the name of its tensor."""
+
+    tables: list[Positions]
+    biases: list[Bias]
+    relative: list[Relative]
+    bands: list[Bands]
+    evidence: Evidence | None  # of the layout
+    layout: Layout | None  # as the config or the file has it
+    broken: list[str]  # tensors with numbers that are not finite, which were not measured
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; of curves at most 256 points, evenly picked, and how many there were."""
+        found = _thin(asdict(self))
+        if self.evidence:
+            found["evidence"]["verdict"] = self.evidence.verdict
+        return found
+
+
+def weigh(spec: Spec | None, weights: Weights) -> Weighing:
+    """Everything about positions in these weights; a tensor is in memory while it is measured."""
+    infos = [one for one in weights.infos.values() if one.dtype in FLOATS and one.elements <= MOST]
+    held = _Held(weights)
+    turned = _Turned(projections.find(spec, weights), held)
+    evidence = bands.evidence(turned.layers()) if turned.found else None
+    layout: Layout | None = next((one.rotary.layout for one in turned.found), None)
+    mark = weights.metadata.get(KEY)
+    layout = mark if mark in get_args(Layout) else layout
+    shown = layout or (evidence.verdict if evidence else None)
+    return Weighing(
+        [_table(one, held) for one in infos if _is_table(one, spec) and held.finite(one.name)],
+        [_bias(one, spec, held) for one in infos if _is_bias(one) and held.finite(one.name)],
+        [_relative(one, held) for one in infos if _is_relative(one) and held.finite(one.name)],
+        list(turned.bands(shown)) if shown else [],
+        evidence,
+        layout,
+        held.broken,
+    )
+
+
+class _Held(Mapping[str, Tensor]):
+    """The weights in float32. The last two read are kept; those not finite are noted."""
+
+    def __init__(self, weights: Weights):
+        self.weights = weights
+        self.kept: dict[str, Tensor] = {}
+        self.broken: list[str] = []
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.kept:
+            self.kept = dict([*self.kept.items()][-1:])
+            self.kept[name] = self.weights[name].float()
+        return self.kept[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def finite(self, name: str) -> bool:
+        fine = bool(self[name].isfinite().all())
+        if not fine and name not in self.broken:
+            self.broken.append(name)
+        return fine
+
+
+def _is_table(info: Info, spec: Spec | None) -> bool:
+    shape = info.shape[1:] if len(info.shape) == 3 and info.shape[0] == 1 else info.shape
+    if len(shape) != 2 or min(shape) < 2 or "rel" in info.name.lower():
+        return False
+    return bool(TABLE.fullmatch(info.name)) or (
+        "pos" in info.name.lower() and shape in [_shape(part) for part in _parts(spec)]
+    )
+
+
+def _shape(spec: Spec) -> tuple[int, int] | None:
+    match spec.embedding:
+        case Table(rows=rows, width=width, offset=offset):
+            return rows + offset, width
+        case Waves(rows=int(rows), width=width, offset=offset):
+            return rows + offset, width
+    return None
+
+
+def _parts(spec: Spec | None) -> Iterator[Spec]:
+    """The specification and those in it."""
+    if spec:
+        yield spec
+        for part in spec.parts.values():
+            yield from _parts(part)
+
+
+def _table(info: Info, weights: Mapping[str, Tensor]) -> Positions:
+    values = weights[info.name].flatten(0, -2)
+    made = formula(values)
+    count, width = values.shape
+    return Positions(info.name, count, width, made, None if made else rows(values))
+
+
+def _is_bias(info: Info) -> bool:
+    return bool(T5.fullmatch(info.name)) and len(info.shape) == 2 and 4 <= info.shape[0] < REACH
+
+
+def _bias(info: Info, spec: Spec | None, weights: Mapping[str, Tensor]) -> Bias:
+    decoder = "decoder" in info.name
+    layers = [layer.encoding for part in _parts(spec) for layer in part.layers]
+    fit = [one for one in layers if isinstance(one, Buckets) and one.buckets == info.shape[0]]
+    said = next((one for one in fit if one.bidirectional != decoder), next(iter(fit), None))
+    reach = said.reach if said else REACH
+    bidirectional = said.bidirectional if said else not decoder
+    steps = curves.t5(weights[info.name], reach, bidirectional)
+    return Bias(info.name, info.shape[0], reach, bidirectional, said is None, steps)
+
+
+def _is_relative(info: Info) -> bool:
+    if not SHAW.fullmatch(info.name) or len(info.shape) < 2 or not info.elements:
+        return False
+    rows = info.elements // info.shape[-1]
+    return rows == info.shape[-2] and rows % 2 == 1 and rows > 1
+
+
+def _relative(info: Info, weights: Mapping[str, Tensor]) -> Relative:
+    return Relative(info.name, curves.shaw(weights[info.name].flatten(0, -2)))
+
+
+class _Turned:
+    """Rotary projections, each read once: for the evidence, and for how strong each pair is."""
+
+    def __init__(self, found: list[Projection], held: _Held):
+        self.found, self.held = found, held
+        self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
+
+    def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for one in self.found:
+            if not all([self.held.finite(name) for name in one.names]):
+                continue
+            q, k = one.read(self.held)
+            self.strength[one.layer] = {
+                to: (bands.strength(q, to).mean(0), bands.strength(k, to).mean(0))
+                for to in get_args(Layout)
+            }
+            yield q, k
+
+    def bands(self, layout: Layout) -> Iterator[Bands]:
+        alike: dict[Rotary, list[Projection]] = {}
+        for one in self.found:
+            if one.layer in self.strength:
+                alike.setdefault(one.rotary, []).append(one)
+        for rotary, those in alike.items():
+            made = [self.strength[one.layer][layout] for one in those]
+            queries, keys = (torch.stack(side).mean(0).tolist() for side in zip(*made, strict=True))
+            waves = (2 * pi / rotary.unscaled()).tolist() if those[0].paced else None
+            names = [name for one in those for name in one.names]
+            yield Bands(names, [one.layer for one in those], layout, waves, queries, keys)
+
+
+def _thin(value: Any) -> Any:
+    """Lists of over 256 numbers side by side: every second, third, … of them, and which."""
+    if not isinstance(value, dict):
+        return [_thin(inner) for inner in value] if isinstance(value, list) else value
+    long = [one for one in value.values() if isinstance(one, list) and len(one) > POINTS]
+    every = max((-(-len(one) // POINTS) for one in long), default=1)
+    if every == 1:
+        return {key: _thin(inner) for key, inner in value.items()}
+    return {"every": every} | {
+        key: one[::every] if isinstance(one, list) and len(one) > POINTS else _thin(one)
+        for key, one in value.items()
+    }
