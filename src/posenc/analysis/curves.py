@@ -3,8 +3,10 @@
     T5      value(δ, h) = weight[bucket(δ), h]                  added to the scores of head h
     Shaw    |a_δ|, |c_δ|, cos(a_δ, a_{δ+1})                     of key and value vectors
 
-In T5 δ = pᵢ − pⱼ counts tokens back from query to key, as in `posenc.bias.t5`; Shaw's tables, and
-ours as read from files, have δ = pⱼ − pᵢ, back from the last row. Here both count tokens back.
+δ is how many tokens the key is behind the query. Shaw's tables, as VITS has them, begin with the
+key farthest behind: their row r is for δ = reach − r.
+
+Raffel et al. 2020, arXiv:1910.10683, §2.1; Shaw et al. 2018, arXiv:1803.02155, §3.2.
 """
 
 from dataclasses import dataclass

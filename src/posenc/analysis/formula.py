@@ -2,16 +2,15 @@
 
     z(r, j) = cos + i·sin of pair j in row r = A exp(i (r + offset) θⱼ)        θⱼ = base^(−2j/d)
 
-θ is how fast the phase of z moves: about the angle of Σ z(r + 1) z̄(r), and then by a straight line
-through the phase that is left. ln θⱼ = −j · 2 ln(base)/d gives the base. Exponents j/(d/2 − 1), as
-in tensor2tensor, fairseq and Whisper, make the same numbers of another base: that is taken if it is
-round, to two digits, and the base of the paper's form is not.
+θⱼ is how fast the phase of z moves, the angle of Σ z(r + 1) z̄(r); ln θⱼ = −j · 2 ln(base)/d gives
+the base. Exponents j/(d/2 − 1), as in tensor2tensor, fairseq and Whisper, make the same numbers of
+another base: that is taken if it is round, to two digits, and the base of the paper's form is not.
 
 Vaswani et al. 2017, arXiv:1706.03762, §3.5.
 """
 
 from dataclasses import dataclass
-from math import exp, pi
+from math import exp
 from typing import get_args
 
 import torch
@@ -55,10 +54,10 @@ def _as(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
     row = filled.nonzero().flatten()
     first, second = split(table[row], layout)
     z = torch.complex(second, first)
-    sine_first = bool(_moves(z, row)[0] > 0)
+    sine_first = bool(_phase(z, row)[0][0] > 0)
     if not sine_first:
         z = torch.complex(first, second)
-    theta, phase = _line(z, row)
+    theta, phase = _phase(z, row)
     base, closed = _base(_slope(theta), len(theta))
     theta = base ** (-torch.arange(len(theta)).double() / (len(theta) - closed))
     offset, size = _offset(phase, theta), float(z.abs().mean())
@@ -70,20 +69,11 @@ def _as(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
     return Formula(layout, sine_first, base, closed, offset, size, empty, residual)
 
 
-def _moves(z: Tensor, row: Tensor) -> Tensor:
-    """By how much the phase of each pair moves from row to row."""
-    return (z[1:] * z[:-1].conj())[row.diff() == 1].sum(0).angle()
-
-
-def _line(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """Pace and start of the phase of each pair."""
-    theta = _moves(z, row)
-    left = (z * torch.polar(torch.ones(()).double(), -row.unsqueeze(-1) * theta)).angle()
-    steps = (left.diff(dim=0) + pi).remainder(2 * pi) - pi  # and not by whole turns
-    left = torch.cat((left[:1], left[:1] + steps.cumsum(0)))
-    centred = (row - row.double().mean()).unsqueeze(-1)
-    more = (centred * left).sum(0) / centred.square().sum()
-    return theta + more, left.mean(0) - more * row.double().mean()
+def _phase(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+    """By how much the phase of each pair moves from row to row, and what it would be in row 0."""
+    theta = (z[1:] * z[:-1].conj())[row.diff() == 1].sum(0).angle()
+    stopped = z * torch.polar(torch.ones(()).double(), -row.unsqueeze(-1) * theta)
+    return theta, stopped.sum(0).angle()
 
 
 def _slope(theta: Tensor) -> float:

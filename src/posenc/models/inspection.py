@@ -119,7 +119,7 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
         from posenc.models.weighing import weigh
         from posenc.models.weights import open_weights
 
-        weighing = weigh(None if bare else spec.main, open_weights(found))
+        weighing = weigh(None if bare else spec, open_weights(found))
     file = found.config or (found.weights[0] if bare else path)
     made = _inspect(spec, file.name, str(path), target, found.notes)
     return replace(made, weighing=weighing)

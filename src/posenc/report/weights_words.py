@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from posenc.analysis.bands import SPEAKS
+from posenc.analysis.bands import FEWEST, SPEAKS
 from posenc.analysis.formula import Formula
 from posenc.analysis.tables import Rows
 from posenc.models.errors import printable
@@ -125,7 +125,8 @@ def layout(found: Weighing) -> Iterator[str]:
     values = ", ".join(f"{name!r} t = {t:.1f}" for name, t in seen.t.items())
     count = f"{seen.count:,} pairs, {values}"
     if seen.verdict is None:
-        yield f"the weights speak for neither layout ({count}; from {SPEAKS:g} on one would)"
+        need = f"it takes {SPEAKS:g}, of {FEWEST} pairs or more"
+        yield f"the weights speak for neither layout ({count}; {need})"
         return
     yield (
         f"the weights speak for layout {seen.verdict!r}: rows of such pairs are tied in queries and"
