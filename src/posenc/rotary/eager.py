@@ -17,27 +17,28 @@ from torch import Tensor
 
 from posenc.rotary.turn import Ready, Turn, doubled
 
-BLOCK = 1 << 18  # numbers for each thread, 1 MiB in float32: what its second-level cache holds
+BLOCK = 1 << 18  # numbers for each thread, 1 MiB in float32: about what its cache holds
 
 
 def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     wide = x if x.dtype is torch.float32 else x.float()
-    made = (_as_complex(wide) * _cis(by)).view(torch.float32)
-    if out is not None:
-        return out.copy_(made)
-    return made if wide is x else made.to(x.dtype)
+    pairs = _pairs(wide)
+    if pairs is None:
+        pairs = wide.clone(memory_format=torch.contiguous_format).view(torch.complex64)
+    if out is None or wide is not x or (into := _pairs(out)) is None:
+        made = (pairs * _cis(by)).view(torch.float32)
+        return out.copy_(made) if out is not None else made if wide is x else made.to(x.dtype)
+    torch.mul(pairs, _cis(by), out=into)
+    return out
 
 
 def by_complex_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out = torch.empty_like(x) if out is None else out
-    cis = _cis(by)
-    wide = torch.empty(0)
-    for x_part, out_part, cis_part in _blocks(x, out, cis):
+    wide = _room(x, 0)
+    for x_part, out_part, cis_part in _blocks(x, out, _cis(by)):
         if wide.shape != x_part.shape:
-            wide = torch.empty(x_part.shape)
-            pairs = wide.view(torch.complex64)
-        wide.copy_(x_part)
-        pairs.mul_(cis_part)
+            wide = _room(x, *x_part.shape)
+        wide.copy_(x_part).view(torch.complex64).mul_(cis_part)
         out_part.copy_(wide)
     return out
 
@@ -54,13 +55,12 @@ def by_roll(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 def by_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out = torch.empty_like(x) if out is None else out
     halves = (t.unflatten(-1, (2, -1)) for t in (x, out))
-    spare = torch.empty(0)
-    wide = turned = spare
+    spare = wide = turned = _room(x, 0)
     for x_part, out_part, cos, sin in _blocks(*halves, by.cos.unsqueeze(-2), by.sin.unsqueeze(-2)):
-        if spare.shape != (*x_part.shape[:3], 1, x_part.shape[-1]):
-            spare = torch.empty(*x_part.shape[:3], 1, x_part.shape[-1])
+        if spare.shape != sin.shape:
+            spare = _room(x, *sin.shape)
             if x.dtype is not torch.float32:
-                wide, turned = torch.empty(2, *x_part.shape)
+                wide, turned = _room(x, 2, *x_part.shape)
         if x.dtype is torch.float32:
             _turn(x_part, cos, sin, out_part, spare)
         else:
@@ -104,8 +104,13 @@ def _cis(by: Turn) -> Tensor:
     return by.forms[0] if type(by) is Ready and len(by.forms) == 1 else torch.complex(*by)
 
 
-def _as_complex(x: Tensor) -> Tensor:
+def _pairs(x: Tensor) -> Tensor | None:
+    """As complex numbers, if pairs lie side by side and at even places."""
     try:
         return x.view(torch.complex64)
-    except RuntimeError:  # its pairs do not lie side by side at even places: a copy's do
-        return x.clone(memory_format=torch.contiguous_format).view(torch.complex64)
+    except RuntimeError:
+        return None
+
+
+def _room(x: Tensor, *shape: int) -> Tensor:
+    return x.new_empty(shape, dtype=torch.float32)

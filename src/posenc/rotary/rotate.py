@@ -10,6 +10,7 @@ or transforms the call gets the formula, which fuses; θ that is learned gets it
 
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,19 +76,24 @@ def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Hea
         turned = formula(x[..., start:stop], by, layout)
         return torch.cat((x[..., :start], turned, x[..., stop:]), -1)
     a, b = split(x, layout)
-    turned = a * by.cos - b * by.sin, b * by.cos + a * by.sin
-    return join(*(part.to(x.dtype) for part in turned), layout)
+    first, second = a * by.cos - b * by.sin, b * by.cos + a * by.sin
+    return join(first.to(x.dtype), second.to(x.dtype), layout)
 
 
 def path_of(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str:
     """Raises ValueError for what does not fit, whatever the path."""
+    if (
+        torch.compiler.is_compiling()
+    ):  # a graph must not depend on the length that `by` is meant for
+        _fits(x, by, layout, start)
+        return "formula"
     meant = type(by) is Ready and by.meant == (layout, *x.shape[2:]) and start is None
     if not (meant and x.is_cpu and x.dtype in FLOATS):
         _fits(x, by, layout, start)
         learned = by.cos.requires_grad and torch.is_grad_enabled()
         if learned or x.dtype not in FLOATS or x.ndim != 4 or by.cos.dtype is not torch.float32:
             return "formula"
-    if torch.compiler.is_compiling() or _watched(x):
+    if _watched(x):
         return "formula"
     if not x.is_cpu:
         return "triton" if x.is_cuda and _triton() is not None else "formula"
@@ -104,12 +110,12 @@ def _watched(x: Tensor) -> bool:
         type(x) not in (Tensor, nn.Parameter)
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or torch.jit.is_tracing()
+        or torch._C._get_tracing_state() is not None
     )
 
 
 @cache
-def _triton():
+def _triton() -> Any:
     """The kernel of CUDA; None where Triton, or the C compiler that it needs, is missing."""
     if find_spec("triton") is None:
         return None
@@ -161,9 +167,10 @@ class _Rotation(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):  # type: ignore[override]
         cos, sin = ctx.saved_tensors
-        back = rotate if len(grads) == 1 else rotate_both
-        made = back(*grads, Turn(cos, -sin), *ctx.how)
-        return None, None, None, None, *((made,) if len(grads) == 1 else made)
+        back, (layout, start) = Turn(cos, -sin), ctx.how
+        if len(grads) == 1:
+            return None, None, None, None, rotate(grads[0], back, layout, start)
+        return None, None, None, None, *rotate_both(grads[0], grads[1], back, layout, start)
 
 
 def _fits(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:

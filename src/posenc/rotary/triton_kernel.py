@@ -8,6 +8,7 @@ rounded one by one (no fused multiply-add), as on the other paths. `in_place` is
 writes only what it has read.
 """
 
+# pyright: reportMissingImports=false, reportIndexIssue=false
 import warnings
 from functools import cache
 

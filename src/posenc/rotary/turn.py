@@ -51,7 +51,8 @@ def ready(by: Turn, layout: Layout) -> Turn:
     """With what eager code on the CPU wants to multiply by; anything else wants cos and sin."""
     cos = by.cos
     learned = cos.requires_grad and torch.is_grad_enabled()
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or learned or not cos.is_cpu:
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if traced or learned or not cos.is_cpu:
         return by
     made = Ready(*by)
     if layout == "interleaved":
