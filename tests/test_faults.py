@@ -33,7 +33,9 @@ from posenc.relative.deberta import DeBERTa
 from posenc.relative.shaw import Shaw
 from posenc.relative.transformer_xl import TransformerXL
 from posenc.rotary.axial import axial
-from posenc.rotary.rope import RoPE, rotate, turn
+from posenc.rotary.rope import RoPE
+from posenc.rotary.rotate import rotate
+from posenc.rotary.turn import turn
 
 DIM, HEADS = 8, 4
 every = pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from posenc.rotary.mixed import Mixed
     from posenc.rotary.mrope import mrope
     from posenc.rotary.p_rope import p_rope
-    from posenc.rotary.rope import RoPE, rotate, turn
+    from posenc.rotary.rope import RoPE
+    from posenc.rotary.rotate import rotate
+    from posenc.rotary.turn import turn
     from posenc.rotary.xpos import XPos
     from posenc.sum import Sum
     from posenc.theta import frequencies
@@ -70,8 +72,8 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
     "p_rope": "rotary.p_rope",
     "positions": "",
     "properties": "",
-    "rotate": "rotary.rope",
-    "turn": "rotary.rope",
+    "rotate": "rotary.rotate",
+    "turn": "rotary.turn",
 }
 
 __all__ = [

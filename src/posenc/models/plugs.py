@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from posenc.attention import attend
 from posenc.encoding import Encoding
 from posenc.models.sockets import Socket
-from posenc.rotary.rope import RoPE, Turn
+from posenc.rotary.rope import RoPE
+from posenc.rotary.turn import Turn
 from posenc.theta import join, split
 
 try:

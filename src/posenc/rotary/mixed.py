@@ -23,7 +23,9 @@ from torch import Tensor, nn
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
 from posenc.properties import learned, several_axes
-from posenc.rotary.rope import HOLDS, Turn, rotate, turn
+from posenc.rotary.rope import HOLDS
+from posenc.rotary.rotate import rotate
+from posenc.rotary.turn import Turn, ready, turn
 from posenc.shapes import Heads, Points
 from posenc.theta import Layout, checked, frequencies
 
@@ -57,7 +59,7 @@ class Mixed(Encoding):
     def prepare(self, pos: Points) -> Turn:
         every = turn(pos, self.freqs.flatten(1))
         cos, sin = (x.unflatten(-1, (self.heads, -1)).transpose(-2, -4).squeeze(-2) for x in every)
-        return Turn(cos, sin)
+        return ready(Turn(cos, sin), self.layout)
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[1] != self.heads:

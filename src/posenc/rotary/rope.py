@@ -13,11 +13,6 @@ distance is only an upper bound: a key turned by r tokens beforehand is found be
 Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
 """
 
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
-
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
 from posenc.properties import (
@@ -31,32 +26,10 @@ from posenc.properties import (
     shift_invariant,
     unique_positions,
 )
+from posenc.rotary.rotate import rotate
+from posenc.rotary.turn import Turn, turn
 from posenc.shapes import Frequencies, Heads, Points, Positions
-from posenc.theta import Layout, angles, checked, frequencies, join, one_each, split
-
-
-class Turn(NamedTuple):
-    """How each pair turns, shape (*batch, 1 or head, token, pair); 1: the same for all heads."""
-
-    cos: Tensor
-    sin: Tensor
-
-
-def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0) -> Turn:
-    """gain · cos and gain · sin of p·θ, formed in float64 and rounded once."""
-    angle = angles(pos, freqs)
-    cos, sin = ((gain * f(angle)).float().to(pos.device) for f in (torch.cos, torch.sin))
-    return Turn(cos.unsqueeze(-3), sin.unsqueeze(-3))
-
-
-def rotate(x: Heads, by: Turn, layout: Layout) -> Heads:
-    """Turn every channel pair of `x`, in float32, and round once to the dtype of `x`."""
-    if x.shape[-1] != 2 * by.cos.shape[-1]:
-        turned = 2 * by.cos.shape[-1]
-        raise ValueError(f"the frequencies turn {turned} channels, `x` has {x.shape[-1]}.")
-    one_each(x, by.cos)
-    a, b = split(x, layout)
-    return join(a * by.cos - b * by.sin, a * by.sin + b * by.cos, layout).to(x.dtype)
+from posenc.theta import Layout, checked, frequencies
 
 
 class RoPE(Encoding):
@@ -88,19 +61,17 @@ class RoPE(Encoding):
             raise ValueError(f"the frequencies turn {self.turned} channels, `dim` is {self.dim}.")
         self.axes = 1 if self.freqs.ndim == 1 else len(self.freqs)
         self.gain, self.logit_gain, self.trailing = gain, logit_gain, trailing
+        first = self.dim - self.turned if trailing else 0
+        self.start = None if self.turned == self.dim else first
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions | Points) -> Turn:
-        return turn(pos, self.freqs, self.gain)
+        return turn(pos, self.freqs, self.gain, self.layout)
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[-1] != self.dim:
             raise ValueError(f"this RoPE is for heads of {self.dim} channels, got {q.shape[-1]}.")
-        if self.trailing:
-            rest, last = q.split((self.dim - self.turned, self.turned), -1)
-            return torch.cat((rest, rotate(last, at, self.layout)), -1)
-        first, rest = q.split((self.turned, self.dim - self.turned), -1)
-        return torch.cat((rotate(first, at, self.layout), rest), -1)
+        return rotate(q, at, self.layout, self.start)
 
     def on_keys(self, k: Heads, at: Turn) -> Heads:
         return self.on_queries(k, at)

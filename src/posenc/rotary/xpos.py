@@ -32,7 +32,8 @@ from posenc.properties import (
     shift_invariant,
     unique_positions,
 )
-from posenc.rotary.rope import Turn, rotate, turn
+from posenc.rotary.rotate import rotate
+from posenc.rotary.turn import Turn, turn
 from posenc.shapes import Frequencies, Heads, Positions
 from posenc.theta import Layout, angles, checked, frequencies
 
@@ -90,7 +91,8 @@ class XPos(Encoding):
                 " in the middle of your text, or train with a larger `span`."
             )
         fade = angles(away, self.rates)
-        return Stretch(turn(pos, self.freqs, fade.exp()), turn(pos, self.freqs, (-fade).exp()))
+        queries, keys = (turn(pos, self.freqs, gain.exp(), self.layout) for gain in (fade, -fade))
+        return Stretch(queries, keys)
 
     def on_queries(self, q: Heads, at: Stretch) -> Heads:
         return rotate(q, at.queries, self.layout)

@@ -1,0 +1,116 @@
+"""The rotation on the CPU, without a compiler: what counts is how often memory is passed over.
+
+    complex          interleaved pairs lie in memory as complex numbers do: one product
+    complex blocks   the same for 16 bits, which are taken to float32 a few at a time
+    roll             few numbers, half layout: x · (cos, cos) + (b, a) · (−sin, sin), few calls
+    blocks           half layout: products and sums over a block that stays in the cache
+
+Products and sums are rounded one by one as in the formula, and not fused as `addcmul` does, so that
+all give the same bits, whatever the batch. (In complex products torch fuses the few pairs that do
+not fill a vector: there the last bit of float32 may differ.)
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from posenc.rotary.turn import Ready, Turn, doubled
+
+BLOCK = 1 << 18  # numbers for each thread, 1 MiB in float32: about what its cache holds
+
+
+def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
+    wide = x if x.dtype is torch.float32 else x.float()
+    pairs = _pairs(wide)
+    if pairs is None:
+        pairs = wide.clone(memory_format=torch.contiguous_format).view(torch.complex64)
+    if out is None or wide is not x or (into := _pairs(out)) is None:
+        made = (pairs * _cis(by)).view(torch.float32)
+        return out.copy_(made) if out is not None else made if wide is x else made.to(x.dtype)
+    torch.mul(pairs, _cis(by), out=into)
+    return out
+
+
+def by_complex_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
+    out = torch.empty_like(x) if out is None else out
+    wide = _room(x, 0)
+    for x_part, out_part, cis_part in _blocks(x, out, _cis(by)):
+        if wide.shape != x_part.shape:
+            wide = _room(x, *x_part.shape)
+        wide.copy_(x_part).view(torch.complex64).mul_(cis_part)
+        out_part.copy_(wide)
+    return out
+
+
+def by_roll(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
+    cos, sin = by.forms if type(by) is Ready and len(by.forms) == 2 else doubled(by)
+    wide = x if x.dtype is torch.float32 else x.float()
+    made = (wide * cos).add_(wide.roll(cos.shape[-1] // 2, -1).mul_(sin))
+    if out is not None:
+        return out.copy_(made)
+    return made if wide is x else made.to(x.dtype)
+
+
+def by_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
+    out = torch.empty_like(x) if out is None else out
+    halves = (t.unflatten(-1, (2, -1)) for t in (x, out))
+    spare = wide = turned = _room(x, 0)
+    for x_part, out_part, cos, sin in _blocks(*halves, by.cos.unsqueeze(-2), by.sin.unsqueeze(-2)):
+        if spare.shape != sin.shape:
+            spare = _room(x, *sin.shape)
+            if x.dtype is not torch.float32:
+                wide, turned = _room(x, 2, *x_part.shape)
+        if x.dtype is torch.float32:
+            _turn(x_part, cos, sin, out_part, spare)
+        else:
+            _turn(wide.copy_(x_part), cos, sin, turned, spare)
+            out_part.copy_(turned)
+    return out
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, spare: Tensor) -> None:
+    """x and out (…, 2, pair), cos, sin and spare (…, 1, pair)."""
+    (a, b), (first, second) = x.split(1, -2), out.split(1, -2)
+    torch.mul(x, cos, out=out)
+    first.sub_(torch.mul(b, sin, out=spare))
+    second.add_(torch.mul(a, sin, out=spare))
+
+
+def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """All of them, cut alike along batch, head and token where x has its longest strides.
+
+    Tokens change slowest: their part of the tables is then used for all heads while at hand.
+    """
+    left, most, cuts = x.numel(), BLOCK * torch.get_num_threads(), {}
+    for axis in sorted(range(3), key=lambda axis: -x.stride(axis)):
+        if left > most:
+            cuts[axis] = max(1, x.shape[axis] * most // left)
+            left = left // x.shape[axis] * cuts[axis]
+    wide = (t.expand(*x.shape[:3], *t.shape[-(x.ndim - 3) :]) for t in tables)
+    return _cut((x, out, *wide), sorted(cuts.items(), reverse=True))
+
+
+def _cut(tensors: tuple[Tensor, ...], cuts: list[tuple[int, int]]) -> Iterator[tuple[Tensor, ...]]:
+    if not cuts:
+        yield tensors
+        return
+    (axis, size), *rest = cuts
+    for part in zip(*(t.split(size, axis) for t in tensors), strict=True):
+        yield from _cut(part, rest)
+
+
+def _cis(by: Turn) -> Tensor:
+    return by.forms[0] if type(by) is Ready and len(by.forms) == 1 else torch.complex(*by)
+
+
+def _pairs(x: Tensor) -> Tensor | None:
+    """As complex numbers, if pairs lie side by side and at even places."""
+    try:
+        return x.view(torch.complex64)
+    except RuntimeError:
+        return None
+
+
+def _room(x: Tensor, *shape: int) -> Tensor:
+    return x.new_empty(shape, dtype=torch.float32)
