@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from posenc.additive.sine import Sine
     from posenc.additive.sine_cosine import SineCosine
     from posenc.additive.sinusoidal import Sinusoidal
-    from posenc.attention import attend
+    from posenc.attention import attend, explain
     from posenc.bias.alibi import ALiBi
     from posenc.bias.t5 import T5Bias
     from posenc.card import Card
@@ -64,6 +64,7 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
     "attend": "attention",
     "axial": "rotary.axial",
     "create": "catalog",
+    "explain": "attention",
     "frequencies": "theta",
     "masks": "",
     "mrope": "rotary.mrope",
@@ -100,6 +101,7 @@ __all__ = [
     "attend",
     "axial",
     "create",
+    "explain",
     "frequencies",
     "masks",
     "mrope",

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.distance import ByVector
 from posenc.encoding import Encoding
 from posenc.masks import Mask
 from posenc.shapes import Bias, Heads, Keys, Seen, Values
@@ -20,7 +21,7 @@ class Call:
     at: Any
     k_at: Any
     scale: float
-    bias: Bias | None = None
+    bias: Bias | ByVector | None = None
     mask: Mask | Seen | None = None
 
     @property

@@ -5,7 +5,7 @@ nothing of where cached keys stand: then give `pos` of the queries and `k_pos` o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import torch
@@ -35,8 +35,8 @@ class Mask:
     sees: Seen
     shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
     is_causal: bool = False  # exactly the triangle that kernels have built in
-    bands: tuple[Band, ...] | None = None  # all of which together say the same, if any can
-    made_of: tuple[Tensor, ...] | None = None  # all it reads; None: nobody knows
+    bands: tuple[Band, ...] | None = field(default=None, compare=False)  # that say the same
+    made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: nobody knows
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)

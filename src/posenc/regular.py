@@ -9,6 +9,7 @@ from math import ceil, floor, inf, isinf
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor  # type: ignore
 
 from posenc.masks import Mask
 from posenc.shapes import Seen
@@ -51,10 +52,11 @@ class Strip:
 
 def readable(*tensors: Tensor) -> bool:
     """Whether looking at their values costs nothing: no device to wait for, nothing traced."""
+    if torch.compiler.is_compiling():
+        return False
     plain = all(type(x) is Tensor or type(x) is torch.nn.Parameter for x in tensors)
     on_cpu = all(x.device.type == "cpu" for x in tensors)
-    wrapped = any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors))
-    return plain and on_cpu and not wrapped and not torch.compiler.is_compiling()
+    return plain and on_cpu and not any(map(is_functorch_wrapped_tensor, tensors))
 
 
 def line(pos: Tensor, step: int = 0) -> Line | None:

@@ -104,7 +104,9 @@ def cut(
 
 
 def _norms(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x.detach(), dim=-1, dtype=torch.promote_types(x.dtype, torch.float32))
+    return torch.linalg.vector_norm(
+        x.detach(), dim=-1, dtype=torch.promote_types(x.dtype, torch.float32)
+    )
 
 
 def _alike(widths: list[int], group: int) -> list[slice]:
@@ -152,9 +154,7 @@ def _of(x: Tensor, tile: Tile) -> Tensor:
 def _groups(tile: Tile, q: Tensor, k: Tensor) -> Tile:
     """The tile in heads of the keys."""
     group = q.shape[1] // k.shape[1]
-    return tile._replace(
-        heads=slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1)
-    )
+    return tile._replace(heads=slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1))
 
 
 def _forward(
@@ -200,11 +200,12 @@ class Viewed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
-        saved = ctx.saved_tensors
+        q, k, v, u, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[3]:
-            grads = _of_learned(grad, *saved, ctx.strip, ctx.scale)
+            grads = _of_learned(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)
         else:
-            grads = (*_of_constant(grad, *saved, ctx.tiles, ctx.scale), None)
+            made = _of_constant(grad, q, k, v, u, out, lse, ctx.tiles, ctx.scale)
+            grads = (*made, None)
         return *grads, None, None, None
 
 
@@ -246,7 +247,7 @@ def _of_learned(
         padded = u.new_zeros(heads, n, m + n)
         for b in range(batch):
             some_q, some_grad, some_inner = (
-                x[b, :, rows].flip(1).to(exact) for x in (q, grad, inner)
+                x[b, :, rows].flip(1).to(exact).contiguous() for x in (q, grad, inner)
             )
             some_k, some_v = k[b, :, keys].to(exact), v[b, :, keys].to(exact)
             grouped_q, grouped_grad = by_group(some_q), by_group(some_grad)
