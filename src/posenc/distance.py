@@ -65,7 +65,7 @@ class ByRow:
     def block(self, rows: slice, keys: slice) -> Tensor:
         """The bias of these queries and keys, (batch, head, query, key), for one row of positions.
 
-        One list of places serves all heads: five times faster than an index for each axis.
+        One list of rows serves all heads: far faster than an index for each axis.
         """
         q_pos, k_pos = self.q_pos.reshape(-1)[rows], self.k_pos.reshape(-1)[keys]
         away = q_pos.unsqueeze(-1) - k_pos
@@ -77,8 +77,7 @@ class ByRow:
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
     """table[..., n, row[n, m]], (batch, head, n, m)."""
-    first = torch.arange(len(row), device=row.device).unsqueeze(-1) * table.shape[-1]
-    return table.flatten(-2).index_select(-1, (first + row).flatten()).unflatten(-1, row.shape)
+    return table.gather(-1, row.expand(*table.shape[:-1], -1))
 
 
 @dataclass(frozen=True)

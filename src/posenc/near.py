@@ -113,13 +113,15 @@ def _near(call: Call, bias: ByRow, strip: Strip, rows: slice, keys: slice) -> Pa
     q = call.q[:, :, rows].to(call.exact)
     k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
     scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
-    i = torch.arange(rows.start, rows.stop).unsqueeze(-1)
-    apart = i - torch.arange(keys.start, keys.stop)
-    unseen = (apart < strip.low) | (apart > strip.high)
-    # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
-    scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
-    lse = scores.logsumexp(-1)
-    weights = scores.sub_(lse.unsqueeze(-1)).exp_()
+    all_seen = _all(strip, rows, keys)
+    if all_seen != keys:
+        i = torch.arange(rows.start, rows.stop).unsqueeze(-1)
+        apart = i - torch.arange(keys.start, keys.stop)
+        unseen = (apart < strip.low) | (apart > strip.high)
+        # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
+        scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)  # exp() by itself is slow where the result is 0
+    lse = scores.amax(-1) - weights.amax(-1).log()
     out = weights @ v
     if bias.values is not None:
         out += _of_values(weights, bias, rows, keys)
@@ -136,4 +138,10 @@ def _of_values(weights: Tensor, bias: ByRow, rows: slice, keys: slice) -> Tensor
     skewed.as_strided((*outer, n, m), strides, n - 1).copy_(weights)
     q_pos, k_pos = bias.q_pos.reshape(-1)[rows], bias.k_pos.reshape(-1)[keys]
     away = torch.cat((q_pos.flip(0) - k_pos[0], q_pos[0] - k_pos[1:]))
-    return skewed @ bias.values[bias.row(away)].to(weights.dtype)
+    first, last = int((away >= bias.reach).sum()), columns - int((away <= -bias.reach).sum())
+    values = bias.values.to(weights.dtype)
+    near = skewed[..., first:last] @ values[bias.row(away[first:last])]
+    for some, end in ((skewed[..., :first], bias.reach), (skewed[..., last:], -bias.reach)):
+        if some.shape[-1]:
+            near.addcmul_(some.sum(-1, keepdim=True), values[bias.row(torch.tensor(end))])
+    return near
