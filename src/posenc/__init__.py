@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from posenc.additive.sinusoidal import Sinusoidal
     from posenc.attention import attend, explain
     from posenc.bias.alibi import ALiBi
+    from posenc.bias.fire import FIRE
+    from posenc.bias.kerple import Kerple
     from posenc.bias.t5 import T5Bias
     from posenc.card import Card
     from posenc.catalog import CATALOG, create
@@ -40,12 +42,14 @@ __version__ = "0.1.0"
 
 _HOME = {  # name -> the module it lives in; "" for a module of that name
     "CATALOG": "catalog",
+    "FIRE": "bias.fire",
     "ALiBi": "bias.alibi",
     "Binary": "additive.binary",
     "Card": "card",
     "DeBERTa": "relative.deberta",
     "Encoding": "encoding",
     "Integer": "additive.integer",
+    "Kerple": "bias.kerple",
     "Learned": "additive.learned",
     "LinearSinusoidal": "additive.linear_sinusoidal",
     "Mixed": "rotary.mixed",
@@ -77,12 +81,14 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
 
 __all__ = [
     "CATALOG",
+    "FIRE",
     "ALiBi",
     "Binary",
     "Card",
     "DeBERTa",
     "Encoding",
     "Integer",
+    "Kerple",
     "Learned",
     "LinearSinusoidal",
     "Mixed",

@@ -69,7 +69,7 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     heads = call.q.shape[1]
     seen = bias.f(torch.arange(heads).unsqueeze(-1), offsets).expand(heads, -1).to(call.exact)
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
-    return F.pad(seen, ends, value=float("-inf"))
+    return F.pad(seen, ends, value=float("-inf")).contiguous()
 
 
 def cut(
