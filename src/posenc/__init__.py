@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from posenc.additive.sine import Sine
     from posenc.additive.sine_cosine import SineCosine
     from posenc.additive.sinusoidal import Sinusoidal
-    from posenc.attention import attend
+    from posenc.attention import attend, explain
     from posenc.bias.alibi import ALiBi
+    from posenc.bias.fire import FIRE
+    from posenc.bias.kerple import Kerple
     from posenc.bias.t5 import T5Bias
     from posenc.card import Card
     from posenc.catalog import CATALOG, create
@@ -42,12 +44,14 @@ __version__ = "0.1.0"
 
 _HOME = {  # name -> the module it lives in; "" for a module of that name
     "CATALOG": "catalog",
+    "FIRE": "bias.fire",
     "ALiBi": "bias.alibi",
     "Binary": "additive.binary",
     "Card": "card",
     "DeBERTa": "relative.deberta",
     "Encoding": "encoding",
     "Integer": "additive.integer",
+    "Kerple": "bias.kerple",
     "Learned": "additive.learned",
     "LinearSinusoidal": "additive.linear_sinusoidal",
     "Mixed": "rotary.mixed",
@@ -66,6 +70,7 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
     "attend": "attention",
     "axial": "rotary.axial",
     "create": "catalog",
+    "explain": "attention",
     "frequencies": "theta",
     "masks": "",
     "mrope": "rotary.mrope",
@@ -78,12 +83,14 @@ _HOME = {  # name -> the module it lives in; "" for a module of that name
 
 __all__ = [
     "CATALOG",
+    "FIRE",
     "ALiBi",
     "Binary",
     "Card",
     "DeBERTa",
     "Encoding",
     "Integer",
+    "Kerple",
     "Learned",
     "LinearSinusoidal",
     "Mixed",
@@ -102,6 +109,7 @@ __all__ = [
     "attend",
     "axial",
     "create",
+    "explain",
     "frequencies",
     "masks",
     "mrope",

@@ -11,9 +11,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.call import Call, per_query_head
 from posenc.encoding import Encoding
 from posenc.masks import Mask
-from posenc.paths import Call, Implementation, hidden, logits, per_query_head, run
+from posenc.paths import Explanation, Implementation, chosen, hidden, logits, run, viewable
 from posenc.positions import sequence
 from posenc.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
 from posenc.sum import Sum
@@ -39,9 +40,49 @@ def attend(
     What acts on embeddings (`Sinusoidal`, `Learned`) does so before q, k and v are projected: call
     `encoding.on_embeddings(x, at)`, or use `SelfAttention`.
 
+    "auto" takes the fastest path that encoding, mask, positions, gradients and device allow;
+    `explain` says which, and why.
+
     Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
     for what it cannot do; "auto" picks one that can.
     """
+    call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation)
+    return run(call, implementation)
+
+
+def explain(
+    q: Heads,
+    k: Keys,
+    v: Values,
+    encoding: Encoding,
+    at: Any = None,
+    k_at: Any = None,
+    mask: Mask | Seen | None = None,
+    scale: float | None = None,
+) -> Explanation:
+    """The path that `attend`, with the same arguments, takes by itself, and why.
+
+    >>> import torch
+    >>> from posenc import RoPE
+    >>> q = torch.randn(1, 2, 5, 8)
+    >>> print(explain(q, q, q, RoPE(8)))
+    sdpa: RoPE adds nothing to scores or values, as torch wants it.
+    """
+    return chosen(_call(q, k, v, encoding, at, k_at, mask, scale, "auto"))
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Encoding,
+    at: Any,
+    k_at: Any,
+    mask: Mask | Seen | None,
+    scale: float | None,
+    implementation: Implementation,
+) -> Call:
+    """What the hooks make of it."""
     _fits(encoding, q, k, v, mask)
     if at is None:
         if k.shape[-2] != q.shape[-2]:
@@ -55,10 +96,16 @@ def attend(
     _stand(encoding, k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     k, v = hidden(q, k, v, mask)
+    if implementation in ("auto", "view"):
+        short = encoding.by_vector(q, at, k_at)
+        if short is not None:
+            call = Call(encoding, short[0], k, v, at, k_at, scale, short[1], mask)
+            if not isinstance(viewable(call), str):
+                return call
     q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
     v = v if k.shape[1] == v.shape[1] else per_query_head(v, q)  # keys may differ by query head now
     bias = encoding.on_scores(q, per_query_head(k, q), at, k_at, scale)
-    return run(Call(encoding, q, k, v, at, k_at, scale, bias, mask), implementation)
+    return Call(encoding, q, k, v, at, k_at, scale, bias, mask)
 
 
 def scores(

@@ -13,7 +13,7 @@ from posenc.additive import (
     sine_cosine,
     sinusoidal,
 )
-from posenc.bias import alibi, t5
+from posenc.bias import alibi, fire, kerple, t5
 from posenc.card import Card
 from posenc.encoding import Encoding
 from posenc.relative import deberta, shaw, transformer_xl
@@ -35,10 +35,12 @@ CATALOG: tuple[Card, ...] = (
     deberta.CARD,
     alibi.CARD,
     rope.CARD,
+    kerple.CARD,
     xpos.CARD,
     p_rope.CARD,
     axial.CARD,
     axial.CARD_3D,
+    fire.CARD,
     mixed.CARD,
     mrope.CARD,
 )

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.distance import ByDistance, dense
+from posenc.distance import ByDistance, ByVector, dense
 from posenc.positions import exact, sequence
 from posenc.shapes import Bias, Embeddings, Heads, KeyPositions, Keys, Points, Positions
 
@@ -59,6 +59,14 @@ class Encoding(nn.Module):
         """What to add to the output, given the weights (batch, head, query, key) of some `rows`.
 
         `rows` says which of the queries: attention in blocks asks for a few at a time.
+        """
+        return None
+
+    def by_vector(self, q: Heads, q_at: Any, k_at: Any) -> tuple[Heads, ByVector] | None:
+        """The scores of its hooks, as a bias of content and offset, if they have such a form.
+
+        No hook: a fast path where `on_queries` and `on_keys` add many channels. Gives the queries
+        that go with it; keys stay as they are.
         """
         return None
 

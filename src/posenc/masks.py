@@ -5,7 +5,8 @@ nothing of where cached keys stand: then give `pos` of the queries and `k_pos` o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -17,6 +18,16 @@ from posenc.shapes import Index, KeyPositions, Positions, Seen
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
 
 
+@dataclass(frozen=True, eq=False)
+class Band:
+    """low ≤ position of the query − position of the key ≤ high; None stands for 0, 1, 2, …"""
+
+    low: float
+    high: float
+    q_pos: Tensor | None = None
+    k_pos: Tensor | None = None
+
+
 @dataclass(frozen=True)
 class Mask:
     """`sees(b, h, i, j)` is True where query i sees key j."""
@@ -24,6 +35,8 @@ class Mask:
     sees: Seen
     shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
     is_causal: bool = False  # exactly the triangle that kernels have built in
+    bands: tuple[Band, ...] | None = field(default=None, compare=False)  # that say the same
+    made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: nobody knows
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)
@@ -31,11 +44,13 @@ class Mask:
     def __and__(self, other: "Mask | Seen") -> "Mask":
         """Also with a function (b, h, i, j) -> bool of your own."""
         sees = lambda b, h, i, j: self.sees(b, h, i, j) & other(b, h, i, j)  # noqa: E731
-        return Mask(sees, self.shapes + getattr(other, "shapes", ()))
+        both = _joined(self, other)
+        bands = other.bands if isinstance(other, Mask) else None
+        return replace(both, sees=sees, bands=self.bands and bands and self.bands + bands)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
         sees = lambda b, h, i, j: self.sees(b, h, i, j) | other(b, h, i, j)  # noqa: E731
-        return Mask(sees, self.shapes + getattr(other, "shapes", ()))
+        return replace(_joined(self, other), sees=sees)
 
     def check(self, batch: int, queries: int, keys: int) -> None:
         """Raises ValueError if it was made for other tokens or another batch."""
@@ -60,9 +75,10 @@ NOWHERE: Shapes = ((), ())  # made without positions
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
     """A token sees itself and what stands before it."""
     if pos is None:
-        return Mask(lambda b, h, i, j: i >= j, (NOWHERE,), is_causal=True)
-    q, k, shapes = _both(pos, k_pos)
-    return Mask(lambda b, h, i, j: q(b, i) >= k(b, j), shapes)
+        return CAUSAL
+    q, k, shapes, made_of = _both(pos, k_pos)
+    bands = (Band(0, inf, *made_of),)
+    return Mask(lambda b, h, i, j: q(b, i) >= k(b, j), shapes, bands=bands, made_of=made_of)
 
 
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
@@ -76,15 +92,17 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
     if size < 1:
         raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
     if pos is None:
-        return Mask(lambda b, h, i, j: (i - j).abs() < size, (NOWHERE,))
-    q, k, shapes = _both(pos, k_pos)
-    return Mask(lambda b, h, i, j: (q(b, i) - k(b, j)).abs() < size, shapes)
+        sees = lambda b, h, i, j: (i - j).abs() < size  # noqa: E731
+        return Mask(sees, (NOWHERE,), bands=(Band(1 - size, size - 1),), made_of=())
+    q, k, shapes, made_of = _both(pos, k_pos)
+    sees = lambda b, h, i, j: (q(b, i) - k(b, j)).abs() < size  # noqa: E731
+    return Mask(sees, shapes, bands=(Band(1 - size, size - 1, *made_of),), made_of=made_of)
 
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k, shapes = _both(ids, k_ids)
-    return Mask(lambda b, h, i, j: q(b, i) == k(b, j), shapes)
+    q, k, shapes, made_of = _both(ids, k_ids)
+    return Mask(lambda b, h, i, j: q(b, i) == k(b, j), shapes, made_of=made_of)
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
@@ -99,9 +117,21 @@ def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = N
         start, end = first.to(j.device)[b], last.to(j.device)[b]
         return (j >= start) & (j < end)
 
-    return Mask(sees, (((), (len(gaps), keys)),))
+    return Mask(sees, (((), (len(gaps), keys)),), made_of=(first, last))
 
 
 def _both(q: Tensor, k: Tensor | None):
     q, k = exact(q), exact(q if k is None else k)
-    return take(q), take(k), ((tuple(q.shape), tuple(k.shape)),)
+    return take(q), take(k), ((tuple(q.shape), tuple(k.shape)),), (q, k)
+
+
+def _joined(one: Mask, other: Mask | Seen) -> Mask:
+    """What holds of two masks together, however they are joined."""
+    made_of = other.made_of if isinstance(other, Mask) else None
+    both = None if one.made_of is None or made_of is None else one.made_of + made_of
+    return Mask(one.sees, one.shapes + getattr(other, "shapes", ()), made_of=both)
+
+
+CAUSAL = Mask(
+    lambda b, h, i, j: i >= j, (NOWHERE,), is_causal=True, bands=(Band(0, inf),), made_of=()
+)

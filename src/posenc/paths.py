@@ -2,10 +2,12 @@
 
     reference  softmax(q · kᵀ · scale + bias) · v + on_values(weights), in plain tensor operations
     sdpa       torch's own kernel; carries no bias
-    blocks     the definition for a few queries at a time, made again for the gradients: memory
-               grows with tokens · block, never with tokens²
-    flex       FlexAttention, compiled: the bias as `score_mod`, the mask as a block mask; on the
-               CPU for inference only, and not for encodings that add to the values
+    view       a bias of distance, on the CPU, over positions at equal steps, as strided views that
+               torch's kernel reads: `views.py`, `near.py`, `skew.py`
+    blocks     a few queries at a time, made again for the gradients: memory grows with
+               tokens · block, never with tokens²
+    flex       FlexAttention, compiled: `flexible.py`; on the CPU for inference only, and not for
+               encodings that add to the values
 
 A query that sees no key gets exactly 0, with finite gradients, and what stands in keys and values
 that nobody sees, NaN included, changes nothing.
@@ -14,69 +16,67 @@ that nobody sees, NaN included, changes nothing.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from posenc.distance import dense, pairs
-from posenc.encoding import Encoding
+from posenc.call import Call, per_query_head
+from posenc.distance import ByDistance, ByRow, ByVector, dense, pairs
+from posenc.flexible import flexible
 from posenc.masks import Mask
-from posenc.shapes import Bias, Heads, Keys, Scores, Seen, Values
+from posenc.near import near_and_far
+from posenc.regular import Strip, lines, readable, strip
+from posenc.shapes import Scores, Seen
+from posenc.skew import skewed
+from posenc.sum import Sum
+from posenc.views import view
 
-Implementation = Literal["auto", "reference", "sdpa", "blocks", "flex"]
+Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
 BLOCK = 128  # queries at a time
+HUGE = 2.0**60  # of a key or value; two of that size still have a product
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call of attention after the hooks on queries, keys and scores."""
+class Explanation:
+    """The path that attention takes, and why."""
 
-    encoding: Encoding
-    q: Heads
-    k: Keys
-    v: Values
-    at: Any
-    k_at: Any
-    scale: float
-    bias: Bias | None = None
-    mask: Mask | Seen | None = None
+    path: str
+    why: str
 
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """(batch, head, query, key)"""
-        batch, heads, tokens, _ = self.q.shape
-        return batch, heads, tokens, self.k.shape[-2]
-
-    @property
-    def on_values(self) -> bool:
-        return "on_values" in self.encoding.acts_on
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
 
 
-def _rows(call: Call, rows: slice) -> Tensor:
-    """The definition, for some of the queries."""
-    scores = logits(call, rows)
+def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
+    """The definition, for some of the queries, who see no other than these keys."""
+    scores = logits(call, rows, keys)
     if call.mask is None:
         weights = scores.softmax(-1)
     else:
-        seen = call.mask(*pairs(call.shape, rows, call.q.device))
+        seen = call.mask(*pairs(call.shape, rows, call.q.device, keys))
         lowest = torch.finfo(scores.dtype).min  # −inf would make NaN of a row that sees no key
         weights = scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0)
-    out = weights @ per_query_head(call.v, call.q).to(weights.dtype)
-    extra = call.encoding.on_values(weights, call.at, call.k_at, rows)
+    out = weights @ per_query_head(call.v[..., keys, :], call.q).to(weights.dtype)
+    extra = call.encoding.on_values(weights, call.at, call.k_at, rows) if call.on_values else None
     return (out if extra is None else out + extra).to(call.q.dtype)
 
 
-def logits(call: Call, rows: slice) -> Scores:
-    """At least float32: 16-bit scores would not even tell 1,024 from 1,025."""
-    q, k = call.q[..., rows, :], per_query_head(call.k, call.q)
-    exact = torch.promote_types(q.dtype, torch.float32)
-    content = q.to(exact) @ k.to(exact).mT * call.scale
-    if call.bias is None:
-        return content
-    return content + call.bias(*pairs(call.shape, rows, q.device)).to(exact)
+def logits(call: Call, rows: slice, keys: slice = slice(None)) -> Scores:
+    q, k = call.q[..., rows, :], per_query_head(call.k[..., keys, :], call.q)
+    content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
+    return content if call.bias is None else content + _bias(call, rows, keys)
+
+
+def _bias(call: Call, rows: slice, keys: slice) -> Tensor:
+    bias = call.bias
+    assert bias is not None
+    assert not isinstance(bias, ByVector)
+    if isinstance(bias, ByRow) and bias.q_pos.ndim == bias.k_pos.ndim == 1:
+        return bias.block(rows, keys).to(call.exact)
+    return bias(*pairs(call.shape, rows, call.q.device, keys)).to(call.exact)
 
 
 def reference(call: Call) -> Tensor:
@@ -84,87 +84,137 @@ def reference(call: Call) -> Tensor:
 
 
 def blocks(call: Call) -> Tensor:
-    rows = _blocks(call.q.shape[-2]) or [slice(None)]
-    if _needs_gradients(call):
+    tokens, keys = call.shape[2:]
+    parts = _blocks(tokens) or [slice(0, 0)]
+    seen = None if call.on_values else strip(call.mask, tokens, keys)
+    columns = [slice(None) if seen is None else _of_block(seen, rows) for rows in parts]
+    each = _rows if call.on_values or not readable(call.q) else _fused
+    if call.trains:
         # Of a block keep the output only; the rest is made again for the gradients.
-        again = functools.partial(checkpoint, _rows, use_reentrant=False, preserve_rng_state=False)
-        return torch.cat([again(call, block) for block in rows], -2)
-    return torch.cat([_rows(call, block) for block in rows], -2)
+        again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+        each = functools.partial(again, each)
+    return torch.cat([each(call, *some) for some in zip(parts, columns, strict=True)], -2)
+
+
+def _of_block(seen: Strip, rows: slice) -> slice:
+    keys = seen.seen(slice(rows.start, min(rows.stop, seen.queries)))
+    return keys if keys.start < keys.stop else slice(0, 1)  # the mask hides it
+
+
+def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
+    """As `_rows`, by torch's CPU kernel, which does not make scores and weights of a block."""
+    if call.bias is None:
+        return _rows(call, rows, keys)
+    bias = _bias(call, rows, keys)
+    if bias.requires_grad:  # the kernel has no gradient for it
+        return _rows(call, rows, keys)
+    q, k, v = call.q[..., rows, :], call.k[..., keys, :], call.v[..., keys, :]
+    alone = None
+    if call.mask is not None:
+        seen = call.mask(*pairs(call.shape, rows, q.device, keys))
+        alone = ~seen.any(-1, keepdim=True)  # kernels differ in what they make of an empty row
+        bias = bias.masked_fill(~(seen | alone), float("-inf"))
+    shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    out = _kernel(q, k, v, call, attn_mask=bias.expand(shape))
+    return out if alone is None else out.masked_fill(alone, 0)
+
+
+def _kernel(q: Tensor, k: Tensor, v: Tensor, call: Call, **options) -> Tensor:
+    channels = v.shape[-1]
+    if channels < q.shape[-1]:  # the fused kernels want q, k and v alike
+        v = F.pad(v, (0, q.shape[-1] - channels))
+    out = F.scaled_dot_product_attention(
+        q, k, v, scale=call.scale, enable_gqa=call.grouped, **options
+    )
+    return out[..., :channels]
 
 
 def sdpa(call: Call) -> Tensor:
     _refuse_unless(call.bias is None and not call.on_values, call, "sdpa", "carries no bias")
     q, k, v, mask = call.q, call.k, call.v, call.mask
-    channels = v.shape[-1]
-    if channels < q.shape[-1]:  # the fused kernels want q, k and v alike
-        v = F.pad(v, (0, q.shape[-1] - channels))
-    attention = functools.partial(
-        F.scaled_dot_product_attention, scale=call.scale, enable_gqa=_grouped(call)
-    )
     if mask is None or (isinstance(mask, Mask) and mask.is_causal):
-        return attention(q, k, v, is_causal=mask is not None)[..., :channels]
+        return _kernel(q, k, v, call, is_causal=mask is not None)
     seen = dense(mask, call.shape, q.device)
     alone = ~seen.any(-1, keepdim=True)  # kernels differ in what they make of an empty row
-    out = attention(q, k, v, attn_mask=(seen | alone).expand(call.shape))
-    return out.masked_fill(alone, 0)[..., :channels]
+    out = _kernel(q, k, v, call, attn_mask=(seen | alone).expand(call.shape))
+    return out.masked_fill(alone, 0)
+
+
+def views(call: Call) -> Tensor:
+    able = viewable(call)
+    if isinstance(able, str):
+        raise ValueError(f'`implementation="view"` cannot serve here: {able}; use "auto".')
+    if isinstance(call.bias, ByRow):
+        return near_and_far(call, *able)
+    return skewed(call, *able) if isinstance(call.bias, ByVector) else view(call, *able)
+
+
+def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
+    """What `view` goes by: the strip of pairs that are seen, step and shift; or why it cannot."""
+    name, bias = type(call.encoding).__name__, call.bias
+    if not isinstance(bias, ByDistance | ByRow | ByVector):
+        return f"the bias of {name} is no view, or there is none"
+    if call.on_values and not (isinstance(bias, ByRow) and bias.values is not None and _one(call)):
+        return f"{name} adds to the values, which takes the weights themselves"
+    if not readable(call.q, call.k, call.v):
+        return "it takes torch's CPU kernel, which reads strides, outside of what is traced"
+    if call.trains and not isinstance(bias, ByDistance):
+        return f"scores of {name} go by content and offset, and have no gradients as a view"
+    if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
+        return "there is nothing to attend to"
+    steps = lines(bias.q_pos, bias.k_pos)
+    if steps is None:
+        return "positions are not whole numbers at equal steps, alike in the batch"
+    seen = strip(call.mask, *call.shape[2:])
+    return "the mask is no strip along the diagonal" if seen is None else (seen, steps)
+
+
+def _one(call: Call) -> bool:
+    """Whether but one encoding adds to the values."""
+    parts = call.encoding if isinstance(call.encoding, Sum) else (call.encoding,)
+    return sum("on_values" in part.acts_on for part in parts) == 1
 
 
 def flex(call: Call) -> Tensor:
     _refuse_unless(not call.on_values, call, "flex", "has no place for what is added to the values")
-    q, k, v, bias = call.q, call.k, call.v, call.bias
-    trains = _needs_gradients(call)
-    on_cpu = q.device.type == "cpu"
-    _refuse_unless(not (on_cpu and trains), call, "flex", "cannot train on the CPU")
-    _refuse_unless(q.dtype != torch.float64, call, "flex", "does not compute in float64")
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    channels = v.shape[-1]
-    if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
-        q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
-    score = None if bias is None else lambda s, b, h, i, j: s + bias(b, h, i, j).to(s.dtype)
-    visible = None
-    if call.mask is not None:
-        mask = call.mask
-        sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731  # its parameters are counted
-        visible = create_block_mask(sees, *call.shape, device=q.device.type)
-    out = _compiled_flex(on_cpu)(
-        q, k, v, score_mod=score, block_mask=visible, scale=call.scale,
-        enable_gqa=_grouped(call),
-    )  # fmt: skip
-    return out[..., :channels]
-
-
-@functools.cache
-def _compiled_flex(on_cpu: bool) -> Callable[..., Tensor]:
-    from torch._dynamo import config
-    from torch.nn.attention.flex_attention import flex_attention
-
-    # On the CPU torch 2.13 writes wrong code for lengths that vary: compile for each anew. Past its
-    # limit of compilations torch would build tokens² instead.
-    compiled = torch.compile(flex_attention, dynamic=False if on_cpu else None)
-    return config.patch(recompile_limit=1_000)(compiled)
+    cannot_train = call.q.device.type == "cpu" and call.trains
+    _refuse_unless(not cannot_train, call, "flex", "cannot train on the CPU")
+    _refuse_unless(call.q.dtype != torch.float64, call, "flex", "does not compute in float64")
+    return flexible(call)
 
 
 IMPLEMENTATIONS: dict[str, Callable[[Call], Tensor]] = {
-    "reference": reference, "sdpa": sdpa, "blocks": blocks, "flex": flex,
+    "reference": reference, "sdpa": sdpa, "view": views, "blocks": blocks, "flex": flex,
 }  # fmt: skip
 
 
 def run(call: Call, implementation: Implementation) -> Tensor:
-    """(batch, head, token, value). Raises ValueError for what the implementation cannot do."""
-    chosen = _best(call) if implementation == "auto" else implementation
-    if chosen not in IMPLEMENTATIONS:
-        known = ", ".join(map(repr, ("auto", *IMPLEMENTATIONS)))
-        raise ValueError(f"`implementation` must be one of {known}, got {chosen!r}.")
-    return IMPLEMENTATIONS[chosen](call)
+    """(batch, head, query, value). Raises ValueError for what the implementation cannot do."""
+    return IMPLEMENTATIONS[chosen(call, implementation).path](call)
 
 
-def _best(call: Call) -> str:
+def chosen(call: Call, implementation: Implementation = "auto") -> Explanation:
     """Never one that raises; flex, which compiles for seconds, only on request."""
+    if implementation in IMPLEMENTATIONS:
+        return Explanation(implementation, "it was asked for.")
+    if implementation != "auto":
+        known = ", ".join(map(repr, ("auto", *IMPLEMENTATIONS)))
+        raise ValueError(f"`implementation` must be one of {known}, got {implementation!r}.")
+    name = type(call.encoding).__name__
     if call.bias is None and not call.on_values:
-        return "sdpa"
-    small = call.q.shape[-2] <= BLOCK
-    return "reference" if small or torch.compiler.is_compiling() else "blocks"
+        return Explanation("sdpa", f"{name} adds nothing to scores or values, as torch wants it.")
+    able = viewable(call)
+    if not isinstance(able, str):
+        return Explanation(
+            "view",
+            f"the bias of {name} goes by distance, positions stand at equal steps and the mask"
+            " is a strip along the diagonal.",
+        )
+    if torch.compiler.is_compiling():
+        return Explanation("reference", "loops over blocks are not for what is traced.")
+    if call.q.shape[-2] <= BLOCK:
+        return Explanation("reference", f"{able}, and {call.q.shape[-2]} queries are one block.")
+    return Explanation("blocks", f"{able}; so a block of {BLOCK} queries at a time.")
 
 
 def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
@@ -175,24 +225,14 @@ def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
         )
 
 
-def _needs_gradients(call: Call) -> bool:
-    learned = (call.q, call.k, call.v, *call.encoding.parameters())
-    return torch.is_grad_enabled() and any(x.requires_grad for x in learned)
-
-
-def _grouped(call: Call) -> bool:
-    """Not the comparison itself: traced, that is a symbol, which the kernels do not take."""
-    return True if call.q.shape[1] != call.k.shape[1] else False
-
-
-def per_query_head(x: Tensor, q: Tensor) -> Tensor:
-    """Grouped heads of keys or values, one for each head of the queries."""
-    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
-
-
 def hidden(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> tuple[Tensor, Tensor]:
-    """Zeros for keys and values that no query sees: 0 · NaN would be NaN, also in the gradients."""
+    """Zeros for keys and values that no query sees: 0 · NaN would be NaN, also in the gradients.
+
+    Where one look at them shows only ordinary numbers, their weights of 0 are enough.
+    """
     if mask is None or (isinstance(mask, Mask) and mask.is_causal):
+        return k, v
+    if readable(k, v) and _ordinary(k) and _ordinary(v):
         return k, v
     batch, heads, tokens, _ = q.shape
     shape = (batch, heads, tokens, k.shape[-2])
@@ -204,5 +244,12 @@ def hidden(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> tuple[T
     return k.masked_fill(~by_anybody, 0), v.masked_fill(~by_anybody, 0)
 
 
+def _ordinary(x: Tensor) -> bool:
+    if not x.numel():
+        return True
+    low, high = x.detach().aminmax()
+    return -HUGE < float(low) and float(high) < HUGE  # both False for NaN
+
+
 def _blocks(tokens: int) -> list[slice]:
-    return [slice(start, start + BLOCK) for start in range(0, tokens, BLOCK)]
+    return [slice(start, min(start + BLOCK, tokens)) for start in range(0, tokens, BLOCK)]

@@ -143,21 +143,28 @@ def linear_shift(probe: Probe) -> Finding:
 def shift_invariant(probe: Probe) -> Finding:
     """Moving the whole text leaves every score unchanged."""
     pos = probe.line(probe.tokens)
-    by = max(1, min(17, probe.limit - probe.tokens))
-    before, after = probe.scores(pos, pos), probe.scores(pos + by, pos + by)
-    return _unchanged(before, after, pos, pos, f"moving the text by {by}")
+    before, room = probe.scores(pos, pos), max(1, probe.limit - probe.tokens)
+    found = TOO_FEW
+    for by in (min(17, room), min(2000, room)):
+        after = probe.scores(pos + by, pos + by)
+        found = _unchanged(before, after, pos, pos, f"moving the text by {by:,}")
+        if not found.defect < TOLERANCE:
+            break
+    return found
 
 
 def symmetric(probe: Probe) -> Finding:
     """A query at p sees a key at p′ as one at p′ sees a key at p: before and after count alike."""
-    found = []
-    for p, other in ((0, 1), (0, 3), (2, 7), (5, 6), (1, 8)):
+    found = TOO_FEW
+    for p, other in ((0, 1), (0, 3), (2, 7), (5, 6), (1, 8), (3, 2000)):
         if other >= probe.limit:
             break
         here, there = probe.at(p, probe.tokens), probe.at(other, probe.tokens)
         scored = probe.scores(here, there), probe.scores(there, here)
-        found.append(_unchanged(*scored, here, there, "exchanging their positions"))
-    return max(found, key=lambda finding: finding.defect, default=TOO_FEW)
+        found = _unchanged(*scored, here, there, "exchanging their positions")
+        if not found.defect < TOLERANCE:
+            break
+    return found
 
 
 def decaying(probe: Probe) -> Finding:

@@ -80,8 +80,8 @@ class Sum(Encoding):
 
 def added(biases: list[Bias]) -> Bias | None:
     """Their sum; of distance alone, if all of them are."""
-    if not biases:
-        return None
+    if len(biases) < 2:
+        return biases[0] if biases else None
     by_distance = [bias for bias in biases if isinstance(bias, ByDistance)]
     if len(by_distance) < len(biases):
         return _total(biases)

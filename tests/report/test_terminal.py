@@ -38,7 +38,7 @@ def test_the_verdict_names_names(everything):
     said = dict(line.split(": ", 1) for line in words.verdict(everything))
     assert said["Blind to word order without a mask"] == "NoPE."
     assert said["Refuses positions further along"] == "Learned, xPos."
-    assert said["Scores never rise with distance"] == "ALiBi."
+    assert said["Scores never rise with distance"] == "ALiBi, KERPLE."
     assert "RoPE" in said["The same wherever the text stands, to a million"]
     assert "Sinusoidal" in said["Different further along"]
 

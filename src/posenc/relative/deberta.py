@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.card import Card, Paper
-from posenc.distance import offset
+from posenc.distance import ByRow
 from posenc.encoding import Encoding
 from posenc.positions import whole
 from posenc.properties import (
@@ -92,14 +92,8 @@ class DeBERTa(Encoding):
     ) -> Bias:
         by_query = q @ (self.rows @ self.to_keys).mT.to(q.dtype) * scale
         by_key = k @ (self.rows @ self.to_queries).mT.to(k.dtype) * scale
-        ahead = offset(q_at, k_at)
-
-        def value(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            δ = ahead(b, i, j)
-            back = δ if self.released else -δ
-            return by_query[b, h, i, self.delta(δ)] + by_key[b, h, j, self.delta(back)]
-
-        return value
+        back = self.delta if self.released else lambda offset: self.delta(-offset)
+        return ByRow(q_at, k_at, self.reach, self.delta, by_query, back, by_key)
 
     def scale(self, dim: int) -> float:
         return (3 * dim) ** -0.5

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.card import Card, Paper
-from posenc.distance import offset
+from posenc.distance import ByRow
 from posenc.encoding import Encoding
 from posenc.positions import whole
 from posenc.properties import (
@@ -44,8 +44,8 @@ class Shaw(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        by_row, ahead = q @ self.keys.mT.to(q.dtype) * scale, offset(q_at, k_at)
-        return lambda b, h, i, j: by_row[b, h, i, self.row(ahead(b, i, j))]
+        by_query = q @ self.keys.mT.to(q.dtype) * scale
+        return ByRow(q_at, k_at, self.reach, self.row, by_query, values=self.values)
 
     def on_values(
         self, weights: Tensor, q_at: Positions, k_at: KeyPositions, rows: slice

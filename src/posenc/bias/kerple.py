@@ -1,0 +1,82 @@
+"""KERPLE: scores fall with distance along a curve that each head learns, a logarithm or a power.
+
+    score(i, j) = qᵢ · kⱼ · scale − p_h ln(1 + a_h |pᵢ − pⱼ|)        log,    p, a > 0
+    score(i, j) = qᵢ · kⱼ · scale − a_h |pᵢ − pⱼ|^p_h                power,  a > 0, 0 < p ≤ 2
+
+Both are conditionally positive definite kernels made from a distance, which is where the bounds on p
+come from; ALiBi is the power with p = 1 and a fixed. Under the logarithm weights fall like a power
+of the distance, (1 + a δ)^−p, so far tokens are never quite out of sight.
+
+Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
+arXiv:2205.09921, eq. 8 and 9 (r₁ is p and r₂ is a of the logarithm); initial values and the least of
+0.01 as in the authors' code, which writes the bound into the parameters where we leave them alone.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from posenc.card import Card, Paper
+from posenc.distance import ByDistance
+from posenc.encoding import Encoding
+from posenc.properties import (
+    any_length,
+    decaying,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+    symmetric,
+)
+from posenc.shapes import Bias, Heads, KeyPositions, Keys, Positions
+
+LEAST = 0.01
+
+
+def bounded(x: Tensor, most: float = float("inf")) -> Tensor:
+    """x within LEAST … `most`; gradients pass as if it were free, so that it can come back."""
+    return x + (x.clamp(LEAST, most) - x).detach()
+
+
+class Kerple(Encoding):
+    """`Kerple(heads)` with a logarithm, `Kerple(heads, curve="power")` with a power."""
+
+    def __init__(self, heads: int, curve: Literal["log", "power"] = "log"):
+        super().__init__()
+        if curve not in ("log", "power"):
+            raise ValueError(f"`curve` is what scores fall along: 'log' or 'power', got {curve!r}.")
+        self.heads, self.curve = heads, curve
+        self.p = nn.Parameter(2 * torch.rand(heads))
+        self.a = nn.Parameter(torch.rand(heads))
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
+    ) -> Bias:
+        a = bounded(self.a)
+        if self.curve == "log":
+            p = bounded(self.p)
+            return ByDistance(lambda h, δ: -p[h] * (a[h] * δ.abs()).log1p(), q_at, k_at)
+        p = bounded(self.p, 2.0)
+        return ByDistance(lambda h, δ: -a[h] * δ.abs() ** p[h], q_at, k_at)
+
+    def extra_repr(self) -> str:
+        return f"{self.heads} heads, curve={self.curve!r}"
+
+
+CARD = Card(
+    name="KERPLE",
+    paper=Paper(
+        key="chi2022kerple",
+        title="KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
+        authors="Chi, Ta-Chung and Fan, Ting-Han and Ramadge, Peter J. and Rudnicky, Alexander I.",
+        year=2022,
+        arxiv="2205.09921",
+    ),
+    make=lambda dim, heads, **options: Kerple(heads, **options),
+    holds=frozenset(
+        {shift_invariant, symmetric, decaying, norm_preserving, any_length, length_independent}
+        | {order_sensitive, learned}
+    ),
+)

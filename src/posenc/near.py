@@ -1,0 +1,147 @@
+"""Attention with rows of a table for each offset, all offsets beyond a reach sharing one row.
+
+    score(i, j) = qᵢ · kⱼ · scale + by_query[i, row(δ)] + by_key[j, back(δ)],      δ = pᵢ − pⱼ
+
+Near by, |δ| < reach, scores are made as they are defined. For all keys further off, the first term
+is one number for each query and the second one number for each key: torch's kernel computes them
+without a table, and what is added to their values is one vector. The parts are joined by their
+log-sum-exps L:
+
+    out = Σ exp(L_part − L) out_part,      L = ln Σ exp(L_part)
+
+Memory O(rows · (rows + reach)); for positions at equal steps, without gradients.
+"""
+
+from math import ceil, floor
+
+import torch
+from torch import Tensor
+
+from posenc.call import Call, per_query_head
+from posenc.distance import ByRow
+from posenc.regular import Strip
+from posenc.views import fitted, flash
+
+ROWS = 256
+
+
+def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
+    """(batch, head, query, value), of a call whose bias is a `ByRow`."""
+    bias, (step, shift) = call.bias, steps
+    assert isinstance(bias, ByRow)
+    behind = strip.within(ceil((bias.reach - shift) / step), strip.high)
+    ahead = strip.within(strip.low, floor((-bias.reach - shift) / step))
+    out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
+    ends = {1: _Far(call, bias, bias.reach), -1: _Far(call, bias, -bias.reach)}
+    for start in strip.rows[::ROWS]:
+        rows = slice(start, min(start + ROWS, strip.rows.stop))
+        keys = strip.seen(rows)
+        before, after = _all(behind, rows, keys), _all(ahead, rows, keys)
+        if before.start == before.stop:
+            before = slice(keys.start, keys.start)
+        after = slice(max(after.start, before.stop), after.stop)  # they meet where reach is 0
+        if after.start >= after.stop:
+            after = slice(keys.stop, keys.stop)
+        parts = [
+            _near(call, bias, strip, rows, slice(keys.start, before.start)),
+            ends[1].part(rows, before),
+            _near(call, bias, strip, rows, slice(before.stop, after.start)),
+            ends[-1].part(rows, after),
+            _near(call, bias, strip, rows, slice(after.stop, keys.stop)),
+        ]
+        out[:, :, rows] = _joined([part for part in parts if part is not None])
+    return out
+
+
+def _all(strip: Strip, rows: slice, keys: slice) -> slice:
+    """The keys that lie in the strip for every one of these rows."""
+    if strip.width < 1:
+        return slice(keys.start, keys.start)
+    start = max(keys.start, rows.stop - 1 - strip.high)
+    return slice(start, max(start, min(keys.stop, rows.start - strip.low + 1)))
+
+
+Part = tuple[Tensor, Tensor]  # out (batch, head, query, value), log-sum-exp (batch, head, query)
+
+
+def _joined(parts: list[Part]) -> Tensor:
+    if len(parts) == 1:
+        return parts[0][0]
+    sums = torch.stack([lse for _, lse in parts])
+    weights = (sums - sums.logsumexp(0)).exp().unsqueeze(-1)
+    out = parts[0][0] * weights[0]
+    for (made, _), weight in zip(parts[1:], weights[1:], strict=True):
+        out.addcmul_(made, weight)
+    return out
+
+
+class _Far:
+    """Keys at offsets of `end` and beyond."""
+
+    def __init__(self, call: Call, bias: ByRow, end: int):
+        self.q, self.k, self.v = fitted(call.q, call.k, call.v)
+        self.scale, self.channels = call.scale, call.v.shape[-1]
+        at = torch.tensor(end)
+        row = bias.row(at)
+        self.of_query = bias.by_query[..., row].to(call.exact)
+        self.of_key = self.value = None
+        if bias.by_key is not None and bias.back is not None:
+            self.of_key = bias.by_key[..., bias.back(at)].to(call.exact).contiguous()
+        if bias.values is not None:
+            self.value = bias.values[row].to(call.exact)
+
+    def part(self, rows: slice, keys: slice) -> Part | None:
+        if keys.start == keys.stop:
+            return None
+        bias = None
+        if self.of_key is not None:
+            shape = (*self.of_query.shape[:2], rows.stop - rows.start, keys.stop - keys.start)
+            bias = self.of_key[..., keys].unsqueeze(-2).expand(shape)
+        out, lse = flash(
+            self.q[:, :, rows], self.k[:, :, keys], self.v[:, :, keys],
+            attn_mask=bias, scale=self.scale,
+        )  # fmt: skip
+        out = out[..., : self.channels].to(lse.dtype)
+        lse = lse + self.of_query[..., rows]
+        return out if self.value is None else out + self.value, lse
+
+
+def _near(call: Call, bias: ByRow, strip: Strip, rows: slice, keys: slice) -> Part | None:
+    """The definition."""
+    if keys.start >= keys.stop:
+        return None
+    q = call.q[:, :, rows].to(call.exact)
+    k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
+    scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
+    all_seen = _all(strip, rows, keys)
+    if all_seen != keys:
+        i = torch.arange(rows.start, rows.stop).unsqueeze(-1)
+        apart = i - torch.arange(keys.start, keys.stop)
+        unseen = (apart < strip.low) | (apart > strip.high)
+        # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
+        scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)  # exp() by itself is slow where the result is 0
+    lse = scores.amax(-1) - weights.amax(-1).log()
+    out = weights @ v
+    if bias.values is not None:
+        out += _of_values(weights, bias, rows, keys)
+    return out, lse
+
+
+def _of_values(weights: Tensor, bias: ByRow, rows: slice, keys: slice) -> Tensor:
+    """Σⱼ weights[i, j] values[row(pᵢ − pⱼ)]: skewed, so that equal offsets are one column."""
+    assert bias.values is not None
+    *outer, n, m = weights.shape
+    columns = n + m - 1
+    skewed = weights.new_zeros(*outer, n, columns)
+    strides = (*skewed.stride()[:-2], columns - 1, 1)
+    skewed.as_strided((*outer, n, m), strides, n - 1).copy_(weights)
+    q_pos, k_pos = bias.q_pos.reshape(-1)[rows], bias.k_pos.reshape(-1)[keys]
+    away = torch.cat((q_pos.flip(0) - k_pos[0], q_pos[0] - k_pos[1:]))
+    first, last = int((away >= bias.reach).sum()), columns - int((away <= -bias.reach).sum())
+    values = bias.values.to(weights.dtype)
+    near = skewed[..., first:last] @ values[bias.row(away[first:last])]
+    for some, end in ((skewed[..., :first], bias.reach), (skewed[..., last:], -bias.reach)):
+        if some.shape[-1]:
+            near.addcmul_(some.sum(-1, keepdim=True), values[bias.row(torch.tensor(end))])
+    return near
