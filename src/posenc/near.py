@@ -138,7 +138,8 @@ def _of_values(weights: Tensor, bias: ByRow, rows: slice, keys: slice) -> Tensor
     skewed.as_strided((*outer, n, m), strides, n - 1).copy_(weights)
     q_pos, k_pos = bias.q_pos.reshape(-1)[rows], bias.k_pos.reshape(-1)[keys]
     away = torch.cat((q_pos.flip(0) - k_pos[0], q_pos[0] - k_pos[1:]))
-    first, last = int((away >= bias.reach).sum()), columns - int((away <= -bias.reach).sum())
+    first = int((away >= bias.reach).sum())
+    last = max(first, columns - int((away <= -bias.reach).sum()))
     values = bias.values.to(weights.dtype)
     near = skewed[..., first:last] @ values[bias.row(away[first:last])]
     for some, end in ((skewed[..., :first], bias.reach), (skewed[..., last:], -bias.reach)):

@@ -27,7 +27,8 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     q, k, v = fitted(call.q, call.k, call.v)
     batch, heads, queries, _ = q.shape
     group = heads // k.shape[1]
-    apart = torch.arange(queries - 1, -strip.keys, -1)  # i − j, as columns run
+    top = min(queries - 1, strip.high + ROWS)
+    apart = torch.arange(top, max(-strip.keys, strip.low - ROWS), -1)  # i − j, as columns run
     vectors = bias.vectors(step * apart + shift).mT.to(call.exact) * call.scale
     x = bias.x.to(call.exact)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
@@ -39,7 +40,7 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
         n, m = rows.stop - rows.start, keys.stop - keys.start
         columns = n + m - 1
         most = rows.stop - 1 - keys.start  # i − j of the first column
-        first = queries - 1 - most
+        first = top - most
         ahead, behind = most - strip.low + 1, most - strip.high  # where the columns are hidden
         for h in range(0, heads, some):
             these = slice(h, min(h + some, heads))

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from posenc.call import Call
 from posenc.distance import ByDistance
@@ -198,8 +197,12 @@ class Viewed(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, u, out, lse)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
+        if torch.is_grad_enabled():  # else the second derivative would silently lack a part
+            raise RuntimeError(
+                "attention by views has no second derivative, which `create_graph=True` asks for:"
+                ' pass `implementation="reference"`.'
+            )
         q, k, v, u, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[3]:
             grads = _of_learned(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)
