@@ -78,8 +78,8 @@ class FIRE(Encoding):
         reached = take(self.ψ(torch.maximum(length, q_at.to(length.dtype))) + EPS)
         return lambda b, h, i, j: self.f(h, self.ψ(away(b, i, j).abs()) / reached(b, i))
 
-    def extra_repr(self) -> str:
-        return f"{self.heads} heads, length={self.length}"
+    def __repr__(self) -> str:
+        return f"FIRE({self.heads} heads, length={self.length:g})"
 
 
 CARD = Card(

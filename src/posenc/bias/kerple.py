@@ -3,13 +3,13 @@
     score(i, j) = qᵢ · kⱼ · scale − p_h ln(1 + a_h |pᵢ − pⱼ|)        log,    p, a > 0
     score(i, j) = qᵢ · kⱼ · scale − a_h |pᵢ − pⱼ|^p_h                power,  a > 0, 0 < p ≤ 2
 
-Both are conditionally positive definite kernels made from a distance, which is where the bounds on p
-come from; ALiBi is the power with p = 1 and a fixed. Under the logarithm weights fall like a power
-of the distance, (1 + a δ)^−p, so far tokens are never quite out of sight.
+Both are conditionally positive definite kernels made from a distance, which is where the bounds on
+p come from; ALiBi is the power with p = 1 and a fixed. Under the logarithm weights fall like a
+power of the distance, (1 + a δ)^−p, so far tokens are never quite out of sight.
 
 Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
-arXiv:2205.09921, eq. 8 and 9 (r₁ is p and r₂ is a of the logarithm); initial values and the least of
-0.01 as in the authors' code, which writes the bound into the parameters where we leave them alone.
+arXiv:2205.09921, eq. 8 and 9 (r₁ is p and r₂ is a of the logarithm); initial values and the least
+of 0.01 as in the authors' code, which writes the bound into the parameters; here they stay.
 """
 
 from typing import Literal
