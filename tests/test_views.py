@@ -355,7 +355,9 @@ def test_what_is_no_view_is_refused(encoding, mask, message):
 def test_there_is_no_second_derivative():
     q = heads(4, 9).requires_grad_()
     out = attend(q, q, q, ALiBi(4))
-    with pytest.raises(RuntimeError, match='no second derivative, .*: pass `implem.*="reference"`'):
+    with pytest.raises(
+        RuntimeError, match=r'no second derivative, .*: pass `implem.*="reference"`'
+    ):
         torch.autograd.grad(out.sum(), q, create_graph=True)
     out = attend(q, q, q, ALiBi(4), implementation="reference")
     (grad,) = torch.autograd.grad(out.sum(), q, create_graph=True)
@@ -492,7 +494,7 @@ print(json.dumps({name: peak(*case) for name, case in made.items()}))
 """
 MOST = {  # MB; a matrix of scores has 512, and naive Shaw 5,250
     "alibi": 30, "t5": 30, "kerple": 30, "fire": 30, "shaw": 100, "transformer-xl": 100,
-    "deberta": 300, "deberta in blocks": 300, "alibi, training": 100, "t5, training": 120,
+    "deberta": 300, "deberta in blocks": 400, "alibi, training": 100, "t5, training": 120,
 }  # fmt: skip
 
 
