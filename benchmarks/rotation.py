@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from posenc import frequencies, positions
-from posenc.rotary.rotate import formula, path_of, rotate, rotate_both
+from posenc.rotary.path import path_of
+from posenc.rotary.rotate import formula, rotate, rotate_both
 from posenc.rotary.turn import turn
 from posenc.theta import Layout
 

@@ -45,10 +45,7 @@ def test_all_forms_of_the_texts_are_the_same():
 def test_layouts_differ_by_a_permutation_of_channels():
     x, to_half = torch.randn(2, 3, 5, 8), [0, 2, 4, 6, 1, 3, 5, 7]
     interleaved, half = (RoPE(8, layout=name) for name in ("interleaved", "half"))
-    made, expected = interleaved(x, x, FAR)[0], half(x[..., to_half], x, FAR)[0]
-    torch.testing.assert_close(made[..., to_half], expected, rtol=0, atol=1e-6)
-    made, expected = interleaved(x.half(), x, FAR)[0], half(x.half()[..., to_half], x, FAR)[0]
-    assert made[..., to_half].equal(expected)
+    assert interleaved(x, x, FAR)[0][..., to_half].equal(half(x[..., to_half], x, FAR)[0])
 
 
 def test_equals_the_rotations_of_transformers():

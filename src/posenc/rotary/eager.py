@@ -5,9 +5,9 @@
     roll             few numbers, half layout: x · (cos, cos) + (b, a) · (−sin, sin), few calls
     blocks           half layout: products and sums over a part that stays in the cache
 
-For 16 bits products and sums are rounded one by one, so that what is rounded in the end is what the
-formula gives, to the bit. In float32 `addcmul` rounds once where the formula rounds twice, and so
-do complex products for the few pairs that do not fill a vector: the last bit may differ.
+Products and sums are rounded one by one as in the formula, so that all give the same bits. But two
+save a pass in float32 and may differ in the last: `addcmul` in blocks rounds once where the formula
+rounds twice, and so do complex products for the few pairs that do not fill a vector.
 """
 
 from collections.abc import Iterator
@@ -46,12 +46,10 @@ def by_complex_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 def by_roll(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     cos, sin = by.forms if type(by) is Ready and len(by.forms) == 2 else doubled(by)
     wide = x if x.dtype is torch.float32 else x.float()
-    swapped = wide.roll(cos.shape[-1] // 2, -1)
-    if wide is x:
-        made = torch.addcmul(x * cos, swapped, sin)
-        return made if out is None else out.copy_(made)
-    made = (wide * cos).add_(swapped.mul_(sin)).to(x.dtype)
-    return made if out is None else out.copy_(made)
+    made = (wide * cos).add_(wide.roll(cos.shape[-1] // 2, -1).mul_(sin))
+    if out is not None:
+        return out.copy_(made)
+    return made if wide is x else made.to(x.dtype)
 
 
 def by_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
