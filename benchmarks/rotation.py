@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from posenc import frequencies, positions
-from posenc.rotary.rotate import formula, path_of, rotate
+from posenc.rotary.path import path_of
+from posenc.rotary.rotate import formula, rotate, rotate_both
 from posenc.rotary.turn import turn
 from posenc.theta import Layout
 
@@ -79,7 +80,7 @@ def benchmark(
     q, k = (_made(shape, case.strided, dtype) for shape in (case.q, case.k))
     candidates, skipped = _candidates(case, dtype)
     errors = {name: _error(name, run, q, k) for name, run in candidates.items()}
-    runs = {name: _timed(run, q, k, backward) for name, run in candidates.items()}
+    runs = {name: _timed(name, run, q, k, backward) for name, run in candidates.items()}
     kept, dropped = sample(runs, rounds, budget)
     limit = statistics.median(kept[LIMIT])
     records = [
@@ -148,11 +149,13 @@ def _waited() -> float:
     return total * 1e-9
 
 
-def _timed(run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[[], object]:
+def _timed(name: str, run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[[], object]:
     if not backward:
         return torch.no_grad()(lambda: run(q, k)) if q.numel() > 1 << 20 else _bare(run, q, k)
     q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
     grads = torch.randn_like(q), torch.randn_like(k)
+    if name == LIMIT:  # the gradient of a copy copies nothing
+        return torch.no_grad()(lambda: (run(q, k), run(*grads)))
     return lambda: torch.autograd.grad(run(q, k), (q, k), grads)
 
 
@@ -176,6 +179,8 @@ def _candidates(case: Case, dtype: torch.dtype) -> tuple[dict[str, Both], dict[s
         both = lambda q, k, by=by, at=layout: (rotate(q, by, at), rotate(k, by, at))  # noqa: E731
         path = path_of(_made(case.q, case.strided, dtype), by, layout)
         found[f"posenc {layout}: {path}"] = both
+        once = lambda q, k, by=by, at=layout: rotate_both(q, k, by, at)  # noqa: E731
+        found[f"posenc {layout}: {path}, both at once"] = once
         found[f"posenc {layout}: compiled"] = torch.compile(both, dynamic=False)
     found |= _written_out(pos, dim, dtype)
     skipped = {}

@@ -35,7 +35,8 @@ from posenc.sum import Sum
 from posenc.views import view
 
 Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
-BLOCK = 128  # queries at a time
+BLOCK = 128  # queries at a time, at most
+HELD = 2**21  # scores at a time, unless 16 queries make more: 8 MB in float32
 HUGE = 2.0**60  # of a key or value; two of that size still have a product
 
 
@@ -84,16 +85,24 @@ def reference(call: Call) -> Tensor:
 
 
 def blocks(call: Call) -> Tensor:
-    tokens, keys = call.shape[2:]
-    parts = _blocks(tokens) or [slice(0, 0)]
+    batch, heads, tokens, keys = call.shape
+    most = max(16, min(BLOCK, HELD // max(1, batch * heads * keys)))
+    parts = _blocks(tokens, most) or [slice(0, 0)]
     seen = None if call.on_values else strip(call.mask, tokens, keys)
     columns = [slice(None) if seen is None else _of_block(seen, rows) for rows in parts]
-    each = _rows if call.on_values or not readable(call.q) else _fused
+    here = readable(call.q, call.k, call.v)
+    each = _fused if here and not call.on_values else _rows
     if call.trains:
         # Of a block keep the output only; the rest is made again for the gradients.
         again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
         each = functools.partial(again, each)
-    return torch.cat([each(call, *some) for some in zip(parts, columns, strict=True)], -2)
+    if call.trains or not here:
+        return torch.cat([each(call, *some) for some in zip(parts, columns, strict=True)], -2)
+    # Written in place: kept parts would lie between pieces of memory that are to be used again.
+    out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
+    for rows, some in zip(parts, columns, strict=True):
+        out[..., rows, :] = each(call, rows, some)
+    return out
 
 
 def _of_block(seen: Strip, rows: slice) -> slice:
@@ -214,7 +223,7 @@ def chosen(call: Call, implementation: Implementation = "auto") -> Explanation:
         return Explanation("reference", "loops over blocks are not for what is traced.")
     if call.q.shape[-2] <= BLOCK:
         return Explanation("reference", f"{able}, and {call.q.shape[-2]} queries are one block.")
-    return Explanation("blocks", f"{able}; so a block of {BLOCK} queries at a time.")
+    return Explanation("blocks", f"{able}; so a block of queries at a time.")
 
 
 def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
@@ -251,5 +260,5 @@ def _ordinary(x: Tensor) -> bool:
     return -HUGE < float(low) and float(high) < HUGE  # both False for NaN
 
 
-def _blocks(tokens: int) -> list[slice]:
-    return [slice(start, min(start + BLOCK, tokens)) for start in range(0, tokens, BLOCK)]
+def _blocks(tokens: int, most: int = BLOCK) -> list[slice]:
+    return [slice(start, min(start + most, tokens)) for start in range(0, tokens, most)]

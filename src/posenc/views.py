@@ -79,7 +79,7 @@ def cut(
     See the head of this file for the bound.
     """
     rows_all_see = strip.within(strip.queries - strip.keys, 0)
-    if rows_all_see.width < 1:
+    if rows_all_see.width < 1 or strip.queries < FEW:  # to measure M would cost more than it saves
         return None
     last = strip.queries - 1
     common = u[:, last - rows_all_see.high : last - rows_all_see.low + 1].amax(-1)

@@ -7,6 +7,7 @@ from posenc import masks, positions
 from posenc.attention import attend
 from posenc.bias.alibi import ALiBi
 from posenc.catalog import CATALOG
+from posenc.flexible import block_mask
 from posenc.none import NoPE
 from posenc.positions import folded, sequence
 from posenc.rotary.rope import RoPE
@@ -63,6 +64,19 @@ MASKS = {
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_every_mask_serves_the_fused_kernel(mask):
     assert_equals_reference(heads(), heads(), heads(), NoPE(), mask=mask)
+
+
+def test_the_block_mask_of_a_mask_is_made_once():
+    shape, ids = (1, 1, 300, 300), positions.documents([200, 100])
+    for mask in (masks.causal(), masks.window(9), masks.documents(ids) & masks.causal()):
+        made = block_mask(mask, shape, "cpu")
+        assert block_mask(mask, shape, "cpu") is made
+        assert block_mask(mask, (1, 1, 200, 200), "cpu") is not made
+    assert block_mask(masks.causal(), shape, "cpu") is block_mask(masks.causal(), shape, "cpu")
+    ids[:] = 0  # other documents now: what was made of them no longer holds
+    assert block_mask(mask, shape, "cpu") is not made
+    opaque = masks.Mask(lambda b, h, i, j: i >= j)
+    assert block_mask(opaque, shape, "cpu") is not block_mask(opaque, shape, "cpu")
 
 
 def test_rows_that_see_nothing_give_0():

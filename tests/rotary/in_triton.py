@@ -6,7 +6,6 @@ import torch
 
 from posenc import frequencies
 from posenc.rotary.rotate import formula
-from posenc.rotary.triton_kernel import turned
 from posenc.rotary.turn import Turn, turn
 
 BATCH, HEADS, KEYS, TOKENS = 2, 4, 2, 5
@@ -31,6 +30,8 @@ def same(one, other):
 
 
 def main():
+    from posenc.rotary.triton_kernel import turned  # not everybody has Triton
+
     torch.manual_seed(0)
     cases = 0
     for layout, dtype, (channels, start, pairs), strides in product(
@@ -60,4 +61,5 @@ def main():
     print("turned", cases)
 
 
-main()
+if __name__ == "__main__":
+    main()

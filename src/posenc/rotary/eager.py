@@ -3,11 +3,11 @@
     complex          interleaved pairs lie in memory as complex numbers do: one product
     complex blocks   the same for 16 bits, which are taken to float32 a few at a time
     roll             few numbers, half layout: x · (cos, cos) + (b, a) · (−sin, sin), few calls
-    blocks           half layout: products and sums over a block that stays in the cache
+    blocks           half layout: products and sums over a part that stays in the cache
 
-Products and sums are rounded one by one as in the formula, and not fused as `addcmul` does, so that
-all give the same bits, whatever the batch. (In complex products torch fuses the few pairs that do
-not fill a vector: there the last bit of float32 may differ.)
+Products and sums are rounded one by one as in the formula, so that all give the same bits. But two
+save a pass in float32 and may differ in the last: `addcmul` in blocks rounds once where the formula
+rounds twice, and so do complex products for the few pairs that do not fill a vector.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posenc.rotary.turn import Ready, Turn, doubled
 
-BLOCK = 1 << 18  # numbers for each thread, 1 MiB in float32: about what its cache holds
+BLOCK = 1 << 19  # numbers for each thread: small enough for the cache, and threads meet seldom
 
 
 def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
@@ -55,26 +55,23 @@ def by_roll(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 def by_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out = torch.empty_like(x) if out is None else out
     halves = (t.unflatten(-1, (2, -1)) for t in (x, out))
-    spare = wide = turned = _room(x, 0)
+    wide = turned = spare = _room(x, 0)
     for x_part, out_part, cos, sin in _blocks(*halves, by.cos.unsqueeze(-2), by.sin.unsqueeze(-2)):
-        if spare.shape != sin.shape:
-            spare = _room(x, *sin.shape)
-            if x.dtype is not torch.float32:
-                wide, turned = _room(x, 2, *x_part.shape)
         if x.dtype is torch.float32:
-            _turn(x_part, cos, sin, out_part, spare)
-        else:
-            _turn(wide.copy_(x_part), cos, sin, turned, spare)
-            out_part.copy_(turned)
+            (a, b), (first, second) = x_part.split(1, -2), out_part.split(1, -2)
+            torch.mul(x_part, cos, out=out_part)
+            first.addcmul_(b, sin, value=-1)
+            second.addcmul_(a, sin)
+            continue
+        if wide.shape != x_part.shape:
+            wide, turned = _room(x, 2, *x_part.shape)
+            spare = _room(x, *sin.shape)
+        (a, b), (first, second) = wide.copy_(x_part).split(1, -2), turned.split(1, -2)
+        torch.mul(wide, cos, out=turned)
+        first.sub_(torch.mul(b, sin, out=spare))
+        second.add_(torch.mul(a, sin, out=spare))
+        out_part.copy_(turned)
     return out
-
-
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, spare: Tensor) -> None:
-    """x and out (…, 2, pair), cos, sin and spare (…, 1, pair)."""
-    (a, b), (first, second) = x.split(1, -2), out.split(1, -2)
-    torch.mul(x, cos, out=out)
-    first.sub_(torch.mul(b, sin, out=spare))
-    second.add_(torch.mul(a, sin, out=spare))
 
 
 def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -1,0 +1,97 @@
+"""Which path turns a tensor, and what does not fit any.
+
+Whoever compiles, transforms or traces the call gets the plain formula, for it is what they want to
+see; so do learned frequencies, float64, and devices that nothing was made for.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from posenc.rotary.turn import FEW, Ready, Turn
+from posenc.shapes import Heads
+from posenc.theta import Layout, checked, one_each
+
+VECTOR = 16  # complex numbers that torch multiplies at a time
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def path_of(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str:
+    """Raises ValueError for what does not fit, whatever the path."""
+    if (
+        torch.compiler.is_compiling()
+    ):  # a graph must not depend on the length that `by` is meant for
+        _fits(x, by, layout, start)
+        return "formula"
+    meant = type(by) is Ready and by.meant == (layout, *x.shape[2:]) and start is None
+    if not (meant and x.is_cpu and x.dtype in FLOATS):
+        _fits(x, by, layout, start)
+        learned = by.cos.requires_grad and torch.is_grad_enabled()
+        if learned or x.dtype not in FLOATS or x.ndim != 4 or by.cos.dtype is not torch.float32:
+            return "formula"
+    if _watched(x):
+        return "formula"
+    if not x.is_cpu:
+        return "triton" if x.is_cuda and kernel() is not None else "formula"
+    if layout == "half":
+        return "roll" if x.numel() <= FEW else "blocks"
+    if by.cos.shape[-1] < VECTOR:
+        return "formula"
+    return "complex" if x.dtype is torch.float32 or x.numel() <= FEW else "complex blocks"
+
+
+def _watched(x: Tensor) -> bool:
+    """Does somebody follow the single operations, to differentiate or to record them?"""
+    return (
+        type(x) not in (Tensor, nn.Parameter)
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+@cache
+def kernel() -> Any:
+    """The kernel of CUDA; None where Triton, or the C compiler that it needs, is missing."""
+    if find_spec("triton") is None:
+        return None
+    from posenc.rotary import triton_kernel
+
+    return triton_kernel if triton_kernel.usable() else None
+
+
+def alike(q: Tensor, k: Tensor, by: Turn) -> bool:
+    """Does the path found for `q` do for `k`?"""
+    batch, _, *rest = q.shape
+    return (
+        k.shape == (batch, k.shape[1], *rest)
+        and by.cos.shape[-3] == 1
+        and q.dtype is k.dtype
+        and q.device == k.device
+        and type(k) is type(q)
+    )
+
+
+def _fits(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
+    """Refuses what would broadcast in silence: each token turns by its own angles."""
+    checked(layout)
+    size, table = x.shape, by.cos.shape
+    channels, turned = size[-1], 2 * table[-1]
+    if channels != turned if start is None else not 0 <= start <= channels - turned:
+        where = f" from channel {start} on" if start else ""
+        raise ValueError(f"the frequencies turn {turned} channels{where}, `x` has {channels}.")
+    one_each(x, by.cos)
+    if table[-3] not in (1, size[-3]):
+        raise ValueError(
+            f"the frequencies are for {table[-3]} heads, `x` has {size[-3]}: repeat its heads."
+        )
+    if x.device != by.cos.device:
+        raise ValueError(
+            f"`x` is on {x.device}, the positions are on {by.cos.device}: move them to one device."
+        )
+    if not x.is_floating_point():
+        raise TypeError(f"`x` must be real floating-point numbers, got {x.dtype}: convert it.")
