@@ -12,6 +12,12 @@ def seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def no_numba(monkeypatch):
+    """It cannot compile what the shape checker has wrapped; rotary/in_numba.py tests it apart."""
+    monkeypatch.setattr("posenc.rotary.path._numba", lambda: None)
+
+
 @pytest.fixture
 def unchecked(monkeypatch):
     """The library as its users meet it: its own errors, not those of the shape checker."""

@@ -5,9 +5,9 @@
     roll             few numbers, half layout: x · (cos, cos) + (b, a) · (−sin, sin), few calls
     blocks           half layout: products and sums over a part that stays in the cache
 
-Products and sums are rounded one by one as in the formula, so that all give the same bits. But two
-save a pass in float32 and may differ in the last: `addcmul` in blocks rounds once where the formula
-rounds twice, and so do complex products for the few pairs that do not fill a vector.
+All give the bits of the formula, but for the last of float32, before it is rounded to 16 bits:
+`addcmul` rounds once where the formula rounds a product and a sum, and so do complex products for
+the few pairs that do not fill a vector.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def by_complex_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 def by_roll(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     cos, sin = by.forms if type(by) is Ready and len(by.forms) == 2 else doubled(by)
     wide = x if x.dtype is torch.float32 else x.float()
-    made = (wide * cos).add_(wide.roll(cos.shape[-1] // 2, -1).mul_(sin))
+    made = (wide * cos).addcmul_(wide.roll(cos.shape[-1] // 2, -1), sin)
     if out is not None:
         return out.copy_(made)
     return made if wide is x else made.to(x.dtype)
@@ -55,22 +55,20 @@ def by_roll(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 def by_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out = torch.empty_like(x) if out is None else out
     halves = (t.unflatten(-1, (2, -1)) for t in (x, out))
-    wide = turned = spare = _room(x, 0)
+    wide = turned = _room(x, 0)
     for x_part, out_part, cos, sin in _blocks(*halves, by.cos.unsqueeze(-2), by.sin.unsqueeze(-2)):
         if x.dtype is torch.float32:
-            (a, b), (first, second) = x_part.split(1, -2), out_part.split(1, -2)
-            torch.mul(x_part, cos, out=out_part)
-            first.addcmul_(b, sin, value=-1)
-            second.addcmul_(a, sin)
-            continue
-        if wide.shape != x_part.shape:
+            wide, turned = x_part, out_part
+        elif wide.shape != x_part.shape:
             wide, turned = _room(x, 2, *x_part.shape)
-            spare = _room(x, *sin.shape)
-        (a, b), (first, second) = wide.copy_(x_part).split(1, -2), turned.split(1, -2)
+        (a, b), (first, second) = wide.split(1, -2), turned.split(1, -2)
+        if wide is not x_part:
+            wide.copy_(x_part)
         torch.mul(wide, cos, out=turned)
-        first.sub_(torch.mul(b, sin, out=spare))
-        second.add_(torch.mul(a, sin, out=spare))
-        out_part.copy_(turned)
+        first.addcmul_(b, sin, value=-1)
+        second.addcmul_(a, sin)
+        if turned is not out_part:
+            out_part.copy_(turned)
     return out
 
 

@@ -4,6 +4,7 @@ Whoever compiles, transforms or traces the call gets the plain formula, for it i
 see; so do learned frequencies, float64, and devices that nothing was made for.
 """
 
+import warnings
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -22,12 +23,10 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 def path_of(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str:
     """Raises ValueError for what does not fit, whatever the path."""
-    if (
-        torch.compiler.is_compiling()
-    ):  # a graph must not depend on the length that `by` is meant for
+    if torch.compiler.is_compiling():  # whose graph must not depend on what `by` is meant for
         _fits(x, by, layout, start)
         return "formula"
-    meant = type(by) is Ready and by.meant == (layout, *x.shape[2:]) and start is None
+    meant = type(by) is Ready and start is None and by.meant == (layout, x.shape[2:])
     if not (meant and x.is_cpu and x.dtype in FLOATS):
         _fits(x, by, layout, start)
         learned = by.cos.requires_grad and torch.is_grad_enabled()
@@ -38,7 +37,11 @@ def path_of(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str
     if not x.is_cpu:
         return "triton" if x.is_cuda and kernel() is not None else "formula"
     if layout == "half":
-        return "roll" if x.numel() <= FEW else "blocks"
+        if x.numel() <= FEW:
+            return "roll"
+        return (
+            "numba" if x.dtype is not torch.float16 and x.stride(-1) == 1 and fast() else "blocks"
+        )
     if by.cos.shape[-1] < VECTOR:
         return "formula"
     return "complex" if x.dtype is torch.float32 or x.numel() <= FEW else "complex blocks"
@@ -64,14 +67,36 @@ def kernel() -> Any:
     return triton_kernel if triton_kernel.usable() else None
 
 
+@cache
+def _numba() -> Any:
+    """What the extra `fast` brings; None where it is missing or does not work."""
+    if find_spec("numba") is None:
+        return None
+    try:
+        from posenc.rotary import numba_kernel
+
+        numba_kernel.check()
+    except Exception as error:
+        warnings.warn(f"posenc rotates without Numba, which fails: {error}.", stacklevel=2)
+        return None
+    return numba_kernel
+
+
+def fast() -> Any:
+    """The kernel by Numba, or None; it must not be called in a process that was forked."""
+    found = _numba()
+    return None if found is None or found.forked else found
+
+
 def alike(q: Tensor, k: Tensor, by: Turn) -> bool:
     """Does the path found for `q` do for `k`?"""
-    batch, _, *rest = q.shape
+    one, other = q.shape, k.shape
     return (
-        k.shape == (batch, k.shape[1], *rest)
-        and by.cos.shape[-3] == 1
+        one[2:] == other[2:]
+        and one[0] == other[0]
+        and (getattr(by, "meant", None) is not None or by.cos.shape[-3] == 1)
         and q.dtype is k.dtype
-        and q.device == k.device
+        and ((q.is_cpu and k.is_cpu) or q.device == k.device)
         and type(k) is type(q)
     )
 

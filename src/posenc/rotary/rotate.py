@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from posenc.rotary import eager
-from posenc.rotary.path import alike, kernel, path_of
+from posenc.rotary.path import alike, fast, kernel, path_of
 from posenc.rotary.turn import Turn
 from posenc.shapes import Heads, Keys
 from posenc.theta import Layout, join, split
@@ -21,6 +21,7 @@ ON_CPU = {
     "complex blocks": eager.by_complex_blocks,
     "roll": eager.by_roll,
     "blocks": eager.by_blocks,
+    "numba": lambda *given: fast().by_numba(*given),
 }
 
 

@@ -31,7 +31,7 @@ class Ready(Turn):
     """
 
     forms: tuple[Tensor, ...] = ()
-    meant: tuple[str, int, int] | None = None  # for all heads and texts: layout, tokens, channels
+    meant: tuple[str, torch.Size] | None = None  # for all heads and texts: layout; tokens, channels
 
 
 def turn(
@@ -60,7 +60,7 @@ def ready(by: Turn, layout: Layout) -> Turn:
     elif 16 * cos.numel() <= FEW:  # with eight heads; beyond, rows this wide serve nobody
         made.forms = doubled(by)
     *heads, tokens, pairs = cos.shape
-    made.meant = (layout, tokens, 2 * pairs) if heads == [1] else None
+    made.meant = (layout, torch.Size((tokens, 2 * pairs))) if heads == [1] else None
     return made
 
 

@@ -1,0 +1,292 @@
+"""Attention with scores that know positions, against torch's plain kernel and what is usual.
+
+Shapes (1, 8 heads, tokens, 64 channels), float32; the limit is plain causal attention, for DeBERTa
+plain attention of everything. Decoding is one query at the end of the keys. Each way is compared
+with `reference` in the same run, at 512 tokens since the definition needs tokens², and so are the
+usual ways; gradients too.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc import FIRE, ALiBi, DeBERTa, Kerple, NoPE, Shaw, T5Bias, TransformerXL, attend, masks
+from posenc.bench import memory
+from posenc.bench.record import Row, Table, Target
+from posenc.bench.timing import malloc, timed
+from posenc.bias.alibi import slopes
+from posenc.encoding import Encoding
+from posenc.paths import Implementation
+from posenc.positions import sequence
+
+HEADS, DIM, REACH = 8, 64, 64
+LIMIT, LIMIT_BOTH_WAYS = "plain causal", "plain"
+KINDS = ("forward", "training", "decode")
+LONGEST_TRAINED = 4096
+
+Run = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    encoding: Encoding
+    causal: bool = True
+    path: Implementation = "auto"
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = masks.causal() if self.causal else None
+        if q.shape[2] == k.shape[2]:
+            return attend(q, k, v, self.encoding, mask=mask, implementation=self.path)
+        at = self.encoding.prepare(sequence(q.shape[2], k.shape[2] - q.shape[2]))
+        k_at = self.encoding.prepare(sequence(k.shape[2]))
+        return attend(q, k, v, self.encoding, at, k_at, implementation=self.path)
+
+
+# The usual ways
+
+
+def offsets(q, k):
+    return (torch.arange(q.shape[2]) + k.shape[2] - q.shape[2]).unsqueeze(-1) - torch.arange(
+        k.shape[2]
+    )
+
+
+def masked(q, k, v, bias):
+    bias = bias.masked_fill(offsets(q, k) < 0, float("-inf"))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.unsqueeze(0))
+
+
+def alibi_matrix(q, k, v):
+    """As in transformers' models: a tokens × tokens bias, made in each call."""
+    return masked(q, k, v, -slopes(HEADS).view(-1, 1, 1) * offsets(q, k))
+
+
+@dataclass
+class T5Matrix:
+    """As transformers' T5Attention: buckets of all pairs, looked up, and a mask."""
+
+    ours: T5Bias
+
+    def __call__(self, q, k, v):
+        from transformers.models.t5.modeling_t5 import T5Attention
+
+        buckets = T5Attention._relative_position_bucket(-offsets(q, k), False, 32, 128)
+        return masked(q, k, v, self.ours.weight[buckets].permute(2, 0, 1))
+
+
+@dataclass
+class ShawMatrix:
+    """A key and a value for each pair: (tokens, tokens, channels)."""
+
+    ours: Shaw
+
+    def __call__(self, q, k, v):
+        row = self.ours.row(offsets(q, k))
+        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.ours.keys[row])
+        scores = (scores * q.shape[-1] ** -0.5).masked_fill(offsets(q, k) < 0, float("-inf"))
+        weights = scores.softmax(-1)
+        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, self.ours.values[row])
+
+
+@dataclass
+class DebertaModule:
+    """The attention of transformers' DeBERTa-v2, from its own scores on; without projections."""
+
+    ours: DeBERTa
+
+    def __post_init__(self):
+        from transformers import DebertaV2Config
+        from transformers.models.deberta_v2.modeling_deberta_v2 import (
+            DisentangledSelfAttention,
+            build_relative_position,
+        )
+
+        ours, width = self.ours, HEADS * DIM
+        config = DebertaV2Config(
+            hidden_size=width, num_attention_heads=HEADS, relative_attention=True,
+            position_buckets=ours.buckets, max_relative_positions=ours.reach,
+            pos_att_type=["c2p", "p2c"], share_att_key=False,
+        )  # fmt: skip
+        self.module = DisentangledSelfAttention(config).eval()
+        for theirs, made in (("pos_key_proj", ours.to_keys), ("pos_query_proj", ours.to_queries)):
+            linear = getattr(self.module, theirs)
+            linear.weight.data.copy_(made.data.transpose(1, 2).reshape(width, width))
+            linear.bias.data.zero_()
+        self.positions = build_relative_position
+
+    def __call__(self, q, k, v):
+        ours = self.ours
+        pairs = self.positions(q, k, bucket_size=ours.buckets, max_position=ours.reach)
+        flat = lambda x: x.flatten(0, 1)  # noqa: E731
+        scores = flat(q) @ (flat(k) / (3 * DIM) ** 0.5).mT
+        scores = scores + self.module.disentangled_attention_bias(
+            flat(q), flat(k), pairs, ours.rows, 3
+        )
+        return (scores.softmax(-1) @ flat(v)).unflatten(0, q.shape[:2])
+
+
+def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
+    """Everything that is compared; what needs tokens² in many copies only where it fits."""
+    t5 = T5Bias(HEADS, bidirectional=False)
+    shaw, deberta = Shaw(DIM, reach=REACH), DeBERTa(DIM, HEADS, buckets=256, released=True)
+    made = {
+        LIMIT: Case(NoPE()),
+        LIMIT_BOTH_WAYS: Case(NoPE(), causal=False),
+        "posenc ALiBi": Case(ALiBi(HEADS)),
+        "posenc T5": Case(t5),
+        "posenc KERPLE": Case(Kerple(HEADS)),
+        "posenc FIRE, up to its L": Case(FIRE(HEADS, length=2**15)),
+        "posenc FIRE, L = 512": Case(FIRE(HEADS)),
+        "posenc Shaw": Case(shaw),
+        "posenc Transformer-XL": Case(TransformerXL(DIM, HEADS)),
+        "posenc DeBERTa": Case(deberta, causal=False),
+        "posenc DeBERTa in blocks": Case(deberta, causal=False, path="blocks"),
+    }
+    usual: dict[str, tuple[Callable[[], Run], int]] = {
+        "usual ALiBi": (lambda: alibi_matrix, 8192),
+        "usual Shaw": (lambda: ShawMatrix(shaw), 4096),
+    }
+    if _transformers():
+        usual["usual T5"] = lambda: T5Matrix(t5), 8192
+        usual["usual DeBERTa"] = lambda: DebertaModule(deberta), 4096
+    return made | {name: run() for name, (run, most) in usual.items() if tokens <= most}
+
+
+def _transformers() -> bool:
+    return find_spec("transformers") is not None
+
+
+TRAINED = (LIMIT, "posenc ALiBi", "posenc T5", "posenc KERPLE", "posenc FIRE, up to its L")
+TRAINED += ("posenc Shaw", "posenc DeBERTa", "usual ALiBi", "usual T5")
+
+
+def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
+    trains = kind == "training"
+    q, k, v = inputs(1 if kind == "decode" else tokens, tokens, trains)
+    runs = _ways(tokens, kind)
+
+    def once(run: Run) -> None:
+        with torch.set_grad_enabled(trains):
+            out = run(q, k, v)
+            if trains:
+                out.sum().backward()
+
+    each = {name: lambda run=run: once(run) for name, run in runs.items()}
+    times = timed(each, rounds, budget)
+    most = memory.peaks("attention", str(tokens), kind)
+    rows = [
+        Row(name, t, t.median / times[_limit(name, kind)].median, None, most.get(name))
+        for name, t in times.items()
+    ]
+    shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
+    table = Table(
+        part="attention",
+        case=f"{kind}: {shown}, {HEADS} heads of {DIM}, float32",
+        limit=LIMIT,
+        rows=sorted(rows, key=lambda row: row.ratio),
+        skipped=_missing(),
+        malloc=malloc(),
+        threads=torch.get_num_threads(),
+    )
+    table.targets.extend(_targets(table, tokens, kind))
+    return table
+
+
+def peaks(tokens: str, kind: str) -> dict[str, float]:
+    """MB at the peak of one call, beyond q, k and v."""
+    trains = kind == "training"
+
+    def once(run: Run, tokens: int) -> float:
+        given = inputs(1 if kind == "decode" else tokens, tokens, trains)
+
+        def call() -> None:
+            with torch.set_grad_enabled(trains):
+                out = run(*given)
+                if trains:
+                    out.sum().backward()
+
+        return memory.peak(call)
+
+    found = {}
+    for name, run in _ways(int(tokens), kind).items():
+        once(run, 256)  # loads what is loaded once
+        found[name] = once(run, int(tokens))
+    return found
+
+
+def check(tokens: int = 512) -> dict[str, float]:
+    """What each way is off by, of the definition; AssertionError where that is too much."""
+    q, k, v = inputs(tokens, tokens, trains=True)
+    found, ways = {}, cases(tokens)
+    for name, run in ways.items():
+        ours = ways[name.replace("usual", "posenc")]
+        assert isinstance(ours, Case)
+        expected = Case(ours.encoding, ours.causal, "reference")(q, k, v)
+        made = run(q, k, v)
+        torch.testing.assert_close(made, expected, rtol=1e-4, atol=2e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(run(q, k, v), expected, rtol=1e-4, atol=2e-5)
+        grads = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (made, expected)]
+        torch.testing.assert_close(*grads, rtol=1e-3, atol=1e-3)
+        found[name] = ((made - expected).abs().max() / expected.abs().max()).item()
+    return found
+
+
+def inputs(queries: int, keys: int, trains: bool = False) -> list[Tensor]:
+    made = torch.Generator().manual_seed(0)
+    shapes = [(1, HEADS, n, DIM) for n in (queries, keys, keys)]
+    return [torch.randn(s, generator=made).requires_grad_(trains) for s in shapes]
+
+
+def _ways(tokens: int, kind: str) -> dict[str, Run]:
+    ways = cases(tokens)
+    if kind == "training":
+        return {name: run for name, run in ways.items() if name in TRAINED}
+    if kind == "decode":
+        ways.pop("usual DeBERTa", None)  # it knows no cache
+        ways.pop("posenc DeBERTa in blocks", None)
+    return ways
+
+
+def _limit(name: str, kind: str) -> str:
+    return LIMIT_BOTH_WAYS if "DeBERTa" in name and kind != "training" else LIMIT
+
+
+def _missing() -> dict[str, str]:
+    return {} if _transformers() else {"transformers": "not installed"}
+
+
+def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
+    def within(name: str, most: float, mb: float | None = None) -> Iterator[Target]:
+        row = table[f"posenc {name}"]
+        yield Target(f"{name}, time / plain", row.ratio, most)
+        if mb is not None and row.memory is not None:
+            yield Target(f"{name}, MB", row.memory, mb)
+
+    def of_usual(name: str, share: float) -> Iterator[Target]:
+        ours = table[f"posenc {name}"].memory
+        usual = next((row.memory for row in table.rows if row.name == f"usual {name}"), None)
+        if ours and usual:
+            yield Target(f"{name}, memory / usual", ours / usual, share)
+
+    if kind == "forward" and tokens == 4096:
+        for name in ("T5", "KERPLE", "FIRE, up to its L"):
+            yield from within(name, 1.3, 30)
+        yield from within("ALiBi", 0.9)
+        yield from within("Shaw", 1.6)
+        yield from of_usual("Shaw", 0.05)
+        yield from within("Transformer-XL", 2.2)
+        yield from within("DeBERTa", 9.0)
+        yield from of_usual("DeBERTa", 0.1)
+    if kind == "training" and tokens == 4096:
+        yield from within("ALiBi", 1.3)
+        yield from within("T5", 2.0)
+    if kind == "forward" and tokens == 16384:
+        yield from within("ALiBi", 0.5)
+        for row in table.rows:
+            if row.ours and row.memory is not None:
+                yield Target(f"{row.name.removeprefix('posenc ')}, MB", row.memory, 500)

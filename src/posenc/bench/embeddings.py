@@ -1,0 +1,81 @@
+"""Adding sinusoids to embeddings, beside other libraries; the limit is a copy of the embeddings."""
+
+import importlib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from posenc import Sinusoidal
+from posenc.bench import memory
+from posenc.bench.record import Row, Table
+from posenc.bench.timing import malloc, timed
+from posenc.positions import sequence
+
+LIMIT = "a copy"
+SHAPE = (8, 2048, 512)  # batch, token, channel
+
+
+def benchmark(rounds: int, budget: float) -> Table:
+    x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+    runs, skipped = _ways()
+    errors = {name: _error(name, run, x) for name, run in runs.items()}
+    with torch.no_grad():
+        times = timed({name: lambda run=run: run(x) for name, run in runs.items()}, rounds, budget)
+    most = memory.peaks("embeddings")
+    rows = [
+        Row(name, t, t.median / times[LIMIT].median, errors[name], most.get(name))
+        for name, t in times.items()
+    ]
+    return Table(
+        part="embeddings",
+        case=f"{SHAPE}, float32, forward",
+        limit=LIMIT,
+        rows=sorted(rows, key=lambda row: row.ratio),
+        skipped=skipped,
+        malloc=malloc(),
+        threads=torch.get_num_threads(),
+    )
+
+
+def peaks() -> dict[str, float]:
+    """MB at the peak of one call, result included."""
+    x, found = torch.randn(SHAPE), {}
+    with torch.no_grad():
+        for name, run in _ways()[0].items():
+            run(x[:1, :8])
+            found[name] = memory.peak(lambda run=run: run(x))
+    return found
+
+
+def _ways() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:
+    ours, dim = Sinusoidal(SHAPE[-1]), SHAPE[-1]
+    at = ours.prepare(sequence(SHAPE[1]))
+    runs: dict[str, Callable[[Tensor], Tensor]] = {
+        LIMIT: lambda x: x.clone(),
+        "posenc, rows made once a forward": lambda x: ours.on_embeddings(x, at[: x.shape[1]]),
+        "posenc, rows made anew": lambda x: ours(x),
+    }
+    try:
+        library = importlib.import_module("positional_encodings.torch_encodings")
+        theirs = library.Summer(library.PositionalEncoding1D(dim))
+        runs["positional-encodings, rows kept"] = theirs
+    except ImportError as error:
+        return runs, {"positional-encodings": f"not installed ({error.name})"}
+    return runs, {}
+
+
+def _error(name: str, run: Callable[[Tensor], Tensor], x: Tensor) -> float | None:
+    """Of the rows alone, to the formula in float64: 10 000^(−2j/d), sines beside cosines."""
+    if name == LIMIT:
+        return None
+    tokens, dim = x.shape[1:]
+    angle = torch.arange(tokens).double().unsqueeze(-1) * 10_000 ** -(
+        torch.arange(0, dim, 2).double() / dim
+    )
+    exact = torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)
+    with torch.no_grad():
+        error = (run(torch.zeros_like(x))[0] - exact).abs().max().item()
+    if name.startswith("posenc"):
+        assert error < 1e-6, f"{name} is {error} off"
+    return error

@@ -1,0 +1,68 @@
+"""What a benchmark finds, apart from how it is shown."""
+
+from dataclasses import dataclass, field
+
+from posenc.bench.timing import Times
+
+OURS = "posenc"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to do it."""
+
+    name: str
+    times: Times
+    ratio: float  # of medians, to the limit
+    error: float | None = None  # largest difference to the definition, over its largest number
+    memory: float | None = None  # MB at the peak, beyond the inputs
+
+    @property
+    def ours(self) -> bool:
+        return self.name.startswith(OURS)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bar that was set before; met or missed, it is told."""
+
+    what: str
+    found: float
+    most: float
+
+    @property
+    def met(self) -> bool:
+        return self.found <= self.most
+
+
+@dataclass(frozen=True)
+class Table:
+    """Ways to do the same thing, measured in one run."""
+
+    part: str  # rotation, attention, …
+    case: str  # what exactly: shapes, dtype, forward or training
+    limit: str  # the name of the row that all are divided by
+    rows: list[Row]
+    skipped: dict[str, str]  # who was left out, and why
+    malloc: str
+    threads: int
+    targets: list[Target] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Row:
+        """The row whose name is this, or begins so; LookupError where there is none."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        return next(row for row in self.rows if row.name.startswith(name))
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Seconds against tokens, and the exponent p of seconds ~ tokensᵖ by least squares of logs."""
+
+    part: str
+    name: str
+    tokens: list[int]
+    seconds: list[float]
+    exponent: float
+    last: float  # the exponent between the two longest

@@ -1,0 +1,252 @@
+"""Rotation of queries and keys, beside other libraries; the limit is a copy of both.
+
+Before it is timed, each is held against the formula in float64: ours must give the bits of the
+formula, but for the last, and what others are off by is told.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from posenc.bench import memory
+from posenc.bench.record import Row, Table, Target
+from posenc.bench.timing import malloc, timed
+from posenc.positions import sequence
+from posenc.rotary.path import path_of
+from posenc.rotary.rotate import formula, rotate, rotate_both
+from posenc.rotary.turn import turn
+from posenc.theta import Layout, frequencies
+
+Both = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+LIMIT = "a copy"
+FIRST = 7  # position of the first token
+LAYOUTS: tuple[Layout, ...] = ("interleaved", "half")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Shapes (batch, head, token, channel)."""
+
+    q: tuple[int, int, int, int]
+    k: tuple[int, int, int, int]
+    strided: bool = False  # in memory (batch, token, head, channel), as a projection leaves them
+
+    def tensors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        made = torch.Generator().manual_seed(0)
+        found = []
+        for batch, heads, tokens, channels in (self.q, self.k):
+            shape = (
+                (batch, tokens, heads, channels)
+                if self.strided
+                else (batch, heads, tokens, channels)
+            )
+            x = torch.randn(shape, generator=made).to(dtype)
+            found.append(x.transpose(1, 2) if self.strided else x)
+        return found[0], found[1]
+
+
+CASES = {
+    "long": Case((1, 32, 4096, 128), (1, 32, 4096, 128)),
+    "wide": Case((8, 12, 2048, 64), (8, 12, 2048, 64)),
+    "mid": Case((8, 12, 512, 64), (8, 12, 512, 64)),
+    "grouped": Case((1, 32, 4096, 128), (1, 8, 4096, 128)),
+    "strided": Case((1, 32, 4096, 128), (1, 32, 4096, 128), strided=True),
+    "decode": Case((32, 32, 1, 128), (32, 32, 1, 128)),
+    "tiny": Case((1, 32, 1, 128), (1, 8, 1, 128)),
+}
+SMALL = ("decode", "tiny")  # where it is the number of calls that counts
+QUICK = ("mid", "tiny")
+
+
+def benchmark(
+    name: str, dtype: str, backward: bool, rounds: int, budget: float, compiled: bool = True
+) -> Table:
+    q, k = CASES[name].tensors(DTYPES[dtype])
+    found, skipped = candidates(q, k, compiled)
+    errors = {who: _error(who, run, q, k) for who, run in found.items()}
+    times = timed(
+        {who: _run(who, run, q, k, backward) for who, run in found.items()}, rounds, budget
+    )
+    most = {} if backward or name in SMALL else memory.peaks("rotation", name, dtype)
+    limit = times[LIMIT].median
+    rows = [Row(who, t, t.median / limit, errors[who], most.get(who)) for who, t in times.items()]
+    shown = " and ".join(f"{tuple(x.shape)}" for x in ((q,) if q.shape == k.shape else (q, k)))
+    what = "forward and backward, of two copies" if backward else "forward"
+    table = Table(
+        part="rotation",
+        case=f"{name}: {shown}, {dtype}, {what}",
+        limit=LIMIT,
+        rows=sorted(rows, key=lambda row: row.ratio),
+        skipped=skipped,
+        malloc=malloc(),
+        threads=torch.get_num_threads(),
+    )
+    table.targets.extend(_targets(table, name, dtype, backward))
+    return table
+
+
+def peaks(name: str, dtype: str) -> dict[str, float]:
+    """MB at the peak of one forward call, results included."""
+    q, k = CASES[name].tensors(DTYPES[dtype])
+    few = q[:, :, :8].contiguous(), k[:, :, :8].contiguous()
+    warm = candidates(*few, compiled=False)[0]
+    found = {}
+    with torch.no_grad():
+        for who, run in candidates(q, k, compiled=False)[0].items():
+            if who in warm:
+                warm[who](*few)
+            found[who] = memory.peak(lambda run=run: run(q, k))
+    return found
+
+
+def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], dict[str, str]]:
+    """Ways to turn q and k, and who is missing."""
+    pos, dim, dtype = sequence(q.shape[2], FIRST), q.shape[-1], q.dtype
+    found: dict[str, Both] = {LIMIT: lambda q, k: (q.clone(), k.clone())}
+    skipped = {}
+    for layout in LAYOUTS:
+        by = turn(pos, frequencies(dim), 1.0, layout)
+        each = lambda q, k, by=by, at=layout: (rotate(q, by, at), rotate(k, by, at))  # noqa: E731
+        once = lambda q, k, by=by, at=layout: rotate_both(q, k, by, at)  # noqa: E731
+        found[f"posenc {layout}: {path_of(q, by, layout)}"] = each
+        found[f"posenc {layout}, both at once"] = once
+        if compiled:
+            try:
+                run = torch.compile(each, dynamic=False)
+                run(q, k)
+                found[f"posenc {layout}, compiled"] = run
+            except Exception as error:  # whatever keeps a machine from compiling
+                skipped[f"posenc {layout}, compiled"] = str(error).strip().splitlines()[0]
+    for library in LIBRARIES:
+        try:
+            found |= library(pos, dim, dtype)
+        except ImportError as error:
+            skipped[library.__name__.strip("_").replace("_", "-")] = f"not installed ({error.name})"
+    return found, skipped
+
+
+def _run(who: str, run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[[], object]:
+    if not backward:
+        if q.numel() > 1 << 20:
+            return torch.no_grad()(lambda: run(q, k))
+        return lambda: run(q, k)  # nothing needs gradients; a context would cost as much as a call
+    q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
+    grads = torch.randn_like(q), torch.randn_like(k)
+    if who == LIMIT:  # the gradient of a copy copies nothing
+        return torch.no_grad()(lambda: (run(q, k), run(*grads)))
+    return lambda: torch.autograd.grad(run(q, k), (q, k), grads)
+
+
+def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
+    if who == LIMIT:
+        return None
+    layout: Layout = "interleaved" if "interleaved" in who else "half"
+    by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]))
+    worst = 0.0
+    with torch.no_grad():
+        for x, made in zip((q, k), run(q, k), strict=True):
+            exact = formula(x.double(), by, layout)
+            worst = max(worst, ((made - exact).abs().max() / exact.abs().max()).item())
+            if who.startswith("posenc"):
+                rtol = 0 if x.dtype == torch.float32 else 2**-7  # the last bit
+                torch.testing.assert_close(made, formula(x, by, layout), rtol=rtol, atol=1e-6)
+    return worst
+
+
+def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Target]:
+    def over(ours: str, other: str, most: float) -> Iterator[Target]:
+        try:
+            found = table[ours].times.median / table[other].times.median
+        except StopIteration:
+            return  # not installed, or not compiled
+        yield Target(f"{ours} / {other}", found, most)
+
+    eager = "posenc half:", "posenc interleaved:"
+    if name == "tiny" and dtype == "float32" and not backward:
+        yield from over("posenc half, both", "transformers", 14 / 26)
+        yield from over("posenc interleaved, both", "transformers", 7 / 26)
+    if name in SMALL:
+        return
+    if backward:
+        if dtype == "float32":
+            yield from over(eager[0], LIMIT, 2.8)
+            yield from over(eager[1], LIMIT, 1.6)
+    elif dtype == "float32":
+        yield from over(eager[0], LIMIT, 2.8)
+        yield from over(eager[1], LIMIT, 1.4)
+        for other in ("transformers", "vLLM native", "flash-attn torch"):
+            yield from over(eager[0], other, 1 / 2)
+        yield from over("posenc half, compiled", LIMIT, 1.3)
+    else:
+        yield from over(eager[0], LIMIT, 5.5)
+        yield from over(eager[0], "transformers", 1 / 1.4)
+        yield from over("posenc half, compiled", LIMIT, 1.9)
+
+
+# Other libraries
+
+
+def _tables(pos: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    cos, sin = turn(pos, frequencies(dim))
+    return cos[0], sin[0]
+
+
+def _transformers(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
+    llama = importlib.import_module("transformers.models.llama.modeling_llama")
+    cos, sin = (torch.cat((x, x), -1).to(dtype).unsqueeze(0) for x in _tables(pos, dim))
+    return {"transformers": lambda q, k: llama.apply_rotary_pos_emb(q, k, cos, sin)}
+
+
+def _rotary_embedding_torch(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
+    library = importlib.import_module("rotary_embedding_torch")
+    rope = library.RotaryEmbedding(dim, cache_max_seq_len=len(pos) + FIRST)
+    for parameter in rope.parameters():
+        parameter.requires_grad_(False)
+    one = lambda x: rope.rotate_queries_or_keys(x, offset=FIRST)  # noqa: E731
+    return {"rotary-embedding-torch (interleaved)": lambda q, k: (one(q), one(k))}
+
+
+def _x_transformers(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
+    library = importlib.import_module("x_transformers.x_transformers")
+    freqs, scale = library.RotaryEmbedding(dim)(pos)
+    one = lambda x: library.apply_rotary_pos_emb(x, freqs, scale)  # noqa: E731
+    return {"x-transformers (interleaved)": lambda q, k: (one(q), one(k))}
+
+
+def _torchtune(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
+    library = importlib.import_module("torchtune.modules")
+    rope = library.RotaryPositionalEmbeddings(dim, max_seq_len=len(pos) + FIRST + 1)
+
+    def one(x: Tensor) -> Tensor:  # (batch, token, head, channel)
+        return rope(x.transpose(1, 2), input_pos=pos).transpose(1, 2)
+
+    return {"torchtune (interleaved)": lambda q, k: (one(q), one(k))}
+
+
+def _written_out(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
+    """Code of libraries that need a GPU to be installed, as they define it."""
+    cos, sin = _tables(pos, dim)
+    cis = torch.complex(cos, sin)
+
+    def vllm(x: Tensor) -> Tensor:  # RotaryEmbedding.forward_native
+        (a, b), c, s = x.chunk(2, -1), cos.to(x.dtype), sin.to(x.dtype)
+        return torch.cat((a * c - b * s, b * c + a * s), -1)
+
+    def flash_attn(x: Tensor) -> Tensor:  # apply_rotary_emb_torch
+        c, s = (t.to(x.dtype).repeat(1, 2) for t in (cos, sin))
+        a, b = x.chunk(2, -1)
+        return torch.cat((x[..., :dim] * c + torch.cat((-b, a), -1) * s, x[..., dim:]), -1)
+
+    def meta(x: Tensor) -> Tensor:  # llama's apply_rotary_emb
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * cis).flatten(3).type_as(x)
+
+    named = {"vLLM native": vllm, "flash-attn torch": flash_attn, "Meta (interleaved)": meta}
+    return {name: lambda q, k, f=f: (f(q), f(k)) for name, f in named.items()}
+
+
+LIBRARIES = (_transformers, _rotary_embedding_torch, _x_transformers, _torchtune, _written_out)

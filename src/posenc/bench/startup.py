@@ -1,0 +1,66 @@
+"""Seconds until a Python has imported posenc on top of torch, beside its peers, and until a command
+of posenc has answered.
+
+Each is a Python of its own, in turn; what is already in the caches of the disk counts for all.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import torch
+
+from posenc.bench.record import Row, Table, Target
+from posenc.bench.timing import malloc, timed
+
+LIMIT = "torch alone"
+IMPORTS = {  # the module that must be there; what is run
+    LIMIT: ("torch", "import torch"),
+    "posenc and attend": ("posenc", "import torch, posenc; posenc.attend"),
+    "posenc, every public name": (
+        "posenc",
+        "import torch, posenc; [getattr(posenc, name) for name in posenc.__all__]",
+    ),
+    "transformers, Llama": (
+        "transformers",
+        "import torch, transformers.models.llama.modeling_llama",
+    ),
+    "rotary-embedding-torch": ("rotary_embedding_torch", "import torch, rotary_embedding_torch"),
+    "x-transformers": ("x_transformers", "import torch, x_transformers"),
+    "positional-encodings": (
+        "positional_encodings",
+        "import torch, positional_encodings.torch_encodings",
+    ),
+    "torchtune": ("torchtune", "import torch, torchtune.modules"),
+}
+COMMANDS = {"posenc --help": ["--help"], "posenc list": ["list"]}
+MOST = 0.1  # seconds that `import posenc` may take on top of torch
+
+
+def benchmark(rounds: int, budget: float) -> Table:
+    calls = {who: ["-c", code] for who, (module, code) in IMPORTS.items() if find_spec(module)}
+    calls |= {who: ["-m", "posenc", *words] for who, words in COMMANDS.items()}
+    runs = {who: lambda words=words: _run(words) for who, words in calls.items()}
+    times = timed(runs, rounds, budget)
+    alone = times[LIMIT].median
+    return Table(
+        part="start-up",
+        case="a new Python each",
+        limit=LIMIT,
+        rows=sorted((Row(who, t, t.median / alone) for who, t in times.items()), key=_ratio),
+        skipped={who: "not installed" for who, (module, _) in IMPORTS.items() if who not in runs},
+        malloc=malloc(),
+        threads=torch.get_num_threads(),
+        targets=[
+            Target(f"{who}, s on top of torch", times[who].median - alone, MOST)
+            for who in ("posenc and attend", "posenc, every public name")
+        ],
+    )
+
+
+def _run(words: list[str]) -> None:
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+
+
+def _ratio(row: Row) -> float:
+    return row.ratio
