@@ -125,7 +125,7 @@ def _ours(out: Path, name: str) -> bool:
         if name == PAGE:
             with path.open(encoding="utf-8") as file:
                 return MARK in file.read(2_000)
-        return name == NUMBERS and "posenc" in json.loads(path.read_text())["versions"]
+        return name == NUMBERS and "posenc" in json.loads(path.read_text())["provenance"]["versions"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
