@@ -41,7 +41,7 @@ STATES = 6  # of frames side by side
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
 MARKERS = {"": "", "circle": "o", "diamond": "D", "square": "s", "triangle": "^", "x": "x"}
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
-SIGNED.set_bad("#dddddd")
+SIGNED = SIGNED.with_extremes(bad="#dddddd")
 OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "annotation_clip": False}
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
