@@ -64,6 +64,7 @@ class Measured:
     name: str
     slug: str
     summary: str
+    text: str  # the docstring of its file
     formula: str
     acts_on: list[str]
     axes: int
@@ -178,6 +179,7 @@ def _measure(card: Card, encoding: Encoding, given: _Material) -> dict[str, Any]
         "name": card.name,
         "slug": card.slug,
         "summary": card.summary,
+        "text": card.text,
         "formula": card.formula,
         "acts_on": [hook.removeprefix("on_") for hook in encoding.acts_on],
         "axes": encoding.axes,
