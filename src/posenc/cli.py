@@ -7,6 +7,7 @@ so that `posenc --help` answers at once.
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ except ImportError:  # pragma: no cover
     sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
 
 from posenc import __version__
+from posenc.provenance import typed
 
 app = App(
     suppress_keyboard_interrupt=False,  # `main` says so itself, and exits with 130
@@ -274,6 +276,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
         words = sys.argv[1:] if words is None else words
+        typed.set(shlex.join(["posenc", *words]))
         app(words, result_action="return_value", print_error=False, exit_on_error=False)
     except (UsageError, CycloptsError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -1,10 +1,8 @@
 """`compare`: every encoding on the same text, measured. A data object, apart from its drawing."""
 
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from itertools import count
 from math import isfinite
 from typing import Any
@@ -23,8 +21,9 @@ from posenc.layer import SelfAttention
 from posenc.masks import causal
 from posenc.probe import Probe
 from posenc.properties import Finding, check
+from posenc.provenance import Provenance, since
 
-SCHEMA = 1
+SCHEMA = 2
 BLIND = 1e-4  # a smaller change is rounding: attention sees nothing
 
 
@@ -65,6 +64,7 @@ class Measured:
     name: str
     slug: str
     summary: str
+    text: str  # the docstring of its file
     formula: str
     acts_on: list[str]
     axes: int
@@ -88,9 +88,7 @@ class Comparison:
     sentence: str  # one of those that were shuffled
     settings: Settings
     encodings: list[Measured]
-    started: str  # local time, ISO 8601
-    seconds: float
-    versions: dict[str, str]
+    provenance: Provenance
     schema: int = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
@@ -113,7 +111,7 @@ def compare(
     `progress(doing, done, of)` is called as the work goes on. Raises LookupError for unknown names.
     Random weights are private: no global seed is touched.
     """
-    begun, started = time.perf_counter(), datetime.now().astimezone().isoformat(" ", "minutes")
+    begun = time.time()
     cards = list(dict.fromkeys(map(find, names))) or list(CATALOG)
     settings = settings or Settings()
     of = 1 + len(cards) + settings.cost_rounds
@@ -138,9 +136,7 @@ def compare(
             Measured(**part, cost=each, cost_ratio=ratio)
             for part, each, ratio in zip(parts, costs, ratios, strict=True)
         ],
-        started=started,
-        seconds=time.perf_counter() - begun,
-        versions=_versions(),
+        provenance=since(begun, settings.seed),
     )
 
 
@@ -183,6 +179,7 @@ def _measure(card: Card, encoding: Encoding, given: _Material) -> dict[str, Any]
         "name": card.name,
         "slug": card.slug,
         "summary": card.summary,
+        "text": card.text,
         "formula": card.formula,
         "acts_on": [hook.removeprefix("on_") for hook in encoding.acts_on],
         "axes": encoding.axes,
@@ -244,14 +241,3 @@ def _plain(tree: Any) -> Any:
     if isinstance(tree, list | tuple):
         return [_plain(value) for value in tree]
     return None if isinstance(tree, float) and not isfinite(tree) else tree
-
-
-def _versions() -> dict[str, str]:
-    from posenc import __version__
-
-    return {
-        "posenc": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads",
-    }

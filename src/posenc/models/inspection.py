@@ -4,6 +4,7 @@ did to them, what would break in longer texts, and what to do about it.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -24,6 +25,7 @@ from posenc.models.spec import (
     Table,
     Waves,
 )
+from posenc.provenance import Provenance, since
 
 if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
     from posenc.analysis.frequencies import Pair
@@ -74,17 +76,12 @@ class Inspection:
     advice: list[str]
     parts: Mapping[str, Inspection]
     weighing: Weighing | None = None  # what the weights say, if they were asked
-
-    @property
-    def versions(self) -> dict[str, str]:
-        from posenc import __version__
-
-        return {"posenc": __version__}
+    provenance: Provenance | None = None  # of the whole, not of its parts
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without what only repeats."""
         return {
-            "versions": self.versions,
+            "provenance": self.provenance and asdict(self.provenance),
             "file": self.file,
             "model": self.spec.model,
             "kind": self.spec.kind,
@@ -112,7 +109,7 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
     """
     if target is not None and target < 1:
         raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
-    found = files.find(path)
+    begun, found = time.time(), files.find(path)
     weighing, bare = None, weights and found.config is None and found.format != "gguf"
     spec = Spec("", "nothing") if bare else config.read(path)
     if weights:
@@ -122,7 +119,7 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
         weighing = weigh(None if bare else spec, open_weights(found))
     file = found.config or (found.weights[0] if bare else path)
     made = _inspect(spec, file.name, str(path), target, found.notes)
-    return replace(made, weighing=weighing)
+    return replace(made, weighing=weighing, provenance=since(begun))
 
 
 def _inspect(

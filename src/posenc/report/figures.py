@@ -1,196 +1,199 @@
-"""Figures, one function each: from the data object to plotly.
+"""Figures of `compare` and `inspect`, one function each: from the data object to the drawing."""
 
-Colours of lines are Okabe and Ito's, readable with any colour vision; background and text are left
-to the page, which knows whether it is dark.
-"""
+from collections.abc import Sequence
+from math import isfinite
 
-from math import ceil
-
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
-from posenc.analysis.comparison import Comparison, Measured
+from posenc.analysis.comparison import BLIND, Comparison, Measured, Order
+from posenc.analysis.similarity import Curve
 from posenc.models.inspection import Turning
+from posenc.report.drawing import (
+    BLUE,
+    GREEN,
+    GREY,
+    VERMILION,
+    Band,
+    Figure,
+    Line,
+    Mark,
+    Marker,
+    Panel,
+    Points,
+    Rule,
+    heat,
+)
+from posenc.report.words import tokens
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#888888"
-BAND = "rgba(0, 114, 178, 0.22)"
-COLUMNS = 3
 
-
-def curves(result: Comparison) -> go.Figure:
+def curves(result: Comparison) -> Figure:
     """Score against distance, one panel an encoding, NoPE dashed where it takes part."""
-    figure = _panels(result.encodings, row_height=170)
-    plain = next((m.curve for m in result.encodings if m.slug == "nope"), None)
-    others = slice(1, None)  # a token is most like itself, which would flatten the rest
-    for n, measured in enumerate(result.encodings):
-        at, curve = _place(n), measured.curve
-        hidden = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-        figure.add_scatter(x=curve.distance[others], y=_short(curve.high[others]), **hidden, **at)
-        figure.add_scatter(
-            x=curve.distance[others],
-            y=_short(curve.low[others]),
-            fill="tonexty",
-            fillcolor=BAND,
-            **hidden,
-            **at,
-        )
-        if plain and measured.slug != "nope":
-            dashed = {"color": GREY, "dash": "dash", "width": 1}
-            figure.add_scatter(
-                x=plain.distance[others],
-                y=_short(plain.mean[others]),
-                line=dashed,
-                hoverinfo="skip",
-                **at,
-            )
-        figure.add_scatter(
-            x=curve.distance[others],
-            y=_short(curve.mean[others]),
-            line={"color": BLUE, "width": 2},
-            hovertemplate="%{x} tokens back: %{y:.3g}<extra></extra>",
-            **at,
-        )
-    figure.update_traces(showlegend=False)
-    return figure
+    plain = _plain(result)
+    panels = [_curve(measured.name, measured, plain) for measured in result.encodings]
+    falling = [measured.name for measured in result.encodings if _falls(measured.curve)]
+    return Figure(
+        "Score against distance",
+        panels,
+        f"Scores of words against how far apart they are, for {len(panels)} encodings. On average"
+        f" the nearest quarter scores clearly higher than the farthest for: {_listed(falling)}.",
+        columns=3,
+    )
 
 
-def rows(result: Comparison) -> go.Figure | None:
+def rows(result: Comparison) -> Figure | None:
     """What position p makes of a vector: 64 positions, channels from the top, centred at 0."""
-    shown = [measured for measured in result.encodings if measured.rows]
-    if not shown:
+    panels = [
+        _positions(measured.name, measured.rows) for measured in result.encodings if measured.rows
+    ]
+    if not panels:
         return None
-    figure = _panels(shown, row_height=210)
-    for n, measured in enumerate(shown):
-        values = measured.rows or []
-        most = max((abs(v) for row in values for v in row), default=1.0) or 1.0
-        figure.add_heatmap(
-            z=[list(channel) for channel in zip(*values, strict=True)],
-            zmin=-most,
-            zmax=most,
-            colorscale="RdBu",
-            showscale=False,
-            hovertemplate="position %{x}, channel %{y}: %{z:.3f}<extra></extra>",
-            **_place(n),
-        )
-    figure.update_yaxes(autorange="reversed")
-    return figure
+    return Figure(
+        "What a position looks like",
+        panels,
+        f"Heat maps of {len(panels)} encodings: positions from left to right, channels from top to"
+        " bottom, each with a palette of its own that is centred at 0.",
+        columns=3,
+        height=150,
+    )
 
 
-def order(result: Comparison) -> go.Figure:
+def encoding(result: Comparison, measured: Measured) -> Figure:
+    """One encoding by itself: what a position looks like, where it has rows, and its scores."""
+    panels = [_positions("What a position looks like", measured.rows)] if measured.rows else []
+    panels.append(_curve("Score against distance", measured, _plain(result)))
+    rows = "Left, 64 positions and their channels. " if measured.rows else ""
+    falls = "clearly higher than" if _falls(measured.curve) else "no higher than"
+    return Figure(
+        measured.name,
+        panels,
+        f"{rows}Scores of words against how far apart they are: on average the nearest quarter"
+        f" scores {falls} the farthest.",
+        columns=2,
+        height=240,
+    )
+
+
+def order(result: Comparison) -> Figure:
     """The shuffle and the duplicate test, without and with a causal mask."""
-    tested = any(measured.duplicate for measured in result.encodings)
-    titles = ["a shuffled sentence", "two occurrences of a word"][: 1 + tested]
-    figure = make_subplots(1, len(titles), subplot_titles=titles, shared_yaxes=True)
     names = [measured.name for measured in result.encodings]
-    tests = [[m.shuffle for m in result.encodings], [m.duplicate for m in result.encodings]]
-    for column, found in enumerate(tests[: len(titles)], start=1):
-        for label, colour, symbol in (("plain", BLUE, "circle"), ("causal", ORANGE, "diamond")):
-            figure.add_scatter(
-                x=[100 * getattr(one, label) if one else None for one in found],
-                y=names,
-                name={"plain": "no mask", "causal": "causal mask"}[label],
-                mode="markers",
-                marker={"color": colour, "symbol": symbol, "size": 9},
-                hovertemplate="%{y}: %{x:.3g} %<extra></extra>",
-                showlegend=column == 1,
-                row=1,
-                col=column,
-            )
-    figure.update_xaxes(title_text="change, % of what attention computes", rangemode="tozero")
-    return _list(figure, len(names))
+    tests: dict[str, Sequence[Order | None]] = {
+        "a shuffled sentence": [m.shuffle for m in result.encodings]
+    }
+    if any(measured.duplicate for measured in result.encodings):
+        tests["two occurrences of a word"] = [m.duplicate for m in result.encodings]
+    panels = []
+    for title, found in tests.items():
+        plain, causal = (
+            [100 * getattr(one, kind) if one else None for one in found]
+            for kind in ("plain", "causal")
+        )
+        y = range(len(names))
+        marks = [
+            Points(plain, y, "no mask"),
+            Points(causal, y, "causal mask", VERMILION, "diamond"),
+        ]
+        change = "change, % of what attention computes"
+        panels.append(Panel(title, marks, change, y_names=names, y_down=True))
+    blind = [m.name for m in result.encodings if m.shuffle.plain < BLIND]
+    return Figure(
+        "Does it know the order?",
+        panels,
+        "How much changes when a sentence is shuffled, and between two occurrences of a word."
+        f" Blind to the order without a mask: {_listed(blind)}.",
+        columns=2,
+        height=max(120, 24 * len(names)),
+    )
 
 
-def costs(result: Comparison) -> go.Figure:
+def costs(result: Comparison) -> Figure:
     """Time and memory as multiples of NoPE."""
     names = [measured.name for measured in result.encodings]
-    figure = go.Figure()
-    for key, name, colour, symbol in (
+    kinds: Sequence[tuple[str, str, str, Marker]] = (
         ("forward", "time, forward", BLUE, "circle"),
-        ("training", "time, training", ORANGE, "diamond"),
+        ("training", "time, training", VERMILION, "diamond"),
         ("training_memory", "memory, training", GREEN, "square"),
-    ):
-        figure.add_scatter(
-            x=[measured.cost_ratio[key] for measured in result.encodings],
-            y=names,
-            name=name,
-            mode="markers",
-            marker={"color": colour, "symbol": symbol, "size": 9},
-            hovertemplate="%{y}: %{x:.2f} × NoPE<extra></extra>",
+    )
+    marks = [
+        Points(
+            [m.cost_ratio[key] for m in result.encodings], range(len(names)), name, colour, marker
         )
-    figure.update_xaxes(title_text="× NoPE", type="log", tickvals=[1, 1.5, 2, 3, 5, 10, 20, 50])
-    return _list(figure, len(names))
+        for key, name, colour, marker in kinds
+    ]
+    dearest = max(result.encodings, key=lambda m: m.cost_ratio["training"])
+    cheapest = min(result.encodings, key=lambda m: m.cost_ratio["training"])
+    return Figure(
+        "What it costs",
+        [
+            Panel(
+                "",
+                [*marks, Rule(1, "x", dash="solid")],
+                "× NoPE",
+                x_log=True,
+                y_names=names,
+                x_ticks=[1, 1.5, 2, 3, 5, 10, 20, 50],
+                y_down=True,
+            )
+        ],
+        "Time and memory of a layer as multiples of the layer without positions. To train,"
+        f" {cheapest.name} takes {cheapest.cost_ratio['training']:.2g} times as long, and"
+        f" {dearest.name}, the slowest, {dearest.cost_ratio['training']:.2g} times.",
+        height=max(120, 24 * len(names)),
+    )
 
 
-def bands(turning: Turning) -> go.Figure:
+def bands(turning: Turning) -> Figure:
     """Wavelength of each pair, as trained and as it turns now, against the trained length."""
-    figure = go.Figure()
-    pairs = list(range(len(turning.pairs)))
+    pairs = range(len(turning.pairs))
     now = [pair.wavelength for pair in turning.pairs]
     before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
-    if before != now:
-        figure.add_scatter(
-            x=pairs,
-            y=[w if w < float("inf") else None for w in before],
-            name="as trained",
-            line={"color": GREY, "dash": "dash", "width": 2},
-            hovertemplate="pair %{x}, as trained: %{y:,.4g} tokens<extra></extra>",
+    stretched = before != now
+    marks: list[Mark] = [Line(pairs, before, "as trained", GREY, "dash")] if stretched else []
+    marks += [Line(pairs, now, "now" if stretched else "wavelength", marker="circle")]
+    for length, name in ((turning.trained, "trained"), (turning.span, "used")):
+        if length and not (name == "used" and length == turning.trained):
+            marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
+    slowest = max((w for w in now if isfinite(w)), default=None)
+    says = f"Wavelengths of {len(pairs)} pairs of channels"
+    says += f", from {tokens(min(now))} to {tokens(slowest)} tokens" if slowest else ""
+    if turning.trained:
+        says += (
+            f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
         )
-    figure.add_scatter(
-        x=pairs,
-        y=[w if w < float("inf") else None for w in now],
-        name="now" if before != now else "wavelength",
-        mode="lines+markers",
-        line={"color": BLUE, "width": 2},
-        marker={"size": 5},
-        hovertemplate="pair %{x}: %{y:,.4g} tokens<extra></extra>",
-    )
-    for tokens, name in ((turning.trained, "trained"), (turning.span, "used")):
-        if tokens and not (name == "used" and tokens == turning.trained):
-            figure.add_scatter(
-                x=[pairs[0], pairs[-1]],
-                y=[tokens, tokens],
-                name=f"{name} over {tokens:,} tokens",
-                mode="lines",
-                line={"color": ORANGE if name == "trained" else GREEN, "dash": "dot", "width": 2},
-                hoverinfo="skip",
-            )
-    figure.update_xaxes(title_text="pair of channels, fastest first")
-    figure.update_yaxes(title_text="wavelength, tokens", type="log", automargin=True)
-    figure.update_layout(
-        height=360,
-        margin={"l": 10, "r": 15, "t": 50, "b": 45},
-        legend={"orientation": "h", "y": 1, "yref": "container", "yanchor": "top", "x": 0},
-    )
-    return figure
+    changes = ", ".join(f"{many} {change}" for change, many in turning.changes.items())
+    says += f". Stretching left {changes}." if stretched else "."
+    panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
+    return Figure("Wavelengths", [panel], says)
 
 
-def _panels(shown: list[Measured], row_height: int) -> go.Figure:
-    many = ceil(len(shown) / COLUMNS)
-    figure = make_subplots(
-        many,
-        COLUMNS,
-        subplot_titles=[measured.name for measured in shown],
-        horizontal_spacing=0.07,
-        vertical_spacing=min(0.3, 52 / (many * row_height)),
-    )
-    figure.update_layout(height=many * row_height + 60, margin={"l": 45, "r": 15, "t": 40, "b": 30})
-    return figure
+def _plain(result: Comparison) -> Curve | None:
+    return next((m.curve for m in result.encodings if m.slug == "nope"), None)
 
 
-def _place(n: int) -> dict[str, int]:
-    return {"row": n // COLUMNS + 1, "col": n % COLUMNS + 1}
+def _curve(title: str, measured: Measured, plain: Curve | None) -> Panel:
+    others = slice(1, None)  # a token is most like itself, which would flatten the rest
+    curve = measured.curve
+    x = curve.distance[others]
+    marks = [
+        Band(x, curve.low[others], curve.high[others], "four fifths of the scores"),
+        Line(x, curve.mean[others], "mean score"),
+    ]
+    if plain and measured.slug != "nope":
+        marks.insert(1, Line(x, plain.mean[others], "without positions", GREY, "dash", width=1))
+    return Panel(title, marks, "tokens back", "score")
 
 
-def _list(figure: go.Figure, many: int) -> go.Figure:
-    """Names down the side, the first on top."""
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_layout(
-        height=27 * many + 130,
-        margin={"l": 10, "r": 15, "t": 80, "b": 50},
-        legend={"orientation": "h", "y": 1, "yref": "container", "yanchor": "top", "x": 0},
-    )
-    return figure
+def _falls(curve: Curve) -> bool:
+    """Whether the nearest quarter scores higher than the farthest, by more than noise."""
+    mean, many = curve.mean[1:], len(curve.mean) - 1
+    quarter = max(1, many // 4)
+    near, far = sum(mean[:quarter]) / quarter, sum(mean[-quarter:]) / quarter
+    spread = (sum(curve.high[1:]) - sum(curve.low[1:])) / many
+    return near - far > 0.05 * spread
 
 
-def _short(values: list[float]) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]
+def _positions(title: str, rows: list[list[float]]) -> Panel:
+    channels = [list(channel) for channel in zip(*rows, strict=True)]
+    shown = heat(channels, signed=True, bar=False)
+    return Panel(f"{title} (±{shown.span[1]:.3g})", [shown], "position", "channel", y_down=True)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"

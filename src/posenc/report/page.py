@@ -3,11 +3,12 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from posenc.analysis.comparison import Comparison
@@ -15,9 +16,11 @@ from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import figures, weights_figures, weights_words, words
+from posenc.report import figures, mathml, screen, weights_figures, weights_words, words
+from posenc.report.drawing import Figure, Table
 
 PAGE, NUMBERS = "index.html", "results.json"
+PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL]
 MARK = '<meta name="generator" content="posenc">'
 
 
@@ -60,12 +63,12 @@ def _compared(result: Comparison) -> str:
         "rows": figures.rows(result),
         "order": figures.order(result),
         "costs": figures.costs(result),
-    }
+    } | {f"{m.slug}-figure": figures.encoding(result, m) for m in result.encodings}
     return _filled(
         "compare.html",
         drawn,
         result=result,
-        properties=[(measure.__name__, measure.__doc__) for measure in ALL],
+        properties=PROPERTIES,
         verdict=words.verdict(result),
     )
 
@@ -84,10 +87,10 @@ def _inspected(found: Inspection) -> str:
     return _filled("inspect.html", drawn, found=found, stacks=stacks, told=told)
 
 
-def _weighed(found: Weighing) -> dict[str, tuple[go.Figure | None, list[str]]]:
+def _weighed(found: Weighing) -> dict[str, tuple[Figure | None, list[str]]]:
     """A figure and sentences for each thing that the weights say."""
     say, draw = weights_words, weights_figures
-    shown: dict[str, tuple[go.Figure | None, list[str]]] = {
+    shown: dict[str, tuple[Figure | None, list[str]]] = {
         f"table-{n}": (draw.table(one), [printable(one.tensor), *say.table(one)])
         for n, one in enumerate(found.tables)
     } | {
@@ -104,12 +107,45 @@ def _weighed(found: Weighing) -> dict[str, tuple[go.Figure | None, list[str]]]:
     return shown | ({"layout": (None, ["Layout", *rest])} if rest else {})
 
 
-def _filled(template: str, drawn: Mapping[str, go.Figure | None], **values: Any) -> str:
+@dataclass(frozen=True)
+class Shown:
+    """A figure as a template needs it."""
+
+    title: str
+    alt: str
+    table: Table
+    json: str
+    height: int  # in pixels, before it is drawn
+
+
+def _shown(figure: Figure) -> Shown:
+    drawn = screen.plotly(figure)
+    return Shown(
+        printable(figure.title, 200),
+        figure.alt,
+        figure.table(),
+        _embedded(drawn.to_json()),
+        drawn.layout.height,
+    )
+
+
+def _filled(template: str, drawn: Mapping[str, Figure | None], **values: Any) -> str:
     loader = PackageLoader("posenc.report")
-    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    embedded = {name: _embedded(figure.to_json()) for name, figure in drawn.items() if figure}
-    return environment.get_template(template).render(
-        mark=MARK, words=words, plotly=get_plotlyjs(), figures=embedded, **values
+    made = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made.globals |= {"words": words, "mathml": mathml}
+    made.filters["code"] = _code
+    shown = {name: _shown(figure) for name, figure in drawn.items() if figure}
+    return made.get_template(template).render(
+        mark=MARK, plotly=get_plotlyjs(), figures=shown, **values
+    )
+
+
+def _code(text: str) -> Markup:
+    """What stands in back-quotes is code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if n % 2 and n < len(parts) - 1 else part
+        for n, part in enumerate(parts)
     )
 
 
@@ -125,7 +161,9 @@ def _ours(out: Path, name: str) -> bool:
         if name == PAGE:
             with path.open(encoding="utf-8") as file:
                 return MARK in file.read(2_000)
-        return name == NUMBERS and "posenc" in json.loads(path.read_text())["versions"]
+        return (
+            name == NUMBERS and "posenc" in json.loads(path.read_text())["provenance"]["versions"]
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return False
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import groupby
+from textwrap import dedent
 
 from posenc.analysis.comparison import BLIND, Comparison, Measured
 from posenc.models.errors import printable
@@ -67,6 +68,27 @@ def verdict(result: Comparison) -> list[str]:
         ("Scores never rise with distance", lambda m: m.properties["decaying"].holds),
     ]
     return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """A docstring in order: ("prose", one line) and ("formula", lines as they are).
+
+    >>> blocks("Sine: add it.\n\n    PE(p) = sin p\n\nIt is\nsmooth.")
+    [('prose', 'Sine: add it.'), ('formula', 'PE(p) = sin p'), ('prose', 'It is smooth.')]
+    """
+    return [
+        ("formula", dedent(block))
+        if block.startswith("    ")
+        else ("prose", " ".join(block.split()))
+        for block in text.split("\n\n")
+    ]
+
+
+def duration(seconds: float) -> str:
+    """As it would be said: "4.2 s", "3 min 20 s"."""
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 def model(found: Inspection) -> str:

@@ -1,0 +1,68 @@
+"""How a result was made: what was typed, with which versions, on what machine and when."""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+typed: ContextVar[str] = ContextVar("typed", default="")  # the command line, set by `cli.main`
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """All that it takes to make a result again, and to doubt it."""
+
+    command: str  # as typed; empty if it was called from Python
+    versions: dict[str, str]
+    commit: str | None  # of posenc, where it runs from a checkout: "7a3af10, changed since"
+    machine: str
+    device: str
+    threads: int
+    seed: int | None
+    started: str  # local time, ISO 8601
+    seconds: float
+
+
+def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provenance:
+    """Of what began at `begun`, as `time.time()` tells it, and has ended now."""
+    from posenc import __version__
+
+    loaded = {name: version(name) for name in ("torch", "transformers") if name in sys.modules}
+    return Provenance(
+        command=typed.get(),
+        versions={"posenc": __version__, "python": platform.python_version(), **loaded},
+        commit=commit(),
+        machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        device=device,
+        threads=sys.modules["torch"].get_num_threads() if "torch" in sys.modules else 1,
+        seed=seed,
+        started=datetime.fromtimestamp(begun).astimezone().isoformat(" ", "minutes"),
+        seconds=time.time() - begun,
+    )
+
+
+def commit(folder: Path = HERE) -> str | None:
+    """The commit that a checkout stands at; None if its files are not under git's care."""
+    found = _git(folder, "ls-files", "--error-unmatch", "__init__.py")
+    head = found and _git(folder, "rev-parse", "--short", "HEAD")
+    if not head:
+        return None
+    return f"{head}, changed since" if _git(folder, "status", "--porcelain", ".") else head
+
+
+def _git(folder: Path, *words: str) -> str:
+    """What git says, or nothing."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

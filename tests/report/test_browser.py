@@ -1,0 +1,48 @@
+"""The pages against a browser and axe-core's reading of WCAG 2 A and AA."""
+
+import json
+
+import pytest
+
+from posenc.models import inspection
+from posenc.report import page
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4,
+    "rope_theta": 500000.0, "max_position_embeddings": 131072,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pages(everything, tmp_path_factory):
+    """Folders of the pages of each command."""
+    out = tmp_path_factory.mktemp("pages")
+    config = out / "config.json"
+    config.write_text(json.dumps(LLAMA))
+    for name, result in (
+        ("compare", everything),
+        ("inspect", inspection.inspect(config, 200_000)),
+    ):
+        (out / name).mkdir()
+        page.write(result, out / name)
+    return out
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["compare", "inspect"])
+def test_opens_alone_in_both_themes_and_everybody_can_read_it(pages, visit, name, scheme):
+    path = pages / name / page.PAGE
+    assert path.stat().st_size < 10 * 2**20
+    seen = visit(path, scheme)
+    print(f"{name}, {scheme}: {path.stat().st_size / 2**20:.1f} MiB in {seen.seconds:.1f} s")
+    assert seen.said == []
+    assert seen.asked == []
+    assert seen.empty == []
+    assert seen.violations == []
+
+
+@pytest.mark.parametrize("name", ["compare", "inspect"])
+def test_on_a_phone_nothing_sticks_out(pages, visit, name):
+    assert visit(pages / name / page.PAGE, "light", width=400).wide <= 0
