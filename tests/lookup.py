@@ -37,7 +37,9 @@ class _Page(HTMLParser):
 
     def handle_endtag(self, tag):
         within = [name for name, _ in self.open]
-        if tag in ("td", "li", "dd", "figcaption", "caption") or (tag == "th" and "tbody" in within):
+        if tag in ("td", "li", "dd", "figcaption", "caption") or (
+            tag == "th" and "tbody" in within
+        ):
             self.told.append(" ".join(self.text.split()))
         while self.open and self.open.pop()[0] != tag:
             pass
@@ -56,7 +58,9 @@ class _Known:
         for value in _leaves(tree):
             if isinstance(value, str):
                 self.strings.add(" ".join(value.split()))
-                found |= {float(n.replace(",", "").replace("−", "-")) for n in NUMBER.findall(value)}
+                found |= {
+                    float(n.replace(",", "").replace("−", "-")) for n in NUMBER.findall(value)
+                }
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 found.add(float(value))
         self.values = sorted(found | {100 * v for v in found} | {-v for v in found})

@@ -272,6 +272,58 @@ def convert(
         print(f"note: {note}")
 
 
+@app.command
+def bench(
+    *parts: str,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    malloc: Literal["warm", "default"] = "warm",
+    out: Path | None = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure posenc beside other libraries in one run, as ratios to the limit.
+
+    Parameters
+    ----------
+    parts
+        rotation, embeddings, attention, training, start-up; all, unless you name some.
+    quick
+        Fewer cases and samples: three minutes instead of half an hour.
+    malloc
+        "warm" keeps the memory of freed tensors, as allocators of GPUs do. With "default" the
+        system hands out large tensors anew and clears them, which is most of the time of a copy.
+    out
+        A folder for `index.html`, which opens offline, and `results.json`.
+    force
+        Write into the folder whatever else it holds. Only those two files are ever replaced.
+    as_json
+        Print one JSON document instead of tables.
+    """
+    from posenc.bench.timing import WARM
+
+    if malloc == "warm" and any(os.environ.get(key) != value for key, value in WARM.items()):
+        os.environ |= WARM  # read when a process starts: begin again
+        os.execv(sys.executable, [sys.executable, "-m", "posenc", *shlex.split(typed.get())[1:]])
+    if out is not None:
+        _writable(out, force)
+    from posenc.bench import run
+
+    try:
+        with _progress() as progress:
+            found = run.benchmark(parts, quick, progress)
+    except LookupError as error:
+        raise UsageError(error.args[0]) from None
+    if out is not None:
+        _write(found, out)
+    if as_json:
+        return _print_json(found.to_json())
+    from posenc.report import bench_terminal
+
+    console = Console()
+    bench_terminal.benchmark(found, console)
+    _say_where(out, console)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:

@@ -37,6 +37,7 @@ from posenc.views import view
 Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
 BLOCK = 128  # queries at a time, at most
 HELD = 2**21  # scores at a time, unless 16 queries make more: 8 MB in float32
+FEW = 8  # queries, as in decoding: to set up views of a bias takes longer than to make it
 HUGE = 2.0**60  # of a key or value; two of that size still have a product
 
 
@@ -213,6 +214,9 @@ def chosen(call: Call, implementation: Implementation = "auto") -> Explanation:
     if call.bias is None and not call.on_values:
         return Explanation("sdpa", f"{name} adds nothing to scores or values, as torch wants it.")
     able = viewable(call)
+    few = call.q.shape[-2] <= FEW and not isinstance(call.bias, ByVector)
+    if not isinstance(able, str) and few:
+        return Explanation("reference", "so few queries are one small block, as in decoding.")
     if not isinstance(able, str):
         return Explanation(
             "view",

@@ -8,6 +8,7 @@ usual ways; gradients too.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -106,11 +107,9 @@ class DebertaModule:
         )
 
         ours, width = self.ours, HEADS * DIM
-        config = DebertaV2Config(
-            hidden_size=width, num_attention_heads=HEADS, relative_attention=True,
-            position_buckets=ours.buckets, max_relative_positions=ours.reach,
-            pos_att_type=["c2p", "p2c"], share_att_key=False,
-        )  # fmt: skip
+        config = DebertaV2Config(hidden_size=width, num_attention_heads=HEADS)
+        config.update({"relative_attention": True, "pos_att_type": ["c2p", "p2c"]})
+        config.update({"position_buckets": ours.buckets, "max_relative_positions": ours.reach})
         self.module = DisentangledSelfAttention(config).eval()
         for theirs, made in (("pos_key_proj", ours.to_keys), ("pos_query_proj", ours.to_queries)):
             linear = getattr(self.module, theirs)
@@ -177,9 +176,9 @@ def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
 
     each = {name: lambda run=run: once(run) for name, run in runs.items()}
     times = timed(each, rounds, budget)
-    most = memory.peaks("attention", str(tokens), kind)
+    most, errors = memory.peaks("attention", str(tokens), kind), check()
     rows = [
-        Row(name, t, t.median / times[_limit(name, kind)].median, None, most.get(name))
+        Row(name, t, t.median / times[_limit(name, kind)].median, errors[name], most.get(name))
         for name, t in times.items()
     ]
     shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
@@ -218,6 +217,7 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
     return found
 
 
+@cache
 def check(tokens: int = 512) -> dict[str, float]:
     """What each way is off by, of the definition; AssertionError where that is too much."""
     q, k, v = inputs(tokens, tokens, trains=True)
@@ -226,11 +226,12 @@ def check(tokens: int = 512) -> dict[str, float]:
         ours = ways[name.replace("usual", "posenc")]
         assert isinstance(ours, Case)
         expected = Case(ours.encoding, ours.causal, "reference")(q, k, v)
-        made = run(q, k, v)
-        torch.testing.assert_close(made, expected, rtol=1e-4, atol=2e-5)
+        trained = run(q, k, v)
         with torch.no_grad():
-            torch.testing.assert_close(run(q, k, v), expected, rtol=1e-4, atol=2e-5)
-        grads = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (made, expected)]
+            made = run(q, k, v)
+        for out in (made, trained):
+            torch.testing.assert_close(out, expected, rtol=1e-4, atol=2e-5)
+        grads = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (trained, expected)]
         torch.testing.assert_close(*grads, rtol=1e-3, atol=1e-3)
         found[name] = ((made - expected).abs().max() / expected.abs().max()).item()
     return found
@@ -261,17 +262,18 @@ def _missing() -> dict[str, str]:
 
 
 def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
+    rows = {row.name: row for row in table.rows}
+
     def within(name: str, most: float, mb: float | None = None) -> Iterator[Target]:
-        row = table[f"posenc {name}"]
+        row = rows[f"posenc {name}"]
         yield Target(f"{name}, time / plain", row.ratio, most)
         if mb is not None and row.memory is not None:
             yield Target(f"{name}, MB", row.memory, mb)
 
     def of_usual(name: str, share: float) -> Iterator[Target]:
-        ours = table[f"posenc {name}"].memory
-        usual = next((row.memory for row in table.rows if row.name == f"usual {name}"), None)
-        if ours and usual:
-            yield Target(f"{name}, memory / usual", ours / usual, share)
+        ours, usual = rows[f"posenc {name}"], rows.get(f"usual {name}")
+        if usual and ours.memory and usual.memory:
+            yield Target(f"{name}, memory / usual", ours.memory / usual.memory, share)
 
     if kind == "forward" and tokens == 4096:
         for name in ("T5", "KERPLE", "FIRE, up to its L"):

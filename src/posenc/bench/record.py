@@ -48,12 +48,10 @@ class Table:
     threads: int
     targets: list[Target] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> Row:
-        """The row whose name is this, or begins so; LookupError where there is none."""
-        for row in self.rows:
-            if row.name == name:
-                return row
-        return next(row for row in self.rows if row.name.startswith(name))
+    def row(self, name: str) -> Row | None:
+        """The one whose name is this, or the first whose name begins so."""
+        exact = (row for row in self.rows if row.name == name)
+        return next(exact, next((row for row in self.rows if row.name.startswith(name)), None))
 
 
 @dataclass(frozen=True)

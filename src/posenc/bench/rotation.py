@@ -17,7 +17,7 @@ from posenc.bench.timing import malloc, timed
 from posenc.positions import sequence
 from posenc.rotary.path import path_of
 from posenc.rotary.rotate import formula, rotate, rotate_both
-from posenc.rotary.turn import turn
+from posenc.rotary.turn import Turn, turn
 from posenc.theta import Layout, frequencies
 
 Both = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -110,8 +110,7 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
     skipped = {}
     for layout in LAYOUTS:
         by = turn(pos, frequencies(dim), 1.0, layout)
-        each = lambda q, k, by=by, at=layout: (rotate(q, by, at), rotate(k, by, at))  # noqa: E731
-        once = lambda q, k, by=by, at=layout: rotate_both(q, k, by, at)  # noqa: E731
+        each, once = _separately(by, layout), _at_once(by, layout)
         found[f"posenc {layout}: {path_of(q, by, layout)}"] = each
         found[f"posenc {layout}, both at once"] = once
         if compiled:
@@ -127,6 +126,14 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
         except ImportError as error:
             skipped[library.__name__.strip("_").replace("_", "-")] = f"not installed ({error.name})"
     return found, skipped
+
+
+def _separately(by: Turn, layout: Layout) -> Both:
+    return lambda q, k: (rotate(q, by, layout), rotate(k, by, layout))
+
+
+def _at_once(by: Turn, layout: Layout) -> Both:
+    return lambda q, k: rotate_both(q, k, by, layout)
 
 
 def _run(who: str, run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[[], object]:
@@ -159,11 +166,9 @@ def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
 
 def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Target]:
     def over(ours: str, other: str, most: float) -> Iterator[Target]:
-        try:
-            found = table[ours].times.median / table[other].times.median
-        except StopIteration:
-            return  # not installed, or not compiled
-        yield Target(f"{ours} / {other}", found, most)
+        one, two = table.row(ours), table.row(other)
+        if one and two:  # installed, and compiled
+            yield Target(f"{one.name} / {two.name}", one.times.median / two.times.median, most)
 
     eager = "posenc half:", "posenc interleaved:"
     if name == "tiny" and dtype == "float32" and not backward:

@@ -1,20 +1,21 @@
 """`posenc bench`: all tables of one run, with the machine they were measured on."""
 
 import platform
+import sys
+import time
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
 
-from posenc import __version__
 from posenc.bench import attention, embeddings, growth, rotation, startup, training
 from posenc.bench.record import Growth, Table, Target
+from posenc.provenance import Provenance, since
 
 SCHEMA = 1
 PARTS = ("rotation", "embeddings", "attention", "training", "start-up")
@@ -32,12 +33,12 @@ class Effort:
     budget: float
     tokens: tuple[int, ...]  # of attention
     longest: int  # of the rotation's growth
-    compiled: bool
+    thorough: bool  # with compiled ways, and the start-up of peers
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
 
 
-FULL = Effort(21, 60.0, (256, 1024, 4096, 16384), 131_072, True, tuple(rotation.CASES))
-QUICK = Effort(7, 4.0, (256, 1024), 16_384, False, ("mid", "tiny"))
+FULL = Effort(15, 30.0, (256, 1024, 4096, 16384), 131_072, True, tuple(rotation.CASES))
+QUICK = Effort(5, 2.0, (256, 1024), 16_384, False, ("mid", "tiny"))
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,9 @@ class Benchmark:
     tables: list[Table]
     growth: list[Growth]
     quick: bool
-    started: str  # local time, ISO 8601
-    seconds: float
-    machine: dict[str, str]
-    versions: dict[str, str]
+    processor: str
+    libraries: dict[str, str]
+    provenance: Provenance
     schema: int = SCHEMA
 
     @property
@@ -73,7 +73,7 @@ def benchmark(
     for part in wanted:
         if part not in PARTS:
             raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
-    begun, started = perf_counter(), datetime.now().astimezone().isoformat(" ", "minutes")
+    begun = time.time()
     effort = QUICK if quick else FULL
     jobs = [job for part in wanted for job in _jobs(part, effort)]
     tables: list[Table] = []
@@ -81,7 +81,8 @@ def benchmark(
     for done, (name, job) in enumerate(jobs):
         progress(name, done, len(jobs))
         torch.manual_seed(0)
-        found = job()
+        with redirect_stdout(sys.stderr):  # some peers print when they are imported
+            found = job()
         if isinstance(found, Table):
             tables.append(found)
         else:
@@ -91,7 +92,7 @@ def benchmark(
         forward = [t for t in tables if t.part == "attention" and t.case.startswith("forward")]
         grown += growth.attentions(forward, lengths)
     progress("done", len(jobs), len(jobs))
-    return Benchmark(tables, grown, quick, started, perf_counter() - begun, machine(), versions())
+    return Benchmark(tables, grown, quick, processor(), libraries(), since(begun, seed=0))
 
 
 def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table | list[Growth]]]]:
@@ -101,7 +102,7 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
             yield (
                 f"rotation, {case}",
                 lambda c=case, d=dtype, b=backward: rotation.benchmark(
-                    c, d, b, rounds, budget, effort.compiled
+                    c, d, b, rounds, budget, effort.thorough
                 ),
             )
         yield "rotation, growth", lambda: growth.rotations(rounds, budget / 4, effort.longest)
@@ -117,31 +118,22 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
     if part == "training":
         yield part, lambda: training.benchmark(rounds, budget)
     if part == "start-up":
-        yield part, lambda: startup.benchmark(rounds, budget)
+        yield part, lambda: startup.benchmark(rounds, budget, effort.thorough)
 
 
-def machine() -> dict[str, str]:
-    """What it ran on."""
-    names = (
-        line.partition(":")[2].strip()
-        for path in (Path("/proc/cpuinfo"),)
-        if path.exists()
-        for line in path.read_text().splitlines()
-        if line.startswith("model name")
-    )
-    found = {
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": next(names, platform.processor() or "unknown"),
-        "threads": str(torch.get_num_threads()),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-    }
-    if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+def processor() -> str:
+    """Its model, and what of its instructions torch uses."""
+    path, name = Path("/proc/cpuinfo"), platform.processor()
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith("model name"):
+            name = line.partition(":")[2].strip()
+            break
+    return f"{name or 'unknown'}, {torch.backends.cpu.get_cpu_capability()}"
 
 
-def versions() -> dict[str, str]:
-    found = {"posenc": __version__, "torch": torch.__version__, "python": platform.python_version()}
+def libraries() -> dict[str, str]:
+    """The peers that are installed, and their versions."""
+    found = {}
     for name in PEERS:
         try:
             found[name] = version(name)

@@ -34,11 +34,14 @@ IMPORTS = {  # the module that must be there; what is run
     "torchtune": ("torchtune", "import torch, torchtune.modules"),
 }
 COMMANDS = {"posenc --help": ["--help"], "posenc list": ["list"]}
+OWN = ("torch", "posenc")
 MOST = 0.1  # seconds that `import posenc` may take on top of torch
 
 
-def benchmark(rounds: int, budget: float) -> Table:
-    calls = {who: ["-c", code] for who, (module, code) in IMPORTS.items() if find_spec(module)}
+def benchmark(rounds: int, budget: float, peers: bool = True) -> Table:
+    """Without `peers`, only torch and posenc."""
+    modules = {who: module for who, (module, _) in IMPORTS.items() if peers or module in OWN}
+    calls = {who: ["-c", IMPORTS[who][1]] for who, module in modules.items() if find_spec(module)}
     calls |= {who: ["-m", "posenc", *words] for who, words in COMMANDS.items()}
     runs = {who: lambda words=words: _run(words) for who, words in calls.items()}
     times = timed(runs, rounds, budget)
@@ -48,7 +51,7 @@ def benchmark(rounds: int, budget: float) -> Table:
         case="a new Python each",
         limit=LIMIT,
         rows=sorted((Row(who, t, t.median / alone) for who, t in times.items()), key=_ratio),
-        skipped={who: "not installed" for who, (module, _) in IMPORTS.items() if who not in runs},
+        skipped={who: "not installed" for who in modules if who not in runs},
         malloc=malloc(),
         threads=torch.get_num_threads(),
         targets=[

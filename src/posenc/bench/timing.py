@@ -10,7 +10,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Times:
     disturbed: int  # samples dropped; with too few left, they are the samples
 
 
-def timed(runs: dict[str, Run], rounds: int, budget: float) -> dict[str, Times]:
+def timed(runs: Mapping[str, Run], rounds: int, budget: float) -> dict[str, Times]:
     """Of one call of each, from `rounds` samples, or what fits into `budget` seconds."""
     chance = random.Random(0)
     repeats = {name: _warmed(run) for name, run in runs.items()}
@@ -69,10 +69,10 @@ def _told(calm: list[float], others: list[float]) -> Times:
 
 def _warmed(run: Run) -> int:
     """How often a sample repeats it."""
-    run()
-    seconds = _seconds(run, 1)[0]
-    if seconds < 10 * SHORTEST:
-        seconds = _seconds(run, 3)[0]
+    for calls in (1, 1, 3):
+        seconds = _seconds(run, calls)[0]
+        if seconds > 10 * SHORTEST * calls:
+            break
     return max(1, int(SHORTEST / seconds))
 
 

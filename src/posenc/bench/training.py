@@ -21,8 +21,8 @@ from posenc.encoding import Encoding
 from posenc.positions import sequence
 
 LIMIT = "without positions"
-LAYERS, HEADS, DIM, VOCABULARY = 4, 8, 64, 256
-BATCH, TOKENS = 4, 1024
+LAYERS, HEADS, DIM, VOCABULARY = 2, 8, 64, 256
+BATCH, TOKENS = 1, 2048
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 Begin = Callable[[], Attention]
@@ -104,7 +104,8 @@ def _ways() -> tuple[dict[str, Begin], dict[str, str]]:
         cos, sin = theirs(torch.empty(1), pos.unsqueeze(0))
 
         def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return _plain(*llama.apply_rotary_pos_emb(q, k, cos, sin), v)
+            q, k = llama.apply_rotary_pos_emb(q, k, cos, sin)
+            return _plain(q, k, v)
 
         return attention
 

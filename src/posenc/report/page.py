@@ -12,11 +12,20 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from posenc.analysis.comparison import Comparison
+from posenc.bench.run import Benchmark
 from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import figures, mathml, screen, weights_figures, weights_words, words
+from posenc.report import (
+    bench_figures,
+    figures,
+    mathml,
+    screen,
+    weights_figures,
+    weights_words,
+    words,
+)
 from posenc.report.drawing import Figure, Table
 
 PAGE, NUMBERS = "index.html", "results.json"
@@ -45,15 +54,20 @@ def reserve(out: Path, force: bool = False) -> None:
         raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
 
 
-def write(result: Comparison | Inspection, out: Path) -> None:
+Result = Comparison | Inspection | Benchmark
+
+
+def write(result: Result, out: Path) -> None:
     """`results.json` and `index.html`, each complete or not there at all."""
     numbers = json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
     _replace(out / NUMBERS, numbers)
     _replace(out / PAGE, render(result))
 
 
-def render(result: Comparison | Inspection) -> str:
+def render(result: Result) -> str:
     """The page; text of users and models is escaped."""
+    if isinstance(result, Benchmark):
+        return _benched(result)
     return _compared(result) if isinstance(result, Comparison) else _inspected(result)
 
 
@@ -71,6 +85,13 @@ def _compared(result: Comparison) -> str:
         properties=PROPERTIES,
         verdict=words.verdict(result),
     )
+
+
+def _benched(result: Benchmark) -> str:
+    grown = dict.fromkeys(one.part for one in result.growth)
+    drawn = {f"table-{n}": bench_figures.ways(table) for n, table in enumerate(result.tables)}
+    drawn |= {f"growth-{part}": bench_figures.growth(part, result.growth) for part in grown}
+    return _filled("bench.html", drawn, result=result)
 
 
 def _inspected(found: Inspection) -> str:

@@ -91,6 +91,19 @@ def duration(seconds: float) -> str:
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
+def brief(seconds: float) -> str:
+    """Of a call, three digits.
+
+    >>> brief(1.23456e-5), brief(0.0421), brief(3.0)
+    ('12.3 µs', '42.1 ms', '3.00 s')
+    """
+    size, unit = next(
+        x for x in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= x[0] or x[0] < 1e-5
+    )
+    value = seconds / size
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
 def model(found: Inspection) -> str:
     """Its `model_type`, safe to print."""
     return printable(found.spec.model) or printable(found.file)

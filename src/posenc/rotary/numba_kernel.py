@@ -7,7 +7,7 @@ the bits. The first call compiles, for a second or two. OpenMP forbids a forked 
 with the threads of its parent: `forked` says so, and tensor operations take over.
 """
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportCallIssue=false
 import os
 
 import numba
@@ -71,10 +71,11 @@ def _kernel(wide, narrow):
             m = i * steps[0] + j * steps[1] + k * steps[2]
             n = i * out_steps[0] + j * out_steps[1] + k * out_steps[2]
             t = i * table_steps[0] + j * table_steps[1] + k * table_steps[2]
+            a, b, c, s = x[m:], x[m + pairs :], cos[t:], sin[t:]  # vectors only with these views
+            first, second = out[n:], out[n + pairs :]
             for p in range(pairs):
-                a, b, c, s = wide(x[m + p]), wide(x[m + pairs + p]), cos[t + p], sin[t + p]
-                out[n + p] = narrow(a * c - b * s)
-                out[n + pairs + p] = narrow(b * c + a * s)
+                first[p] = narrow(wide(a[p]) * c[p] - wide(b[p]) * s[p])
+                second[p] = narrow(wide(b[p]) * c[p] + wide(a[p]) * s[p])
 
     return turn
 

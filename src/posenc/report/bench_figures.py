@@ -1,0 +1,59 @@
+"""Figures of a benchmark: how far each way is from the limit, and how time grows with length."""
+
+from collections.abc import Sequence
+
+from posenc.bench.record import Growth, Table
+from posenc.report.drawing import BLUE, GREY, Figure, Line, Panel, Points, Rule, style
+
+
+def ways(table: Table) -> Figure:
+    """Ratios to the limit, ours marked by shape and colour."""
+    names = [row.name for row in table.rows]
+    places = {
+        ours: [n for n, row in enumerate(table.rows) if row.ours == ours] for ours in (True, False)
+    }
+    marks = [
+        Points([table.rows[n].ratio for n in places[True]], places[True], "posenc", BLUE, "circle"),
+        Points(
+            [table.rows[n].ratio for n in places[False]], places[False], "others", GREY, "diamond"
+        ),
+        Rule(1, "x", dash="solid"),
+    ]
+    slowest = table.rows[-1]
+    ours = min((row for row in table.rows if row.ours), key=lambda row: row.ratio, default=None)
+    best = "" if ours is None else f" {ours.name} takes {ours.ratio:.2f} times as long,"
+    worst = f"{slowest.name}, the slowest, {slowest.ratio:.3g} times"
+    panel = Panel(
+        "", marks, f"× {table.limit}", x_log=True, y_names=names, y_down=True,
+        x_ticks=[0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200],
+    )  # fmt: skip
+    return Figure(
+        f"{table.part}, {table.case}",
+        [panel],
+        f"Times as multiples of {table.limit}.{best} {worst}.",
+        height=max(120, 24 * len(names)),
+    )
+
+
+def growth(part: str, found: Sequence[Growth]) -> Figure:
+    """Seconds against tokens, both on logarithmic axes."""
+    ours = [one for one in found if one.part == part]
+    marks = [
+        Line(
+            one.tokens,
+            [1e3 * s for s in one.seconds],
+            f"{one.name}: p = {one.exponent:.2f}",
+            **style(n),
+        )
+        for n, one in enumerate(ours)
+    ]
+    longest = max(one.tokens[-1] for one in ours)
+    slowest = max(ours, key=lambda one: one.last)
+    panel = Panel("", marks, "tokens", "milliseconds", x_log=True, y_log=True)
+    return Figure(
+        f"Growth, {part}",
+        [panel],
+        f"Time against length, up to {longest:,} tokens. Between the two longest the exponent is"
+        f" largest for {slowest.name}, {slowest.last:.2f}.",
+        height=420,
+    )
