@@ -1,5 +1,5 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
-.PHONY: run test check lint types table weights weights-large
+.PHONY: run test check lint types table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -17,8 +17,17 @@ lint:
 types:
 	pyright --pythonpath "$$(command -v python)"
 
+# What only some machines have; large packages, so CI installs them last.
+kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB
+	python -m pip install -c constraints.txt -e ".[fast]" triton
+	python -m pytest -rs tests/rotary/test_rotate.py -k kernel
+
 table:          ## write the property table of the README anew
 	python docs/table.py
+
+bench:          ## posenc beside its peers, in half an hour
+	python -m pip install -c constraints.txt -e ".[bench]"
+	posenc bench --out report/bench/
 
 # Small packages that ship models with real weights; tests that need them are skipped without.
 weights:        ## rxnmapper, pipecat-ai, anarcii: 33 MB

@@ -413,6 +413,27 @@ def test_says_which_shapes_do_not_fit(unchecked):
         attend(q, q[:, :3], q[:, :3], NoPE())
 
 
+PATHS = ["auto", "reference", "sdpa", "view", "blocks", "flex"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("encoding", [ALiBi(HEADS), RoPE(DIM), Shaw(DIM)], ids=type)
+def test_says_the_same_on_every_path(unchecked, path, encoding):
+    q, pos = heads(1, HEADS, 200), sequence(200)
+    meta = q.to("meta")
+    for says, given, at in (
+        ("q, k and v must be on one device: cpu, meta, meta", (q, meta, meta), pos),
+        ("`x` is on cpu, the positions are on meta: move them", (q, q, q), pos.to("meta")),
+        ("must be of one dtype: torch.float32, torch.float64", (q, q.double(), q.double()), pos),
+        ("q and k must agree in batch and channels", (q, q[..., :4], q), pos),
+        ("199 .*tokens", (q, q, q), pos[:199]),
+    ):
+        with pytest.raises(ValueError, match=says):
+            attend(*given, encoding, encoding.prepare(at), implementation=path)
+    with pytest.raises(TypeError, match=r"bfloat16, which cannot count past 256"):
+        attend(q, q, q, encoding, encoding.prepare(pos.bfloat16()), implementation=path)
+
+
 def test_says_that_other_keys_need_positions():
     q, k = heads(1, 4, 5), heads(1, 4, 3)
     with pytest.raises(ValueError, match="5 queries and 3 keys: where do they stand"):

@@ -336,6 +336,9 @@ def test_gradients_and_few_queries_are_reasons_too():
     said = explain(q[..., :5, :], k, v, ALiBi(4), POS[:5] * 0.5, POS)
     assert said.path == "reference"
     assert "5 queries are one block" in said.why
+    said = explain(q[..., :1, :], k, v, ALiBi(4), POS[-1:], POS)
+    assert said.path == "reference"
+    assert "as in decoding" in said.why
     said = explain(q.to("meta"), k.to("meta"), v.to("meta"), ALiBi(4))
     assert "torch's CPU kernel" in said.why
 

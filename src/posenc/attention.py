@@ -142,6 +142,8 @@ def _fits(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen
             raise ValueError(f"this {name} was made for {part.heads} heads: {_shapes(q, k, v)}.")
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v must be on one device: {q.device}, {k.device}, {v.device}.")
     if isinstance(mask, Tensor):
         raise TypeError(
             "`mask` is a function of indices, as `posenc.masks` makes them, got a tensor: pass"
@@ -161,6 +163,10 @@ def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> None:
         for part, part_at in zip(encoding, at, strict=True):
             _stand(part, part_at, x, name)
     elif type(encoding).prepare is Encoding.prepare and isinstance(at, Tensor):
+        if at.device != x.device:
+            raise ValueError(
+                f"`x` is on {x.device}, the positions are on {at.device}: move them to one device."
+            )
         given = at.shape[: at.ndim - (encoding.axes > 1)]
         if given[-1] != x.shape[-2]:
             what = f"{name} has {given[-1]} positions for {x.shape[-2]} tokens"

@@ -90,8 +90,8 @@ class DeBERTa(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        by_query = q @ (self.rows @ self.to_keys).mT.to(q.dtype) * scale
-        by_key = k @ (self.rows @ self.to_queries).mT.to(k.dtype) * scale
+        by_query = q @ (self.rows @ self.to_keys * scale).mT.to(q.dtype)
+        by_key = k @ (self.rows @ self.to_queries * scale).mT.to(k.dtype)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
         return ByRow(q_at, k_at, self.reach, self.delta, by_query, back, by_key)
 

@@ -44,7 +44,7 @@ class Shaw(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        by_query = q @ self.keys.mT.to(q.dtype) * scale
+        by_query = q @ (self.keys * scale).mT.to(q.dtype)
         return ByRow(q_at, k_at, self.reach, self.row, by_query, values=self.values)
 
     def on_values(
