@@ -419,7 +419,7 @@ PATHS = ["auto", "reference", "sdpa", "view", "blocks", "flex"]
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("encoding", [ALiBi(HEADS), RoPE(DIM), Shaw(DIM)], ids=type)
 def test_says_the_same_on_every_path(unchecked, path, encoding):
-    q, pos = heads(1, HEADS, 200), sequence(200)
+    q, pos = heads(1, HEADS, 200, dtype=torch.float32), sequence(200)
     meta = q.to("meta")
     for says, given, at in (
         ("q, k and v must be on one device: cpu, meta, meta", (q, meta, meta), pos),

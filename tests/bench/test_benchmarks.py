@@ -13,8 +13,11 @@ TINY = ("tiny", "float32", False, 1, 0.0, False)
 
 
 @pytest.fixture(autouse=True)
-def no_other_process(monkeypatch):
+def few_others(monkeypatch):
+    """No other process, and of the libraries what the tests install."""
     monkeypatch.setattr("posenc.bench.memory.peaks", lambda *words: {})
+    those = rotation._transformers, rotation._written_out
+    monkeypatch.setattr("posenc.bench.rotation.LIBRARIES", those)
 
 
 def test_ways_to_rotate_are_ratios_to_a_copy():
@@ -117,7 +120,7 @@ def test_a_row_is_found_by_its_name_or_how_it_begins():
 
 
 def test_a_run_of_one_part(monkeypatch):
-    monkeypatch.setattr(run, "QUICK", run.Effort(1, 0.0, (256,), 256, False, ("tiny",)))
+    monkeypatch.setattr(run, "QUICK", run.Effort(1, 0.0, (256,), 512, False, ("tiny",)))
     doing = []
     found = run.benchmark(["rotation"], quick=True, progress=lambda *words: doing.append(words))
     assert len(found.tables) == 4

@@ -27,7 +27,7 @@ def test_everybody_gets_the_same_time_and_all_are_spread(monkeypatch):
     monkeypatch.setattr(timing, "_waited", lambda: 0.0)
     runs = {name: lambda n=name, s=s: call(n, s) for name, s in (("fast", 1.0), ("slow", 10.0))}
     found = timed(runs, 1000, 200.0)
-    assert abs(found["fast"].samples - 10 * found["slow"].samples) <= 12
+    assert abs(found["fast"].samples - 10 * found["slow"].samples) <= 25
     assert "slow" in calls[-25:]  # not all at the beginning
     assert found["fast"] == Times(1.0, 1.0, found["fast"].samples, 0)
 

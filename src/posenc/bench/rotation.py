@@ -16,7 +16,7 @@ from posenc.bench.record import Row, Table, Target
 from posenc.bench.timing import malloc, timed
 from posenc.positions import sequence
 from posenc.rotary.path import path_of
-from posenc.rotary.rotate import formula, rotate, rotate_both
+from posenc.rotary.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
 from posenc.rotary.turn import Turn, turn
 from posenc.theta import Layout, frequencies
 
@@ -113,6 +113,8 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
         each, once = _separately(by, layout), _at_once(by, layout)
         found[f"posenc {layout}: {path_of(q, by, layout)}"] = each
         found[f"posenc {layout}, both at once"] = once
+        if path_of(q, by, layout) == "numba":  # and what is done where that is not installed
+            found[f"posenc {layout}: blocks"] = _through("blocks", by, layout)
         if compiled:
             try:
                 run = torch.compile(each, dynamic=False)
@@ -130,6 +132,15 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
 
 def _separately(by: Turn, layout: Layout) -> Both:
     return lambda q, k: (rotate(q, by, layout), rotate(k, by, layout))
+
+
+def _through(path: str, by: Turn, layout: Layout) -> Both:
+    def one(x: Tensor) -> Tensor:
+        if x.requires_grad and torch.is_grad_enabled():
+            return _Rotation.apply(path, by, layout, None, x)[0]
+        return ON_CPU[path](x, by)
+
+    return lambda q, k: (one(q), one(k))
 
 
 def _at_once(by: Turn, layout: Layout) -> Both:
@@ -170,7 +181,7 @@ def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Ta
         if one and two:  # installed, and compiled
             yield Target(f"{one.name} / {two.name}", one.times.median / two.times.median, most)
 
-    eager = "posenc half:", "posenc interleaved:"
+    half, interleaved, fast = "posenc half: blocks", "posenc interleaved:", "posenc half: numba"
     if name == "tiny" and dtype == "float32" and not backward:
         yield from over("posenc half, both", "transformers", 14 / 26)
         yield from over("posenc interleaved, both", "transformers", 7 / 26)
@@ -178,18 +189,20 @@ def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Ta
         return
     if backward:
         if dtype == "float32":
-            yield from over(eager[0], LIMIT, 2.8)
-            yield from over(eager[1], LIMIT, 1.6)
+            yield from over(half, LIMIT, 2.8)
+            yield from over(interleaved, LIMIT, 1.6)
     elif dtype == "float32":
-        yield from over(eager[0], LIMIT, 2.8)
-        yield from over(eager[1], LIMIT, 1.4)
+        yield from over(half, LIMIT, 2.8)
+        yield from over(interleaved, LIMIT, 1.4)
         for other in ("transformers", "vLLM native", "flash-attn torch"):
-            yield from over(eager[0], other, 1 / 2)
+            yield from over(half, other, 1 / 2)
         yield from over("posenc half, compiled", LIMIT, 1.3)
+        yield from over(fast, LIMIT, 1.3)
     else:
-        yield from over(eager[0], LIMIT, 5.5)
-        yield from over(eager[0], "transformers", 1 / 1.4)
+        yield from over(half, LIMIT, 5.5)
+        yield from over(half, "transformers", 1 / 1.4)
         yield from over("posenc half, compiled", LIMIT, 1.9)
+        yield from over(fast, LIMIT, 1.9)
 
 
 # Other libraries

@@ -1,5 +1,7 @@
 """Benchmarks on the terminal: a table for each thing that was done, then targets and growth."""
 
+from itertools import groupby
+
 from rich.console import Console
 from rich.text import Text
 
@@ -22,21 +24,20 @@ def benchmark(found: Benchmark, console: Console) -> None:
 
 
 def _ways(table: Table, console: Console) -> None:
-    note = f"malloc {table.malloc}, {table.threads} threads"
+    note = f"ratio to {table.limit}; malloc {table.malloc}, {table.threads} threads"
     console.print(Text(f"{table.part}, {table.case}", "bold"), Text(f" {note}", "dim"))
-    shown = _table("", "median", "least", f"× {table.limit}", "off by", "MB", "samples")
+    shown = _table("", "median", "least", "ratio", "off by", "MB", "kept / dropped")
     for row in table.rows:
         error = "" if row.error is None else f"{row.error:.0e}"
         memory = "" if row.memory is None else f"{row.memory:,.0f}"
-        dropped = f" ({row.times.disturbed} dropped)" if row.times.disturbed else ""
         shown.add_row(
             Text(row.name, "bold" if row.ours else ""),
-            words.brief(row.times.median),
-            words.brief(row.times.least),
+            words.brief(row.times.median).replace(" ", "\u00a0"),
+            words.brief(row.times.least).replace(" ", "\u00a0"),
             f"{row.ratio:.2f}",
             error,
             memory,
-            f"{row.times.samples}{dropped}",
+            f"{row.times.samples} / {row.times.disturbed}",
         )
     console.print(shown)
     for who, why in table.skipped.items():
@@ -51,12 +52,13 @@ def _targets(found: Benchmark, console: Console) -> None:
     console.print(
         Text(f"{len(found.targets) - missed} of {len(found.targets)} targets met", "bold")
     )
-    shown = _table("", "target", "found", "at most", "where")
-    for table, target in found.targets:
-        mark = Text("✓", "green") if target.met else Text("missed", "red")
-        case = f"{table.part}, {table.case}"
-        shown.add_row(mark, target.what, f"{target.found:.3g}", f"{target.most:.3g}", case)
-    console.print(shown)
+    for name, some in groupby(found.targets, key=lambda one: f"{one[0].part}, {one[0].case}"):
+        console.print(Text(name, "dim"))
+        shown = _table("", "target", "found", "at most")
+        for _, target in some:
+            mark = Text("✓", "green") if target.met else Text("missed", "red")
+            shown.add_row(mark, target.what, f"{target.found:.3g}", f"{target.most:.3g}")
+        console.print(shown)
     console.print()
 
 
