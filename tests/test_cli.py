@@ -83,6 +83,8 @@ def test_prints_one_document_with_json_and_nothing_else(posenc):
         (["compare", "--out", "empty.txt/below"], "--out: empty.txt/below cannot be written to"),
         (["compare", "--outt", "x"], "--outt"),
         (["comprae"], "comprae"),
+        (["bench", "rotating", "--malloc", "default"], "there is no part 'rotating': name some"),
+        (["bench", "--malloc", "cold"], "cold"),
     ],
 )
 def test_bad_input_gets_one_line_and_2(posenc, tmp_path, monkeypatch, words, says):
@@ -97,6 +99,18 @@ def test_bad_input_gets_one_line_and_2(posenc, tmp_path, monkeypatch, words, say
     assert says in err
     assert err.count("\n") == 1
     assert (tmp_path / "full" / "thesis.tex").read_text() == "years of work"
+
+
+def test_benchmarks_begin_again_with_warm_memory():
+    for malloc in ("warm", "default"):
+        words = ["bench", "embeddings", "--quick", "--json", "--malloc", malloc]
+        done = subprocess.run(
+            [sys.executable, "-m", "posenc", *words], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["tables"][0]["malloc"] == malloc
+        assert found["provenance"]["command"] == f"posenc {' '.join(words)}"
 
 
 def test_force_writes_beside_what_is_there(posenc, tmp_path):
