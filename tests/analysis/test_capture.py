@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from small_models import minilm, tiny
 
 from posenc import RoPE, frequencies
 from posenc.analysis.capture import NAME, capture
-from small_models import minilm, tiny
 
 IDS = torch.tensor([[5, 9, 9, 3, 30, 7, 2]])
 

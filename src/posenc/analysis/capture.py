@@ -1,8 +1,8 @@
 """The queries and keys that a transformers model attends with, before and after they are turned.
 
     one of `capture(model, inputs)` for each attention, in the order in which they ran:
-    scores = q · kᵀ · scale + bias                as they enter the softmax, masked where not `seen`
-    q_plain, k_plain                              what q and k would be had the rotation done nothing
+    scores = q · kᵀ · scale + bias         as they enter the softmax, masked where not `seen`
+    q_plain, k_plain                       what q and k would be had the rotation done nothing
 
 The model attends by torch's SDPA, which gives no scores away; here it does so through an entry of
 its own in transformers' registry of attention, which writes down what it is handed. The plain ones
@@ -111,7 +111,7 @@ def _listening(model: nn.Module, found: list[Attended]) -> Iterator[None]:
     AttentionInterface.register(NAME, _attention)
     AttentionMaskInterface.register(NAME, _mask)
     listener, training = _Listener(model, found), model.training
-    configs = {id(module.config): module.config for module in model.modules() if _has(module)}
+    configs: dict[int, Any] = {id(c): c for c in map(_config, model.modules()) if c is not None}
     before = [(config, config._attn_implementation) for config in configs.values()]
     hooks = [
         module.register_forward_pre_hook(listener.before, with_kwargs=True)
@@ -135,8 +135,9 @@ def _listening(model: nn.Module, found: list[Attended]) -> Iterator[None]:
         model.train(training)
 
 
-def _has(module: nn.Module) -> bool:
-    return hasattr(getattr(module, "config", None), "_attn_implementation")
+def _config(module: nn.Module) -> Any:
+    config = getattr(module, "config", None)
+    return config if hasattr(config, "_attn_implementation") else None
 
 
 def _attention(
