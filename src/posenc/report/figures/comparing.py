@@ -1,10 +1,8 @@
-"""Figures of `compare` and `inspect`, one function each: from the data object to the drawing."""
+"""What was measured of many encodings side by side."""
 
 from collections.abc import Sequence
-from math import isfinite
 
 from posenc.analysis.comparison import BLIND, Comparison, Order
-from posenc.models.inspection import Turning
 from posenc.report.drawing import (
     BLUE,
     GREEN,
@@ -13,14 +11,14 @@ from posenc.report.drawing import (
     Band,
     Figure,
     Line,
-    Mark,
     Marker,
     Panel,
     Points,
     Rule,
+    Table,
     heat,
 )
-from posenc.report.words import tokens
+from posenc.report.words import label
 
 
 def curves(result: Comparison) -> Figure:
@@ -119,8 +117,8 @@ def costs(result: Comparison) -> Figure:
         )
         for key, name, colour, marker in kinds
     ]
-    dearest = max(result.encodings, key=lambda m: m.cost_ratio["training"])
-    cheapest = min(result.encodings, key=lambda m: m.cost_ratio["training"])
+    others = [m for m in result.encodings if m.slug != "nope"] or result.encodings
+    cheapest, *_, dearest = sorted(2 * others, key=lambda m: m.cost_ratio["training"])
     return Figure(
         "What it costs",
         [
@@ -141,28 +139,38 @@ def costs(result: Comparison) -> Figure:
     )
 
 
-def bands(turning: Turning) -> Figure:
-    """Wavelength of each pair, as trained and as it turns now, against the trained length."""
-    pairs = range(len(turning.pairs))
-    now = [pair.wavelength for pair in turning.pairs]
-    before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
-    stretched = before != now
-    marks: list[Mark] = [Line(pairs, before, "as trained", GREY, "dash")] if stretched else []
-    marks += [Line(pairs, now, "now" if stretched else "wavelength", marker="circle")]
-    for length, name in ((turning.trained, "trained"), (turning.span, "used")):
-        if length and not (name == "used" and length == turning.trained):
-            marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
-    slowest = max((w for w in now if isfinite(w)), default=None)
-    says = f"Wavelengths of {len(pairs)} pairs of channels"
-    says += f", from {tokens(min(now))} to {tokens(slowest)} tokens" if slowest else ""
-    if turning.trained:
-        says += (
-            f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
-        )
-    changes = ", ".join(f"{many} {change}" for change, many in turning.changes.items())
-    says += f". Stretching left {changes}." if stretched else "."
-    panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
-    return Figure("Wavelengths", [panel], says)
+def properties(result: Comparison) -> Figure:
+    """Which property holds for which encoding, and where it has no meaning."""
+    names = [measured.name for measured in result.encodings]
+    asked = list(result.encodings[0].properties)
+    kinds: Sequence[tuple[bool | None, str, str, Marker, float]] = (
+        (True, "holds", BLUE, "circle", 11),
+        (False, "does not", GREY, "x", 6),
+        (None, "has no meaning here", GREY, "dash", 6),
+    )
+    found = [[m.properties[name].holds for name in asked] for m in result.encodings]
+    marks = []
+    for holds, name, colour, marker, size in kinds:
+        places = [(x, y) for y, row in enumerate(found) for x, v in enumerate(row) if v is holds]
+        x, y = zip(*places, strict=True) if places else ((), ())
+        marks.append(Points(x, y, name, colour, marker, size))
+    many = {m.name: sum(v is True for v in row) for m, row in zip(result.encodings, found, strict=True)}
+    most = max(many.values())
+    panel = Panel(
+        "", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True
+    )
+    word = {True: "holds", False: "does not", None: "no meaning"}
+    return Figure(
+        "What holds",
+        [panel],
+        f"{len(asked)} properties of {len(names)} encodings. Most hold for"
+        f" {_listed([name for name, count in many.items() if count == most])}: {most}.",
+        height=max(120, 22 * len(names)),
+        listed=Table(
+            ["encoding", *map(label, asked)],
+            [[name, *(word[v] for v in row)] for name, row in zip(names, found, strict=True)],
+        ),
+    )
 
 
 def _listed(names: list[str]) -> str:
