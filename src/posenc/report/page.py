@@ -63,7 +63,7 @@ def _compared(result: Comparison) -> str:
         "rows": figures.rows(result),
         "order": figures.order(result),
         "costs": figures.costs(result),
-    } | {f"{m.slug}-figure": figures.encoding(result, m) for m in result.encodings}
+    } | {f"{m.slug}-figure": figures.card(result, m) for m in result.encodings}
     return _filled(
         "compare.html",
         drawn,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, nan
+from math import ceil, log10, nan
 from pathlib import Path
 from typing import Any
 
@@ -159,12 +159,12 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
             upright = mark.axis == "x"
             ax.annotate(
                 _safe(mark.name),
-                (mark.at, 1) if upright else (1, mark.at),
-                (-2, 0) if upright else (0, 1.5),
+                (mark.at, 1) if upright else (0, mark.at),
+                (-2, 0) if upright else (2, 1.5),
                 xycoords=("data", "axes fraction") if upright else ("axes fraction", "data"),
                 textcoords="offset points",
                 rotation=90 if upright else 0,
-                ha="right",
+                ha="right" if upright else "left",
                 va="top" if upright else "bottom",
                 fontsize=7,
             )
@@ -188,10 +188,12 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
     ax.set_ylabel(_safe(at.y_title(n)))
     ax.set_xscale("log" if panel.x_log else "linear")
     ax.set_yscale("log" if panel.y_log else "linear")
-    for axis, ticks, named, room, shown in (
-        (ax.xaxis, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
-        (ax.yaxis, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
+    for axis, log, ticks, named, room, shown in (
+        (ax.xaxis, panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
+        (ax.yaxis, panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
     ):
+        if log:
+            axis.set_major_formatter(_power)
         if ticks:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
             axis.set_minor_locator(NullLocator())
@@ -202,6 +204,8 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
         ax.tick_params(axis="x", rotation=90)
     if panel.x_range:
         ax.set_xlim(*panel.x_range)
+    elif panel.x_names:
+        ax.set_xlim(-0.5, len(panel.x_names) - 0.5)
     if panel.y_range:
         ax.set_ylim(*panel.y_range)
     elif panel.y_names:
@@ -251,6 +255,14 @@ def _edges(values: Sequence[float]) -> tuple[float, float]:
     """The outer edges of cells whose middles are evenly apart."""
     half = (values[-1] - values[0]) / (len(values) - 1) / 2 if len(values) > 1 else 0.5
     return values[0] - half, values[-1] + half
+
+
+def _power(value: float, _: int) -> str:
+    """A tick of a logarithmic axis: 10⁴, 0.01, 200."""
+    power = log10(value)
+    if abs(power) < 4 or power != round(power):
+        return f"{value:g}"
+    return "10" + str(round(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _numbers(values: Values) -> list[float]:

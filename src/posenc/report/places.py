@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from posenc.report.drawing import Figure, Heat, Line, Mark, Panel, Rule
 
-LETTER, LINE = 7, 17  # pixels of a letter of 13 pixels, and of a line of such
+LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
 BAR = 70  # pixels of a colour bar with its numbers and unit
 
 

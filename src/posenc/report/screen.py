@@ -232,6 +232,8 @@ def _axis(
     room: float,
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"zeroline": False, "type": "log" if log else "linear"}
+    if log:
+        made["exponentformat"] = "power"
     if named:
         every = ceil(len(named) * LINE / room)
         kept = range(0, len(named), every)
@@ -268,18 +270,17 @@ def _rule_name(rule: Rule, panel: Panel, n: int) -> dict[str, Any]:
     """Beside its line, at the end of it."""
     log = panel.x_log if rule.axis == "x" else panel.y_log
     across = "y" if rule.axis == "x" else "x"
-    turned = (
-        {"textangle": -90, "xanchor": "right", "yanchor": "top"}
-        if rule.axis == "x"
-        else {"xanchor": "right", "yanchor": "bottom"}
-    )
-    return turned | {
+    upright = rule.axis == "x"
+    return {
+        "textangle": -90 if upright else 0,
+        "xanchor": "right" if upright else "left",
+        "yanchor": "top" if upright else "bottom",
         "text": _safe(rule.name),
         "font": {"size": 11},
         "showarrow": False,
         rule.axis: log10(rule.at) if log else rule.at,
         f"{rule.axis}ref": _nth(rule.axis, n),
-        across: 1,
+        across: 1 if upright else 0,
         f"{across}ref": f"{_nth(across, n)} domain",
     }
 
