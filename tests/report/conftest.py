@@ -41,10 +41,10 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium):
-    """visit(path, scheme="dark", width=1280) -> Seen."""
+    """visit(path, scheme="dark", width=1280) -> Seen, with everything opened and drawn."""
     from axe_playwright_python.sync_playwright import Axe
 
-    def look(path, scheme, width=1280):
+    def look(path, scheme="light", width=1280, axe=True):
         said, asked = [], []
         with chromium.new_context(
             color_scheme=scheme, offline=True, viewport={"width": width, "height": 900}
@@ -53,17 +53,19 @@ def visit(chromium):
             page.on("console", lambda m: said.append(m.text) if m.type != "log" else None)
             page.on("pageerror", lambda error: said.append(str(error)))
             page.on("request", lambda r: asked.append(r.url) if _outside(r.url) else None)
+            page.on("dialog", lambda dialog: said.append(dialog.message))
             begun = time.perf_counter()
             page.goto(path.resolve().as_uri())
             seconds = time.perf_counter() - begun
+            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            page.evaluate("sources.forEach((_, place) => come(place))")
             empty = page.eval_on_selector_all(
                 ".figure", "all => all.filter(f => !f.querySelector('.main-svg')).map(f => f.id)"
             )
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            for part in page.query_selector_all("details"):
-                part.evaluate("part => part.open = true")
-            found = Axe().run(page, options={"runOnly": AA, "resultTypes": ["violations"]})
-        return Seen(said, asked, _named(found.response["violations"]), empty, wide, seconds)
+            options = {"runOnly": AA, "resultTypes": ["violations"]}
+            found = Axe().run(page, options=options).response["violations"] if axe else []
+        return Seen(said, asked, _named(found), empty, wide, seconds)
 
     return look
 

@@ -3,10 +3,20 @@
 import dataclasses
 import json
 import re
+from html.parser import HTMLParser
 
 import pytest
+from lookup import missing
 
 from posenc.report import figures, page
+
+EVIL = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    '\'" onmouseover="alert(1)',
+    "]]></math><svg onload=alert(1)>",
+    "%{x} <b>bold</b> {{ 7 * 7 }}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +39,45 @@ def test_shows_every_encoding_property_and_witness(html, everything):
     assert "@misc{vaswani2017attention" in html
 
 
-def test_what_a_user_named_is_escaped(everything):
-    evil = dataclasses.replace(
-        everything, source="<img src=x onerror=alert(1)>", sentence="</script><script>alert(1)"
-    )
-    html = page.render(evil)
-    assert "<img src=x" not in html
-    assert "&lt;img src=x" in html
-    assert "</script><script>alert" not in html
+def test_every_number_that_is_shown_is_in_the_json(html, everything):
+    numbers = everything.to_json()
+    assert missing(html, numbers) == []
+    assert len(missing(html, _shifted(numbers))) > 1000  # so it would be seen
+
+
+def _shifted(tree):
+    """All fractions a little larger."""
+    if isinstance(tree, dict):
+        return {key: _shifted(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_shifted(value) for value in tree]
+    return tree * 1.0137 if isinstance(tree, float) else tree
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_text_of_users_changes_no_element_of_the_page(everything, evil):
+    harmless, hostile = (elements(page.render(_named(everything, n))) for n in ("Name", evil))
+    assert hostile == harmless
+
+
+def test_marks_of_direction_are_written_out(everything):
+    html = page.render(_named(everything, "abc\u202edcba"))
+    assert "\u202e" not in html
+    assert "abc\\u202edcba" in html
+
+
+def elements(html):
+    """Every element with the names of its attributes, in order."""
+    found = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: found.append((tag, [name for name, _ in attrs]))
+    parser.feed(html)
+    return found
+
+
+def _named(everything, name):
+    one = dataclasses.replace(everything.encodings[0], name=name, summary=name, text=name)
+    return dataclasses.replace(everything, source=name, sentence=name, encodings=[one])
 
 
 def test_a_figure_cannot_end_its_script():

@@ -131,13 +131,22 @@ def _shown(figure: Figure) -> Shown:
 
 def _filled(template: str, drawn: Mapping[str, Figure | None], **values: Any) -> str:
     loader = PackageLoader("posenc.report")
-    made = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible
+    )
     made.globals |= {"words": words, "mathml": mathml}
     made.filters["code"] = _code
     shown = {name: _shown(figure) for name, figure in drawn.items() if figure}
     return made.get_template(template).render(
         mark=MARK, plotly=get_plotlyjs(), figures=shown, **values
     )
+
+
+def _visible(value: Any) -> Any:
+    """Text with nothing in it that cannot be seen, such as marks that turn its direction."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return "\n".join(printable(line, len(line)) for line in value.split("\n"))
 
 
 def _code(text: str) -> Markup:
