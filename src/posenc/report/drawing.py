@@ -14,7 +14,7 @@ from typing import Literal, TypedDict
 
 Values = Sequence[float | None]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
-Marker = Literal["", "circle", "diamond", "square", "triangle", "x"]
+Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
 
 # Okabe and Ito's, of those that stand out from white and from black alike
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
@@ -90,7 +90,7 @@ class Heat:
     """Values as colours, z[row][column]; `heat` makes one of any size.
 
     `signed`: 0 shows the paper, above it is vermilion, below blue. Else from `low` to `high`,
-    viridis. Where `high` is None it is the largest magnitude found.
+    viridis. Where there is no value the paper shows. Where `high` is None it is the largest magnitude found.
     """
 
     z: Sequence[Values]

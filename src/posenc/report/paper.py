@@ -39,9 +39,16 @@ WIDTH = 720  # of a page of paper, in such pixels
 TITLE = 30  # of them, above a figure
 STATES = 6  # of frames side by side
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
-MARKERS = {"": "", "circle": "o", "diamond": "D", "square": "s", "triangle": "^", "x": "x"}
+MARKERS = {
+    "": "",
+    "circle": "o",
+    "diamond": "D",
+    "square": "s",
+    "triangle": "^",
+    "x": "x",
+    "dash": "_",
+}
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
-SIGNED = SIGNED.with_extremes(bad="#dddddd")
 OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "annotation_clip": False}
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -116,7 +123,7 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 linestyle=DASHES[mark.dash],
                 marker=MARKERS[mark.marker],
                 markersize=3.5,
-                markevery=ceil(len(mark.x) / 12),
+                markevery=1 if len(mark.x) <= 40 else ceil(len(mark.x) / 12),
                 linewidth=0.7 * mark.width,
                 label="" if mark.direct else _safe(mark.name),
             )
@@ -257,7 +264,7 @@ def _edges(values: Sequence[float]) -> tuple[float, float]:
     return values[0] - half, values[-1] + half
 
 
-def _power(value: float, _: int) -> str:
+def _power(value: float, _: float) -> str:
     """A tick of a logarithmic axis: 10⁴, 0.01, 200."""
     power = log10(value)
     if abs(power) < 4 or power != round(power):

@@ -154,11 +154,11 @@ def properties(result: Comparison) -> Figure:
         places = [(x, y) for y, row in enumerate(found) for x, v in enumerate(row) if v is holds]
         x, y = zip(*places, strict=True) if places else ((), ())
         marks.append(Points(x, y, name, colour, marker, size))
-    many = {m.name: sum(v is True for v in row) for m, row in zip(result.encodings, found, strict=True)}
+    many = {
+        m.name: sum(v is True for v in row) for m, row in zip(result.encodings, found, strict=True)
+    }
     most = max(many.values())
-    panel = Panel(
-        "", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True
-    )
+    panel = Panel("", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True)
     word = {True: "holds", False: "does not", None: "no meaning"}
     return Figure(
         "What holds",
