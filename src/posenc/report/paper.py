@@ -49,6 +49,11 @@ MARKERS = {
     "dash": "_",
 }
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
+SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
+    "above": {"xytext": (0, 4), "ha": "center"},
+    "right above": {"xytext": (3, 3), "ha": "left"},
+    "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
+}
 OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "annotation_clip": False}
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -152,7 +157,8 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 clip_on=False,
             )
             for x, y, label in zip(mark.x, mark.y, mark.labels, strict=False):
-                ax.annotate(_safe(label), (x or 0, y or 0), (0, 4), ha="center", **OFFSET)
+                if x is not None and y is not None:
+                    ax.annotate(_safe(label), (x, y), **SIDES[mark.side], **OFFSET)
         case Arrows():
             for x, y, to_x, to_y in zip(mark.x, mark.y, mark.to_x, mark.to_y, strict=True):
                 style = {"arrowstyle": "-|>", "color": mark.colour, "shrinkA": 0, "shrinkB": 0}

@@ -34,6 +34,7 @@ SIGNED = [  # 0 lets the paper through
     [0.5001, "rgba(213, 94, 0, 0)"],
     [1, "rgba(213, 94, 0, 1)"],
 ]
+SIDES = {"above": "top center", "right above": "top right", "left below": "bottom left"}
 WIDE, NARROW = 1100, 340  # pixels that a page has for a figure
 
 
@@ -46,10 +47,11 @@ def plotly(figure: Figure) -> go.Figure:
         trace |= {"legendgroup": name, "showlegend": bool(name) and name not in named}
         named.add(name)
     layout = _layout(figure, figure.columns, WIDE)
-    layout["meta"] = {"narrow": _layout(figure, _narrow(figure), NARROW)}
-    if figure.frames:
-        states = [frame.panels for frame in figure.frames]
-        layout["meta"]["start"] = states.index(figure.panels)
+    states = [frame.panels for frame in figure.frames]
+    layout["meta"] = {
+        "narrow": _layout(figure, _narrow(figure), NARROW),
+        "start": states.index(figure.panels) if states else None,
+    }
     return go.Figure({"data": traces, "layout": layout, "frames": list(_frames(figure))})
 
 
@@ -111,7 +113,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "y": short(mark.y),
                 "mode": "markers+text" if mark.labels else "markers",
                 "text": [_safe(label) for label in mark.labels] or None,
-                "textposition": "top center",
+                "textposition": SIDES[mark.side],
                 "marker": {
                     "color": mark.colour,
                     "symbol": _symbol(mark.marker),

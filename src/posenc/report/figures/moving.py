@@ -7,6 +7,7 @@ from posenc.analysis.advancing import Advance
 from posenc.report.drawing import (
     BLUE,
     GREY,
+    PURPLE,
     VERMILION,
     Arrows,
     Figure,
@@ -43,7 +44,7 @@ def vectors(found: Mapping[str, Advance]) -> Figure:
     position = _positions(found)
     return Figure(
         "One vector, its position advancing",
-        panels(0),
+        panels(len(position) // 4),
         f"What a vector of length {_norm(next(iter(found.values())).vector):.3g} becomes at"
         f" positions {position[0]} to {position[-1]}. Its length goes: {'; '.join(told)}.",
         columns=2,
@@ -53,25 +54,29 @@ def vectors(found: Mapping[str, Advance]) -> Figure:
 
 
 def codes(found: Mapping[str, Advance]) -> Figure:
-    """Row after row, as the position advances: what is added, or what the vector is turned to."""
+    """What is added at each position, or what the vector is turned to; a frame around the one."""
     shown = {name: one.added or one.placed for name, one in found.items()}
+    position = _positions(found)
+    cells = {
+        name: heat(list(zip(*rows, strict=True)), position, signed=True, bar=False)
+        for name, rows in shown.items()
+    }
 
     def panels(step: int) -> list[Panel]:
-        made = []
-        for name, values in shown.items():
-            most = max(abs(v) for row in values for v in row)
-            filled = [
-                [row[channel] if n <= step else None for n, row in enumerate(values)]
-                for channel in range(len(values[0]))
-            ]
-            cells = heat(filled, _positions(found), signed=True, high=most, bar=False)
-            made.append(Panel(f"{name} (±{most:.3g})", [cells], "position", "channel", y_down=True))
-        return made
+        return [
+            Panel(
+                f"{name} (±{drawn.span[1]:.3g})",
+                [drawn, _around(position[step], len(shown[name][0]))],
+                "position",
+                "channel",
+                y_down=True,
+            )
+            for name, drawn in cells.items()
+        ]
 
-    position = _positions(found)
     return Figure(
         "Row after row",
-        panels(len(position) - 1),
+        panels(len(position) // 4),
         f"Positions {position[0]} to {position[-1]} from left to right, channels from top to"
         f" bottom, for {', '.join(found)}.",
         columns=2,
@@ -137,6 +142,11 @@ def turning(name: str, found: Advance, pairs: Sequence[tuple[int, int]]) -> Figu
     )
 
 
+def _around(position: int, channels: int) -> Line:
+    left, right, top, bottom = position - 0.5, position + 0.5, -0.5, channels - 0.5
+    return Line([left, right, right, left, left], [top, top, bottom, bottom, top], "now", PURPLE)
+
+
 def _turned(vector: Values, placed: Values, first: int, second: int) -> Panel:
     (x0, y0), (x, y) = ((one[first] or 0, one[second] or 0) for one in (vector, placed))
     radius = hypot(x, y)
@@ -144,14 +154,7 @@ def _turned(vector: Values, placed: Values, first: int, second: int) -> Panel:
     return Panel(
         f"channels {first} and {second}",
         [
-            Line(
-                [radius * cos(a) for a in CIRCLE],
-                [radius * sin(a) for a in CIRCLE],
-                "",
-                GREY,
-                "dot",
-                width=1,
-            ),
+            _circle(radius),
             Arrows([0], [0], [x0], [y0], "without position", GREY, "dash"),
             Arrows([0], [0], [x], [y], "with position", BLUE),
         ],
@@ -161,6 +164,11 @@ def _turned(vector: Values, placed: Values, first: int, second: int) -> Panel:
         y_range=(-room, room),
         square=True,
     )
+
+
+def _circle(radius: float) -> Line:
+    x, y = ([radius * of(angle) for angle in CIRCLE] for of in (cos, sin))
+    return Line(x, y, "", GREY, "dot", width=1)
 
 
 def _positions(found: Mapping[str, Advance]) -> list[int]:

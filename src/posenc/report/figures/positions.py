@@ -13,6 +13,7 @@ from posenc.report.drawing import (
     Panel,
     Points,
     Rule,
+    Side,
     Values,
     heat,
 )
@@ -67,11 +68,17 @@ def decay(found: Mapping[str, Waves]) -> Figure:
         distance = waves.distance[1:]  # a logarithmic axis has no 0
         shares = [value / waves.similarity[0] for value in waves.similarity]
         marks: list[Mark] = [Line(distance, shares[1:], width=1.5), Rule(0, "y", dash="solid")]
-        for at, what in ((waves.rises, "first rises"), (waves.negative, "first negative")):
+        found_at: tuple[tuple[str, int | None, Side], ...] = (
+            ("first rises", waves.rises, "right above"),
+            ("first negative", waves.negative, "left below"),
+        )
+        for what, at, side in found_at:
             words.append(f"{name}: {what} {'nowhere' if at is None else f'at {at:,}'}")
             if at is not None:
                 marks.append(
-                    Points([at], [shares[at]], "", VERMILION, labels=[f"{what} at {at:,}"])
+                    Points(
+                        [at], [shares[at]], "", VERMILION, labels=[f"{what} at {at:,}"], side=side
+                    )
                 )
         x_title = "distance δ, tokens"
         alike.append(Panel(name, marks, x_title, "B(δ) / B(0)", x_log=True, y_range=(-0.4, 1.1)))
@@ -108,7 +115,7 @@ def bound(found: Bound) -> Figure:
             ),
             Panel(
                 "the bound but for its factor",
-                [Line(distance, found.mean, "mean |S|", GREEN, "dashdot", width=1.5)],
+                [Line(distance, found.mean, "", GREEN, "dashdot", width=1.5)],
                 "distance δ, tokens",
                 "mean |S|",
                 y_range=(0, 1.05 * max(found.mean)),
