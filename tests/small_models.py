@@ -25,8 +25,8 @@ T5 = dict(d_model=32, d_kv=8, d_ff=32, num_layers=2, num_heads=4, vocab_size=40)
 def tiny(name):
     """A model with random weights, of heads of 8 channels, for use."""
     torch.manual_seed(1)
-    sizes = T5 if name == "T5" else SIZE | REST | TOKENS | MORE[name]
-    config = getattr(transformers, f"{name}Config")(**sizes)
+    sizes = T5 if name.startswith("T5") else SIZE | REST | TOKENS | MORE[name]
+    config = getattr(transformers, f"{name.removesuffix('Encoder')}Config")(**sizes)
     return getattr(transformers, f"{name}Model")(config).eval()
 
 

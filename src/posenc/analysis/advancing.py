@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.analysis.geometry import plane
 from posenc.encoding import Encoding
 
 
@@ -46,14 +47,12 @@ def advance(
             f"{type(encoding).__name__} changes neither embeddings nor queries but the scores: its"
             " positions have no path."
         )
-    centred = placed - placed.mean(0)
-    path = centred @ torch.linalg.svd(centred, full_matrices=False)[2][:2].mT
-    steps, apart = centred.diff(dim=0).norm(dim=-1), torch.pdist(centred)
+    steps, apart = placed.diff(dim=0).norm(dim=-1), torch.pdist(placed)
     return Advance(
         pos.tolist(),
         vector.tolist(),
         added,
         placed.tolist(),
-        path.tolist(),
+        plane(placed)[0].tolist(),
         (steps.max() / apart.mean()).item(),
     )

@@ -98,7 +98,7 @@ class _Listener:
             cache = {key: None for key in ("past_key_values", "layer_past") if key in kwargs}
             self.again = True
             try:
-                module(*args, **{**kwargs, **cache, "position_embeddings": _still(table)})
+                module(*args, **{**kwargs, **cache, "position_embeddings": still(table)})
             finally:
                 self.again = False
         self.found.append(Attended(self.names[module], q, k, scale, *self.plain, bias, seen))
@@ -168,7 +168,7 @@ def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
     return sdpa_mask(*args, **kwargs | always)
 
 
-def _still(table: Any) -> Any:
+def still(table: Any) -> Any:
     """What turns nothing: (cos, sin), or the complex numbers of Llama 4."""
     if isinstance(table, Tensor):
         return torch.ones_like(table)

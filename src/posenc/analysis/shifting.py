@@ -2,7 +2,7 @@
 
     PE(p + k) = M_k PE(p) for all p,    M_a M_b = M_(a+b),    M_k M_kᵀ = 1
 
-For sinusoids M_k is a rotation in each pair of channels; for (sin, cos) it is [[c, s], [−s, c]] with
+For sinusoids M_k is a rotation in each pair of channels: for (sin, cos) it is [[c, s], [−s, c]],
 c = cos kθ, s = sin kθ, and its transpose for (cos, sin). Here it is not taken from the formula but
 fitted to rows, by least squares, so that `missed` tells where there is no such matrix.
 
@@ -45,19 +45,17 @@ def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None
     rows = probe.rows(probe.line(tokens + a + b))
     if rows is None:
         return None
-    m_a, m_b, m_ab = (_fitted(rows[:tokens], rows[k : k + tokens]) for k in (a, b, a + b))
-    shifts = [
-        Shift(k, m.tolist(), _missed(rows[:tokens], m, rows[k : k + tokens]))
-        for k, m in ((a, m_a), (b, m_b), (a + b, m_ab))
-    ]
-    product = m_a @ m_b
-    return Group(*shifts, product.tolist(), (product - m_ab).abs().max().item())
+    first, second, both = (_fitted(k, rows[:tokens], rows[k : k + tokens]) for k in (a, b, a + b))
+    product = _matrix(first) @ _matrix(second)
+    apart = (product - _matrix(both)).abs().max().item()
+    return Group(first, second, both, product.tolist(), apart)
 
 
-def _fitted(here: Tensor, there: Tensor) -> Tensor:
-    return (torch.linalg.pinv(here, rtol=1e-6) @ there).mT
+def _fitted(by: int, here: Tensor, there: Tensor) -> Shift:
+    move = (torch.linalg.pinv(here, rtol=1e-6) @ there).mT
+    missed = (here @ move.mT - there).norm(dim=-1).max() / here.norm(dim=-1).mean()
+    return Shift(by, move.tolist(), missed.item())
 
 
-def _missed(here: Tensor, move: Tensor, there: Tensor) -> float:
-    off = (here @ move.mT - there).norm(dim=-1).max() / here.norm(dim=-1).mean()
-    return off.item()
+def _matrix(shift: Shift) -> Tensor:
+    return torch.tensor(shift.matrix, dtype=torch.float64)

@@ -14,7 +14,8 @@ from typing import Literal, TypedDict
 
 Values = Sequence[float | None]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
-Marker = Literal["", "circle", "diamond", "square", "triangle", "x"]
+Side = Literal["above", "right above", "left below"]
+Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
 
 # Okabe and Ito's, of those that stand out from white and from black alike
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
@@ -51,7 +52,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Points:
-    """Marks that nothing joins; `labels` are written beside them."""
+    """Marks that nothing joins; `labels` are written beside them, on one `side`."""
 
     x: Values
     y: Values
@@ -60,6 +61,7 @@ class Points:
     marker: Marker = "circle"
     size: float = 9
     labels: Sequence[str] = ()
+    side: Side = "above"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Heat:
     """Values as colours, z[row][column]; `heat` makes one of any size.
 
     `signed`: 0 shows the paper, above it is vermilion, below blue. Else from `low` to `high`,
-    viridis. Where `high` is None it is the largest magnitude found.
+    viridis. Where there is no value the paper shows. `high` is the largest magnitude found if None.
     """
 
     z: Sequence[Values]

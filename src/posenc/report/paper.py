@@ -39,9 +39,21 @@ WIDTH = 720  # of a page of paper, in such pixels
 TITLE = 30  # of them, above a figure
 STATES = 6  # of frames side by side
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
-MARKERS = {"": "", "circle": "o", "diamond": "D", "square": "s", "triangle": "^", "x": "x"}
+MARKERS = {
+    "": "",
+    "circle": "o",
+    "diamond": "D",
+    "square": "s",
+    "triangle": "^",
+    "x": "x",
+    "dash": "_",
+}
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
-SIGNED = SIGNED.with_extremes(bad="#dddddd")
+SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
+    "above": {"xytext": (0, 4), "ha": "center"},
+    "right above": {"xytext": (3, 3), "ha": "left"},
+    "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
+}
 OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "annotation_clip": False}
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -116,7 +128,7 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 linestyle=DASHES[mark.dash],
                 marker=MARKERS[mark.marker],
                 markersize=3.5,
-                markevery=ceil(len(mark.x) / 12),
+                markevery=1 if len(mark.x) <= 40 else ceil(len(mark.x) / 12),
                 linewidth=0.7 * mark.width,
                 label="" if mark.direct else _safe(mark.name),
             )
@@ -145,7 +157,8 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 clip_on=False,
             )
             for x, y, label in zip(mark.x, mark.y, mark.labels, strict=False):
-                ax.annotate(_safe(label), (x or 0, y or 0), (0, 4), ha="center", **OFFSET)
+                if x is not None and y is not None:
+                    ax.annotate(_safe(label), (x, y), **SIDES[mark.side], **OFFSET)
         case Arrows():
             for x, y, to_x, to_y in zip(mark.x, mark.y, mark.to_x, mark.to_y, strict=True):
                 style = {"arrowstyle": "-|>", "color": mark.colour, "shrinkA": 0, "shrinkB": 0}
@@ -257,7 +270,7 @@ def _edges(values: Sequence[float]) -> tuple[float, float]:
     return values[0] - half, values[-1] + half
 
 
-def _power(value: float, _: int) -> str:
+def _power(value: float, _: float) -> str:
     """A tick of a logarithmic axis: 10⁴, 0.01, 200."""
     power = log10(value)
     if abs(power) < 4 or power != round(power):

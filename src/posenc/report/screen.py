@@ -15,7 +15,6 @@ import plotly.graph_objects as go
 from posenc.models.errors import printable
 from posenc.report.drawing import (
     GREY,
-    VERMILION,
     Arrows,
     Band,
     Figure,
@@ -27,10 +26,15 @@ from posenc.report.drawing import (
     Rule,
     short,
 )
-from posenc.report.places import BAR, LETTER, LINE, Places, names
+from posenc.report.places import BAR, LETTER, LINE, Places, decades, names
 
-SIGNED = [[0, "#1f83c4"], [0.5, "rgba(160, 140, 130, 0)"], [1, VERMILION]]
-MISSING = [[0, "rgba(136, 136, 136, 0.25)"], [1, "rgba(136, 136, 136, 0.25)"]]
+SIGNED = [  # 0 lets the paper through
+    [0, "rgba(31, 131, 196, 1)"],
+    [0.4999, "rgba(31, 131, 196, 0)"],
+    [0.5001, "rgba(213, 94, 0, 0)"],
+    [1, "rgba(213, 94, 0, 1)"],
+]
+SIDES = {"above": "top center", "right above": "top right", "left below": "bottom left"}
 WIDE, NARROW = 1100, 340  # pixels that a page has for a figure
 
 
@@ -43,7 +47,11 @@ def plotly(figure: Figure) -> go.Figure:
         trace |= {"legendgroup": name, "showlegend": bool(name) and name not in named}
         named.add(name)
     layout = _layout(figure, figure.columns, WIDE)
-    layout["meta"] = {"narrow": _layout(figure, _narrow(figure), NARROW)}
+    states = [frame.panels for frame in figure.frames]
+    layout["meta"] = {
+        "narrow": _layout(figure, _narrow(figure), NARROW),
+        "start": states.index(figure.panels) if states else None,
+    }
     return go.Figure({"data": traces, "layout": layout, "frames": list(_frames(figure))})
 
 
@@ -53,8 +61,6 @@ def _panel(panel: Panel, n: int, figure: Figure) -> Iterator[dict[str, Any]]:
     shared = Places(figure, 1, WIDE).shared
     for mark in panel.marks:
         if isinstance(mark, Heat):
-            if mark.signed and any(v is None for row in mark.z for v in row):
-                yield _missing(mark) | axes
             yield (
                 _drawn(mark, panel)
                 | axes
@@ -75,7 +81,11 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "y": short(mark.y),
                 "mode": "+".join(parts),
                 "line": {"color": mark.colour, "dash": mark.dash, "width": mark.width},
-                "marker": {"symbol": _symbol(mark.marker), "size": 6, "maxdisplayed": 12},
+                "marker": {
+                    "symbol": _symbol(mark.marker),
+                    "size": 6,
+                    "maxdisplayed": _marked(mark),
+                },
                 "hovertemplate": _hover(mark.name, panel),
             } | _written(mark)
         case Band():
@@ -103,7 +113,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "y": short(mark.y),
                 "mode": "markers+text" if mark.labels else "markers",
                 "text": [_safe(label) for label in mark.labels] or None,
-                "textposition": "top center",
+                "textposition": SIDES[mark.side],
                 "marker": {
                     "color": mark.colour,
                     "symbol": _symbol(mark.marker),
@@ -126,6 +136,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                     "symbol": "arrow",
                     "angleref": "previous",
                     "size": [0, 13, 0] * len(mark.x),
+                    "line": {"width": 0},
                     "color": mark.colour,
                 },
                 "hovertemplate": _hover(mark.name, panel),
@@ -151,19 +162,6 @@ def _written(mark: Line) -> dict[str, Any]:
     last = max(n for n, (x, y) in enumerate(zip(mark.x, mark.y, strict=True)) if None not in (x, y))
     text = [_safe(mark.name) if n == last else "" for n in range(len(mark.x))]
     return {"text": text, "textposition": "middle right", "cliponaxis": False}
-
-
-def _missing(mark: Heat) -> dict[str, Any]:
-    """Grey where there is no value, since a signed 0 shows the paper."""
-    return {
-        "type": "heatmap",
-        "z": [[1 if v is None else None for v in row] for row in mark.z],
-        "x": list(mark.x),
-        "y": list(mark.y),
-        "colorscale": MISSING,
-        "showscale": False,
-        "hoverinfo": "skip",
-    }
 
 
 def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
@@ -200,7 +198,9 @@ def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
 
 
 def _x_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
-    made = _axis(panel.x_log, panel.x_range, panel.x_names, panel.x_ticks, at.column)
+    made = _axis(
+        panel.x_log, panel.x_range, panel.x_names, panel.x_ticks, at.column, decades(panel, "x")
+    )
     made["title"] = {"text": "<br>".join(map(_safe, at.x_title(n))), "standoff": 6}
     if panel.x_names:
         made |= {"tickangle": -90, "showticklabels": at.x_names(n)}
@@ -208,7 +208,9 @@ def _x_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
 
 
 def _y_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
-    made = _axis(panel.y_log, panel.y_range, panel.y_names, panel.y_ticks, at.row)
+    made = _axis(
+        panel.y_log, panel.y_range, panel.y_names, panel.y_ticks, at.row, decades(panel, "y")
+    )
     made["title"] = {"text": _safe(at.y_title(n)), "standoff": 6}
     if panel.y_names:
         made |= {"showticklabels": at.y_names(n)}
@@ -230,10 +232,11 @@ def _axis(
     named: Sequence[str],
     ticks: Sequence[float],
     room: float,
+    decades: float,
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"zeroline": False, "type": "log" if log else "linear"}
     if log:
-        made["exponentformat"] = "power"
+        made |= {"exponentformat": "power"} | ({"dtick": 1} if decades > 1.5 else {})
     if named:
         every = ceil(len(named) * LINE / room)
         kept = range(0, len(named), every)
@@ -310,7 +313,7 @@ def _right(figure: Figure, at: Places) -> int:
         if isinstance(mark, Line) and mark.direct
     ]
     bar = BAR if any(heat.bar for heat in at.heats) else 0
-    return 15 + max(bar, LETTER * max(direct, default=0))
+    return round(15 + max(bar, LETTER * max(direct, default=0)))
 
 
 def _narrow(figure: Figure) -> int:
@@ -345,8 +348,13 @@ def _hover(name: str, panel: Panel, value: str = "") -> str:
     return "<br>".join(line for line in lines if line) + "<extra></extra>"
 
 
+def _marked(mark: Line) -> int:
+    """How many points of a line get a marker; 0: all."""
+    return 0 if len(mark.x) <= 40 else 12
+
+
 def _symbol(marker: str) -> str:
-    return {"triangle": "triangle-up", "": "circle"}.get(marker, marker)
+    return {"triangle": "triangle-up", "dash": "line-ew-open", "": "circle"}.get(marker, marker)
 
 
 def _faint(colour: str) -> str:
