@@ -41,7 +41,7 @@ def to_patch(
     if encoding.axes != 2:
         raise ValueError(
             f"an image has two axes, rows and columns, and {type(encoding).__name__} here has"
-            f" {encoding.axes}: give one with two, `RoPE(axial(64, axes=2))` or `Mixed(64, heads=6)`."
+            f" {encoding.axes}: give `RoPE(axial(64, axes=2))`, say, or `Mixed(64, heads=6)`."
         )
     row, column = chosen
     if not (0 <= row < height and 0 <= column < width):
