@@ -384,13 +384,13 @@ def test_everything_is_drawn(tmp_path):
     for word in ("norm", "likeness", "head 2", "x.emb_rel_k", "queries"):
         assert word in text
     table = weights_figures.table(next(one for one in found.tables if one.learned))
-    assert list(table.data[0].y) == pytest.approx(found.tables[1].learned.norms, rel=1e-4)
+    assert list(table.panels[0].marks[0].y) == found.tables[1].learned.norms
     assert weights_figures.table(found.tables[0]) is None
     bias = weights_figures.bias(found.biases[0])
-    assert [list(line.x) for line in bias.data] == [found.biases[0].steps.distance] * 3
-    assert len(weights_figures.relative(found.relative).data) == 1
-    assert [line.name for line in weights_figures.bands(found.bands).data] == [
-        "queries, layers 0 … 2",
-        "keys, layers 0 … 2",
+    assert [line.x for line in bias.panels[0].marks] == [found.biases[0].steps.distance] * 3
+    assert len(weights_figures.relative(found.relative).panels) == 1
+    assert [line.name for line in weights_figures.bands(found.bands).panels[0].marks] == [
+        "queries, layers 0–2",
+        "keys, layers 0–2",
     ]
     assert weights_figures.bands([]) is weights_figures.relative([]) is None

@@ -45,14 +45,14 @@ def test_a_figure_cannot_end_its_script():
 
 
 def test_figures_show_the_numbers_of_the_result(everything):
-    drawn = figures.costs(everything)
-    assert list(drawn.data[0].x) == [m.cost_ratio["forward"] for m in everything.encodings]
-    assert figures.order(everything).data[0].x[0] == pytest.approx(0, abs=1e-3)
+    drawn = figures.costs(everything).panels[0].marks
+    assert drawn[0].x == [m.cost_ratio["forward"] for m in everything.encodings]
+    assert figures.order(everything).panels[0].marks[0].x[0] == pytest.approx(0, abs=1e-3)
     panels = [m for m in everything.encodings if m.rows]
     assert [m.slug for m in panels][:2] == ["integer", "normalized"]
     drawn = figures.rows(everything)
     assert drawn is not None
-    assert drawn.data[0].z[2][5] == panels[0].rows[5][2] == 5  # channel 2 of position 5
+    assert drawn.panels[0].marks[0].z[2][5] == panels[0].rows[5][2] == 5  # channel 2 of position 5
 
 
 def test_writes_both_files_and_may_write_them_again(everything, tmp_path):

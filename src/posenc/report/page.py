@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader
 from plotly.offline import get_plotlyjs
 
@@ -15,7 +14,8 @@ from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import figures, weights_figures, weights_words, words
+from posenc.report import figures, screen, weights_figures, weights_words, words
+from posenc.report.drawing import Figure
 
 PAGE, NUMBERS = "index.html", "results.json"
 MARK = '<meta name="generator" content="posenc">'
@@ -84,10 +84,10 @@ def _inspected(found: Inspection) -> str:
     return _filled("inspect.html", drawn, found=found, stacks=stacks, told=told)
 
 
-def _weighed(found: Weighing) -> dict[str, tuple[go.Figure | None, list[str]]]:
+def _weighed(found: Weighing) -> dict[str, tuple[Figure | None, list[str]]]:
     """A figure and sentences for each thing that the weights say."""
     say, draw = weights_words, weights_figures
-    shown: dict[str, tuple[go.Figure | None, list[str]]] = {
+    shown: dict[str, tuple[Figure | None, list[str]]] = {
         f"table-{n}": (draw.table(one), [printable(one.tensor), *say.table(one)])
         for n, one in enumerate(found.tables)
     } | {
@@ -104,10 +104,12 @@ def _weighed(found: Weighing) -> dict[str, tuple[go.Figure | None, list[str]]]:
     return shown | ({"layout": (None, ["Layout", *rest])} if rest else {})
 
 
-def _filled(template: str, drawn: Mapping[str, go.Figure | None], **values: Any) -> str:
+def _filled(template: str, drawn: Mapping[str, Figure | None], **values: Any) -> str:
     loader = PackageLoader("posenc.report")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    embedded = {name: _embedded(figure.to_json()) for name, figure in drawn.items() if figure}
+    embedded = {
+        name: _embedded(screen.plotly(figure).to_json()) for name, figure in drawn.items() if figure
+    }
     return environment.get_template(template).render(
         mark=MARK, words=words, plotly=get_plotlyjs(), figures=embedded, **values
     )

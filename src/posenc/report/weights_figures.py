@@ -1,119 +1,100 @@
-"""Figures of what the weights say, one function each: from the data object to plotly."""
-
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+"""Figures of what the weights say, one function each: from the data object to the drawing."""
 
 from posenc.models.weighing import Bands, Bias, Positions, Relative
-from posenc.report.figures import BLUE, COLUMNS, GREEN, GREY, ORANGE
+from posenc.report.drawing import BLUE, VERMILION, Dash, Figure, Line, Panel, Rule, style
+from posenc.report.words import runs
 
-LINES = (BLUE, ORANGE, GREEN, GREY)
-DASHES = ("solid", "dash", "dot", "dashdot")
 MOST = 512  # points of a curve
 
 
-def table(one: Positions) -> go.Figure | None:
+def table(one: Positions) -> Figure | None:
     """Norms of a learned table's rows and how alike neighbours are; where training ended."""
     found = one.learned
-    if found is None:
+    if found is None or not found.likeness:
         return None
-    figure = make_subplots(2, 1, shared_xaxes=True, vertical_spacing=0.08)
     every = -(-one.rows // MOST)
-    for place, (name, values, first, colour) in enumerate(
-        (("norm", found.norms, 0, BLUE), ("cosine to the row before", found.likeness, 1, ORANGE)),
-        start=1,
-    ):
-        figure.add_scatter(
-            x=list(range(first, one.rows, every)),
-            y=_short(values[::every]),
-            line={"color": colour, "width": 1.5},
-            hovertemplate=f"row %{{x}}: {name} %{{y:.3g}}<extra></extra>",
-            row=place,
-            col=1,
+    ends = {
+        "untrained from here": found.trained if found.untrained else None,
+        "ever less alike": found.falls,
+    }
+    rules = [Rule(at, "x", name) for name, at in ends.items() if at]
+    panels = [
+        Panel(
+            "",
+            [Line(range(first, one.rows, every), values[::every], colour=colour), *rules],
+            "row",
+            title,
         )
-        figure.update_yaxes(title_text=name, row=place, col=1)
-    for at, dash in ((found.trained if found.untrained else None, "solid"), (found.falls, "dot")):
-        if at:
-            figure.add_vline(x=at, line={"color": GREY, "dash": dash, "width": 1.5})
-    figure.update_xaxes(title_text="row", row=2, col=1)
-    return _laid_out(figure, 360)
+        for title, values, first, colour in (
+            ("norm", found.norms, 0, BLUE),
+            ("cosine to the row before", found.likeness, 1, VERMILION),
+        )
+    ]
+    says = (
+        f"Norms of {one.rows:,} learned rows, from {min(found.norms):.3g} to"
+        f" {max(found.norms):.3g}, and cosines of neighbours, from {min(found.likeness):.2f} to"
+        f" {max(found.likeness):.2f}."
+    )
+    return Figure("A learned table", panels, says, height=170)
 
 
-def bias(one: Bias) -> go.Figure:
+def bias(one: Bias) -> Figure:
     """The bias of each head over the distance, in steps as it is."""
-    figure = go.Figure()
-    for number, values in enumerate(one.steps.heads):
-        figure.add_scatter(
-            x=one.steps.distance,
-            y=_short(values),
-            name=f"head {number}",
-            mode="lines",
-            line=_line(number),
-            hovertemplate=f"head {number}, %{{x}} tokens back: %{{y:.3g}}<extra></extra>",
-        )
-    figure.update_xaxes(title_text="tokens that the key is behind the query")
-    figure.update_yaxes(title_text="bias, logits")
-    return _laid_out(figure, 360, legend=True)
+    marks = [
+        Line(one.steps.distance, values, f"head {number}", **style(number))
+        for number, values in enumerate(one.steps.heads)
+    ]
+    flat = [value for values in one.steps.heads for value in values]
+    says = (
+        f"Bias of {len(marks)} heads over the distance, from {min(flat):.3g} to {max(flat):.3g}"
+        " logits."
+    )
+    x_title = "tokens that the key is behind the query"
+    return Figure("Bias by distance", [Panel("", marks, x_title, "bias, logits")], says)
 
 
-def relative(found: list[Relative]) -> go.Figure | None:
+def relative(found: list[Relative]) -> Figure | None:
     """The length of the vector of each distance, one panel a table."""
     if not found:
         return None
-    many = -(-len(found) // COLUMNS)
-    titles = [one.tensor[-40:] for one in found]
-    figure = make_subplots(
-        many, COLUMNS, subplot_titles=titles, vertical_spacing=min(0.3, 52 / (many * 170))
-    )
-    for n, one in enumerate(found):
-        figure.add_scatter(
-            x=one.vectors.distance,
-            y=_short(one.vectors.norms),
-            mode="lines+markers",
-            line={"color": BLUE, "width": 2},
-            hovertemplate="%{x} tokens back: length %{y:.3g}<extra></extra>",
-            row=n // COLUMNS + 1,
-            col=n % COLUMNS + 1,
+    panels = [
+        Panel(
+            one.tensor[-40:],
+            [Line(one.vectors.distance, one.vectors.norms, marker="circle")],
+            "tokens back",
+            "length",
         )
-    figure.update_annotations(font_size=10)
-    return _laid_out(figure, many * 170 + 60)
+        for one in found
+    ]
+    lengths = [norm for one in found for norm in one.vectors.norms]
+    says = (
+        f"Lengths of the vectors of each distance in {len(found)} tables, from"
+        f" {min(lengths):.3g} to {max(lengths):.3g}."
+    )
+    return Figure("Vectors for distances", panels, says, columns=3)
 
 
-def bands(found: list[Bands]) -> go.Figure | None:
+def bands(found: list[Bands]) -> Figure | None:
     """How strong queries and keys are in each pair, a colour for layers that turn alike."""
     if not found:
         return None
-    figure = go.Figure()
+    marks, strongest = [], []
+    dashes: tuple[Dash, Dash] = ("solid", "dash")
     for n, one in enumerate(found):
-        layers = f"layers {one.layers[0]} … {one.layers[-1]}"
-        for name, values, dash in (("queries", one.queries, "solid"), ("keys", one.keys, "dash")):
-            figure.add_scatter(
-                x=list(range(len(values))),
-                y=_short(values),
-                name=f"{name}, {layers}",
-                mode="lines",
-                line={"color": LINES[n % len(LINES)], "dash": dash, "width": 2},
-                hovertemplate=f"pair %{{x}}: {name} %{{y:.3g}}<extra></extra>",
+        look = style(n)
+        for name, values, dash in zip(
+            ("queries", "keys"), (one.queries, one.keys), dashes, strict=True
+        ):
+            named = f"{name}, {runs(one.layers)}"
+            marks.append(
+                Line(range(len(values)), values, named, look["colour"], dash, look["marker"])
             )
-    figure.update_xaxes(title_text="pair of channels, fastest first")
-    figure.update_yaxes(title_text="norm of its two rows", rangemode="tozero")
-    return _laid_out(figure, 360, legend=True)
-
-
-def _line(n: int) -> dict[str, object]:
-    dash = DASHES[n // len(LINES) % len(DASHES)]
-    return {"color": LINES[n % len(LINES)], "dash": dash, "width": 2}
-
-
-def _laid_out(figure: go.Figure, height: int, legend: bool = False) -> go.Figure:
-    figure.update_layout(
-        height=height,
-        margin={"l": 10, "r": 15, "t": 50, "b": 45},
-        showlegend=legend,
-        legend={"orientation": "h", "y": 1, "yref": "container", "yanchor": "top", "x": 0},
+            strongest.append(f"{named} in pair {values.index(max(values))}")
+    most = max(max(one.queries + one.keys) for one in found)
+    x_title, y_title = "pair of channels, fastest first", "norm of its two rows"
+    return Figure(
+        "Strength of each pair",
+        [Panel("", marks, x_title, y_title, y_range=(0, 1.05 * most))],
+        f"How strong queries and keys are in each pair of channels; strongest are"
+        f" {'; '.join(strongest)}.",
     )
-    figure.update_yaxes(automargin=True)
-    return figure
-
-
-def _short(values: list[float]) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]

@@ -1,0 +1,224 @@
+"""What a figure is before anything draws it: panels of marks, in plain numbers and words.
+
+    Figure ─ panels ─▶ Panel ─ marks ─▶ Line Band Points Arrows Rule Heat
+
+`screen.plotly` and `paper.matplotlib` draw it; `Figure.alt` says it, and `Figure.table` lists it.
+A point of an axis is a number; None leaves a gap. Where a panel gives names for an axis, the
+number n stands for the n-th name, so that two tokens may have the same name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Literal, TypedDict
+
+Values = Sequence[float | None]
+Dash = Literal["solid", "dash", "dot", "dashdot"]
+Side = Literal["above", "right above", "left below"]
+Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
+
+# Okabe and Ito's, of those that stand out from white and from black alike
+BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, GREY)
+DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
+MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
+CELLS = 256  # of a heat map along a side
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve; with a name in the legend, or written at its end if `direct`."""
+
+    x: Values
+    y: Values
+    name: str = ""
+    colour: str = BLUE
+    dash: Dash = "solid"
+    marker: Marker = ""
+    width: float = 2
+    direct: bool = False
+
+
+@dataclass(frozen=True)
+class Band:
+    """The room between two curves."""
+
+    x: Values
+    low: Values
+    high: Values
+    name: str = ""
+    colour: str = BLUE
+
+
+@dataclass(frozen=True)
+class Points:
+    """Marks that nothing joins; `labels` are written beside them, on one `side`."""
+
+    x: Values
+    y: Values
+    name: str = ""
+    colour: str = BLUE
+    marker: Marker = "circle"
+    size: float = 9
+    labels: Sequence[str] = ()
+    side: Side = "above"
+
+
+@dataclass(frozen=True)
+class Arrows:
+    """From points (x, y) to points (to_x, to_y)."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    to_x: Sequence[float]
+    to_y: Sequence[float]
+    name: str = ""
+    colour: str = BLUE
+    dash: Dash = "solid"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line through the whole panel where an axis has the value `at`, named beside it."""
+
+    at: float
+    axis: Literal["x", "y"]
+    name: str = ""
+    dash: Dash = "dot"
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Values as colours, z[row][column]; `heat` makes one of any size.
+
+    `signed`: 0 shows the paper, above it is vermilion, below blue. Else from `low` to `high`,
+    viridis. Where there is no value the paper shows. `high` is the largest magnitude found if None.
+    """
+
+    z: Sequence[Values]
+    x: Sequence[float]
+    y: Sequence[float]
+    signed: bool = False
+    unit: str = ""
+    low: float = 0
+    high: float | None = None
+    bar: bool = True
+    block: tuple[int, int] = (1, 1)  # cells of which each shows the one farthest from 0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The values at both ends of the palette."""
+        found = [abs(v) for row in self.z for v in row if v is not None]
+        high = max(found, default=1.0) or 1.0 if self.high is None else self.high
+        return (-high if self.signed else self.low), high
+
+
+Mark = Line | Band | Points | Arrows | Rule | Heat
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    marks: Sequence[Mark]
+    x_title: str = ""
+    y_title: str = ""
+    x_log: bool = False
+    y_log: bool = False
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    x_names: Sequence[str] = ()  # of 0, 1, 2, … on that axis
+    y_names: Sequence[str] = ()
+    x_ticks: Sequence[float] = ()
+    y_ticks: Sequence[float] = ()
+    y_down: bool = False
+    square: bool = False  # a step along x is as long as one along y
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Another state of all panels, mark by mark, as when a position advances."""
+
+    name: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The numbers behind a figure; `note` says what was left out, if anything."""
+
+    heading: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    title: str
+    panels: Sequence[Panel]
+    says: str  # one or two sentences, made from the data: what is to be seen
+    columns: int = 1
+    height: int = 0  # of a row of panels, in pixels of the screen; 0: as it fits
+    frames: Sequence[Frame] = ()
+    listed: Table | None = None  # where the numbers alone would not say it
+
+    @property
+    def alt(self) -> str:
+        """`says`, and how heat maps were thinned."""
+        blocks = {m.block for p in self.panels for m in p.marks if isinstance(m, Heat)} - {(1, 1)}
+        thinned = [
+            f"Each cell shows, of {rows} × {columns}, the value farthest from 0."
+            for rows, columns in sorted(blocks)
+        ]
+        return " ".join([self.says, *thinned])
+
+    def table(self) -> Table:
+        """The numbers of the panels as text, a picked few where there are many."""
+        from posenc.report import listing  # which is made of what stands here
+
+        return self.listed or listing.table(self)
+
+
+def heat(
+    z: Sequence[Values],
+    x: Sequence[float] = (),
+    y: Sequence[float] = (),
+    signed: bool = False,
+    unit: str = "",
+    low: float = 0,
+    high: float | None = None,
+    bar: bool = True,
+) -> Heat:
+    """A heat map of at most 256 cells a side: of each block the value farthest from 0 is shown."""
+    rows, columns = ceil(len(z) / CELLS), ceil(len(z[0]) / CELLS)
+    made = [
+        short([_farthest(z[r : r + rows], c, c + columns) for c in range(0, len(z[0]), columns)])
+        for r in range(0, len(z), rows)
+    ]
+    x, y = x or range(len(z[0])), y or range(len(z))
+    return Heat(made, x[::columns], y[::rows], signed, unit, low, high, bar, (rows, columns))
+
+
+def _farthest(rows: Sequence[Values], first: int, last: int) -> float | None:
+    """None where there is nothing: `max` is the value whose magnitude is largest."""
+    return max((v for row in rows for v in row[first:last] if v is not None), key=abs, default=None)
+
+
+class Style(TypedDict):
+    colour: str
+    dash: Dash
+    marker: Marker
+
+
+def style(n: int) -> Style:
+    """Of the n-th line: twenty that differ, five of them in dash or marker where colours do not."""
+    turn = n // len(COLOURS)
+    return {
+        "colour": COLOURS[n % len(COLOURS)],
+        "dash": DASHES[(n + turn) % len(DASHES)],
+        "marker": MARKERS[(n + turn) % len(MARKERS)],
+    }
+
+
+def short(values: Values) -> list[float | None]:
+    """Five digits, which is more than can be seen; None for what is not finite."""
+    return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]

@@ -1,0 +1,86 @@
+"""Where words look, and what of that is position."""
+
+from collections.abc import Sequence
+
+from posenc.analysis.decomposition import Decomposition
+from posenc.report.drawing import CELLS, Figure, Panel, Values, heat
+
+
+def attention(
+    weights: Sequence[Sequence[Values]], tokens: Sequence[str] = (), names: Sequence[str] = ()
+) -> Figure:
+    """Weights (head, query, key), each row summing to 1; `names` of the heads."""
+    names = names or [f"head {n}" for n in range(len(weights))]
+    panels = [
+        Panel(
+            name,
+            [heat(head, unit="weight", high=1.0)],
+            "key: looked at",
+            "query: looks",
+            x_names=_fitting(tokens, head[0]),
+            y_names=_fitting(tokens, head),
+            y_down=True,
+            square=True,
+        )
+        for name, head in zip(names, weights, strict=True)
+    ]
+    told = []
+    for name, head in zip(names, weights, strict=True):
+        back = [
+            weight * abs(i - j)
+            for i, row in enumerate(head)
+            for j, weight in enumerate(row)
+            if weight is not None
+        ]
+        told.append(f"{name} {sum(back) / len(head):.1f}")
+    return Figure(
+        "Attention",
+        panels,
+        f"Attention between {len(weights[0])} tokens. On average a token looks so many tokens away:"
+        f" {', '.join(told)}.",
+        columns=min(len(panels), 2 if len(panels) < 5 else 3),
+    )
+
+
+def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
+    """The scores of one head, and the parts that they are the sum of, with one palette for all."""
+    parts = {name: values[head] for name, values in found.parts.items()}
+    whole = [
+        [sum(column) for column in zip(*rows, strict=True)]
+        for rows in zip(*parts.values(), strict=True)
+    ]
+    high = max(abs(v) for rows in (whole, *parts.values()) for row in rows for v in row) or 1.0
+    named = {name: f"{name} tokens" if name.startswith("λ") else name for name in parts}
+    shown = {"scores": whole} | {
+        f"{named[name]}: {_percent(found.shares[name])}": values for name, values in parts.items()
+    }
+    panels = [
+        Panel(
+            title,
+            [heat(values, signed=True, unit="logits", high=high)],
+            "key",
+            "query",
+            x_names=_fitting(tokens, values[0]),
+            y_names=_fitting(tokens, values),
+            y_down=True,
+            square=True,
+        )
+        for title, values in shown.items()
+    ]
+    shares = ", ".join(f"{named[name]} {_percent(s)}" for name, s in found.shares.items())
+    return Figure(
+        f"{found.encoding}: what the scores are made of",
+        panels,
+        f"Scores of head {head} and their {len(parts)} parts. Shares in what softmax sees, over all"
+        f" heads: {shares}.",
+        columns=3,
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("-0%", "0%").replace("-", "−")
+
+
+def _fitting(tokens: Sequence[str], values: Sequence[object]) -> Sequence[str]:
+    """The tokens, where there is a cell for each."""
+    return tokens if len(tokens) == len(values) <= CELLS else ()

@@ -1,0 +1,177 @@
+"""What was measured of many encodings side by side."""
+
+from collections.abc import Sequence
+
+from posenc.analysis.comparison import BLIND, Comparison, Order
+from posenc.report.drawing import (
+    BLUE,
+    GREEN,
+    GREY,
+    VERMILION,
+    Band,
+    Figure,
+    Line,
+    Marker,
+    Panel,
+    Points,
+    Rule,
+    Table,
+    heat,
+)
+from posenc.report.words import label
+
+
+def curves(result: Comparison) -> Figure:
+    """Score against distance, one panel an encoding, NoPE dashed where it takes part."""
+    plain = next((m.curve for m in result.encodings if m.slug == "nope"), None)
+    others = slice(1, None)  # a token is most like itself, which would flatten the rest
+    panels, falling = [], []
+    for measured in result.encodings:
+        curve = measured.curve
+        x, mean = curve.distance[others], curve.mean[others]
+        marks = [
+            Band(x, curve.low[others], curve.high[others], "four fifths of the scores"),
+            Line(x, mean, "mean score"),
+        ]
+        if plain and measured.slug != "nope":
+            marks.insert(1, Line(x, plain.mean[others], "without positions", GREY, "dash", width=1))
+        panels.append(Panel(measured.name, marks, "tokens back", "score"))
+        quarter = max(1, len(mean) // 4)
+        near, far = sum(mean[:quarter]) / quarter, sum(mean[-quarter:]) / quarter
+        spread = sum(curve.high[others]) / len(x) - sum(curve.low[others]) / len(x)
+        if near - far > 0.05 * spread:
+            falling.append(measured.name)
+    return Figure(
+        "Score against distance",
+        panels,
+        f"Scores of words against how far apart they are, for {len(panels)} encodings. On average"
+        f" the nearest quarter scores clearly higher than the farthest for: {_listed(falling)}.",
+        columns=3,
+    )
+
+
+def rows(result: Comparison) -> Figure | None:
+    """What position p makes of a vector: 64 positions, channels from the top, centred at 0."""
+    panels = []
+    for measured in result.encodings:
+        if measured.rows:
+            channels = [list(channel) for channel in zip(*measured.rows, strict=True)]
+            shown = heat(channels, signed=True, bar=False)
+            title = f"{measured.name} (±{shown.span[1]:.3g})"
+            panels.append(Panel(title, [shown], "position", "channel", y_down=True))
+    if not panels:
+        return None
+    return Figure(
+        "What a position looks like",
+        panels,
+        f"Heat maps of {len(panels)} encodings: positions from left to right, channels from top to"
+        " bottom, each with a palette of its own that is centred at 0.",
+        columns=3,
+        height=150,
+    )
+
+
+def order(result: Comparison) -> Figure:
+    """The shuffle and the duplicate test, without and with a causal mask."""
+    names = [measured.name for measured in result.encodings]
+    tests: dict[str, Sequence[Order | None]] = {
+        "a shuffled sentence": [m.shuffle for m in result.encodings]
+    }
+    if any(measured.duplicate for measured in result.encodings):
+        tests["two occurrences of a word"] = [m.duplicate for m in result.encodings]
+    panels = []
+    for title, found in tests.items():
+        plain, causal = (
+            [100 * getattr(one, kind) if one else None for one in found]
+            for kind in ("plain", "causal")
+        )
+        y = range(len(names))
+        marks = [
+            Points(plain, y, "no mask"),
+            Points(causal, y, "causal mask", VERMILION, "diamond"),
+        ]
+        change = "change, % of what attention computes"
+        panels.append(Panel(title, marks, change, y_names=names, y_down=True))
+    blind = [m.name for m in result.encodings if m.shuffle.plain < BLIND]
+    return Figure(
+        "Does it know the order?",
+        panels,
+        "How much changes when a sentence is shuffled, and between two occurrences of a word."
+        f" Blind to the order without a mask: {_listed(blind)}.",
+        columns=2,
+        height=max(120, 24 * len(names)),
+    )
+
+
+def costs(result: Comparison) -> Figure:
+    """Time and memory as multiples of NoPE."""
+    names = [measured.name for measured in result.encodings]
+    kinds: Sequence[tuple[str, str, str, Marker]] = (
+        ("forward", "time, forward", BLUE, "circle"),
+        ("training", "time, training", VERMILION, "diamond"),
+        ("training_memory", "memory, training", GREEN, "square"),
+    )
+    marks = [
+        Points(
+            [m.cost_ratio[key] for m in result.encodings], range(len(names)), name, colour, marker
+        )
+        for key, name, colour, marker in kinds
+    ]
+    others = [m for m in result.encodings if m.slug != "nope"] or result.encodings
+    cheapest, *_, dearest = sorted(2 * others, key=lambda m: m.cost_ratio["training"])
+    return Figure(
+        "What it costs",
+        [
+            Panel(
+                "",
+                [*marks, Rule(1, "x", dash="solid")],
+                "× NoPE",
+                x_log=True,
+                y_names=names,
+                x_ticks=[1, 1.5, 2, 3, 5, 10, 20, 50],
+                y_down=True,
+            )
+        ],
+        "Time and memory of a layer as multiples of the layer without positions. To train,"
+        f" {cheapest.name} takes {cheapest.cost_ratio['training']:.2g} times as long, and"
+        f" {dearest.name}, the slowest, {dearest.cost_ratio['training']:.2g} times.",
+        height=max(120, 24 * len(names)),
+    )
+
+
+def properties(result: Comparison) -> Figure:
+    """Which property holds for which encoding, and where it has no meaning."""
+    names = [measured.name for measured in result.encodings]
+    asked = list(result.encodings[0].properties)
+    kinds: Sequence[tuple[bool | None, str, str, Marker, float]] = (
+        (True, "holds", BLUE, "circle", 11),
+        (False, "does not", GREY, "x", 6),
+        (None, "has no meaning here", GREY, "dash", 6),
+    )
+    found = [[m.properties[name].holds for name in asked] for m in result.encodings]
+    marks = []
+    for holds, name, colour, marker, size in kinds:
+        places = [(x, y) for y, row in enumerate(found) for x, v in enumerate(row) if v is holds]
+        x, y = zip(*places, strict=True) if places else ((), ())
+        marks.append(Points(x, y, name, colour, marker, size))
+    many = {
+        m.name: sum(v is True for v in row) for m, row in zip(result.encodings, found, strict=True)
+    }
+    most = max(many.values())
+    panel = Panel("", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True)
+    word = {True: "holds", False: "does not", None: "no meaning"}
+    return Figure(
+        "What holds",
+        [panel],
+        f"{len(asked)} properties of {len(names)} encodings. Most hold for"
+        f" {_listed([name for name, count in many.items() if count == most])}: {most}.",
+        height=max(120, 22 * len(names)),
+        listed=Table(
+            ["encoding", *map(label, asked)],
+            [[name, *(word[v] for v in row)] for name, row in zip(names, found, strict=True)],
+        ),
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"

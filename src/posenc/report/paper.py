@@ -1,0 +1,286 @@
+"""Figures for paper, by Matplotlib: PNG, SVG and PDF without a browser and without pyplot."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, log10, nan
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure as Drawn
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import NullLocator
+
+from posenc.models.errors import printable
+from posenc.report.drawing import (
+    GREY,
+    VERMILION,
+    Arrows,
+    Band,
+    Figure,
+    Heat,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Rule,
+    Values,
+    short,
+)
+from posenc.report.listing import picked
+from posenc.report.places import LINE, Places, names
+
+INCH = 100  # pixels of the screen
+WIDTH = 720  # of a page of paper, in such pixels
+TITLE = 30  # of them, above a figure
+STATES = 6  # of frames side by side
+DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
+MARKERS = {
+    "": "",
+    "circle": "o",
+    "diamond": "D",
+    "square": "s",
+    "triangle": "^",
+    "x": "x",
+    "dash": "_",
+}
+SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
+SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
+    "above": {"xytext": (0, 4), "ha": "center"},
+    "right above": {"xytext": (3, 3), "ha": "left"},
+    "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
+}
+OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "annotation_clip": False}
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e6e9",
+    "grid.linewidth": 0.6,
+    "figure.titlesize": 11,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "posenc",
+    "text.parse_math": False,
+}
+
+
+def save(figure: Figure, path: Path) -> None:
+    """As its suffix says: .png, .svg, .pdf. Title and alt text are kept in the file."""
+    drawn = matplotlib(figure)
+    described = "Subject" if path.suffix == ".pdf" else "Description"
+    told = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    with rc_context(STYLE):
+        drawn.savefig(path, dpi=2 * INCH, metadata=told | undated)
+
+
+def matplotlib(figure: Figure) -> Drawn:
+    """Black on white, of one page's width; of frames six, evenly picked, side by side."""
+    figure = _strip(figure) if figure.frames else figure
+    at = Places(figure, figure.columns, WIDTH)
+    inside = at.rows * at.row + (at.rows - 1) * at.between + at.head + at.under
+    legend, columns = _legend_size(names(figure))
+    high = inside + TITLE + legend
+    with rc_context(STYLE):
+        engine = ConstrainedLayoutEngine(rect=(0, 0, 1, inside / high))
+        drawn = Drawn(figsize=(WIDTH / INCH, high / INCH), layout=engine)
+        drawn.text(0.01, 1 - 6 / high, _safe(figure.title), va="top", fontsize=11)
+        axes = drawn.subplots(at.rows, figure.columns, squeeze=False).flatten().tolist()
+        for spare in axes[len(figure.panels) :]:
+            spare.set_axis_off()
+        for n, (panel, ax) in enumerate(zip(figure.panels, axes, strict=False)):
+            for mark in panel.marks:
+                _draw(mark, panel, ax)
+            _finish(panel, n, at, ax)
+            for heat in [mark for mark in panel.marks if isinstance(mark, Heat)]:
+                if heat.bar and not at.shared:
+                    drawn.colorbar(_colours(heat), ax=ax, label=heat.unit, pad=0.02)
+        if at.heats and at.shared and at.heats[0].bar:
+            those = axes[: len(figure.panels)]
+            drawn.colorbar(_colours(at.heats[0]), ax=those, label=at.heats[0].unit, pad=0.02)
+        if legend:
+            drawn.legend(
+                **_legend(names(figure), axes),
+                ncols=columns,
+                bbox_to_anchor=(0, 1 - TITLE / high),
+                loc="upper left",
+                frameon=False,
+            ).set_in_layout(False)
+    return drawn
+
+
+def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
+    match mark:
+        case Line():
+            ax.plot(
+                _numbers(mark.x),
+                _numbers(mark.y),
+                color=mark.colour,
+                linestyle=DASHES[mark.dash],
+                marker=MARKERS[mark.marker],
+                markersize=3.5,
+                markevery=1 if len(mark.x) <= 40 else ceil(len(mark.x) / 12),
+                linewidth=0.7 * mark.width,
+                label="" if mark.direct else _safe(mark.name),
+            )
+            if mark.direct:
+                ends = [(x, y) for x, y in zip(mark.x, mark.y, strict=True) if None not in (x, y)]
+                ax.annotate(_safe(mark.name), ends[-1], (4, 0), va="center", **OFFSET)
+        case Band():
+            bounds = (_numbers(mark.low), _numbers(mark.high))
+            ax.fill_between(
+                _numbers(mark.x),
+                *bounds,
+                color=mark.colour,
+                alpha=0.22,
+                linewidth=0,
+                label=_safe(mark.name),
+            )
+        case Points():
+            ax.plot(
+                _numbers(mark.x),
+                _numbers(mark.y),
+                color=mark.colour,
+                linestyle="",
+                marker=MARKERS[mark.marker],
+                markersize=0.55 * mark.size,
+                label=_safe(mark.name),
+                clip_on=False,
+            )
+            for x, y, label in zip(mark.x, mark.y, mark.labels, strict=False):
+                if x is not None and y is not None:
+                    ax.annotate(_safe(label), (x, y), **SIDES[mark.side], **OFFSET)
+        case Arrows():
+            for x, y, to_x, to_y in zip(mark.x, mark.y, mark.to_x, mark.to_y, strict=True):
+                style = {"arrowstyle": "-|>", "color": mark.colour, "shrinkA": 0, "shrinkB": 0}
+                style |= {"linestyle": DASHES[mark.dash], "mutation_scale": 9}
+                ax.annotate("", (to_x, to_y), (x, y), arrowprops=style)
+            ax.plot([], [], color=mark.colour, linestyle=DASHES[mark.dash], label=_safe(mark.name))
+            ax.update_datalim([*zip(mark.to_x, mark.to_y, strict=True)])
+        case Rule():
+            along = ax.axvline if mark.axis == "x" else ax.axhline
+            along(mark.at, color=GREY, linestyle=DASHES[mark.dash], linewidth=1)
+            upright = mark.axis == "x"
+            ax.annotate(
+                _safe(mark.name),
+                (mark.at, 1) if upright else (0, mark.at),
+                (-2, 0) if upright else (2, 1.5),
+                xycoords=("data", "axes fraction") if upright else ("axes fraction", "data"),
+                textcoords="offset points",
+                rotation=90 if upright else 0,
+                ha="right" if upright else "left",
+                va="top" if upright else "bottom",
+                fontsize=7,
+            )
+        case Heat():
+            low, high = mark.span
+            ax.imshow(
+                [_numbers(row) for row in mark.z],
+                cmap=SIGNED if mark.signed else "viridis",
+                vmin=low,
+                vmax=high,
+                extent=(*_edges(mark.x), *_edges(mark.y)),
+                origin="lower",
+                interpolation="nearest",
+                aspect="auto",
+            )
+
+
+def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
+    ax.set_title("\n".join(map(_safe, at.title(n))))
+    ax.set_xlabel("\n".join(map(_safe, at.x_title(n))))
+    ax.set_ylabel(_safe(at.y_title(n)))
+    ax.set_xscale("log" if panel.x_log else "linear")
+    ax.set_yscale("log" if panel.y_log else "linear")
+    for axis, log, ticks, named, room, shown in (
+        (ax.xaxis, panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
+        (ax.yaxis, panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
+    ):
+        if log:
+            axis.set_major_formatter(_power)
+        if ticks:
+            axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
+            axis.set_minor_locator(NullLocator())
+        if named:
+            kept = range(0, len(named), ceil(len(named) * LINE / room))
+            axis.set_ticks([*kept], [_safe(named[k]) if shown else "" for k in kept])
+    if panel.x_names:
+        ax.tick_params(axis="x", rotation=90)
+    if panel.x_range:
+        ax.set_xlim(*panel.x_range)
+    elif panel.x_names:
+        ax.set_xlim(-0.5, len(panel.x_names) - 0.5)
+    if panel.y_range:
+        ax.set_ylim(*panel.y_range)
+    elif panel.y_names:
+        ax.set_ylim(-0.5, len(panel.y_names) - 0.5)
+    if panel.y_down:
+        ax.invert_yaxis()
+    if panel.square:
+        ax.set_aspect("equal")
+    if any(isinstance(mark, Heat) for mark in panel.marks):
+        ax.grid(False)
+
+
+def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
+    """A handle for each name, from wherever it is drawn first."""
+    found: dict[str, Artist] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    labels = [_safe(name) for name in wanted]
+    return {"handles": [found[label] for label in labels], "labels": labels}
+
+
+def _legend_size(wanted: list[str]) -> tuple[float, int]:
+    """Pixels down, and columns."""
+    if not wanted:
+        return 0, 1
+    columns = max(1, int(WIDTH // (6 * max(map(len, wanted)) + 50)))
+    return LINE * ceil(len(wanted) / columns) + 6, columns
+
+
+def _strip(figure: Figure) -> Figure:
+    """Some states side by side."""
+    shown = [figure.frames[n] for n in picked(len(figure.frames), STATES)]
+    panels = [
+        replace(frame.panels[n], title=frame.name if n == 0 else frame.panels[n].title)
+        for n in range(len(figure.panels))
+        for frame in shown
+    ]
+    return replace(figure, panels=panels, columns=len(shown), frames=())
+
+
+def _colours(heat: Heat) -> ScalarMappable:
+    return ScalarMappable(Normalize(*heat.span), SIGNED if heat.signed else "viridis")
+
+
+def _edges(values: Sequence[float]) -> tuple[float, float]:
+    """The outer edges of cells whose middles are evenly apart."""
+    half = (values[-1] - values[0]) / (len(values) - 1) / 2 if len(values) > 1 else 0.5
+    return values[0] - half, values[-1] + half
+
+
+def _power(value: float, _: float) -> str:
+    """A tick of a logarithmic axis: 10⁴, 0.01, 200."""
+    power = log10(value)
+    if abs(power) < 4 or power != round(power):
+        return f"{value:g}"
+    return "10" + str(round(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _numbers(values: Values) -> list[float]:
+    return [nan if value is None else value for value in short(values)]
+
+
+def _safe(text: str) -> str:
+    return printable(text, 200)

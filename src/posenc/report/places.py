@@ -1,0 +1,140 @@
+"""Where the panels of a figure stand: how wide, how high, and what is written around them.
+
+Both renderers use it: `screen` once for a page and once for a telephone, `paper` for what is said
+once instead of at each panel.
+"""
+
+from functools import cached_property
+from math import ceil, inf, log10
+from textwrap import wrap
+from typing import Literal
+
+from posenc.report.drawing import Band, Figure, Heat, Line, Mark, Panel, Points, Rule
+
+LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
+BAR = 70  # pixels of a colour bar with its numbers and unit
+
+
+class Places:
+    """Of a figure in so many columns on so many pixels."""
+
+    def __init__(self, figure: Figure, columns: int, width: int):
+        self.panels, self.columns, self.width = figure.panels, columns, width
+        self.rows = ceil(len(figure.panels) / columns)
+        self.heats = [m for p in figure.panels for m in p.marks if isinstance(m, Heat)]
+        self.wanted = figure.height
+
+    @cached_property
+    def shared(self) -> bool:
+        """Whether all heat maps have the same palette from end to end."""
+        return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in self.heats}) < 2
+
+    @cached_property
+    def bars(self) -> bool:
+        """Whether panels have colour bars of their own."""
+        return not self.shared and any(heat.bar for heat in self.heats)
+
+    def beside(self, n: int) -> Panel | None:
+        """The panel to the left."""
+        return self.panels[n - 1] if n % self.columns else None
+
+    def below(self, n: int) -> Panel | None:
+        following = n + self.columns
+        return self.panels[following] if following < len(self.panels) else None
+
+    def x_title(self, n: int) -> list[str]:
+        """In lines; nothing where the panel below says the same."""
+        title, below = self.panels[n].x_title, self.below(n)
+        return [] if below and below.x_title == title else self._wrapped(title)
+
+    def y_title(self, n: int) -> str:
+        title, beside = self.panels[n].y_title, self.beside(n)
+        return "" if beside and beside.y_title == title else title
+
+    def title(self, n: int) -> list[str]:
+        return self._wrapped(self.panels[n].title)
+
+    def x_names(self, n: int) -> bool:
+        """Whether the names along x are written out."""
+        below = self.below(n)
+        return not (below and below.x_names == self.panels[n].x_names)
+
+    def y_names(self, n: int) -> bool:
+        beside = self.beside(n)
+        return not (beside and beside.y_names == self.panels[n].y_names)
+
+    @cached_property
+    def gap(self) -> float:
+        """Pixels between two columns."""
+        inner = [n for n in range(len(self.panels)) if n % self.columns]
+        ticks = any(not p.y_names or self.y_names(n) for n, p in enumerate(self.panels))
+        titles = any(self.y_title(n) for n in inner)
+        return (46 if ticks else 14) + 20 * titles + BAR * self.bars
+
+    @cached_property
+    def column(self) -> float:
+        """Pixels across a panel."""
+        room = self.width - 60 - BAR * bool(self.heats) - self.gap * (self.columns - 1)
+        return room / self.columns
+
+    @cached_property
+    def row(self) -> float:
+        """Pixels down a panel."""
+        if any(panel.square for panel in self.panels):
+            shape = [_shape(panel) for panel in self.panels if panel.square]
+            return min(max(shape) * self.column, 520)
+        return self.wanted or (300 if self.columns == 1 else 170)
+
+    @cached_property
+    def head(self) -> float:
+        """Pixels above each panel."""
+        lines = max(len(self.title(n)) for n in range(len(self.panels)))
+        return LINE * lines + 9 * bool(lines)
+
+    def foot(self, n: int) -> float:
+        """Pixels below a panel."""
+        names = self.panels[n].x_names if self.x_names(n) else ()
+        ticks = 20 + (5 * max(map(len, names)) if names else 0)
+        return ticks + LINE * len(self.x_title(n))
+
+    @cached_property
+    def between(self) -> float:
+        """Pixels between two rows: ticks and titles of the upper, the title of the lower."""
+        inner = [n for n in range(len(self.panels)) if self.below(n)]
+        return self.head + max((self.foot(n) for n in inner), default=0) + 6
+
+    @cached_property
+    def under(self) -> float:
+        """Pixels below the last row."""
+        return 8 + max(self.foot(n) for n in range(len(self.panels)) if not self.below(n))
+
+    def _wrapped(self, text: str) -> list[str]:
+        return wrap(text, max(12, int(self.column / LETTER)))
+
+
+def names(figure: Figure) -> list[str]:
+    """What the legend tells apart, each once."""
+    marks = [mark for panel in figure.panels for mark in panel.marks]
+    found = [m.name for m in marks if not isinstance(m, Heat | Rule) and not _direct(m)]
+    return [name for name in dict.fromkeys(found) if name]
+
+
+def _direct(mark: Mark) -> bool:
+    return isinstance(mark, Line) and mark.direct
+
+
+def decades(panel: Panel, axis: Literal["x", "y"]) -> float:
+    """How many powers of ten the values along an axis go through."""
+    found = [getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Points)]
+    found += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
+    values = [v for some in found for v in some if v is not None and 0 < v < inf]
+    return log10(max(values) / min(values)) if values else 0
+
+
+def _shape(panel: Panel) -> float:
+    """Height of a panel to its width, where a step is as long along both axes."""
+    heats = [mark for mark in panel.marks if isinstance(mark, Heat)]
+    if heats:
+        return len(heats[0].y) / len(heats[0].x)
+    (x0, x1), (y0, y1) = panel.x_range or (0, 1), panel.y_range or (0, 1)
+    return (y1 - y0) / (x1 - x0)
