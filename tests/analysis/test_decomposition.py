@@ -22,7 +22,7 @@ from posenc import (
     masks,
 )
 from posenc.analysis.capture import capture
-from posenc.analysis.decomposition import decompose, of_bert, of_layer
+from posenc.analysis.decomposition import decompose, of_attended, of_bert, of_layer
 from posenc.attention import scores
 from posenc.positions import folded
 from posenc.temperature import Temperature
@@ -175,13 +175,31 @@ def test_what_is_the_same_for_all_keys_has_no_share_and_hidden_keys_have_no_say(
     assert of_layer(layer, x, mask=masks.causal()).shares != of_layer(layer, x).shares
 
 
+IDS = torch.tensor([[5, 9, 9, 3, 30, 7, 2]])
+
+
 def test_captured_queries_and_keys_of_llama_are_taken_apart_into_its_own_scores():
-    ids = torch.tensor([[5, 9, 9, 3, 30, 7, 2]])
-    for one in capture(tiny("Llama"), {"input_ids": ids}):
-        rope = RoPE(frequencies(8, 500.0), layout="half")
-        found = decompose(rope, one.q_plain, one.k_plain, scale=one.scale, seen=one.seen[0])
+    rope = RoPE(frequencies(8, 500.0), layout="half")
+    for one in capture(tiny("Llama"), {"input_ids": IDS}):
+        found = of_attended(one, rope)
         assert len(found.parts) == 4
         torch.testing.assert_close(total(found), one.scores()[0].double(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrong", [RoPE(8, layout="half"), RoPE(frequencies(8, 500.0))], ids=["base", "layout"]
+)
+def test_another_rotation_than_the_models_is_refused(wrong):
+    one = capture(tiny("Llama"), {"input_ids": IDS})[0]
+    with pytest.raises(ValueError, match=r"off the scores of layers\.0\.self_attn: base, layout"):
+        of_attended(one, wrong)
+
+
+def test_t5s_own_bias_is_a_part():
+    one = capture(tiny("T5Encoder"), {"input_ids": IDS})[1]
+    found = of_attended(one)
+    torch.testing.assert_close(total(found), one.scores()[0].double(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.tensor(found.parts["bias"]), one.bias[0])
 
 
 def test_berts_first_layer_by_its_formula():

@@ -26,10 +26,10 @@ from math import pi
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from posenc.analysis.capture import capture
+from posenc.analysis.capture import Attended, capture
 from posenc.call import per_query_head
 from posenc.distance import ByRow, pairs
 from posenc.encoding import Encoding
@@ -43,6 +43,7 @@ from posenc.sum import Sum
 from posenc.theta import split
 
 CONTENT = "content-content"
+MISFIT = 0.02  # of the largest score; a model in bfloat16 is 0.01 off
 FOUR = CONTENT, "content-position", "position-content", "position-position"
 
 
@@ -68,13 +69,15 @@ def decompose(
     q_place: Heads | None = None,
     k_place: Tensor | None = None,
     bands: int = 4,
+    bias: Float[Tensor, "1 #head query key"] | None = None,
     seen: Bool[Tensor, "*#head query key"] | None = None,
 ) -> Decomposition:
     """Of queries and keys (1, head, token, channel) before the encoding acts on them.
 
     `q_place` and `k_place` are the parts of q and k that come from position: of encodings that act
     on embeddings, which have acted by then. Positions None: 0, 1, 2, …; `k_pos` None: as `q_pos`.
-    `seen` is what the mask lets through, for `shares` and `sizes`; parts have all pairs.
+    `bias` is what a model adds by itself. `seen` is what the mask lets through, for `shares` and
+    `sizes`; parts have all pairs.
     """
     if len(q) != 1 or len(k) != 1:
         raise ValueError(f"one text is taken apart at a time: got {len(q)} of q and {len(k)} of k.")
@@ -94,7 +97,9 @@ def decompose(
     for part, part_at, part_k_at in _flat(encoding, at, k_at):
         for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale):
             _add(found, name, value)
-    return _weighed(str(type(encoding).__name__), found, seen)
+    if bias is not None:
+        _add(found, "bias", bias)
+    return _weighed(type(encoding).__name__, found, seen)
 
 
 @torch.no_grad()
@@ -120,6 +125,40 @@ def of_layer(
     return decompose(encoding, q, k, pos, q_place=q_place, k_place=k_place, bands=bands, seen=seen)
 
 
+def of_attended(
+    one: Attended,
+    encoding: Encoding | None = None,
+    pos: Positions | Points | None = None,
+    bands: int = 4,
+) -> Decomposition:
+    """Of a captured attention over one text; `encoding` is what turned its queries and keys.
+
+    `posenc.models.config` reads it from a model's config. Without one, what turned stays unsplit.
+    Raises ValueError where the encoding does not give the scores that were captured.
+    """
+    if encoding is None:
+        return decompose(NoPE(), one.q, one.k, pos, scale=one.scale, bias=one.bias, seen=_one(one))
+    found = decompose(
+        encoding,
+        one.q_plain,
+        one.k_plain,
+        pos,
+        scale=one.scale,
+        bands=bands,
+        bias=one.bias,
+        seen=_one(one),
+    )
+    total = sum(torch.tensor(part, dtype=torch.float64) for part in found.parts.values())
+    true = one.scores()[0].double().cpu()
+    off = float((total - true).abs().max())
+    if off > MISFIT * float(true.abs().max()):
+        raise ValueError(
+            f"{encoding} at these positions is {off:.2g} off the scores of {one.module}: base,"
+            " layout, turned channels and `pos` must be the model's."
+        )
+    return found
+
+
 @torch.no_grad()
 def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
     """Of the first layer of BERT and models built like it, reading one text, by the four terms.
@@ -141,8 +180,7 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
     row = normed(embeddings.LayerNorm, heard[0], places)
     heads = first.num_attention_heads
     q, k = (_heads(row @ to.weight.mT, heads) for to in (first.query, first.key))
-    seen = None if one.seen is None else one.seen[0]
-    found = decompose(NoPE(), one.q, one.k, scale=one.scale, q_place=q, k_place=k, seen=seen)
+    found = decompose(NoPE(), one.q, one.k, scale=one.scale, q_place=q, k_place=k, seen=_one(one))
     return replace(found, encoding=type(model).__name__)
 
 
@@ -150,6 +188,10 @@ def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
     """What becomes of a summand of `x` in LayerNorm(x): γ (part − mean) / σ(x), β left out."""
     spread = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
     return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
+
+
+def _one(one: Attended) -> Tensor | None:
+    return None if one.seen is None else one.seen[0]
 
 
 def _four(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:

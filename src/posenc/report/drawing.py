@@ -66,7 +66,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Arrows:
-    """From points (x, y) to points (to_x, to_y)."""
+    """From points (x, y) to points (to_x, to_y); `labels` stand at their heads."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -75,6 +75,7 @@ class Arrows:
     name: str = ""
     colour: str = BLUE
     dash: Dash = "solid"
+    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

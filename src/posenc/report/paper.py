@@ -37,7 +37,6 @@ from posenc.report.places import LINE, Places, names
 INCH = 100  # pixels of the screen
 WIDTH = 720  # of a page of paper, in such pixels
 TITLE = 30  # of them, above a figure
-STATES = 6  # of frames side by side
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
 MARKERS = {
     "": "",
@@ -84,7 +83,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def matplotlib(figure: Figure) -> Drawn:
-    """Black on white, of one page's width; of frames six, evenly picked, side by side."""
+    """Black on white, of one page's width; of frames four or six, evenly picked, side by side."""
     figure = _strip(figure) if figure.frames else figure
     at = Places(figure, figure.columns, WIDTH)
     inside = at.rows * at.row + (at.rows - 1) * at.between + at.head + at.under
@@ -165,6 +164,9 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 style |= {"linestyle": DASHES[mark.dash], "mutation_scale": 9}
                 ax.annotate("", (to_x, to_y), (x, y), arrowprops=style)
             ax.plot([], [], color=mark.colour, linestyle=DASHES[mark.dash], label=_safe(mark.name))
+            for x, y, label in zip(mark.to_x, mark.to_y, mark.labels, strict=False):
+                outward = {"xytext": (0, 4 if y >= 0 else -10), "ha": "center"}
+                ax.annotate(_safe(label), (x, y), **outward, **OFFSET)
             ax.update_datalim([*zip(mark.to_x, mark.to_y, strict=True)])
         case Rule():
             along = ax.axvline if mark.axis == "x" else ax.axhline
@@ -251,11 +253,13 @@ def _legend_size(wanted: list[str]) -> tuple[float, int]:
 
 def _strip(figure: Figure) -> Figure:
     """Some states side by side."""
-    shown = [figure.frames[n] for n in picked(len(figure.frames), STATES)]
+    many = 6 if len(figure.panels) == 1 else 4
+    shown = [figure.frames[n] for n in picked(len(figure.frames), many)]
     panels = [
-        replace(frame.panels[n], title=frame.name if n == 0 else frame.panels[n].title)
+        replace(panel, title=f"{frame.name}: {panel.title}" if n == 0 else panel.title)
         for n in range(len(figure.panels))
         for frame in shown
+        for panel in [frame.panels[n]]
     ]
     return replace(figure, panels=panels, columns=len(shown), frames=())
 

@@ -130,7 +130,11 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "type": "scatter",
                 "x": short(x),
                 "y": short(y),
-                "mode": "lines+markers",
+                "mode": "lines+markers+text" if mark.labels else "lines+markers",
+                "text": [part for label in mark.labels for part in ("", _safe(label), "")],
+                "textposition": [
+                    f"{'top' if up >= 0 else 'bottom'} center" for up in mark.to_y for _ in range(3)
+                ],
                 "line": {"color": mark.colour, "dash": mark.dash, "width": 2},
                 "marker": {
                     "symbol": "arrow",

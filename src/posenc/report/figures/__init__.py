@@ -23,3 +23,7 @@ from posenc.report.figures.positions import peak as peak
 from posenc.report.figures.positions import shift as shift
 from posenc.report.figures.positions import similarity as similarity
 from posenc.report.figures.rotary import bands as bands
+from posenc.report.figures.rotary import extensions as extensions
+from posenc.report.figures.rotary import precision as precision
+from posenc.report.figures.space import projection as projection
+from posenc.report.figures.space import rotation as rotation
