@@ -5,9 +5,10 @@ weights are those of the comparison, but that queries and keys are projected ali
 words like itself, and what else it does is the encoding's doing.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,7 @@ from posenc.analysis.comparison import Comparison, Material, Settings, plain, se
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.frequencies import Extended, extended
 from posenc.analysis.geometry import Plane, Turned
+from posenc.analysis.grids import Map, to_patch
 from posenc.analysis.precision import Precision, precision
 from posenc.analysis.reading import Reading
 from posenc.analysis.shifting import Group, group
@@ -28,15 +30,16 @@ from posenc.analysis.text import Text, novel
 from posenc.attention import scores
 from posenc.card import Card
 from posenc.catalog import find
-from posenc.encoding import Encoding
 from posenc.layer import SelfAttention
 from posenc.positions import folded
+from posenc.provenance import since
 from posenc.rotary.rope import RoPE
 
 USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # from the first idea to the latest
 POSITIONS = 64  # of a similarity matrix
 CHANNELS = 16  # of a vector whose position advances, and of the matrix that moves it
 ADVANCE = 48  # positions
+PATCHES, CHOSEN = 24, (8, 10)  # of an image, along a side; row and column of one
 FAR = 4_096  # tokens of a similarity curve, and those that frequencies are trained on
 FACTOR = 8.0  # by which they are stretched
 TARGET = 200  # tokens back, of a key that is made to be found there
@@ -52,6 +55,7 @@ class Closeup:
     advance: Advance | None
     waves: Waves | None
     plane: Plane | None
+    patches: Map | None  # of an image, where it has two axes
     attention: list[list[list[float]]]  # (head, query, key) of the sentence
     parts: Decomposition
 
@@ -92,7 +96,7 @@ class Portrait:
 def portray(
     names: Sequence[str] = (),
     text: Text | None = None,
-    reading: Callable[[Text], Reading] | None = None,
+    reading: Reading | None = None,
     settings: Settings | None = None,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> Portrait:
@@ -100,6 +104,7 @@ def portray(
 
     Raises LookupError for unknown names. Random weights are private: no global seed is touched.
     """
+    begun = time.time()
     cards = list(dict.fromkeys(find(name) for name in names or USUAL))
     text, settings = text or novel(), settings or Settings()
     compared = comparison.compare([card.slug for card in cards], text, settings, progress)
@@ -108,8 +113,8 @@ def portray(
         close = [_closeup(card, material, text) for card in cards]
         rotary = [(card, e) for card in cards if isinstance(e := seeded(card, settings), RoPE)]
         turning = next((_turning(c, e, material, text) for c, e in rotary if e.axes == 1), None)
-    words = text.words[material.example]
-    return Portrait(compared, words, close, turning, reading(text) if reading else None)
+    compared = replace(compared, provenance=since(begun, settings.seed))
+    return Portrait(compared, text.words[material.example], close, turning, reading)
 
 
 def _closeup(card: Card, given: Material, text: Text) -> Closeup:
@@ -123,15 +128,16 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
     with suppress(ValueError):  # nothing moves where only scores are acted on
         moved = advance(small, vector, range(ADVANCE)) if encoding.axes == 1 else None
     freqs = getattr(encoding, "freqs", None)
-    waves = isinstance(freqs, Tensor) and freqs.ndim == 1
+    line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
     added = "on_embeddings" in encoding.acts_on
     return Closeup(
         card.slug,
         similarity.between(card.make(settings.dim, 1), POSITIONS),
         group(small, 3, 5) if encoding.axes == 1 else None,
         moved,
-        similarity.of_distance(freqs, FAR) if waves else None,
+        similarity.of_distance(line, FAR) if line is not None else None,
         geometry.project(words, x, encoding) if added else None,
+        to_patch(encoding, PATCHES, PATCHES, CHOSEN) if encoding.axes == 2 else None,
         _attention(layer, x.unsqueeze(0)),
         decomposition.of_layer(layer, x.unsqueeze(0)),
     )

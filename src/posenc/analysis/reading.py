@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from posenc.analysis import decomposition, order, similarity
@@ -21,13 +20,11 @@ from posenc.analysis.similarity import Bound, Curve
 from posenc.analysis.text import Text
 from posenc.encoding import Encoding
 from posenc.models.inspection import Inspection, inspect
-from posenc.models.spec import Table
 from posenc.rotary.rope import RoPE
 
 WINDOW = 256  # tokens of the text for curves, or as many as the model takes
 LAYERS = 3  # looked at: the first, the last, and between
 HEADS = 8  # shown of the first layer
-AGREES = 1e-3  # logits, by which the parts of a score may miss it: models attend in float32
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def read(folder: Path, text: Text) -> Reading:
             for n in kept
         ],
         heads=near[0].weights()[0, :HEADS].tolist(),
-        parts=_parts(reader, found, first, near[0], {"input_ids": words.ids}, notes),
+        parts=_parts(reader, first, near[0], {"input_ids": words.ids}, notes),
         bound=_bound(first, far[0]),
         order=_order(reader, sentence, notes),
         notes=notes,
@@ -100,34 +97,28 @@ def _encodings(found: Inspection, notes: list[str]) -> list[Encoding]:
     try:
         return found.spec.encodings()
     except ValueError as error:
-        notes.append(f"Scores are not taken apart: {error}")
+        notes.append(f"What turns queries and keys is not known: {error}")
         return []
 
 
 def _parts(
     reader: Reader,
-    found: Inspection,
     encoding: Encoding | None,
     one: Attended,
     inputs: Mapping[str, Tensor],
     notes: list[str],
 ) -> Decomposition | None:
-    """By the four terms where a table is added, else by what the encoding does to q and k."""
-    if isinstance(found.spec.embedding, Table) and hasattr(reader.model, "embeddings"):
-        return decomposition.of_bert(reader.model, inputs)
-    if encoding is None:
+    """By the four terms in models built like BERT, else by what turned and biased q and k."""
+    model = reader.model
+    if hasattr(getattr(model, "encoder", None), "layer") and hasattr(
+        getattr(model, "embeddings", None), "position_embeddings"
+    ):
+        return decomposition.of_bert(model, inputs)
+    try:
+        return decomposition.of_attended(one, encoding if one.turned else None)
+    except ValueError as error:
+        notes.append(f"Scores are not taken apart: {error}")
         return None
-    seen = None if one.seen is None else one.seen[0]
-    made = decomposition.decompose(encoding, one.q_plain, one.k_plain, scale=one.scale, seen=seen)
-    whole = sum(torch.tensor(part, dtype=torch.float64) for part in made.parts.values())
-    missed = (whole - one.scores()[0].double()).abs().max()
-    if missed > AGREES:
-        notes.append(
-            f"Scores are not taken apart: what the config says of the first layer misses them by"
-            f" {missed:.2g} logits."
-        )
-        return None
-    return made
 
 
 def _bound(encoding: Encoding | None, one: Attended) -> Bound | None:

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,17 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from posenc.analysis.comparison import Comparison
+from posenc.analysis.portrait import Portrait
 from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import figures, mathml, screen, weights_figures, weights_words, words
+from posenc.report import mathml, paper, pictures, screen, weights_words, words
 from posenc.report.drawing import Figure, Table
 
-PAGE, NUMBERS = "index.html", "results.json"
+PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
 PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL]
+Result = Comparison | Inspection | Portrait
 MARK = '<meta name="generator" content="posenc">'
 
 
@@ -45,66 +48,50 @@ def reserve(out: Path, force: bool = False) -> None:
         raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
 
 
-def write(result: Comparison | Inspection, out: Path) -> None:
-    """`results.json` and `index.html`, each complete or not there at all."""
-    numbers = json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
-    _replace(out / NUMBERS, numbers)
-    _replace(out / PAGE, render(result))
+def write(result: Result, out: Path, figures: str | None = None) -> None:
+    """`results.json` and `index.html`, each complete or not there at all.
+
+    `figures` is png, svg or pdf: each figure as a file of that kind as well, which `results.json`
+    lists, so that the next report knows them for its own.
+    """
+    tree = result.to_json()
+    if figures:
+        tree["figures"] = [f"{name}.{figures}" for name in pictures.of(result)]
+        (out / FIGURES).mkdir(exist_ok=True)
+        for name, figure in pictures.of(result).items():
+            with _unfinished(out / FIGURES / f"{name}.{figures}") as path:
+                paper.save(figure, path)
+    numbers = json.dumps(tree, ensure_ascii=False, allow_nan=False, indent=1)
+    for name, text in ((NUMBERS, numbers), (PAGE, render(result))):
+        with _unfinished(out / name) as path:
+            path.write_text(text, encoding="utf-8")
 
 
-def render(result: Comparison | Inspection) -> str:
+def render(result: Result) -> str:
     """The page; text of users and models is escaped."""
-    return _compared(result) if isinstance(result, Comparison) else _inspected(result)
+    shown = {name: _shown(figure) for name, figure in pictures.of(result).items()}
+    if isinstance(result, Inspection):
+        stacks = {"": result, **result.parts}
+        told = _told(result.weighing) if result.weighing else {}
+        return _filled("inspect.html", shown, found=result, stacks=stacks, told=told)
+    if isinstance(result, Comparison):
+        return _filled("compare.html", shown, result=result)
+    return _filled("portrait.html", shown, portrait=result)
 
 
-def _compared(result: Comparison) -> str:
-    drawn = {
-        "curves": figures.curves(result),
-        "rows": figures.rows(result),
-        "order": figures.order(result),
-        "costs": figures.costs(result),
-    } | {f"{m.slug}-figure": figures.card(result, m) for m in result.encodings}
-    return _filled(
-        "compare.html",
-        drawn,
-        result=result,
-        properties=PROPERTIES,
-        verdict=words.verdict(result),
-    )
-
-
-def _inspected(found: Inspection) -> str:
-    stacks = {"": found, **found.parts}
-    drawn = {
-        f"bands-{n}-{m}": figures.bands(group.turning)
-        for n, one in enumerate(stacks.values())
-        for m, group in enumerate(one.groups)
-        if group.turning
-    }
-    weights = {} if found.weighing is None else _weighed(found.weighing)
-    told = {name: lines for name, (_, lines) in weights.items()}
-    drawn |= {name: figure for name, (figure, _) in weights.items() if figure}
-    return _filled("inspect.html", drawn, found=found, stacks=stacks, told=told)
-
-
-def _weighed(found: Weighing) -> dict[str, tuple[Figure | None, list[str]]]:
-    """A figure and sentences for each thing that the weights say."""
-    say, draw = weights_words, weights_figures
-    shown: dict[str, tuple[Figure | None, list[str]]] = {
-        f"table-{n}": (draw.table(one), [printable(one.tensor), *say.table(one)])
-        for n, one in enumerate(found.tables)
-    } | {
-        f"bias-{n}": (draw.bias(one), [printable(one.tensor), *say.bias(one)])
-        for n, one in enumerate(found.biases)
-    }
+def _told(found: Weighing) -> dict[str, list[str]]:
+    """A heading and sentences for each thing that the weights say, by the name of its figure."""
+    say = weights_words
+    told = {
+        f"table-{n}": [printable(one.tensor), *say.table(one)] for n, one in enumerate(found.tables)
+    } | {f"bias-{n}": [printable(one.tensor), *say.bias(one)] for n, one in enumerate(found.biases)}
     if found.relative:
-        names = "Vectors for distances"
-        shown["relative"] = (draw.relative(found.relative), [names, *say.relative(found.relative)])
+        told["relative"] = ["Vectors for distances", *say.relative(found.relative)]
     if found.bands:
         lines = [line for one in found.bands for line in say.bands(one)]
-        shown["strength"] = (draw.bands(found.bands), ["Strength of each pair", *lines])
+        told["strength"] = ["Strength of each pair", *lines]
     rest = [*say.layout(found), *say.broken(found)]
-    return shown | ({"layout": (None, ["Layout", *rest])} if rest else {})
+    return told | ({"layout": ["Layout", *rest]} if rest else {})
 
 
 @dataclass(frozen=True)
@@ -129,16 +116,15 @@ def _shown(figure: Figure) -> Shown:
     )
 
 
-def _filled(template: str, drawn: Mapping[str, Figure | None], **values: Any) -> str:
+def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
     loader = PackageLoader("posenc.report")
     made = Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
     made.globals |= {"words": words, "mathml": mathml}
     made.filters["code"] = _code
-    shown = {name: _shown(figure) for name, figure in drawn.items() if figure}
     return made.get_template(template).render(
-        mark=MARK, plotly=get_plotlyjs(), figures=shown, **values
+        mark=MARK, plotly=get_plotlyjs(), figures=shown, properties=PROPERTIES, **values
     )
 
 
@@ -170,17 +156,21 @@ def _ours(out: Path, name: str) -> bool:
         if name == PAGE:
             with path.open(encoding="utf-8") as file:
                 return MARK in file.read(2_000)
-        return (
-            name == NUMBERS and "posenc" in json.loads(path.read_text())["provenance"]["versions"]
-        )
+        if name not in (NUMBERS, FIGURES):
+            return False
+        tree = json.loads((out / NUMBERS).read_text(encoding="utf-8"))
+        known = "posenc" in tree["provenance"]["versions"]
+        return known and (name == NUMBERS or {one.name for one in path.iterdir()} <= {*tree[name]})
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _replace(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.tmp")
+@contextmanager
+def _unfinished(path: Path) -> Iterator[Path]:
+    """A place to write to, which takes the place of `path` when all is written."""
+    other = path.with_name(f".{path.stem}.tmp{path.suffix}")
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
+        yield other
+        os.replace(other, path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        other.unlink(missing_ok=True)
