@@ -179,8 +179,9 @@ def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
     """The longest two words that follow each other in two short sentences, at different places."""
     met: dict[tuple[str, str], list[tuple[int, slice]]] = {}
     for span in text.sentences(shortest=6, longest=14):
-        for place, pair in enumerate(pairwise(text.words[span])):
-            if min(map(len, pair)) > 3:
+        words = text.words[span]
+        for place, pair in enumerate(pairwise(words)):
+            if all(len(word) > 3 and words.count(word) == 1 for word in pair):
                 met.setdefault(pair, []).append((place, span))
     found = {pair: places for pair, places in met.items() if len({p for p, _ in places}) > 1}
     if not found:

@@ -61,6 +61,7 @@ def _portrayed(result: Portrait) -> Pictures:
     moved = {name: one.advance for name, one in close.items() if one.advance}
     waves = {name: one.waves for name, one in close.items() if one.waves}
     planes = {name: one.plane for name, one in close.items() if one.plane}
+    patches = {name: one.patches for name, one in close.items() if one.patches}
     drawn = {
         "order": figures.order(result.comparison),
         "costs": figures.costs(result.comparison),
@@ -73,6 +74,8 @@ def _portrayed(result: Portrait) -> Pictures:
         }
     if waves:
         drawn["decay"] = figures.decay(waves)
+    if patches:
+        drawn["grids"] = figures.grids(patches)
     if planes:
         drawn["projection"] = figures.projection(planes)
     if result.turning:

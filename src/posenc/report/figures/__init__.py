@@ -6,6 +6,7 @@ paper.save(figures.similarity("RoPE", between(RoPE(64), 64)), Path("rope.svg"))
 
 from posenc.report.figures.attention import attention as attention
 from posenc.report.figures.attention import decomposition as decomposition
+from posenc.report.figures.attention import shuffled as shuffled
 from posenc.report.figures.comparing import card as card
 from posenc.report.figures.comparing import costs as costs
 from posenc.report.figures.comparing import curves as curves
@@ -24,9 +25,9 @@ from posenc.report.figures.positions import shift as shift
 from posenc.report.figures.positions import similarity as similarity
 from posenc.report.figures.reading import distances as distances
 from posenc.report.figures.reading import layers as layers
-from posenc.report.figures.reading import shuffled as shuffled
 from posenc.report.figures.rotary import bands as bands
 from posenc.report.figures.rotary import extensions as extensions
 from posenc.report.figures.rotary import precision as precision
+from posenc.report.figures.space import grids as grids
 from posenc.report.figures.space import projection as projection
 from posenc.report.figures.space import rotation as rotation

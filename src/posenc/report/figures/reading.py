@@ -1,8 +1,7 @@
 """What a real model does with its own positions, on its own words."""
 
-from posenc.analysis.order import Order
 from posenc.analysis.reading import Layer, Reading
-from posenc.report.drawing import BLUE, VERMILION, Band, Figure, Line, Panel, Points
+from posenc.report.drawing import Band, Figure, Line, Panel
 from posenc.report.figures.attention import attention
 
 
@@ -26,32 +25,6 @@ def distances(found: Reading) -> Figure:
         f" score goes from {told}.",
         columns=len(panels),
         height=220,
-    )
-
-
-def shuffled(found: Order) -> Figure:
-    """How much of what each token gets changes when the words change places."""
-    places = range(len(found.tokens))
-    marks = [
-        Points([100 * v for v in found.change], places, "as the model is", BLUE),
-        Points([100 * v for v in found.without], places, "positions off", VERMILION, "diamond"),
-    ]
-    mean, most = sum(found.change) / len(found.change), max(found.without)
-    return Figure(
-        "The order of words",
-        [
-            Panel(
-                "",
-                marks,
-                "change, % of what the last layer says of a token",
-                y_names=found.tokens,
-                y_down=True,
-            )
-        ],
-        f"When the words change places, what the model says of a token changes by {mean:.0%} on"
-        f" average. With positions switched off it changes by {most:.1g} of itself at most"
-        + (": rounding." if most < 1e-3 else ", since a mask lets each token see another set."),
-        height=max(120, 20 * len(found.tokens)),
     )
 
 
