@@ -84,7 +84,8 @@ def _number(text):
 
 def _values(figure):
     """Numbers of the marks, and of the states that they can be moved through."""
-    traces = [*figure["data"], *(t for f in figure.get("frames") or [] for t in f.get("data") or [])]
+    frames = [frame.get("data") or [] for frame in figure.get("frames") or []]
+    traces = [trace for traces in (figure["data"], *frames) for trace in traces]
     shown = [trace.get(key) for trace in traces for key in ("x", "y", "z")]
     assert not any(isinstance(values, dict) for values in shown), "packed numbers cannot be read"
     return [value for value in _leaves(shown) if isinstance(value, int | float)]

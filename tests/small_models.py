@@ -46,3 +46,16 @@ def minilm():
         transformers.AutoModel.from_pretrained(folder, local_files_only=True).eval(),
         transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True),
     )
+
+
+def saved(name, folder, words):
+    """A tiny model in a folder, with a tokenizer that knows these words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    known = ["<pad>", "<end>", *dict.fromkeys(words)][: SIZE["vocab_size"]]
+    made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(known)}, "<end>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>")
+    tokenizer.save_pretrained(folder)
+    tiny(name).save_pretrained(folder)
+    return folder

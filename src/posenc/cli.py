@@ -188,7 +188,11 @@ def report(
     _write(result, out, figures)
     if as_json:
         return _print_json(result.to_json())
-    _say_where(out, Console())
+    from posenc.report import terminal
+
+    console = Console()
+    terminal.comparison(result.comparison, console)
+    _say_where(out, console)
 
 
 @app.command

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+import torch
 from lookup import missing
 
 from posenc.report import figures, page
@@ -43,6 +44,21 @@ def test_every_number_that_is_shown_is_in_the_json(html, everything):
     numbers = everything.to_json()
     assert missing(html, numbers) == []
     assert len(missing(html, _shifted(numbers))) > 1000  # so it would be seen
+
+
+def test_a_closer_look_shows_its_numbers_and_what_is_made_of_them(portrait):
+    tree = portrait.to_json()
+    close = tree["portrait"]["encodings"]
+    made = {
+        "B(δ) / B(0)": [[b / one["waves"]["similarity"][0] for b in one["waves"]["similarity"]]
+                        for one in close if one["waves"]],
+        "|score|": [abs(score) for score in tree["portrait"]["turning"]["bound"]["score"]],
+        "scores": [torch.tensor(list(one["parts"]["parts"].values())).sum(0).tolist()
+                   for one in close],
+    }  # fmt: skip
+    drawn = {"codes", "turning"}  # with a frame around a position, and a circle
+    told = [one for one in missing(page.render(portrait), [tree, made])]
+    assert [one for one in told if one.split(":")[0] not in drawn] == []
 
 
 def _shifted(tree):
@@ -103,7 +119,22 @@ def test_writes_both_files_and_may_write_them_again(everything, tmp_path):
     held = sorted(path.name for path in (tmp_path / "new" / "report").iterdir())
     assert held == ["index.html", "results.json"]
     numbers = json.loads((tmp_path / "new" / "report" / "results.json").read_text())
-    assert numbers == json.loads(json.dumps(everything.to_json()))
+    assert numbers == json.loads(json.dumps(everything.to_json() | {"figures": []}))
+
+
+def test_of_earlier_figures_only_its_own_are_taken_away(everything, tmp_path):
+    one = dataclasses.replace(everything, encodings=everything.encodings[:1])
+    page.write(one, tmp_path, "svg")
+    made = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert made == ["costs.svg", "curves.svg", "nope-figure.svg", "order.svg"]
+    page.reserve(tmp_path)
+    forged = json.loads((tmp_path / "results.json").read_text())
+    forged["figures"] += ["../mine.svg", "mine.svg"]
+    (tmp_path / "results.json").write_text(json.dumps(forged))
+    (tmp_path / "mine.svg").write_text("my own work")
+    page.write(one, tmp_path)
+    assert not list((tmp_path / "figures").iterdir())
+    assert (tmp_path / "mine.svg").exists()
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "index.html", "results.json"])

@@ -51,20 +51,24 @@ def reserve(out: Path, force: bool = False) -> None:
 def write(result: Result, out: Path, figures: str | None = None) -> None:
     """`results.json` and `index.html`, each complete or not there at all.
 
-    `figures` is png, svg or pdf: each figure as a file of that kind as well, which `results.json`
-    lists, so that the next report knows them for its own.
+    `figures` is png, svg or pdf: each figure as a file of that kind as well. `results.json` lists
+    them, so that the next report knows them for its own, and takes away those that it has not.
     """
-    tree = result.to_json()
-    if figures:
-        tree["figures"] = [f"{name}.{figures}" for name in pictures.of(result)]
+    drawn = pictures.of(result) if figures else {}
+    names = {f"{name}.{figures}": figure for name, figure in drawn.items()}
+    earlier = _listed(out)
+    if names:
         (out / FIGURES).mkdir(exist_ok=True)
-        for name, figure in pictures.of(result).items():
-            with _unfinished(out / FIGURES / f"{name}.{figures}") as path:
-                paper.save(figure, path)
+    for name, figure in names.items():
+        with _unfinished(out / FIGURES / name) as path:
+            paper.save(figure, path)
+    tree = result.to_json() | {"figures": list(names)}
     numbers = json.dumps(tree, ensure_ascii=False, allow_nan=False, indent=1)
     for name, text in ((NUMBERS, numbers), (PAGE, render(result))):
         with _unfinished(out / name) as path:
             path.write_text(text, encoding="utf-8")
+    for name in earlier - set(names):
+        (out / FIGURES / name).unlink()
 
 
 def render(result: Result) -> str:
@@ -151,18 +155,34 @@ def _embedded(document: str | None) -> str:
 
 
 def _ours(out: Path, name: str) -> bool:
-    path = out / name
+    """Whether an earlier report made it."""
     try:
         if name == PAGE:
-            with path.open(encoding="utf-8") as file:
+            with (out / name).open(encoding="utf-8") as file:
                 return MARK in file.read(2_000)
-        if name not in (NUMBERS, FIGURES):
-            return False
+        if name == FIGURES:
+            return {one.name for one in (out / name).iterdir()} == _listed(out)
+        return name == NUMBERS and _earlier(out) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _listed(out: Path) -> set[str]:
+    """Files in the folder of figures that an earlier report says it made."""
+    known, folder = _earlier(out), out / FIGURES
+    if known is None or not folder.is_dir():
+        return set()
+    return {one.name for one in folder.iterdir()} & set(known)
+
+
+def _earlier(out: Path) -> list[str] | None:
+    """The figures of the report that stands there; None if what stands there is none."""
+    try:
         tree = json.loads((out / NUMBERS).read_text(encoding="utf-8"))
         known = "posenc" in tree["provenance"]["versions"]
-        return known and (name == NUMBERS or {one.name for one in path.iterdir()} <= {*tree[name]})
+        return [str(name) for name in tree["figures"]] if known else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
 
 
 @contextmanager
