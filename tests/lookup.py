@@ -13,12 +13,13 @@ VOID = {"meta", "br", "link", "input"}
 
 
 def missing(html, numbers):
-    """What is shown and not there: "text of a cell: number" and "figure: number"."""
+    """What is shown and not there: "figure: number", of its marks, its table and its words."""
     page, known = _Page(html), _Known(numbers)
     found = []
-    for text in page.told:
+    for where, text in page.told:
         if text not in known.strings:
-            found += [f"{text!r}: {n}" for n in NUMBER.findall(text) if not known.rounds_to(n)]
+            shown = NUMBER.findall(text)
+            found += [f"{where}: {n} in {text!r}" for n in shown if not known.rounds_to(n)]
     for name, figure in page.figures.items():
         found += [f"{name}: {value}" for value in _values(figure) if not known.near(value)]
     return found
@@ -29,7 +30,7 @@ class _Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.told, self.figures, self.open, self.text = [], {}, [], ""
+        self.told, self.figures, self.open, self.text, self.where = [], {}, [], "", "page"
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
@@ -37,10 +38,14 @@ class _Page(HTMLParser):
             self.open.append((tag, dict(attrs)))
         if tag in TOLD | {"th"}:
             self.text = ""
+        if tag in ("h2", "h3"):
+            self.where = "page"
+        if ("class", "figure") in attrs:
+            self.where = dict(attrs)["id"]
 
     def handle_endtag(self, tag):
         if tag in TOLD or (tag == "th" and "tbody" in [name for name, _ in self.open]):
-            self.told.append(" ".join(self.text.split()))
+            self.told.append((self.where, " ".join(self.text.split())))
         while self.open and self.open.pop()[0] != tag:
             pass
 
