@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import ceil, log10, nan
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
@@ -78,7 +79,8 @@ def save(figure: Figure, path: Path) -> None:
     described = "Subject" if path.suffix == ".pdf" else "Description"
     told = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    with rc_context(STYLE):
+    with rc_context(STYLE), catch_warnings():
+        filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
         drawn.savefig(path, dpi=2 * INCH, metadata=told | undated)
 
 
@@ -114,6 +116,11 @@ def matplotlib(figure: Figure) -> Drawn:
                 loc="upper left",
                 frameon=False,
             ).set_in_layout(False)
+        with catch_warnings():
+            filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
+            for _ in range(2):  # ticks are known once drawn, and then there is room made for them
+                drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")
     return drawn
 
 

@@ -35,6 +35,7 @@ SIGNED = [  # 0 lets the paper through
     [1, "rgba(213, 94, 0, 1)"],
 ]
 SIDES = {"above": "top center", "right above": "top right", "left below": "bottom left"}
+NOTHING = "rgba(0, 0, 0, 0)"
 WIDE, NARROW = 1100, 340  # pixels that a page has for a figure
 
 
@@ -191,6 +192,9 @@ def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
         "margin": {"l": 10, "r": _right(figure, at), "t": round(above), "b": round(below)},
         "legend": {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
         "showlegend": legend > 0,
+        "template": {},
+        "paper_bgcolor": NOTHING,
+        "plot_bgcolor": NOTHING,
         "shapes": [],
         "annotations": [],
     }
@@ -341,16 +345,18 @@ def _narrow(figure: Figure) -> int:
 
 
 def _frames(figure: Figure) -> Iterator[dict[str, Any]]:
-    """Only what changes, trace by trace."""
-    first = [trace for n, panel in enumerate(figure.panels) for trace in _panel(panel, n, figure)]
-    for frame in figure.frames:
-        now = [trace for n, panel in enumerate(frame.panels) for trace in _panel(panel, n, figure)]
-        changed = [
-            {key: value for key, value in trace.items() if key == "type" or value != was[key]}
-            for trace, was in zip(now, first, strict=True)
-        ]
-        places = [n for n, trace in enumerate(changed) if len(trace) > 1]
-        data = [changed[n] for n in places]
+    """What changes in any of them, trace by trace, so that each follows upon each."""
+    states = [
+        [trace for n, panel in enumerate(frame.panels) for trace in _panel(panel, n, figure)]
+        for frame in figure.frames
+    ]
+    changing = {
+        place: {key for key in traces[0] if any(trace[key] != traces[0][key] for trace in traces)}
+        for place, traces in enumerate(zip(*states, strict=True))
+    }
+    places = [place for place, keys in changing.items() if keys]
+    for frame, state in zip(figure.frames, states, strict=True):
+        data = [{key: state[n][key] for key in {"type", *changing[n]}} for n in places]
         yield {"name": _safe(frame.name), "data": data, "traces": places}
 
 

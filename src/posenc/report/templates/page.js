@@ -8,8 +8,7 @@ function draw(place) {
   const style = getComputedStyle(document.documentElement), of = name => style.getPropertyValue(name).trim();
   const { data, frames, layout: wide } = JSON.parse(sources.get(place).textContent);
   const layout = narrow.matches ? wide.meta.narrow : wide;
-  layout.template = undefined;
-  Object.assign(layout, { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: of("--ink"), size: 12 } });
+  layout.font = { color: of("--ink"), size: 12 };
   for (const [name, axis] of Object.entries(layout))
     if (/^[xy]axis/.test(name)) Object.assign(axis, { gridcolor: of("--grid"), zerolinecolor: of("--grid") });
   for (const note of layout.annotations || []) note.font.color = of("--ink");
