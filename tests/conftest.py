@@ -40,3 +40,11 @@ def everything(small):
     from posenc.analysis.comparison import compare
 
     return compare(settings=small)
+
+
+@pytest.fixture(scope="session")
+def portrait(small):
+    """Four encodings of different kinds looked at closely."""
+    from posenc.analysis.portrait import portray
+
+    return portray(["sinusoidal", "rope", "alibi", "axial-rope"], settings=small)

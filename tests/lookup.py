@@ -7,18 +7,22 @@ from html.parser import HTMLParser
 
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 ORDER = 256  # below this a whole number may be a place in a list of results.json
+FIVE_DIGITS = 5e-5  # to which figures are rounded, of the value
+TOLD = {"td", "li", "dd", "figcaption", "caption"}
 VOID = {"meta", "br", "link", "input"}
 
 
 def missing(html, numbers):
-    """What is shown and not there: "cell: number" and "figure: number"."""
+    """What is shown and not there: "figure: number", of its marks, its table and its words."""
     page, known = _Page(html), _Known(numbers)
-    shown = [text for text in page.told if text not in known.strings]
-    told = [f"{text!r}: {number}" for text in shown for number in NUMBER.findall(text)
-            if not known.has(number, percent="%" in text)]  # fmt: skip
-    drawn = [f"{name}: {value}" for name, figure in page.figures.items()
-             for value in _values(figure) if not known.near(value)]  # fmt: skip
-    return told + drawn
+    found = []
+    for where, text in page.told:
+        if text not in known.strings:
+            shown = NUMBER.findall(text)
+            found += [f"{where}: {n} in {text!r}" for n in shown if not known.rounds_to(n)]
+    for name, figure in page.figures.items():
+        found += [f"{name}: {value}" for value in _values(figure) if not known.near(value)]
+    return found
 
 
 class _Page(HTMLParser):
@@ -26,21 +30,22 @@ class _Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.told, self.figures, self.open, self.text = [], {}, [], ""
+        self.told, self.figures, self.open, self.text, self.where = [], {}, [], "", "page"
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
         if tag not in VOID:
             self.open.append((tag, dict(attrs)))
-        if tag in ("td", "th", "li", "dd", "figcaption", "caption"):
+        if tag in TOLD | {"th"}:
             self.text = ""
+        if tag in ("h2", "h3"):
+            self.where = "page"
+        if ("class", "figure") in attrs:
+            self.where = dict(attrs)["id"]
 
     def handle_endtag(self, tag):
-        within = [name for name, _ in self.open]
-        if tag in ("td", "li", "dd", "figcaption", "caption") or (
-            tag == "th" and "tbody" in within
-        ):
-            self.told.append(" ".join(self.text.split()))
+        if tag in TOLD or (tag == "th" and "tbody" in [name for name, _ in self.open]):
+            self.told.append((self.where, " ".join(self.text.split())))
         while self.open and self.open.pop()[0] != tag:
             pass
 
@@ -53,53 +58,47 @@ class _Page(HTMLParser):
 
 
 class _Known:
+    """The numbers of a tree, also those in its sentences, and as percentages."""
+
     def __init__(self, tree):
         self.strings, found = set(), set()
         for value in _leaves(tree):
             if isinstance(value, str):
                 self.strings.add(" ".join(value.split()))
-                found |= {
-                    float(n.replace(",", "").replace("−", "-")) for n in NUMBER.findall(value)
-                }
+                found |= {_number(text) for text in NUMBER.findall(value)}
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 found.add(float(value))
-        self.values = sorted(found | {100 * v for v in found} | {-v for v in found})
+        self.values = sorted(found | {100 * v for v in found})
 
-    def has(self, shown, percent):
-        """Some number there is this one, rounded to as many digits."""
-        text = shown.replace(",", "").replace("−", "-")
-        mantissa, _, power = text.partition("e")
-        digits = len(mantissa.partition(".")[2])
-        unit = 10.0 ** (int(power or 0) - digits)
-        return self.near(float(text), unit / 2)
+    def rounds_to(self, shown):
+        mantissa, _, power = shown.partition("e")
+        unit = 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
+        return self.near(_number(shown), unit / 2)
 
     def near(self, value, within=0.0):
         if value == int(value) and abs(value) < ORDER:
             return True
-        within = max(within * 1.0001, abs(value) * 5e-5)  # five digits
+        within += abs(value) * FIVE_DIGITS
         place = bisect.bisect_left(self.values, value - within)
         return place < len(self.values) and self.values[place] <= value + within
 
 
+def _number(text):
+    return float(text.replace(",", "").replace("−", "-"))
+
+
 def _values(figure):
-    """Numbers of the marks and of the states that they can be moved through."""
-    traces = [*figure["data"], *(t for f in figure.get("frames") or [] for t in f["data"])]
-    for trace in traces:
-        for key in ("x", "y", "z"):
-            yield from (v for v in _leaves(_unpacked(trace.get(key))) if isinstance(v, int | float))
-
-
-def _unpacked(values):
-    assert not (isinstance(values, dict) and "bdata" in values), "packed numbers cannot be read"
-    return values
+    """Numbers of the marks, and of the states that they can be moved through."""
+    frames = [frame.get("data") or [] for frame in figure.get("frames") or []]
+    traces = [trace for traces in (figure["data"], *frames) for trace in traces]
+    shown = [trace.get(key) for trace in traces for key in ("x", "y", "z")]
+    assert not any(isinstance(values, dict) for values in shown), "packed numbers cannot be read"
+    return [value for value in _leaves(shown) if isinstance(value, int | float)]
 
 
 def _leaves(tree):
-    if isinstance(tree, dict):
-        for value in tree.values():
-            yield from _leaves(value)
-    elif isinstance(tree, list | tuple):
-        for value in tree:
+    if isinstance(tree, dict | list | tuple):
+        for value in tree.values() if isinstance(tree, dict) else tree:
             yield from _leaves(value)
     elif tree is not None:
         yield tree

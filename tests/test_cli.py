@@ -8,13 +8,14 @@ from functools import partial
 import pytest
 
 from posenc import CATALOG, cli
-from posenc.analysis import comparison
+from posenc.analysis import comparison, portrait
 
 
 @pytest.fixture
 def posenc(monkeypatch, capsys, small):
     """posenc("show", "rope") -> (exit code, stdout, stderr); comparisons are small."""
     monkeypatch.setattr(comparison, "Settings", lambda: small)
+    monkeypatch.setattr(portrait, "Settings", lambda: small)
     return partial(_run, capsys)
 
 
@@ -68,9 +69,36 @@ def test_prints_one_document_with_json_and_nothing_else(posenc):
     assert [one["slug"] for one in json.loads(out)["encodings"]] == ["alibi"]
 
 
+def test_looks_closely_and_writes_figures_that_it_knows_again(posenc, tmp_path):
+    out = tmp_path / "report"
+    for kind in ("svg", "png"):
+        code, said, _ = posenc("report", "alibi", "--out", out, "--figures", kind)
+        assert code == 0
+        assert str(out / "index.html") in "".join(said.split("\n"))
+        held = json.loads((out / "results.json").read_text())
+        assert held["portrait"]["encodings"][0]["slug"] == "alibi"
+        assert held["provenance"]["command"].endswith(f"--figures {kind}")
+        assert all((out / "figures" / name).stat().st_size > 1000 for name in held["figures"])
+        (out / "figures" / f"alibi-parts.{kind}").rename(out / "figures" / "kept")
+        code, _, err = posenc("report", "alibi", "--out", out)
+        assert (code, "holds figures, which is not an earlier report" in err) == (2, True)
+        (out / "figures" / "kept").unlink()
+
+
+def test_a_model_that_is_none_is_said_before_anything_is_measured(posenc, tmp_path):
+    code, out, err = posenc("report", "--out", tmp_path / "r", "--model", tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --model: ")
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["report", "roep", "--out", "new"], "no encoding is called 'roep'. Did you mean rope"),
+        (["report", "rope"], "requires an argument"),
+        (["report", "--out", "full"], "--out: full holds thesis.tex, which is not an earlier"),
+        (["report", "--out", "new", "--figures", "gif"], "gif"),
         (["compare", "roep"], "no encoding is called 'roep'. Did you mean rope"),
         (["show", "xyzzy"], "no encoding is called 'xyzzy'. `posenc list` shows all."),
         (["cite"], "requires an argument"),

@@ -11,7 +11,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -127,14 +127,10 @@ def compare(
     if out is not None:
         _writable(out, force)
     from posenc.analysis import comparison
-    from posenc.analysis import text as texts
 
     for name in names:
         _found(name)
-    try:
-        given = None if text is None else texts.read(text)
-    except ValueError as error:
-        raise UsageError(f"--text: {error}.") from None
+    given = _text(text)
     with _progress() as progress:
         result = comparison.compare(names, given, progress=progress)
     if out is not None:
@@ -145,6 +141,57 @@ def compare(
 
     console = Console()
     terminal.comparison(result, console)
+    _say_where(out, console)
+
+
+@app.command
+def report(
+    *names: str,
+    out: Path,
+    text: Path | None = None,
+    model: Path | None = None,
+    figures: Literal["png", "svg", "pdf"] | None = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look closely at a few encodings, and at what a real model does with its own.
+
+    Parameters
+    ----------
+    names
+        As `posenc list` spells them; the way from integers to RoPE and ALiBi, unless you name some.
+    out
+        A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
+        or hold an earlier report.
+    text
+        A text file in UTF-8; by default Jane Austen's Northanger Abbey.
+    model
+        A folder with a model of transformers, in safetensors, and its tokenizer; it reads the text.
+        No code of it is run, and nothing is fetched.
+    figures
+        Write each figure as a file too, in a folder `figures`: png, svg or pdf.
+    force
+        Write into the folder whatever else it holds. Only files of those names are replaced.
+    as_json
+        Print the results as one JSON document too.
+    """
+    _writable(out, force)
+    from posenc.analysis import portrait
+    from posenc.analysis.text import novel
+
+    for name in names:
+        _found(name)
+    given = _text(text) or novel()
+    read = None if model is None else _read(model, given)
+    with _progress() as progress:
+        result = portrait.portray(names, given, read, progress=progress)
+    _write(result, out, figures)
+    if as_json:
+        return _print_json(result.to_json())
+    from posenc.report import terminal
+
+    console = Console()
+    terminal.comparison(result.comparison, console)
     _say_where(out, console)
 
 
@@ -353,6 +400,31 @@ def _found(name: str) -> Any:
         raise UsageError(error.args[0]) from None
 
 
+def _text(path: Path | None) -> Any:
+    """None: the packaged novel."""
+    from posenc.analysis import text
+
+    try:
+        return None if path is None else text.read(path)
+    except ValueError as error:
+        raise UsageError(f"--text: {error}.") from None
+
+
+def _read(folder: Path, text: Any) -> Any:
+    """What a model makes of a text, without a word of transformers' own."""
+    from posenc.analysis import reading
+
+    with suppress(ImportError):
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+    try:
+        return reading.read(folder, text)
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        raise UsageError(f"--model: {error}") from None
+
+
 @contextmanager
 def _models() -> Iterator[None]:
     """A model's files that say what cannot be are the user's to mend."""
@@ -394,11 +466,11 @@ def _writable(out: Path, force: bool) -> None:
         raise UsageError(f"--out: {error}") from None
 
 
-def _write(result: Any, out: Path) -> None:
+def _write(result: Any, out: Path, figures: str | None = None) -> None:
     from posenc.report import page
 
     try:
-        page.write(result, out)
+        page.write(result, out, figures)
     except OSError as error:
         raise Failure(f"{out} could not be written: {error.strerror}.") from None
 

@@ -1,80 +1,90 @@
-"""A headless Chromium that reaches nothing but the file it opens, and what it makes of a page."""
-
-import os
-import shutil
-import time
-from dataclasses import dataclass
+"""Every figure there is, of small and real data."""
 
 import pytest
+import torch
 
-AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-
-
-@dataclass(frozen=True)
-class Seen:
-    said: list[str]  # errors and warnings in the console
-    asked: list[str]  # addresses outside the file
-    violations: list[str]  # of WCAG 2 A and AA, by axe-core
-    empty: list[str]  # figures that are not drawn
-    wide: int  # pixels by which the page is wider than the window
-    seconds: float
+from posenc import Binary, Integer, Mixed, RoPE, SelfAttention, Sinusoidal, axial, frequencies
+from posenc.analysis import decomposition, geometry, grids, order, similarity
+from posenc.analysis import frequencies as turns
+from posenc.analysis.advancing import advance
+from posenc.analysis.precision import precision
+from posenc.analysis.shifting import group
+from posenc.analysis.text import novel
+from posenc.models.config import specify
+from posenc.models.inspection import _turning
+from posenc.report import figures
 
 
 @pytest.fixture(scope="session")
-def chromium():
-    """The browser of the system. CI sets POSENC_BROWSER: then none is an error, not a skip."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        found, lacking = None, "playwright is not installed"
-    else:
-        lacking = "there is no chromium on the path"
-    if found is None:
-        assert "POSENC_BROWSER" not in os.environ, f"POSENC_BROWSER is set, but {lacking}"
-        pytest.skip(lacking)
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found)
-        yield browser
-        browser.close()
+def drawn(everything):
+    """By name. Words and vectors are those of the packaged novel."""
+    text = novel()
+    span = text.sentences(shortest=14)[3]
+    words, x = text.words[span], text.vectors(32)[text.ids[span]]
+    additive = {"Integer": Integer(16), "Binary": Binary(16, bits=8), "Sinusoidal": Sinusoidal(16)}
+    moved = {
+        name: advance(one, x[3, :16], range(12))
+        for name, one in (additive | {"RoPE": RoPE(16)}).items()
+    }
+    torch.manual_seed(0)
+    parts = decomposition.of_layer(SelfAttention(32, 2, RoPE(16)), x.unsqueeze(0))
+    weights = torch.tensor(list(parts.parts.values())).sum(0).softmax(-1).tolist()
+    spec = specify(LLAMA)
+    pair = x[:, :2]
+    seen = order.Order(
+        words, list(range(len(words)))[::-1], [0.3] * 24, [1e-7] * 24, (0, 4), 0.3, 1e-7
+    )
+    return {
+        "attention": figures.attention(weights, words),
+        "bands": figures.bands(_turning(spec.rotary[0], spec, None, 131072)),
+        "bound": figures.bound(similarity.bound(frequencies(32), x[0], x[1], 300)),
+        "codes": figures.codes(moved),
+        "costs": figures.costs(everything),
+        "curves": figures.curves(everything),
+        "decay": figures.decay({"64 channels": similarity.of_distance(frequencies(64), 1000)}),
+        "decomposition": figures.decomposition(parts, words),
+        "encoding": figures.encoding("Sinusoidal", everything.encodings[7].rows),
+        "extensions": figures.extensions(turns.extended(frequencies(64), 512, 4.0)),
+        "grids": figures.grids(
+            {
+                "Axial RoPE": grids.to_patch(RoPE(axial(32, axes=2)), 7, 5, (2, 3)),
+                "RoPE-Mixed": grids.to_patch(Mixed(32, heads=2), 7, 5, (2, 3)),
+            }
+        ),
+        "order": figures.order(everything),
+        "paths": figures.paths(moved),
+        "peak": figures.peak(similarity.peak(frequencies(32), x[0], 77, 300)),
+        "precision": figures.precision(precision(frequencies(32))),
+        "projection": figures.projection({"Integer": geometry.project(words, x, Integer(32))}),
+        "properties": figures.properties(everything),
+        "rotation": figures.rotation(
+            {
+                " ".join(words[start:]): geometry.turned(words[start:], pair[start:], 0.4)
+                for start in (0, 3)
+            },
+            (words[3], words[5]),
+        ),
+        "rows": figures.rows(everything),
+        "shift": figures.shift("Sinusoidal", group(Sinusoidal(8), 3, 5)),
+        "shuffled": figures.shuffled(seen),
+        "similarity": figures.similarity("Binary", similarity.between(Binary(64), 300)),
+        "turning": figures.turning("RoPE", moved["RoPE"], [(0, 1), (2, 3)]),
+        "vectors": figures.vectors(moved),
+    }
 
 
-@pytest.fixture
-def visit(chromium):
-    """visit(path, scheme="dark", width=1280) -> Seen."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    def look(path, scheme, width=1280):
-        said, asked = [], []
-        with chromium.new_context(
-            color_scheme=scheme, offline=True, viewport={"width": width, "height": 900}
-        ) as context:
-            page = context.new_page()
-            page.on("console", lambda m: said.append(m.text) if m.type != "log" else None)
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.on("request", lambda r: asked.append(r.url) if _outside(r.url) else None)
-            begun = time.perf_counter()
-            page.goto(path.resolve().as_uri())
-            seconds = time.perf_counter() - begun
-            empty = page.eval_on_selector_all(
-                ".figure", "all => all.filter(f => !f.querySelector('.main-svg')).map(f => f.id)"
-            )
-            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            for part in page.query_selector_all("details"):
-                part.evaluate("part => part.open = true")
-            found = Axe().run(page, options={"runOnly": AA, "resultTypes": ["violations"]})
-        return Seen(said, asked, _named(found.response["violations"]), empty, wide, seconds)
-
-    return look
-
-
-def _outside(url):
-    return not url.startswith(("file:", "data:", "blob:"))
-
-
-def _named(violations):
-    return [
-        f"{one['id']} {node['target'][0]}: {node['html'][:100]}"
-        for one in violations
-        for node in one["nodes"]
-    ]
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}

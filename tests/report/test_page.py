@@ -3,10 +3,21 @@
 import dataclasses
 import json
 import re
+from html.parser import HTMLParser
 
 import pytest
+import torch
+from lookup import missing
 
 from posenc.report import figures, page
+
+EVIL = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    '\'" onmouseover="alert(1)',
+    "]]></math><svg onload=alert(1)>",
+    "%{x} <b>bold</b> {{ 7 * 7 }}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +40,62 @@ def test_shows_every_encoding_property_and_witness(html, everything):
     assert "@misc{vaswani2017attention" in html
 
 
-def test_what_a_user_named_is_escaped(everything):
-    evil = dataclasses.replace(
-        everything, source="<img src=x onerror=alert(1)>", sentence="</script><script>alert(1)"
-    )
-    html = page.render(evil)
-    assert "<img src=x" not in html
-    assert "&lt;img src=x" in html
-    assert "</script><script>alert" not in html
+def test_every_number_that_is_shown_is_in_the_json(html, everything):
+    numbers = everything.to_json()
+    assert missing(html, numbers) == []
+    assert len(missing(html, _shifted(numbers))) > 1000  # so it would be seen
+
+
+def test_a_closer_look_shows_its_numbers_and_what_is_made_of_them(portrait):
+    waves = [one.waves.similarity for one in portrait.encodings if one.waves]
+    made = {
+        "B(δ) / B(0)": [[value / values[0] for value in values] for values in waves],
+        "|score|": [abs(score) for score in portrait.turning.bound.score],
+        "scores": [
+            sum(
+                torch.tensor(part, dtype=torch.float64) for part in one.parts.parts.values()
+            ).tolist()
+            for one in portrait.encodings
+        ],
+    }
+    places = {"codes", "turning", "rotation"}  # of frames, circles and labels
+    found = missing(page.render(portrait), [portrait.to_json(), made])
+    assert [one for one in found if one.split(":")[0] not in places] == []
+
+
+def _shifted(tree):
+    """All fractions a little larger."""
+    if isinstance(tree, dict):
+        return {key: _shifted(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_shifted(value) for value in tree]
+    return tree * 1.0137 if isinstance(tree, float) else tree
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_text_of_users_changes_no_element_of_the_page(everything, evil):
+    harmless, hostile = (elements(page.render(_named(everything, n))) for n in ("Name", evil))
+    assert hostile == harmless
+
+
+def test_marks_of_direction_are_written_out(everything):
+    html = page.render(_named(everything, "abc\u202edcba"))
+    assert "\u202e" not in html
+    assert "abc\\u202edcba" in html
+
+
+def elements(html):
+    """Every element with the names of its attributes, in order."""
+    found = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: found.append((tag, [name for name, _ in attrs]))
+    parser.feed(html)
+    return found
+
+
+def _named(everything, name):
+    one = dataclasses.replace(everything.encodings[0], name=name, summary=name, text=name)
+    return dataclasses.replace(everything, source=name, sentence=name, encodings=[one])
 
 
 def test_a_figure_cannot_end_its_script():
@@ -56,13 +115,29 @@ def test_figures_show_the_numbers_of_the_result(everything):
 
 
 def test_writes_both_files_and_may_write_them_again(everything, tmp_path):
+    everything = dataclasses.replace(everything, encodings=everything.encodings[:1])
     for _ in range(2):
         page.reserve(tmp_path / "new" / "report")
         page.write(everything, tmp_path / "new" / "report")
     held = sorted(path.name for path in (tmp_path / "new" / "report").iterdir())
     assert held == ["index.html", "results.json"]
     numbers = json.loads((tmp_path / "new" / "report" / "results.json").read_text())
-    assert numbers == json.loads(json.dumps(everything.to_json()))
+    assert numbers == json.loads(json.dumps(everything.to_json() | {"figures": []}))
+
+
+def test_of_earlier_figures_only_its_own_are_taken_away(everything, tmp_path):
+    one = dataclasses.replace(everything, encodings=everything.encodings[:1])
+    page.write(one, tmp_path, "svg")
+    made = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert made == ["costs.svg", "curves.svg", "nope-figure.svg", "order.svg"]
+    page.reserve(tmp_path)
+    forged = json.loads((tmp_path / "results.json").read_text())
+    forged["figures"] += ["../mine.svg", "mine.svg"]
+    (tmp_path / "results.json").write_text(json.dumps(forged))
+    (tmp_path / "mine.svg").write_text("my own work")
+    page.write(one, tmp_path)
+    assert not list((tmp_path / "figures").iterdir())
+    assert (tmp_path / "mine.svg").exists()
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "index.html", "results.json"])

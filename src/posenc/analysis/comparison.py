@@ -97,7 +97,7 @@ class Comparison:
         for measured, found in zip(tree["encodings"], self.encodings, strict=True):
             for name, finding in found.properties.items():
                 measured["properties"][name]["holds"] = finding.holds
-        return _plain(tree)
+        return plain(tree)
 
 
 def compare(
@@ -118,8 +118,8 @@ def compare(
     progress("reading", 0, of)
     text = text or novel()
     with torch.random.fork_rng(devices=[]):
-        material = _Material(text, settings)
-        encodings = [_made(card, settings) for card in cards]
+        material = Material(text, settings)
+        encodings = [seeded(card, settings) for card in cards]
         parts = []
         for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
             progress(card.name, done, of)
@@ -140,12 +140,12 @@ def compare(
     )
 
 
-class _Material:
+class Material:
     """What all encodings are shown: the same vectors, sentences, windows and weights."""
 
     def __init__(self, text: Text, settings: Settings):
         self.settings = settings
-        vectors = text.vectors(settings.width, settings.seed)
+        self.vectors = vectors = text.vectors(settings.width, settings.seed)
         self.windows = vectors[text.windows(settings.window, settings.windows)]
         spans = text.sentences() or [slice(0, min(24, len(text.words)))]
         twice = [span for span in spans if order.repeated(text.words[span])]
@@ -167,7 +167,7 @@ class _Material:
         return layer
 
 
-def _measure(card: Card, encoding: Encoding, given: _Material) -> dict[str, Any]:
+def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
     settings, layer = given.settings, given.layer(encoding)
     orders = list(zip(given.sentences, given.orders, strict=True))
     shuffles = [[order.shuffle(layer, x, o, mask) for x, o in orders] for mask in (None, causal())]
@@ -194,7 +194,7 @@ def _measure(card: Card, encoding: Encoding, given: _Material) -> dict[str, Any]
         "shuffle": Order(*map(_mean, shuffles)),
         "duplicate": Order(*map(_mean, repeats)) if pairs else None,
         "curve": similarity.by_distance(layer, given.windows),
-        "far": [length.at(layer, given.windows[:4], start) for start in settings.starts],
+        "far": length.at(layer, given.windows[:4], settings.starts),
         "rows": _rows(card),
     }
 
@@ -204,7 +204,7 @@ def _costs(
 ) -> tuple[list[Cost], list[dict[str, float]]]:
     """NoPE always takes part, named or not: it is what the others are measured against."""
     done = count(1 + len(cards))
-    baseline = _made(find("NoPE"), settings)
+    baseline = seeded(find("NoPE"), settings)
     layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
     x = torch.randn(1, settings.cost_tokens, settings.width)
     nope, *costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
@@ -213,7 +213,7 @@ def _costs(
     return costs, ratios
 
 
-def _made(card: Card, settings: Settings) -> Encoding:
+def seeded(card: Card, settings: Settings) -> Encoding:
     torch.manual_seed(settings.seed)
     return card.make(settings.dim, settings.heads)
 
@@ -235,9 +235,12 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _plain(tree: Any) -> Any:
+def plain(tree: Any, digits: int = 17) -> Any:
+    """Nothing but what JSON knows, fractions rounded to so many significant digits."""
     if isinstance(tree, dict):
-        return {key: _plain(value) for key, value in tree.items()}
+        return {key: plain(value, digits) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_plain(value) for value in tree]
+        return [plain(value, digits) for value in tree]
+    if isinstance(tree, float) and isfinite(tree) and digits < 17:
+        return float(f"{tree:.{digits}g}")
     return None if isinstance(tree, float) and not isfinite(tree) else tree

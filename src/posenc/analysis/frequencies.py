@@ -2,20 +2,37 @@
 
     λⱼ = 2π/θⱼ                        wavelength, in tokens
     rⱼ = L θⱼ / 2π                    turns within L tokens; below 1 a pair never completes a turn
+    d_c = 2 · #{j : rⱼ ≥ 1}           channels whose pair completes a turn: the critical dimension,
+                                      2 ⌈d/2 · log_base(L/2π)⌉
     B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key that is like the query
 
-While B(m) ≥ 0, a like key scores at least as high as an unrelated one, on average. Up to which m
-that holds depends on the base: a text of L tokens needs a smallest base.
+Beyond L, pairs past the critical dimension reach angles that training has never shown. While
+B(m) ≥ 0, a like key scores at least as high as an unrelated one, on average. Up to which m that
+holds depends on the base: a text of L tokens needs a smallest base.
 
+Liu et al. 2023, "Scaling Laws of RoPE-based Extrapolation", arXiv:2310.05209, for d_c;
 Men et al. 2024, "Base of RoPE Bounds Context Length", arXiv:2405.14591, eq. 8 and table 2.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt, log10, pi
 from typing import Literal
 
 from torch import Tensor, arange, float64, logspace
 
+from posenc.rotary.extension import (
+    by_parts,
+    dynamic_ntk,
+    interpolate,
+    llama3,
+    longrope,
+    longrope_gain,
+    ntk,
+    turned,
+    yarn,
+    yarn_gain,
+)
 from posenc.shapes import Frequencies
 from posenc.theta import frequencies
 
@@ -30,6 +47,61 @@ class Pair:
     turns: float  # within the trained length, as it was trained
     slower: float  # how many times slower it turns now
     change: Change
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What a method makes of the pairs."""
+
+    pairs: list[Pair]
+    gain: float  # of cos and sin
+    reach: int  # the first distance of B < 0; `target` if there is none before
+
+
+@dataclass(frozen=True)
+class Extended:
+    """Frequencies trained on `trained` tokens, stretched to `target` tokens by each method."""
+
+    trained: int
+    factor: float
+    target: int
+    critical: int  # channels that complete a turn within the trained length, of all
+    channels: int
+    methods: dict[str, Extension]  # "none" first: as they were trained
+
+
+def extended(
+    freqs: Frequencies, trained: int, factor: float, long: Sequence[float] | None = None
+) -> Extended:
+    """By every method with its usual settings; LongRoPE only with its list of factors, `long`."""
+    target = round(trained * factor)
+    made = {
+        "none": (freqs, 1.0),
+        "interpolate": (interpolate(freqs, factor), 1.0),
+        "ntk": (ntk(freqs, factor), 1.0),
+        "dynamic_ntk": (dynamic_ntk(freqs, target, trained, factor), 1.0),
+        "by_parts": (by_parts(freqs, factor, trained), 1.0),
+        "yarn": (yarn(freqs, factor, trained), yarn_gain(factor)),
+        "llama3": (llama3(freqs, factor, trained), 1.0),
+    }
+    if long is not None:
+        slow = longrope(freqs, target, trained, [1.0] * freqs.shape[-1], long)
+        made["longrope"] = slow, longrope_gain(factor, trained)
+    methods = {
+        name: Extension(pairs(freqs, now, trained, factor), gain, reach(now, target))
+        for name, (now, gain) in made.items()
+    }
+    channels = 2 * freqs.shape[-1]
+    return Extended(trained, factor, target, critical(freqs, trained), channels, methods)
+
+
+def critical(freqs: Frequencies, trained: int) -> int:
+    """The critical dimension d_c: how many channels belong to pairs that complete a turn.
+
+    >>> critical(frequencies(128), 4096)  # of Llama 2
+    92
+    """
+    return 2 * int((turned(freqs.abs(), trained) >= 1).sum())
 
 
 def pairs(before: Frequencies, after: Frequencies, trained: int, factor: float) -> list[Pair]:

@@ -5,6 +5,7 @@
 0 for a relative encoding, up to rounding. An absolute one changes, and a table ends.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -23,12 +24,16 @@ class Far:
 
 
 @torch.no_grad()
-def at(layer: SelfAttention, x: Embeddings, start: int) -> Far:
-    """`x` (window, token, channel), moved to begin at position `start` (on every axis)."""
+def at(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> list[Far]:
+    """`x` (window, token, channel), moved to begin at each of `starts` (on every axis)."""
     pos = folded(x.shape[-2], layer.encoding.axes)
     here = layer(x, pos, causal())
-    try:
-        there = layer(x, pos + start, causal())
-    except IndexError as error:
-        return Far(start, None, str(error))
-    return Far(start, ((there - here).norm() / here.norm()).item())
+    found = []
+    for start in starts:
+        try:
+            there = layer(x, pos + start, causal())
+        except IndexError as error:
+            found.append(Far(start, None, str(error)))
+        else:
+            found.append(Far(start, ((there - here).norm() / here.norm()).item()))
+    return found

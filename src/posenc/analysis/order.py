@@ -1,24 +1,81 @@
-"""Does attention know the order of words? Two tests on a layer and the vectors of a real sentence.
+"""Does attention know the order of words? Two tests, on whatever reads a text: a layer, a model.
 
-    shuffle    | layer(shuffled x) − shuffled layer(x) | / | layer(x) |
-    duplicate  | layer(x)ᵢ − layer(x)ⱼ | / | layer(x)ᵢ |,  where words i and j are the same
+    shuffle    | read(shuffled x) − shuffled read(x) | / | read(x) |      of all tokens, or of each
+    duplicate  | read(x)ᵢ − read(x)ⱼ | / | read(x)ᵢ |,  where tokens i and j are the same
 
 Both are 0 for attention without positions and mask: it is permutation-equivariant, so the words of
-a shuffled sentence get what they got before, and two occurrences of a word the same.
+a shuffled sentence get what they got before, and two occurrences of a word the same. A causal mask
+alone breaks that. Equivariant is not invariant: what each word gets moves along with it.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from posenc.analysis.reader import Reader, without_positions
 from posenc.layer import SelfAttention
 from posenc.masks import Mask
 from posenc.positions import folded
 from posenc.shapes import Embeddings
 
+Read = Callable[[Tensor], Tensor]  # words or vectors of words (1, token, …) -> (1, token, channel)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a model makes of a shuffled text, as it is and with its positions switched off."""
+
+    tokens: list[str]
+    order: list[int]  # which token comes to stand where
+    change: list[float]  # of what each token gets, a share; in the order of `tokens`
+    without: list[float]  # the same without positions
+    twins: tuple[int, int] | None  # the same token twice
+    apart: float | None  # how differently the twins come out
+    apart_without: float | None
+
+
+def of_model(reader: Reader, text: str, seed: int = 0) -> Order:
+    """The words of the text change places; what the tokenizer adds at its ends stays there."""
+    words = reader.words(text)
+    own = torch.tensor(words.own)
+    order = torch.arange(len(words.tokens))
+    made = torch.Generator().manual_seed(seed)
+    order[own] = own[torch.randperm(len(own), generator=made)]
+    found = repeated([words.tokens[n] for n in words.own])
+    twins = (words.own[found[0]], words.own[found[1]]) if found else None
+
+    def tested() -> tuple[list[float], float | None]:
+        apart = difference(reader, words.ids, *twins) if twins else None
+        return changes(reader, words.ids, order), apart
+
+    change, apart = tested()
+    with without_positions(reader.model):
+        without, apart_without = tested()
+    return Order(words.tokens, order.tolist(), change, without, twins, apart, apart_without)
+
+
+@torch.no_grad()
+def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
+    """Of each token of `x` (1, token, …), when token `order[n]` comes to stand at place n."""
+    before, after = read(x), read(x[:, order])
+    change = torch.empty_like(before)
+    change[:, order] = after - before[:, order]
+    return (change.norm(dim=-1) / before.norm(dim=-1))[0].tolist()
+
+
+@torch.no_grad()
+def difference(read: Read, x: Tensor, i: int, j: int) -> float:
+    """Between what tokens i and j get."""
+    out = read(x)
+    return _share(out[:, i] - out[:, j], out[:, i])
+
 
 def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | None = None) -> float:
     """`x` (1, token, channel); `order` (token,) says which token comes to stand where."""
-    before, after = _run(layer, x, mask), _run(layer, x[:, order], mask)
+    read = reads(layer, mask)
+    before, after = read(x), read(x[:, order])
     return _share(after - before[:, order], before)
 
 
@@ -26,8 +83,17 @@ def duplicate(
     layer: SelfAttention, x: Embeddings, i: int, j: int, mask: Mask | None = None
 ) -> float:
     """`x` (1, token, channel), with the same vector at tokens i and j."""
-    out = _run(layer, x, mask)
-    return _share(out[:, i] - out[:, j], out[:, i])
+    return difference(reads(layer, mask), x, i, j)
+
+
+def reads(layer: SelfAttention, mask: Mask | None = None) -> Read:
+    """How a layer reads vectors of words, one after the other."""
+
+    @torch.no_grad()
+    def read(x: Tensor) -> Tensor:
+        return layer(x, folded(x.shape[-2], layer.encoding.axes), mask)
+
+    return read
 
 
 def repeated(words: list[str], shortest: int = 3) -> tuple[int, int] | None:
@@ -42,11 +108,6 @@ def repeated(words: list[str], shortest: int = 3) -> tuple[int, int] | None:
     word = max(twice, key=len)
     first = words.index(word)
     return first, words.index(word, first + 1)
-
-
-@torch.no_grad()
-def _run(layer: SelfAttention, x: Tensor, mask: Mask | None) -> Tensor:
-    return layer(x, folded(x.shape[-2], layer.encoding.axes), mask)
 
 
 def _share(change: Tensor, of: Tensor) -> float:

@@ -1,17 +1,77 @@
-"""Scores against distance: what the encoding makes of near and far, on real words.
+"""How alike positions are, and what an encoding makes of near and far.
 
-The layer's query projection serves for queries and keys alike, so that a score measures likeness,
-and what changes with distance is the encoding's doing.
+    between       pₘ · pₙ and cos(pₘ, pₙ)           rows of an encoding at positions m and n
+    of_distance   B(δ) = Σⱼ cos(δ θⱼ)                of sinusoids, and of a query turned by RoPE
+                  |PE(δ) − PE(0)| = √(2 (B(0) − B(δ)))
+    bound         |Σⱼ hⱼ exp(i δ θⱼ)| ≤ maxⱼ |hⱼ₊₁ − hⱼ| Σⱼ |Sⱼ₊₁|,     hⱼ = qⱼ k̄ⱼ, h_{d/2} = 0
+                  Sⱼ = Σ_{l<j} exp(i δ θₗ)
+    peak          k = R(r) q:  score(δ) = Σⱼ |qⱼ|² cos((δ − r) θⱼ), largest at δ = r
+    curve         scores of real words against their distance
+
+δ = position of the query − position of the key, in tokens. B is not monotone, and the bound levels
+off: neither says that far keys score less. `peak` is why: any distance can be the best.
+
+Vaswani et al. 2017, arXiv:1706.03762, §3.5; Su et al. 2021, "RoFormer", arXiv:2104.09864, §3.4.3,
+eq. 35-37; Barbero et al. 2024, arXiv:2410.06205, proposition 3.1.
 """
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import normalize
 
+from posenc.analysis.frequencies import similarity
 from posenc.attention import scores
+from posenc.encoding import Encoding
 from posenc.layer import SelfAttention
 from posenc.positions import folded
+from posenc.probe import Probe
+from posenc.rotary.rotate import rotate
+from posenc.rotary.turn import turn
+from posenc.shapes import Frequencies
+from posenc.theta import Layout, split
+
+
+@dataclass(frozen=True)
+class Between:
+    """Every position with every other: (position, position)."""
+
+    position: list[int] | list[list[int]]
+    dot: list[list[float]]
+    cosine: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Two positions so far apart, in each of the d/2 pairs at once."""
+
+    distance: list[int]
+    similarity: list[float]  # B
+    apart: list[float]  # |PE(δ) − PE(0)|
+    rises: int | None  # the first distance more alike than the one before
+    negative: int | None  # the first distance of B < 0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """RoFormer's upper bound, and the score of the query and key that it is for; no scale."""
+
+    distance: list[int]
+    mean: list[float]  # of |S₁| … |Sₙ|: the bound for any q and k, but for their factor
+    bound: list[float]  # of these q and k
+    score: list[float]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A query with a key that is the same vector, turned by `target` tokens beforehand."""
+
+    target: int
+    distance: list[int]
+    score: list[float]
+    best: int  # where the score is largest
 
 
 @dataclass(frozen=True)
@@ -25,13 +85,97 @@ class Curve:
 
 
 @torch.no_grad()
+def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
+    """Of PE(p), or of what p makes of a vector of ones. None: positions have no rows, as in ALiBi.
+
+    With several axes the positions are the cells of a square, line by line.
+    """
+    probe = Probe(encoding, heads=None if encoding.heads else 1)
+    pos = probe.line(tokens, start)
+    rows = probe.rows(pos)
+    if rows is None:
+        return None
+    unit = normalize(rows, dim=-1)
+    return Between(pos.tolist(), (rows @ rows.mT).tolist(), (unit @ unit.mT).tolist())
+
+
+def of_distance(freqs: Frequencies, length: int) -> Waves:
+    """For distances 0 … length − 1.
+
+    >>> from posenc import frequencies
+    >>> of_distance(frequencies(64), 1000).rises, of_distance(frequencies(64), 1000).negative
+    (6, 725)
+    """
+    made = similarity(freqs, length)
+    apart = (2 * (made[0] - made)).clamp_min(0).sqrt()
+    return Waves(
+        list(range(length)),
+        made.tolist(),
+        apart.tolist(),
+        _first(made.diff() > 0, 1),
+        _first(made < 0),
+    )
+
+
+def bound(
+    freqs: Frequencies,
+    q: Float[Tensor, "channel"],
+    k: Float[Tensor, "channel"],
+    length: int,
+    layout: Layout = "interleaved",
+) -> Bound:
+    """Of a query and a key before they are turned, their channels in pairs by `layout`."""
+    h = _complex(q, layout) * _complex(k, layout).conj()
+    waves = _waves(freqs, length)
+    sums = waves.cumsum(-1).abs()
+    steps = torch.cat((h, h.new_zeros(1))).diff().abs().max()
+    return Bound(
+        list(range(length)),
+        sums.mean(-1).tolist(),
+        (steps * sums.sum(-1)).tolist(),
+        (waves * h).sum(-1).real.tolist(),
+    )
+
+
+def turned(
+    q: Float[Tensor, "channel"], freqs: Frequencies, target: int, layout: Layout = "interleaved"
+) -> Float[Tensor, "channel"]:
+    """The key that this query finds best `target` tokens behind it: R(target) q."""
+    return rotate(q.view(1, 1, 1, -1), turn(torch.tensor([target]), freqs), layout).flatten()
+
+
+def peak(
+    freqs: Frequencies,
+    q: Float[Tensor, "channel"],
+    target: int,
+    length: int,
+    layout: Layout = "interleaved",
+) -> Peak:
+    """Scores of `q` and the key `turned` by `target`, at distances 0 … length − 1; no scale."""
+    key = turned(q, freqs, target, layout)
+    h = _complex(q, layout) * _complex(key, layout).conj()
+    made = (_waves(freqs, length) * h).sum(-1).real
+    return Peak(target, list(range(length)), made.tolist(), int(made.argmax()))
+
+
+@torch.no_grad()
 def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
-    """`x` (window, token, channel): the vectors of windows of text."""
-    encoding, tokens = layer.encoding, x.shape[-2]
-    pos = folded(tokens, encoding.axes)
+    """`x` (window, token, channel): the vectors of windows of text.
+
+    The layer's query projection serves for queries and keys alike, so that a score measures
+    likeness, and what changes with distance is the encoding's doing.
+    """
+    encoding = layer.encoding
+    pos = folded(x.shape[-2], encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q = layer.q(x).unflatten(-1, (layer.heads, -1)).transpose(1, 2)
-    made = scores(encoding, q, q, pos, pos)
+    return curve(scores(encoding, q, q, pos, pos))
+
+
+@torch.no_grad()
+def curve(made: Float[Tensor, "batch head token token"]) -> Curve:
+    """Of scores, as attention makes them or as they were captured in a model."""
+    tokens = made.shape[-1]
     found = [made.diagonal(-distance, -2, -1).flatten() for distance in range(tokens)]
     tenths = torch.tensor([0.1, 0.9])
     bands = [torch.quantile(values, tenths).tolist() for values in found]
@@ -41,3 +185,18 @@ def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
         low=[low for low, _ in bands],
         high=[high for _, high in bands],
     )
+
+
+def _waves(freqs: Frequencies, length: int) -> Tensor:
+    """exp(i δ θⱼ), (distance, pair)."""
+    angle = torch.arange(length).double().unsqueeze(-1) * freqs.detach().double()
+    return torch.polar(torch.ones_like(angle), angle)
+
+
+def _complex(x: Tensor, layout: Layout) -> Tensor:
+    return torch.complex(*split(x.detach().double(), layout))
+
+
+def _first(found: Tensor, more: int = 0) -> int | None:
+    places = found.nonzero()
+    return int(places[0]) + more if len(places) else None

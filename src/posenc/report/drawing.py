@@ -14,10 +14,12 @@ from typing import Literal, TypedDict
 
 Values = Sequence[float | None]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
-Marker = Literal["", "circle", "diamond", "square", "triangle", "x"]
+Side = Literal["above", "right above", "left below"]
+Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
 
 # Okabe and Ito's, of those that stand out from white and from black alike
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
+WHITE = "#FFFFFF"  # of marks on the strongest colours alone
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, GREY)
 DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
 MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
@@ -51,7 +53,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Points:
-    """Marks that nothing joins; `labels` are written beside them."""
+    """Marks that nothing joins; `labels` are written beside them, on one `side`."""
 
     x: Values
     y: Values
@@ -60,11 +62,12 @@ class Points:
     marker: Marker = "circle"
     size: float = 9
     labels: Sequence[str] = ()
+    side: Side = "above"
 
 
 @dataclass(frozen=True)
 class Arrows:
-    """From points (x, y) to points (to_x, to_y)."""
+    """From points (x, y) to points (to_x, to_y); `labels` stand at their heads."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -73,6 +76,7 @@ class Arrows:
     name: str = ""
     colour: str = BLUE
     dash: Dash = "solid"
+    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Heat:
     """Values as colours, z[row][column]; `heat` makes one of any size.
 
     `signed`: 0 shows the paper, above it is vermilion, below blue. Else from `low` to `high`,
-    viridis. Where `high` is None it is the largest magnitude found.
+    viridis. Where there is no value the paper shows. `high` is the largest magnitude found if None.
     """
 
     z: Sequence[Values]
@@ -208,12 +212,12 @@ class Style(TypedDict):
 
 
 def style(n: int) -> Style:
-    """Of the n-th line: twenty that differ, five of them in dash or marker where colours do not."""
-    turn = n // len(COLOURS)
+    """Of the n-th line. Twenty differ; those of one colour differ in dash and in marker."""
+    turn, colour = divmod(n, len(COLOURS))
     return {
-        "colour": COLOURS[n % len(COLOURS)],
-        "dash": DASHES[(n + turn) % len(DASHES)],
-        "marker": MARKERS[(n + turn) % len(MARKERS)],
+        "colour": COLOURS[colour],
+        "dash": DASHES[(colour + turn) % len(DASHES)],
+        "marker": MARKERS[(colour + turn) % len(MARKERS)],
     }
 
 

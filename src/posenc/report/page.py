@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,24 +13,18 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from posenc.analysis.comparison import Comparison
+from posenc.analysis.portrait import Portrait
 from posenc.bench.run import Benchmark
 from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import (
-    bench_figures,
-    figures,
-    mathml,
-    screen,
-    weights_figures,
-    weights_words,
-    words,
-)
+from posenc.report import mathml, paper, pictures, screen, weights_words, words
 from posenc.report.drawing import Figure, Table
 
-PAGE, NUMBERS = "index.html", "results.json"
+PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
 PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL]
+Result = Comparison | Inspection | Portrait | Benchmark
 MARK = '<meta name="generator" content="posenc">'
 
 
@@ -54,78 +49,56 @@ def reserve(out: Path, force: bool = False) -> None:
         raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
 
 
-Result = Comparison | Inspection | Benchmark
+def write(result: Result, out: Path, figures: str | None = None) -> None:
+    """`results.json` and `index.html`, each complete or not there at all.
 
-
-def write(result: Result, out: Path) -> None:
-    """`results.json` and `index.html`, each complete or not there at all."""
-    numbers = json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
-    _replace(out / NUMBERS, numbers)
-    _replace(out / PAGE, render(result))
+    `figures` is png, svg or pdf: each figure as a file of that kind as well. `results.json` lists
+    them, so that the next report knows them for its own, and takes away those that it has not.
+    """
+    drawn = pictures.of(result) if figures else {}
+    names = {f"{name}.{figures}": figure for name, figure in drawn.items()}
+    earlier = _listed(out)
+    if names:
+        (out / FIGURES).mkdir(exist_ok=True)
+    for name, figure in names.items():
+        with _unfinished(out / FIGURES / name) as path:
+            paper.save(figure, path)
+    tree = result.to_json() | {"figures": list(names)}
+    numbers = json.dumps(tree, ensure_ascii=False, allow_nan=False, indent=1)
+    for name, text in ((NUMBERS, numbers), (PAGE, render(result))):
+        with _unfinished(out / name) as path:
+            path.write_text(text, encoding="utf-8")
+    for name in earlier - set(names):
+        (out / FIGURES / name).unlink()
 
 
 def render(result: Result) -> str:
     """The page; text of users and models is escaped."""
+    shown = {name: _shown(figure) for name, figure in pictures.of(result).items()}
+    if isinstance(result, Inspection):
+        stacks = {"": result, **result.parts}
+        told = _told(result.weighing) if result.weighing else {}
+        return _filled("inspect.html", shown, found=result, stacks=stacks, told=told)
+    if isinstance(result, Comparison):
+        return _filled("compare.html", shown, result=result)
     if isinstance(result, Benchmark):
-        return _benched(result)
-    return _compared(result) if isinstance(result, Comparison) else _inspected(result)
+        return _filled("bench.html", shown, result=result)
+    return _filled("portrait.html", shown, portrait=result)
 
 
-def _compared(result: Comparison) -> str:
-    drawn = {
-        "curves": figures.curves(result),
-        "rows": figures.rows(result),
-        "order": figures.order(result),
-        "costs": figures.costs(result),
-    } | {f"{m.slug}-figure": figures.encoding(result, m) for m in result.encodings}
-    return _filled(
-        "compare.html",
-        drawn,
-        result=result,
-        properties=PROPERTIES,
-        verdict=words.verdict(result),
-    )
-
-
-def _benched(result: Benchmark) -> str:
-    grown = dict.fromkeys(one.part for one in result.growth)
-    drawn = {f"table-{n}": bench_figures.ways(table) for n, table in enumerate(result.tables)}
-    drawn |= {f"growth-{part}": bench_figures.growth(part, result.growth) for part in grown}
-    return _filled("bench.html", drawn, result=result)
-
-
-def _inspected(found: Inspection) -> str:
-    stacks = {"": found, **found.parts}
-    drawn = {
-        f"bands-{n}-{m}": figures.bands(group.turning)
-        for n, one in enumerate(stacks.values())
-        for m, group in enumerate(one.groups)
-        if group.turning
-    }
-    weights = {} if found.weighing is None else _weighed(found.weighing)
-    told = {name: lines for name, (_, lines) in weights.items()}
-    drawn |= {name: figure for name, (figure, _) in weights.items() if figure}
-    return _filled("inspect.html", drawn, found=found, stacks=stacks, told=told)
-
-
-def _weighed(found: Weighing) -> dict[str, tuple[Figure | None, list[str]]]:
-    """A figure and sentences for each thing that the weights say."""
-    say, draw = weights_words, weights_figures
-    shown: dict[str, tuple[Figure | None, list[str]]] = {
-        f"table-{n}": (draw.table(one), [printable(one.tensor), *say.table(one)])
-        for n, one in enumerate(found.tables)
-    } | {
-        f"bias-{n}": (draw.bias(one), [printable(one.tensor), *say.bias(one)])
-        for n, one in enumerate(found.biases)
-    }
+def _told(found: Weighing) -> dict[str, list[str]]:
+    """A heading and sentences for each thing that the weights say, by the name of its figure."""
+    say = weights_words
+    told = {
+        f"table-{n}": [printable(one.tensor), *say.table(one)] for n, one in enumerate(found.tables)
+    } | {f"bias-{n}": [printable(one.tensor), *say.bias(one)] for n, one in enumerate(found.biases)}
     if found.relative:
-        names = "Vectors for distances"
-        shown["relative"] = (draw.relative(found.relative), [names, *say.relative(found.relative)])
+        told["relative"] = ["Vectors for distances", *say.relative(found.relative)]
     if found.bands:
         lines = [line for one in found.bands for line in say.bands(one)]
-        shown["strength"] = (draw.bands(found.bands), ["Strength of each pair", *lines])
+        told["strength"] = ["Strength of each pair", *lines]
     rest = [*say.layout(found), *say.broken(found)]
-    return shown | ({"layout": (None, ["Layout", *rest])} if rest else {})
+    return told | ({"layout": ["Layout", *rest]} if rest else {})
 
 
 @dataclass(frozen=True)
@@ -150,15 +123,23 @@ def _shown(figure: Figure) -> Shown:
     )
 
 
-def _filled(template: str, drawn: Mapping[str, Figure | None], **values: Any) -> str:
+def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
     loader = PackageLoader("posenc.report")
-    made = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible
+    )
     made.globals |= {"words": words, "mathml": mathml}
     made.filters["code"] = _code
-    shown = {name: _shown(figure) for name, figure in drawn.items() if figure}
     return made.get_template(template).render(
-        mark=MARK, plotly=get_plotlyjs(), figures=shown, **values
+        mark=MARK, plotly=get_plotlyjs(), figures=shown, properties=PROPERTIES, **values
     )
+
+
+def _visible(value: Any) -> Any:
+    """Text with nothing in it that cannot be seen, such as marks that turn its direction."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return "\n".join(printable(line, len(line)) for line in value.split("\n"))
 
 
 def _code(text: str) -> Markup:
@@ -177,22 +158,42 @@ def _embedded(document: str | None) -> str:
 
 
 def _ours(out: Path, name: str) -> bool:
-    path = out / name
+    """Whether an earlier report made it."""
     try:
         if name == PAGE:
-            with path.open(encoding="utf-8") as file:
+            with (out / name).open(encoding="utf-8") as file:
                 return MARK in file.read(2_000)
-        return (
-            name == NUMBERS and "posenc" in json.loads(path.read_text())["provenance"]["versions"]
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        if name == FIGURES:
+            return {one.name for one in (out / name).iterdir()} == _listed(out)
+        return name == NUMBERS and _earlier(out) is not None
+    except (OSError, ValueError):
         return False
 
 
-def _replace(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.tmp")
+def _listed(out: Path) -> set[str]:
+    """Files in the folder of figures that an earlier report says it made."""
+    known, folder = _earlier(out), out / FIGURES
+    if known is None or not folder.is_dir():
+        return set()
+    return {one.name for one in folder.iterdir()} & set(known)
+
+
+def _earlier(out: Path) -> list[str] | None:
+    """The figures of the report that stands there; None if what stands there is none."""
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
+        tree = json.loads((out / NUMBERS).read_text(encoding="utf-8"))
+        known = "posenc" in tree["provenance"]["versions"]
+        return [str(name) for name in tree["figures"]] if known else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[Path]:
+    """A place to write to, which takes the place of `path` when all is written."""
+    other = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        yield other
+        os.replace(other, path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        other.unlink(missing_ok=True)

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, nan
+from math import ceil, log10, nan
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
@@ -37,11 +38,22 @@ from posenc.report.places import LINE, Places, names
 INCH = 100  # pixels of the screen
 WIDTH = 720  # of a page of paper, in such pixels
 TITLE = 30  # of them, above a figure
-STATES = 6  # of frames side by side
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
-MARKERS = {"": "", "circle": "o", "diamond": "D", "square": "s", "triangle": "^", "x": "x"}
+MARKERS = {
+    "": "",
+    "circle": "o",
+    "diamond": "D",
+    "square": "s",
+    "triangle": "^",
+    "x": "x",
+    "dash": "_",
+}
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
-SIGNED = SIGNED.with_extremes(bad="#dddddd")
+SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
+    "above": {"xytext": (0, 4), "ha": "center"},
+    "right above": {"xytext": (3, 3), "ha": "left"},
+    "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
+}
 OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "annotation_clip": False}
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -67,12 +79,13 @@ def save(figure: Figure, path: Path) -> None:
     described = "Subject" if path.suffix == ".pdf" else "Description"
     told = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    with rc_context(STYLE):
+    with rc_context(STYLE), catch_warnings():
+        filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
         drawn.savefig(path, dpi=2 * INCH, metadata=told | undated)
 
 
 def matplotlib(figure: Figure) -> Drawn:
-    """Black on white, of one page's width; of frames six, evenly picked, side by side."""
+    """Black on white, of one page's width; of frames four or six, evenly picked, side by side."""
     figure = _strip(figure) if figure.frames else figure
     at = Places(figure, figure.columns, WIDTH)
     inside = at.rows * at.row + (at.rows - 1) * at.between + at.head + at.under
@@ -103,6 +116,11 @@ def matplotlib(figure: Figure) -> Drawn:
                 loc="upper left",
                 frameon=False,
             ).set_in_layout(False)
+        with catch_warnings():
+            filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
+            for _ in range(2):  # ticks are known once drawn, and then there is room made for them
+                drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")
     return drawn
 
 
@@ -116,7 +134,7 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 linestyle=DASHES[mark.dash],
                 marker=MARKERS[mark.marker],
                 markersize=3.5,
-                markevery=ceil(len(mark.x) / 12),
+                markevery=1 if len(mark.x) <= 40 else ceil(len(mark.x) / 12),
                 linewidth=0.7 * mark.width,
                 label="" if mark.direct else _safe(mark.name),
             )
@@ -145,13 +163,17 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 clip_on=False,
             )
             for x, y, label in zip(mark.x, mark.y, mark.labels, strict=False):
-                ax.annotate(_safe(label), (x or 0, y or 0), (0, 4), ha="center", **OFFSET)
+                if x is not None and y is not None:
+                    ax.annotate(_safe(label), (x, y), **SIDES[mark.side], **OFFSET)
         case Arrows():
             for x, y, to_x, to_y in zip(mark.x, mark.y, mark.to_x, mark.to_y, strict=True):
                 style = {"arrowstyle": "-|>", "color": mark.colour, "shrinkA": 0, "shrinkB": 0}
                 style |= {"linestyle": DASHES[mark.dash], "mutation_scale": 9}
                 ax.annotate("", (to_x, to_y), (x, y), arrowprops=style)
             ax.plot([], [], color=mark.colour, linestyle=DASHES[mark.dash], label=_safe(mark.name))
+            for x, y, label in zip(mark.to_x, mark.to_y, mark.labels, strict=False):
+                outward = {"xytext": (0, 4 if y >= 0 else -10), "ha": "center"}
+                ax.annotate(_safe(label), (x, y), **outward, **OFFSET)
             ax.update_datalim([*zip(mark.to_x, mark.to_y, strict=True)])
         case Rule():
             along = ax.axvline if mark.axis == "x" else ax.axhline
@@ -159,12 +181,12 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
             upright = mark.axis == "x"
             ax.annotate(
                 _safe(mark.name),
-                (mark.at, 1) if upright else (1, mark.at),
-                (-2, 0) if upright else (0, 1.5),
+                (mark.at, 1) if upright else (0, mark.at),
+                (-2, 0) if upright else (2, 1.5),
                 xycoords=("data", "axes fraction") if upright else ("axes fraction", "data"),
                 textcoords="offset points",
                 rotation=90 if upright else 0,
-                ha="right",
+                ha="right" if upright else "left",
                 va="top" if upright else "bottom",
                 fontsize=7,
             )
@@ -188,10 +210,12 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
     ax.set_ylabel(_safe(at.y_title(n)))
     ax.set_xscale("log" if panel.x_log else "linear")
     ax.set_yscale("log" if panel.y_log else "linear")
-    for axis, ticks, named, room, shown in (
-        (ax.xaxis, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
-        (ax.yaxis, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
+    for axis, log, ticks, named, room, shown in (
+        (ax.xaxis, panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
+        (ax.yaxis, panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
     ):
+        if log:
+            axis.set_major_formatter(_power)
         if ticks:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
             axis.set_minor_locator(NullLocator())
@@ -202,6 +226,8 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
         ax.tick_params(axis="x", rotation=90)
     if panel.x_range:
         ax.set_xlim(*panel.x_range)
+    elif panel.x_names:
+        ax.set_xlim(-0.5, len(panel.x_names) - 0.5)
     if panel.y_range:
         ax.set_ylim(*panel.y_range)
     elif panel.y_names:
@@ -234,11 +260,13 @@ def _legend_size(wanted: list[str]) -> tuple[float, int]:
 
 def _strip(figure: Figure) -> Figure:
     """Some states side by side."""
-    shown = [figure.frames[n] for n in picked(len(figure.frames), STATES)]
+    many = 6 if len(figure.panels) == 1 else 4
+    shown = [figure.frames[n] for n in picked(len(figure.frames), many)]
     panels = [
-        replace(frame.panels[n], title=frame.name if n == 0 else frame.panels[n].title)
+        replace(panel, title=f"{frame.name}: {panel.title}" if n == 0 else panel.title)
         for n in range(len(figure.panels))
         for frame in shown
+        for panel in [frame.panels[n]]
     ]
     return replace(figure, panels=panels, columns=len(shown), frames=())
 
@@ -251,6 +279,14 @@ def _edges(values: Sequence[float]) -> tuple[float, float]:
     """The outer edges of cells whose middles are evenly apart."""
     half = (values[-1] - values[0]) / (len(values) - 1) / 2 if len(values) > 1 else 0.5
     return values[0] - half, values[-1] + half
+
+
+def _power(value: float, _: float) -> str:
+    """A tick of a logarithmic axis: 10⁴, 0.01, 200."""
+    power = log10(value)
+    if abs(power) < 4 or power != round(power):
+        return f"{value:g}"
+    return "10" + str(round(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _numbers(values: Values) -> list[float]:

@@ -5,12 +5,13 @@ once instead of at each panel.
 """
 
 from functools import cached_property
-from math import ceil
+from math import ceil, inf, log10
 from textwrap import wrap
+from typing import Literal
 
-from posenc.report.drawing import Figure, Heat, Line, Mark, Panel, Rule
+from posenc.report.drawing import Band, Figure, Heat, Line, Mark, Panel, Points, Rule
 
-LETTER, LINE = 7, 17  # pixels of a letter of 13 pixels, and of a line of such
+LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
 BAR = 70  # pixels of a colour bar with its numbers and unit
 
 
@@ -120,6 +121,14 @@ def names(figure: Figure) -> list[str]:
 
 def _direct(mark: Mark) -> bool:
     return isinstance(mark, Line) and mark.direct
+
+
+def decades(panel: Panel, axis: Literal["x", "y"]) -> float:
+    """How many powers of ten the values along an axis go through."""
+    found = [getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Points)]
+    found += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
+    values = [v for some in found for v in some if v is not None and 0 < v < inf]
+    return log10(max(values) / min(values)) if values else 0
 
 
 def _shape(panel: Panel) -> float:

@@ -15,7 +15,6 @@ import plotly.graph_objects as go
 from posenc.models.errors import printable
 from posenc.report.drawing import (
     GREY,
-    VERMILION,
     Arrows,
     Band,
     Figure,
@@ -27,10 +26,16 @@ from posenc.report.drawing import (
     Rule,
     short,
 )
-from posenc.report.places import BAR, LETTER, LINE, Places, names
+from posenc.report.places import BAR, LETTER, LINE, Places, decades, names
 
-SIGNED = [[0, "#1f83c4"], [0.5, "rgba(160, 140, 130, 0)"], [1, VERMILION]]
-MISSING = [[0, "rgba(136, 136, 136, 0.25)"], [1, "rgba(136, 136, 136, 0.25)"]]
+SIGNED = [  # 0 lets the paper through
+    [0, "rgba(31, 131, 196, 1)"],
+    [0.4999, "rgba(31, 131, 196, 0)"],
+    [0.5001, "rgba(213, 94, 0, 0)"],
+    [1, "rgba(213, 94, 0, 1)"],
+]
+SIDES = {"above": "top center", "right above": "top right", "left below": "bottom left"}
+NOTHING = "rgba(0, 0, 0, 0)"
 WIDE, NARROW = 1100, 340  # pixels that a page has for a figure
 
 
@@ -43,7 +48,11 @@ def plotly(figure: Figure) -> go.Figure:
         trace |= {"legendgroup": name, "showlegend": bool(name) and name not in named}
         named.add(name)
     layout = _layout(figure, figure.columns, WIDE)
-    layout["meta"] = {"narrow": _layout(figure, _narrow(figure), NARROW)}
+    states = [frame.panels for frame in figure.frames]
+    layout["meta"] = {
+        "narrow": _layout(figure, _narrow(figure), NARROW),
+        "start": states.index(figure.panels) if states else None,
+    }
     return go.Figure({"data": traces, "layout": layout, "frames": list(_frames(figure))})
 
 
@@ -53,8 +62,6 @@ def _panel(panel: Panel, n: int, figure: Figure) -> Iterator[dict[str, Any]]:
     shared = Places(figure, 1, WIDE).shared
     for mark in panel.marks:
         if isinstance(mark, Heat):
-            if mark.signed and any(v is None for row in mark.z for v in row):
-                yield _missing(mark) | axes
             yield (
                 _drawn(mark, panel)
                 | axes
@@ -63,6 +70,8 @@ def _panel(panel: Panel, n: int, figure: Figure) -> Iterator[dict[str, Any]]:
             heats += 1
         elif not isinstance(mark, Rule):
             yield _drawn(mark, panel) | axes
+        if isinstance(mark, Arrows) and mark.labels:
+            yield _heads(mark) | axes
 
 
 def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
@@ -75,7 +84,11 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "y": short(mark.y),
                 "mode": "+".join(parts),
                 "line": {"color": mark.colour, "dash": mark.dash, "width": mark.width},
-                "marker": {"symbol": _symbol(mark.marker), "size": 6, "maxdisplayed": 12},
+                "marker": {
+                    "symbol": _symbol(mark.marker),
+                    "size": 6,
+                    "maxdisplayed": _marked(mark),
+                },
                 "hovertemplate": _hover(mark.name, panel),
             } | _written(mark)
         case Band():
@@ -103,7 +116,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "y": short(mark.y),
                 "mode": "markers+text" if mark.labels else "markers",
                 "text": [_safe(label) for label in mark.labels] or None,
-                "textposition": "top center",
+                "textposition": SIDES[mark.side],
                 "marker": {
                     "color": mark.colour,
                     "symbol": _symbol(mark.marker),
@@ -126,6 +139,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                     "symbol": "arrow",
                     "angleref": "previous",
                     "size": [0, 13, 0] * len(mark.x),
+                    "line": {"width": 0},
                     "color": mark.colour,
                 },
                 "hovertemplate": _hover(mark.name, panel),
@@ -144,6 +158,20 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
             raise TypeError("a rule belongs to the layout")
 
 
+def _heads(mark: Arrows) -> dict[str, Any]:
+    """Labels beyond the heads of arrows."""
+    return {
+        "type": "scatter",
+        "x": short([x + 1.06 * (to - x) for x, to in zip(mark.x, mark.to_x, strict=True)]),
+        "y": short([y + 1.06 * (to - y) for y, to in zip(mark.y, mark.to_y, strict=True)]),
+        "mode": "text",
+        "text": [_safe(label) for label in mark.labels],
+        "textposition": [f"{'top' if y >= 0 else 'bottom'} center" for y in mark.to_y],
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+    }
+
+
 def _written(mark: Line) -> dict[str, Any]:
     """The name: at the end of the line, or in the legend."""
     if not mark.direct:
@@ -151,19 +179,6 @@ def _written(mark: Line) -> dict[str, Any]:
     last = max(n for n, (x, y) in enumerate(zip(mark.x, mark.y, strict=True)) if None not in (x, y))
     text = [_safe(mark.name) if n == last else "" for n in range(len(mark.x))]
     return {"text": text, "textposition": "middle right", "cliponaxis": False}
-
-
-def _missing(mark: Heat) -> dict[str, Any]:
-    """Grey where there is no value, since a signed 0 shows the paper."""
-    return {
-        "type": "heatmap",
-        "z": [[1 if v is None else None for v in row] for row in mark.z],
-        "x": list(mark.x),
-        "y": list(mark.y),
-        "colorscale": MISSING,
-        "showscale": False,
-        "hoverinfo": "skip",
-    }
 
 
 def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
@@ -177,6 +192,9 @@ def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
         "margin": {"l": 10, "r": _right(figure, at), "t": round(above), "b": round(below)},
         "legend": {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
         "showlegend": legend > 0,
+        "template": {},
+        "paper_bgcolor": NOTHING,
+        "plot_bgcolor": NOTHING,
         "shapes": [],
         "annotations": [],
     }
@@ -200,7 +218,9 @@ def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
 
 
 def _x_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
-    made = _axis(panel.x_log, panel.x_range, panel.x_names, panel.x_ticks, at.column)
+    made = _axis(
+        panel.x_log, panel.x_range, panel.x_names, panel.x_ticks, at.column, decades(panel, "x")
+    )
     made["title"] = {"text": "<br>".join(map(_safe, at.x_title(n))), "standoff": 6}
     if panel.x_names:
         made |= {"tickangle": -90, "showticklabels": at.x_names(n)}
@@ -208,7 +228,9 @@ def _x_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
 
 
 def _y_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
-    made = _axis(panel.y_log, panel.y_range, panel.y_names, panel.y_ticks, at.row)
+    made = _axis(
+        panel.y_log, panel.y_range, panel.y_names, panel.y_ticks, at.row, decades(panel, "y")
+    )
     made["title"] = {"text": _safe(at.y_title(n)), "standoff": 6}
     if panel.y_names:
         made |= {"showticklabels": at.y_names(n)}
@@ -230,8 +252,11 @@ def _axis(
     named: Sequence[str],
     ticks: Sequence[float],
     room: float,
+    decades: float,
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"zeroline": False, "type": "log" if log else "linear"}
+    if log:
+        made |= {"exponentformat": "power"} | ({"dtick": 1} if decades > 1.5 else {})
     if named:
         every = ceil(len(named) * LINE / room)
         kept = range(0, len(named), every)
@@ -268,18 +293,17 @@ def _rule_name(rule: Rule, panel: Panel, n: int) -> dict[str, Any]:
     """Beside its line, at the end of it."""
     log = panel.x_log if rule.axis == "x" else panel.y_log
     across = "y" if rule.axis == "x" else "x"
-    turned = (
-        {"textangle": -90, "xanchor": "right", "yanchor": "top"}
-        if rule.axis == "x"
-        else {"xanchor": "right", "yanchor": "bottom"}
-    )
-    return turned | {
+    upright = rule.axis == "x"
+    return {
+        "textangle": -90 if upright else 0,
+        "xanchor": "right" if upright else "left",
+        "yanchor": "top" if upright else "bottom",
         "text": _safe(rule.name),
         "font": {"size": 11},
         "showarrow": False,
         rule.axis: log10(rule.at) if log else rule.at,
         f"{rule.axis}ref": _nth(rule.axis, n),
-        across: 1,
+        across: 1 if upright else 0,
         f"{across}ref": f"{_nth(across, n)} domain",
     }
 
@@ -309,7 +333,7 @@ def _right(figure: Figure, at: Places) -> int:
         if isinstance(mark, Line) and mark.direct
     ]
     bar = BAR if any(heat.bar for heat in at.heats) else 0
-    return 15 + max(bar, LETTER * max(direct, default=0))
+    return round(15 + max(bar, LETTER * max(direct, default=0)))
 
 
 def _narrow(figure: Figure) -> int:
@@ -321,16 +345,18 @@ def _narrow(figure: Figure) -> int:
 
 
 def _frames(figure: Figure) -> Iterator[dict[str, Any]]:
-    """Only what changes, trace by trace."""
-    first = [trace for n, panel in enumerate(figure.panels) for trace in _panel(panel, n, figure)]
-    for frame in figure.frames:
-        now = [trace for n, panel in enumerate(frame.panels) for trace in _panel(panel, n, figure)]
-        changed = [
-            {key: value for key, value in trace.items() if key == "type" or value != was[key]}
-            for trace, was in zip(now, first, strict=True)
-        ]
-        places = [n for n, trace in enumerate(changed) if len(trace) > 1]
-        data = [changed[n] for n in places]
+    """What changes in any of them, trace by trace, so that each follows upon each."""
+    states = [
+        [trace for n, panel in enumerate(frame.panels) for trace in _panel(panel, n, figure)]
+        for frame in figure.frames
+    ]
+    changing = {
+        place: {key for key in traces[0] if any(trace[key] != traces[0][key] for trace in traces)}
+        for place, traces in enumerate(zip(*states, strict=True))
+    }
+    places = [place for place, keys in changing.items() if keys]
+    for frame, state in zip(figure.frames, states, strict=True):
+        data = [{key: state[n][key] for key in {"type", *changing[n]}} for n in places]
         yield {"name": _safe(frame.name), "data": data, "traces": places}
 
 
@@ -344,8 +370,13 @@ def _hover(name: str, panel: Panel, value: str = "") -> str:
     return "<br>".join(line for line in lines if line) + "<extra></extra>"
 
 
+def _marked(mark: Line) -> int:
+    """How many points of a line get a marker; 0: all."""
+    return 0 if len(mark.x) <= 40 else 12
+
+
 def _symbol(marker: str) -> str:
-    return {"triangle": "triangle-up", "": "circle"}.get(marker, marker)
+    return {"triangle": "triangle-up", "dash": "line-ew-open", "": "circle"}.get(marker, marker)
 
 
 def _faint(colour: str) -> str:

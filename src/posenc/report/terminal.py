@@ -1,6 +1,7 @@
 """Tables on the terminal, drawn with rich from the same data objects as the page."""
 
 from collections.abc import Sequence
+from textwrap import indent
 
 from rich import box
 from rich.console import Console
@@ -26,11 +27,11 @@ def catalog(cards: Sequence[Card], console: Console) -> None:
 
 
 def card(card: Card, findings: dict[str, Finding], console: Console) -> None:
-    for block in card.text.split("\n\n"):
-        if block.startswith("    "):  # the formula: its lines are as they must be
-            console.print(Text(block), soft_wrap=True)
+    for kind, block in words.blocks(card.text):
+        if kind == "formula":  # its lines are as they must be
+            console.print(Text(indent(block, "    ")), soft_wrap=True)
         else:
-            console.print(Text(" ".join(block.split())))
+            console.print(Text(block))
         console.print()
     table = _table("property", "", "measured")
     for name, finding in findings.items():

@@ -8,28 +8,28 @@ function draw(place) {
   const style = getComputedStyle(document.documentElement), of = name => style.getPropertyValue(name).trim();
   const { data, frames, layout: wide } = JSON.parse(sources.get(place).textContent);
   const layout = narrow.matches ? wide.meta.narrow : wide;
-  layout.template = undefined;
-  Object.assign(layout, { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: of("--ink"), size: 12 } });
+  layout.font = { color: of("--ink"), size: 12 };
   for (const [name, axis] of Object.entries(layout))
     if (/^[xy]axis/.test(name)) Object.assign(axis, { gridcolor: of("--grid"), zerolinecolor: of("--grid") });
   for (const note of layout.annotations || []) note.font.color = of("--ink");
   Plotly.newPlot(place, { data, layout, frames, config: { responsive: true, displayModeBar: false } });
-  if (frames?.length) slide(place, frames.map(frame => frame.name));
+  if (frames?.length) slide(place, frames.map(frame => frame.name), wide.meta.start);
 }
 
-function slide(place, names) {
+function slide(place, names, start) {
   if (place.nextElementSibling?.className === "slide") place.nextElementSibling.remove();
   const row = document.createElement("div"), range = document.createElement("input"), now = document.createElement("output");
+  const name = () => { range.ariaValueText = now.textContent = names[range.value]; };
   const show = () => {
-    range.ariaValueText = now.textContent = names[range.value];
+    name();
     const duration = still.matches ? 0 : 120;
     Plotly.animate(place, [names[range.value]], { mode: "immediate", frame: { duration, redraw: true }, transition: { duration } });
   };
-  Object.assign(range, { type: "range", min: 0, max: names.length - 1, value: 0, oninput: show, ariaLabel: "Move through the figure" });
+  Object.assign(range, { type: "range", min: 0, max: names.length - 1, value: start, oninput: show, ariaLabel: "Move through the figure" });
   row.className = "slide";
+  name();
   row.append(range, now);
   place.after(row);
-  show();
 }
 
 // Drawn when it comes near the window, so that a page with many figures opens at once.

@@ -1,11 +1,9 @@
-"""Figures of `compare` and `inspect`, one function each: from the data object to the drawing."""
+"""What was measured of many encodings side by side."""
 
 from collections.abc import Sequence
-from math import isfinite
 
 from posenc.analysis.comparison import BLIND, Comparison, Measured, Order
 from posenc.analysis.similarity import Curve
-from posenc.models.inspection import Turning
 from posenc.report.drawing import (
     BLUE,
     GREEN,
@@ -14,14 +12,14 @@ from posenc.report.drawing import (
     Band,
     Figure,
     Line,
-    Mark,
     Marker,
     Panel,
     Points,
     Rule,
+    Table,
     heat,
 )
-from posenc.report.words import tokens
+from posenc.report.words import label
 
 
 def curves(result: Comparison) -> Figure:
@@ -55,7 +53,7 @@ def rows(result: Comparison) -> Figure | None:
     )
 
 
-def encoding(result: Comparison, measured: Measured) -> Figure:
+def card(result: Comparison, measured: Measured) -> Figure:
     """One encoding by itself: what a position looks like, where it has rows, and its scores."""
     panels = [_positions("What a position looks like", measured.rows)] if measured.rows else []
     panels.append(_curve("Score against distance", measured, _plain(result)))
@@ -66,7 +64,7 @@ def encoding(result: Comparison, measured: Measured) -> Figure:
         panels,
         f"{rows}Scores of words against how far apart they are: on average the nearest quarter"
         f" scores {falls} the farthest.",
-        columns=2,
+        columns=len(panels),
         height=240,
     )
 
@@ -117,8 +115,8 @@ def costs(result: Comparison) -> Figure:
         )
         for key, name, colour, marker in kinds
     ]
-    dearest = max(result.encodings, key=lambda m: m.cost_ratio["training"])
-    cheapest = min(result.encodings, key=lambda m: m.cost_ratio["training"])
+    others = [m for m in result.encodings if m.slug != "nope"] or result.encodings
+    cheapest, *_, dearest = sorted(2 * others, key=lambda m: m.cost_ratio["training"])
     return Figure(
         "What it costs",
         [
@@ -139,28 +137,38 @@ def costs(result: Comparison) -> Figure:
     )
 
 
-def bands(turning: Turning) -> Figure:
-    """Wavelength of each pair, as trained and as it turns now, against the trained length."""
-    pairs = range(len(turning.pairs))
-    now = [pair.wavelength for pair in turning.pairs]
-    before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
-    stretched = before != now
-    marks: list[Mark] = [Line(pairs, before, "as trained", GREY, "dash")] if stretched else []
-    marks += [Line(pairs, now, "now" if stretched else "wavelength", marker="circle")]
-    for length, name in ((turning.trained, "trained"), (turning.span, "used")):
-        if length and not (name == "used" and length == turning.trained):
-            marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
-    slowest = max((w for w in now if isfinite(w)), default=None)
-    says = f"Wavelengths of {len(pairs)} pairs of channels"
-    says += f", from {tokens(min(now))} to {tokens(slowest)} tokens" if slowest else ""
-    if turning.trained:
-        says += (
-            f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
-        )
-    changes = ", ".join(f"{many} {change}" for change, many in turning.changes.items())
-    says += f". Stretching left {changes}." if stretched else "."
-    panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
-    return Figure("Wavelengths", [panel], says)
+def properties(result: Comparison) -> Figure:
+    """Which property holds for which encoding, and where it has no meaning."""
+    names = [measured.name for measured in result.encodings]
+    asked = list(result.encodings[0].properties)
+    kinds: Sequence[tuple[bool | None, str, str, Marker, float]] = (
+        (True, "holds", BLUE, "circle", 11),
+        (False, "does not", GREY, "x", 6),
+        (None, "has no meaning here", GREY, "dash", 6),
+    )
+    found = [[m.properties[name].holds for name in asked] for m in result.encodings]
+    marks = []
+    for holds, name, colour, marker, size in kinds:
+        places = [(x, y) for y, row in enumerate(found) for x, v in enumerate(row) if v is holds]
+        x, y = zip(*places, strict=True) if places else ((), ())
+        marks.append(Points(x, y, name, colour, marker, size))
+    many = {
+        m.name: sum(v is True for v in row) for m, row in zip(result.encodings, found, strict=True)
+    }
+    most = max(many.values())
+    panel = Panel("", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True)
+    word = {True: "holds", False: "does not", None: "no meaning"}
+    return Figure(
+        "What holds",
+        [panel],
+        f"{len(asked)} properties of {len(names)} encodings. Most hold for"
+        f" {_listed([name for name, count in many.items() if count == most])}: {most}.",
+        height=max(120, 22 * len(names)),
+        listed=Table(
+            ["encoding", *map(label, asked)],
+            [[name, *(word[v] for v in row)] for name, row in zip(names, found, strict=True)],
+        ),
+    )
 
 
 def _plain(result: Comparison) -> Curve | None:

@@ -1,0 +1,58 @@
+"""What becomes of one vector as its position advances.
+
+    additive    x + PE(p)              the vector is an embedding
+    rotary      R(p) x                 a query of one head
+
+Their path is also given in the plane of its two widest directions, which shows whether neighbouring
+positions are neighbours: binary numbers jump, sinusoids move smoothly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.analysis.geometry import plane
+from posenc.encoding import Encoding
+
+
+@dataclass(frozen=True)
+class Advance:
+    """A vector at one position after the other."""
+
+    position: list[int]
+    vector: list[float]
+    added: list[list[float]] | None  # (position, channel); None: it is turned, nothing is added
+    placed: list[list[float]]  # (position, channel): what it becomes
+    path: list[list[float]]  # (position, 2): along the two widest directions of `placed`
+    largest_step: float  # from one position to the next, to the mean distance of all positions
+
+
+@torch.no_grad()
+def advance(
+    encoding: Encoding, vector: Float[Tensor, "channel"], positions: Sequence[int]
+) -> Advance:
+    """Raises ValueError for encodings that change neither embeddings nor queries, as biases do."""
+    pos = torch.tensor(list(positions))
+    at, still = encoding.prepare(pos), vector.double().expand(len(pos), -1)
+    if "on_embeddings" in encoding.acts_on:
+        placed = encoding.on_embeddings(still.unsqueeze(0), at).squeeze(0)
+        added = (placed - still).tolist()
+    elif "on_queries" in encoding.acts_on:
+        placed, added = encoding.on_queries(still[None, None], at)[0, 0], None
+    else:
+        raise ValueError(
+            f"{type(encoding).__name__} changes neither embeddings nor queries but the scores: its"
+            " positions have no path."
+        )
+    steps, apart = placed.diff(dim=0).norm(dim=-1), torch.pdist(placed)
+    return Advance(
+        pos.tolist(),
+        vector.tolist(),
+        added,
+        placed.tolist(),
+        plane(placed)[0].tolist(),
+        (steps.max() / apart.mean()).item(),
+    )

@@ -1,0 +1,314 @@
+"""A score taken apart: how much of it is content, how much is position, how much the two together.
+
+    additive         (c + p) · (c′ + p′) = c·c′ + c·p′ + p·c′ + p·p′      c, p: what W_q makes of
+                                          word and position; c′, p′: W_k
+    rotary           q · k = Σ over bands of pairs, from fast to slow
+    Transformer-XL   (q + u) · k + (q + v) · r = q·k + u·k + q·r + v·r
+    DeBERTa          content at content, content at position, position at content
+    Shaw             content at content, content at position
+    biases           content at content, and the bias
+
+All times the scale, in logits: parts sum to the scores. `shares` say which part decides: softmax
+ignores what is the same for all keys of a query, so with x̃ = x − its mean over the keys seen
+
+    share(part) = Σ part̃ · scorẽ / Σ scorẽ²          over all heads, queries and keys; sums to 1
+
+A negative share works against the rest. Any sum of encodings is taken apart too.
+
+Ke et al. 2021, "Rethinking Positional Encoding in Language Pre-training", arXiv:2006.15595, for the
+four terms; Dai et al. 2019, arXiv:1901.02860, §3.3; He et al. 2021, arXiv:2006.03654, eq. 2;
+Barbero et al. 2024, arXiv:2410.06205, for bands.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import pi
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from posenc.analysis.capture import Attended, capture
+from posenc.call import per_query_head
+from posenc.distance import ByRow, pairs
+from posenc.encoding import Encoding
+from posenc.layer import SelfAttention
+from posenc.masks import Mask
+from posenc.none import NoPE
+from posenc.positions import folded
+from posenc.relative.transformer_xl import TransformerXL
+from posenc.shapes import Embeddings, Heads, Points, Positions
+from posenc.sum import Sum
+from posenc.theta import split
+
+CONTENT = "content-content"
+MISFIT = 0.02  # of the largest score; a model in bfloat16 is 0.01 off
+FOUR = CONTENT, "content-position", "position-content", "position-position"
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """Parts of the scores of one text, by name: (head, query, key), in logits."""
+
+    encoding: str
+    parts: dict[str, list[list[list[float]]]]
+    shares: dict[str, float]
+    sizes: dict[str, float]  # standard deviation over the keys of a query, in logits
+
+
+@torch.no_grad()
+def decompose(
+    encoding: Encoding,
+    q: Heads,
+    k: Tensor,
+    q_pos: Positions | Points | None = None,
+    k_pos: Positions | Points | None = None,
+    scale: float | None = None,
+    *,
+    q_place: Heads | None = None,
+    k_place: Tensor | None = None,
+    bands: int = 4,
+    bias: Float[Tensor, "1 #head query key"] | None = None,
+    seen: Bool[Tensor, "*#head query key"] | None = None,
+) -> Decomposition:
+    """Of queries and keys (1, head, token, channel) before the encoding acts on them.
+
+    `q_place` and `k_place` are the parts of q and k that come from position: of encodings that act
+    on embeddings, which have acted by then. Positions None: 0, 1, 2, …; `k_pos` None: as `q_pos`.
+    `bias` is what a model adds by itself. `seen` is what the mask lets through, for `shares` and
+    `sizes`; parts have all pairs.
+    """
+    if len(q) != 1 or len(k) != 1:
+        raise ValueError(f"one text is taken apart at a time: got {len(q)} of q and {len(k)} of k.")
+    if (q_place is None) != (k_place is None):
+        raise ValueError("`q_place` and `k_place` belong together: pass both or neither.")
+    q_pos = folded(q.shape[-2], encoding.axes).to(q.device) if q_pos is None else q_pos
+    at, k_at = encoding.prepare(q_pos), encoding.prepare(q_pos if k_pos is None else k_pos)
+    scale = encoding.scale(q.shape[-1]) if scale is None else scale
+    found: dict[str, Tensor] = {}
+    if q_place is not None and k_place is not None:
+        made = _four(encoding, (q, q_place, at), (k, k_place, k_at))
+    else:
+        made = _products(encoding, q, k, at, k_at, bands)
+    for name, value in made:
+        _add(found, name, value * scale)
+    q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+    for part, part_at, part_k_at in _flat(encoding, at, k_at):
+        for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale):
+            _add(found, name, value)
+    if bias is not None:
+        _add(found, "bias", bias)
+    return _weighed(type(encoding).__name__, found, seen)
+
+
+@torch.no_grad()
+def of_layer(
+    layer: SelfAttention,
+    x: Embeddings,
+    pos: Positions | Points | None = None,
+    mask: Mask | None = None,
+    bands: int = 4,
+) -> Decomposition:
+    """Of a layer that reads the words `x`, (1, token, channel)."""
+    encoding = layer.encoding
+    pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
+    placed = encoding.on_embeddings(x, encoding.prepare(pos))
+    q, k = _heads(layer.q(placed), layer.heads), _heads(layer.k(placed), layer.groups)
+    seen = q_place = k_place = None
+    if mask is not None:
+        seen = mask(*pairs((1, layer.heads, x.shape[-2], x.shape[-2]), device=x.device))[0]
+    if "on_embeddings" in encoding.acts_on:
+        row = placed - x
+        q_place = _heads(row @ layer.q.weight.mT, layer.heads)
+        k_place = _heads(row @ layer.k.weight.mT, layer.groups)
+    return decompose(encoding, q, k, pos, q_place=q_place, k_place=k_place, bands=bands, seen=seen)
+
+
+def of_attended(
+    one: Attended,
+    encoding: Encoding | None = None,
+    pos: Positions | Points | None = None,
+    bands: int = 4,
+) -> Decomposition:
+    """Of a captured attention over one text; `encoding` is what turned its queries and keys.
+
+    `posenc.models.config` reads it from a model's config. Without one, what turned stays unsplit.
+    Raises ValueError where the encoding does not give the scores that were captured.
+    """
+    if encoding is None:
+        return decompose(NoPE(), one.q, one.k, pos, scale=one.scale, bias=one.bias, seen=_one(one))
+    found = decompose(
+        encoding,
+        one.q_plain,
+        one.k_plain,
+        pos,
+        scale=one.scale,
+        bands=bands,
+        bias=one.bias,
+        seen=_one(one),
+    )
+    total = sum(torch.tensor(part, dtype=torch.float64) for part in found.parts.values())
+    true = one.scores()[0].double().cpu()
+    off = float((total - true).abs().max())
+    if off > MISFIT * float(true.abs().max()):
+        raise ValueError(
+            f"{encoding} at these positions is {off:.2g} off the scores of {one.module}: base,"
+            " layout, turned channels and `pos` must be the model's."
+        )
+    return found
+
+
+@torch.no_grad()
+def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
+    """Of the first layer of BERT and models built like it, reading one text, by the four terms.
+
+    The layer reads LayerNorm(word + position + type), which is linear in each once its standard
+    deviation σ is known: γ (p − mean p) / σ is the share of the position p. What is left, β and the
+    type among it, counts as content. Deeper layers mix words and positions: there is no such split.
+    """
+    embeddings, first = model.embeddings, model.encoder.layer[0].attention.self
+    heard: list[Tensor] = []
+    hook = embeddings.LayerNorm.register_forward_pre_hook(lambda _, args: heard.append(args[0]))
+    try:
+        one = capture(model, inputs)[0]
+    finally:
+        hook.remove()
+    places = embeddings.position_embeddings.weight[: one.q.shape[-2]]
+    if inputs.get("position_ids") is not None:
+        places = embeddings.position_embeddings(inputs["position_ids"][0])
+    row = normed(embeddings.LayerNorm, heard[0], places)
+    heads = first.num_attention_heads
+    q, k = (_heads(row @ to.weight.mT, heads) for to in (first.query, first.key))
+    found = decompose(NoPE(), one.q, one.k, scale=one.scale, q_place=q, k_place=k, seen=_one(one))
+    return replace(found, encoding=type(model).__name__)
+
+
+def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
+    """What becomes of a summand of `x` in LayerNorm(x): γ (part − mean) / σ(x), β left out."""
+    spread = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
+    return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
+
+
+def _one(one: Attended) -> Tensor | None:
+    return None if one.seen is None else one.seen[0]
+
+
+def _four(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
+    """Hooks are linear but for a constant, which counts as content."""
+    sides = []
+    for (x, place, at), hook in ((query, encoding.on_queries), (key, encoding.on_keys)):
+        moved = hook(place, at) - hook(torch.zeros_like(place), at)
+        sides.append((hook(x, at) - moved, moved))
+    for n, name in enumerate(FOUR):
+        yield name, _product(sides[0][n // 2], sides[1][n % 2])
+
+
+def _products(
+    encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
+) -> Iterator[tuple[str, Tensor]]:
+    """The products of queries and keys, as the encoding has left them."""
+    parts = [part for part, *_ in _flat(encoding, at, k_at)]
+    rotary = [part for part in parts if _turns(part)]
+    others = [part for part in parts if isinstance(part, TransformerXL)]
+    turned, keys = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+    if others and not rotary:
+        dim = q.shape[-1]
+        alone = encoding.on_queries(torch.zeros_like(q), at)  # u, and v · r
+        for name, side, channels in (
+            ("q·k", turned - alone, slice(dim)),
+            ("u·k", alone, slice(dim)),
+            ("q·r", turned - alone, slice(dim, None)),
+            ("v·r", alone, slice(dim, None)),
+        ):
+            yield name, _product(side[..., channels], keys[..., channels])
+    elif len(rotary) == 1 and not others:
+        for name, channels in _bands(rotary[0], bands):
+            yield name, _product(turned[..., channels], keys[..., channels])
+    else:
+        yield CONTENT, _product(turned, keys)
+
+
+def _turns(part: Any) -> bool:
+    return "on_queries" in part.acts_on and hasattr(part, "layout") and hasattr(part, "freqs")
+
+
+def _bands(rotary: Any, many: int) -> Iterator[tuple[str, Tensor]]:
+    """Channels, by how fast they turn; over several axes or heads by the size of θ."""
+    theta = rotary.freqs.detach().cpu().double()
+    if theta.ndim == 3:  # (axis, head, pair)
+        theta = theta.square().mean(1).sqrt()
+    speed = theta.abs() if theta.ndim == 1 else theta.norm(dim=0)
+    start = getattr(rotary, "start", None) or 0
+    first, second = split(torch.arange(start, start + 2 * len(speed)), rotary.layout)
+    turning = speed > 0
+    distinct, which = speed[turning].log().neg().round(decimals=3).unique(return_inverse=True)
+    for band in torch.arange(len(distinct)).tensor_split(min(many, len(distinct))):
+        among = turning.nonzero().flatten()[torch.isin(which, band)]
+        waves = 2 * pi / speed[among]
+        ends = dict.fromkeys(f"{w:,.0f}" if w >= 100 else f"{w:.3g}" for w in waves.aminmax())
+        yield f"λ {'–'.join(ends)}", torch.cat((first[among], second[among]))
+    turned = torch.cat((first[turning], second[turning]))
+    still = [c for c in range(rotary.dim) if c not in set(turned.tolist())]
+    if still:
+        yield "not turned", torch.tensor(still)
+
+
+def _biases(
+    part: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, scale: float
+) -> Iterator[tuple[str, Tensor]]:
+    bias = part.on_scores(q, k, at, k_at, scale)
+    if bias is None:
+        return
+    index = pairs((1, q.shape[1], q.shape[2], k.shape[2]), device=q.device)
+    whole = bias(*index)
+    if not isinstance(bias, ByRow):
+        yield f"bias of {type(part).__name__}", whole
+        return
+    by_query = replace(bias, back=None, by_key=None)(*index)
+    yield FOUR[1], by_query
+    if bias.by_key is not None:
+        yield FOUR[2], whole.double() - by_query.double()
+
+
+def _flat(encoding: Encoding, at: Any, k_at: Any) -> Iterator[tuple[Encoding, Any, Any]]:
+    """The encodings of a sum, also of one within a sum, each with its own."""
+    if not isinstance(encoding, Sum):
+        yield encoding, at, k_at
+        return
+    for each in zip(encoding, at, k_at, strict=True):
+        yield from _flat(*each)
+
+
+def _product(q: Tensor, k: Tensor) -> Tensor:
+    return q.double() @ per_query_head(k, q).double().mT
+
+
+def _heads(x: Tensor, heads: int) -> Tensor:
+    """(batch, token, head · channel) -> (batch, head, token, channel)"""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _add(found: dict[str, Tensor], name: str, value: Tensor) -> None:
+    found[name] = found[name] + value.double() if name in found else value.double()
+
+
+def _weighed(encoding: str, found: dict[str, Tensor], seen: Tensor | None) -> Decomposition:
+    shape = torch.broadcast_shapes(*(value.shape[1:] for value in found.values()))
+    parts = {name: value[0].expand(shape) for name, value in found.items()}
+    mask = torch.ones(shape, dtype=torch.bool) if seen is None else seen.cpu().expand(shape)
+    counts = mask.sum(-1, keepdim=True).clamp_min(1)
+
+    def centred(part: Tensor) -> Tensor:
+        part = part.cpu().masked_fill(~mask, 0)
+        return (part - part.sum(-1, keepdim=True) / counts).masked_fill(~mask, 0)
+
+    total = centred(sum(parts.values(), torch.zeros(shape, dtype=torch.float64)))
+    apart = {name: centred(part) for name, part in parts.items()}
+    square, pairs_seen = total.square().sum().clamp_min(1e-300), int(mask.sum())
+    return Decomposition(
+        encoding,
+        {name: part.tolist() for name, part in parts.items()},
+        {name: float((part * total).sum() / square) for name, part in apart.items()},
+        {name: float((part.square().sum() / pairs_seen).sqrt()) for name, part in apart.items()},
+    )

@@ -1,0 +1,137 @@
+"""Pictures in the plane: what positions do to vectors of words.
+
+    project   x → (x − mean) V₂,  x − mean = U S Vᵀ       words in the two directions of most
+                                                          variance, before and after positions
+    turned    R(p θ) (x, y),  R(a) = [[cos a, −sin a], [sin a, cos a]]      words of two channels
+    track     PE(0), PE(1), …, or what p makes of ones, in a few channels; |PE(p) − PE(p − 1)|
+
+Turned by the same θ a token, two words of a sentence keep the angle between them wherever they
+stand together; added positions move words, and large ones drown what the words have to say.
+
+Su et al. 2021, arXiv:2104.09864, eq. 13 and figure 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import atan2, degrees, remainder, tau
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.encoding import Encoding
+from posenc.positions import folded
+from posenc.probe import Probe
+from posenc.rotary.rotate import rotate
+from posenc.rotary.turn import turn
+from posenc.shapes import Points, Positions
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Words as points, each set in its own plane of most variance."""
+
+    words: list[str]
+    position: list[int] | list[list[int]]
+    before: list[list[float]]  # (word, 2)
+    after: list[list[float]]
+    explained: tuple[float, float]  # share of the variance that the plane shows, before and after
+    kept: float  # share of words whose nearest neighbour is the same after as before
+    ordered: tuple[float, float]  # |correlation| of the first axis with the order of the words
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Words of two channels, each turned by its position."""
+
+    words: list[str]
+    position: list[int]
+    theta: float  # radians per token
+    before: list[list[float]]  # (word, 2)
+    after: list[list[float]]
+
+    def angle(self, first: int, second: int, after: bool = True) -> float:
+        """From one word to another, in degrees, −180 … 180, counter-clockwise."""
+        (x, y), (u, v) = ((self.after if after else self.before)[n] for n in (first, second))
+        return degrees(remainder(atan2(v, u) - atan2(y, x), tau))
+
+
+@dataclass(frozen=True)
+class Track:
+    position: list[int] | list[list[int]]
+    points: list[list[float]]  # (position, channel)
+    step: list[float]  # how far from the position before, over all channels
+
+
+@torch.no_grad()
+def project(
+    words: Sequence[str],
+    x: Float[Tensor, "token channel"],
+    encoding: Encoding,
+    pos: Positions | Points | None = None,
+) -> Plane:
+    """Of an encoding that acts on embeddings. Positions None: 0, 1, 2, …"""
+    if "on_embeddings" not in encoding.acts_on:
+        raise ValueError(
+            f"{type(encoding).__name__} leaves embeddings as they are: give an encoding that is"
+            " added to them (Sinusoidal, Integer, Learned), or use `turned`."
+        )
+    pos = folded(len(x), encoding.axes) if pos is None else pos
+    placed = encoding.on_embeddings(x.unsqueeze(0), encoding.prepare(pos)).squeeze(0)
+    (before, shown), (after, shown_after) = plane(x), plane(placed)
+    return Plane(
+        list(words),
+        pos.tolist(),
+        before.tolist(),
+        after.tolist(),
+        (shown, shown_after),
+        float((_nearest(x) == _nearest(placed)).double().mean()),
+        (_ordered(before), _ordered(after)),
+    )
+
+
+def plane(x: Float[Tensor, "token channel"]) -> tuple[Tensor, float]:
+    """Coordinates (token, 2), and the share of the variance in them; each axis points to where its
+    largest weight is positive, so that the picture is the same every time.
+    """
+    centred = x.double() - x.double().mean(0)
+    _, size, axes = torch.linalg.svd(centred, full_matrices=False)
+    largest = axes.gather(-1, axes.abs().argmax(-1, keepdim=True))
+    shown = size[:2].square().sum() / size.square().sum()
+    return centred @ (axes * largest.sign())[:2].mT, float(shown)
+
+
+def turned(
+    words: Sequence[str],
+    x: Float[Tensor, "token 2"],
+    theta: float,
+    pos: Positions | None = None,
+) -> Turned:
+    """Positions None: 0, 1, 2, …"""
+    pos = folded(len(x), 1) if pos is None else pos
+    by = turn(pos, torch.tensor([theta], dtype=torch.float64))
+    after = rotate(x[None, None], by, "interleaved")[0, 0]
+    return Turned(list(words), pos.tolist(), theta, x.tolist(), after.tolist())
+
+
+@torch.no_grad()
+def track(encoding: Encoding, tokens: int, channels: Sequence[int] = (0, 1)) -> Track:
+    """Raises ValueError for an encoding that gives no row to a position, as ALiBi."""
+    probe = Probe(encoding, heads=None if encoding.heads else 1)
+    pos = probe.line(tokens)
+    rows = probe.rows(pos)
+    if rows is None:
+        name = type(encoding).__name__
+        raise ValueError(f"{name} gives no row to a position: it acts on {encoding.acts_on}.")
+    step = rows.diff(dim=0).norm(dim=-1)
+    return Track(pos.tolist(), rows[:, list(channels)].tolist(), [0.0, *step.tolist()])
+
+
+def _nearest(x: Tensor) -> Tensor:
+    apart = torch.cdist(x.double(), x.double())
+    return apart.fill_diagonal_(float("inf")).argmin(-1)
+
+
+def _ordered(points: Tensor) -> float:
+    places = torch.arange(len(points), dtype=points.dtype)
+    return abs(float(torch.corrcoef(torch.stack((points[:, 0], places)))[0, 1]))

@@ -1,0 +1,95 @@
+"""A real model that reads text, from a folder on this machine, and the same without its positions.
+
+Opened by transformers: safetensors only, never pickles, no code of the folder's, no network. What
+gives positions is switched off where it enters, for the time of a `with`; no weight is touched:
+
+    learned tables        every row becomes 0
+    rotary embeddings     cos becomes 1, sin becomes 0
+    T5's bias             becomes 0
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posenc.analysis.capture import still
+
+TABLES = "position_embeddings", "embed_positions", "wpe", "relative_attention_bias"
+ROTARY = "rotary_emb"
+
+
+@dataclass(frozen=True)
+class Words:
+    ids: Int[Tensor, "1 token"]
+    tokens: list[str]
+    own: list[int]  # places of the tokens of the text, without those that the tokenizer adds
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A model of transformers without a head on top, and its tokenizer."""
+
+    model: Any
+    tokenizer: Any
+
+    def words(self, text: str) -> Words:
+        made = self.tokenizer(text, return_tensors="pt", return_special_tokens_mask=True)
+        ids, special = made["input_ids"], made["special_tokens_mask"][0]
+        tokens = [t.strip("Ġ▁") for t in self.tokenizer.convert_ids_to_tokens(ids[0].tolist())]
+        return Words(ids, tokens, (special == 0).nonzero().flatten().tolist())
+
+    @torch.no_grad()
+    def __call__(self, ids: Int[Tensor, "1 token"]) -> Float[Tensor, "1 token channel"]:
+        """What the last layer says of each token."""
+        return self.model(input_ids=ids).last_hidden_state
+
+
+def open_reader(folder: Path) -> Reader:
+    """Raises ValueError where there is no such folder, ImportError without transformers."""
+    try:
+        from transformers import AutoModel, AutoTokenizer
+    except ImportError as missing:
+        raise ImportError(
+            "real models are opened by transformers, which is not installed: python -m pip install"
+            " 'transformers>=5,<6'"
+        ) from missing
+    if not (folder / "config.json").is_file():
+        raise ValueError(
+            f"{folder} is no folder with a config.json: give that of a model on this machine."
+        )
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    model = AutoModel.from_pretrained(folder, use_safetensors=True, **safe)
+    return Reader(model.eval(), AutoTokenizer.from_pretrained(folder, **safe))
+
+
+@contextmanager
+def without_positions(model: nn.Module) -> Iterator[nn.Module]:
+    """Raises TypeError where nothing that gives positions is known by its name."""
+    with ExitStack() as undo:
+        found = False
+        for name, module in model.named_modules():
+            last = name.rpartition(".")[-1]
+            if last in TABLES or last == ROTARY:
+                hook = _zero if last in TABLES else _still
+                undo.callback(module.register_forward_hook(hook).remove)
+                found = True
+        if not found:
+            raise TypeError(
+                f"nothing in {type(model).__name__} is called {', '.join(TABLES)} or {ROTARY}: how"
+                " it gives positions is not known here."
+            )
+        yield model
+
+
+def _zero(module: nn.Module, args: Any, out: Tensor) -> Tensor:
+    return torch.zeros_like(out)
+
+
+def _still(module: nn.Module, args: Any, out: Any) -> Any:
+    return still(out)

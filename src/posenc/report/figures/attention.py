@@ -1,0 +1,110 @@
+"""Where words look, and what of that is position."""
+
+from collections.abc import Sequence
+
+from posenc.analysis.decomposition import Decomposition
+from posenc.analysis.order import Order
+from posenc.report.drawing import CELLS, VERMILION, Figure, Panel, Points, Values, heat
+
+
+def attention(
+    weights: Sequence[Sequence[Values]], tokens: Sequence[str] = (), names: Sequence[str] = ()
+) -> Figure:
+    """Weights (head, query, key), each row summing to 1; `names` of the heads."""
+    names = names or [f"head {n}" for n in range(len(weights))]
+    panels = [
+        Panel(
+            name,
+            [heat(head, unit="weight", high=1.0)],
+            "key: looked at",
+            "query: looks",
+            x_names=_fitting(tokens, head[0]),
+            y_names=_fitting(tokens, head),
+            y_down=True,
+            square=True,
+        )
+        for name, head in zip(names, weights, strict=True)
+    ]
+    told = []
+    for name, head in zip(names, weights, strict=True):
+        back = [
+            weight * abs(i - j)
+            for i, row in enumerate(head)
+            for j, weight in enumerate(row)
+            if weight is not None
+        ]
+        told.append(f"{name} {sum(back) / len(head):.1f}")
+    return Figure(
+        "Attention",
+        panels,
+        f"Attention between {len(weights[0])} tokens. On average a token looks so many tokens away:"
+        f" {', '.join(told)}.",
+        columns=min(len(panels), 2 if len(panels) < 5 else 3),
+    )
+
+
+def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
+    """The scores of one head, and the parts that they are the sum of, with one palette for all."""
+    parts = {name: values[head] for name, values in found.parts.items()}
+    whole = [
+        [sum(column) for column in zip(*rows, strict=True)]
+        for rows in zip(*parts.values(), strict=True)
+    ]
+    high = max(abs(v) for rows in (whole, *parts.values()) for row in rows for v in row) or 1.0
+    named = {name: f"{name} tokens" if name.startswith("λ") else name for name in parts}
+    shown = {"scores": whole} | {
+        f"{named[name]}: {_percent(found.shares[name])}": values for name, values in parts.items()
+    }
+    panels = [
+        Panel(
+            title,
+            [heat(values, signed=True, unit="logits", high=high)],
+            "key",
+            "query",
+            x_names=_fitting(tokens, values[0]),
+            y_names=_fitting(tokens, values),
+            y_down=True,
+            square=True,
+        )
+        for title, values in shown.items()
+    ]
+    shares = ", ".join(f"{named[name]} {_percent(s)}" for name, s in found.shares.items())
+    return Figure(
+        f"{found.encoding}: what the scores are made of",
+        panels,
+        f"Scores of head {head} and their {len(parts)} parts. Shares in what softmax sees, over all"
+        f" heads: {shares}.",
+        columns=3,
+    )
+
+
+def shuffled(found: Order) -> Figure:
+    """How much what each token gets changes when the words of a text change places."""
+    places = range(len(found.tokens))
+    share = [100 * change for change in found.change]
+    without = [100 * change for change in found.without]
+    marks = [
+        Points(places, share, "as it is"),
+        Points(places, without, "positions switched off", VERMILION, "diamond"),
+    ]
+    says = (
+        f"What {len(found.tokens)} tokens get from a model when they are shuffled changes by"
+        f" {sum(share) / len(share):.0f} % on average, and by {sum(without) / len(without):.2g} %"
+        " with positions switched off."
+    )
+    if found.twins and found.apart is not None and found.apart_without is not None:
+        says += (
+            f" “{found.tokens[found.twins[0]]}” stands there twice: {found.apart:.0%} apart, and"
+            f" {found.apart_without:.1g} without positions."
+        )
+    panel = Panel("", marks, "", "change, %", x_names=found.tokens)
+    return Figure("A shuffled text", [panel], says, height=260)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("-0%", "0%").replace("-", "−")
+
+
+def _fitting(tokens: Sequence[str], values: Sequence[object]) -> Sequence[str]:
+    """The tokens, where there is a cell for each."""
+    return tokens if len(tokens) == len(values) <= CELLS else ()

@@ -1,0 +1,179 @@
+"""A position advancing: animations. They stand still until a slider is moved."""
+
+from collections.abc import Mapping, Sequence
+from math import cos, hypot, pi, sin
+
+from posenc.analysis.advancing import Advance
+from posenc.report.drawing import (
+    BLUE,
+    GREY,
+    PURPLE,
+    VERMILION,
+    Arrows,
+    Figure,
+    Frame,
+    Line,
+    Panel,
+    Points,
+    Values,
+    heat,
+)
+
+CIRCLE = [pi * n / 36 for n in range(73)]
+
+
+def vectors(found: Mapping[str, Advance]) -> Figure:
+    """The same vector under several encodings, channel by channel, one panel each."""
+
+    def panels(step: int) -> list[Panel]:
+        made = []
+        for name, one in found.items():
+            channels = range(len(one.vector))
+            marks = [Line(channels, one.vector, "without position", GREY, "dash", "square")]
+            if one.added:
+                marks.append(Line(channels, one.added[step], "added", VERMILION, "dot", "diamond"))
+            marks.append(Line(channels, one.placed[step], "with position", BLUE, marker="circle"))
+            most = 1.08 * max(abs(v) for row in [one.vector, *one.placed] for v in row)
+            made.append(Panel(name, marks, "channel", "value", y_range=(-most, most)))
+        return made
+
+    told = [
+        f"{name} from {_norm(one.placed[0]):.3g} to {_norm(one.placed[-1]):.3g}"
+        for name, one in found.items()
+    ]
+    position = _positions(found)
+    return Figure(
+        "One vector, its position advancing",
+        panels(len(position) // 4),
+        f"What a vector of length {_norm(next(iter(found.values())).vector):.3g} becomes at"
+        f" positions {position[0]} to {position[-1]}. Its length goes: {'; '.join(told)}.",
+        columns=2,
+        height=220,
+        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(position)],
+    )
+
+
+def codes(found: Mapping[str, Advance]) -> Figure:
+    """What is added at each position, or what the vector is turned to; a frame around the one."""
+    shown = {name: one.added or one.placed for name, one in found.items()}
+    position = _positions(found)
+    cells = {
+        name: heat(list(zip(*rows, strict=True)), position, signed=True, bar=False)
+        for name, rows in shown.items()
+    }
+
+    def panels(step: int) -> list[Panel]:
+        return [
+            Panel(
+                f"{name} (±{drawn.span[1]:.3g})",
+                [drawn, _around(position[step], len(shown[name][0]))],
+                "position",
+                "channel",
+                y_down=True,
+            )
+            for name, drawn in cells.items()
+        ]
+
+    return Figure(
+        "Row after row",
+        panels(len(position) // 4),
+        f"Positions {position[0]} to {position[-1]} from left to right, channels from top to"
+        f" bottom, for {', '.join(found)}.",
+        columns=2,
+        height=180,
+        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(position)],
+    )
+
+
+def paths(found: Mapping[str, Advance]) -> Figure:
+    """The way of a vector through the plane of its two widest directions."""
+
+    def panels(step: int) -> list[Panel]:
+        made = []
+        for name, one in found.items():
+            x, y = map(list, zip(*one.path, strict=True))
+            marks = [
+                Line(x, y, "whole path", GREY, "dot", width=1),
+                Line(x[: step + 1], y[: step + 1], "so far", BLUE),
+                Points([x[step]], [y[step]], "now", VERMILION, size=11),
+            ]
+            room = 1.1 * max(map(abs, x + y))
+            first, second = "widest direction", "second widest"
+            made.append(
+                Panel(
+                    name,
+                    marks,
+                    first,
+                    second,
+                    x_range=(-room, room),
+                    y_range=(-room, room),
+                    square=True,
+                )
+            )
+        return made
+
+    told = [f"{name} {one.largest_step:.2g}" for name, one in found.items()]
+    position = _positions(found)
+    return Figure(
+        "The path of a vector",
+        panels(len(position) - 1),
+        f"Positions {position[0]} to {position[-1]} in a plane. The longest step from one to the"
+        f" next, to the mean distance of any two: {', '.join(told)}.",
+        columns=min(3, len(found)),
+        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(position)],
+    )
+
+
+def turning(name: str, found: Advance, pairs: Sequence[tuple[int, int]]) -> Figure:
+    """Pairs of channels (first, second) of a query turning, each in its own plane."""
+
+    def panels(step: int) -> list[Panel]:
+        return [_turned(found.vector, found.placed[step], first, second) for first, second in pairs]
+
+    lengths = [hypot(row[a], row[b]) for a, b in pairs[:1] for row in found.placed]
+    return Figure(
+        f"{name}: pairs of channels turn",
+        panels(len(found.position) // 4),
+        f"{len(pairs)} pairs of channels of a query, at positions {found.position[0]} to"
+        f" {found.position[-1]}. The first pair keeps its length, {min(lengths):.3g} to"
+        f" {max(lengths):.3g}; later pairs turn more slowly.",
+        columns=min(4, len(pairs)),
+        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(found.position)],
+    )
+
+
+def _around(position: int, channels: int) -> Line:
+    left, right, top, bottom = position - 0.5, position + 0.5, -0.5, channels - 0.5
+    return Line([left, right, right, left, left], [top, top, bottom, bottom, top], "now", PURPLE)
+
+
+def _turned(vector: Values, placed: Values, first: int, second: int) -> Panel:
+    (x0, y0), (x, y) = ((one[first] or 0, one[second] or 0) for one in (vector, placed))
+    radius = hypot(x, y)
+    room = 1.15 * max(radius, hypot(x0, y0))
+    return Panel(
+        f"channels {first} and {second}",
+        [
+            _circle(radius),
+            Arrows([0], [0], [x0], [y0], "without position", GREY, "dash"),
+            Arrows([0], [0], [x], [y], "with position", BLUE),
+        ],
+        "first channel",
+        "second channel",
+        x_range=(-room, room),
+        y_range=(-room, room),
+        square=True,
+    )
+
+
+def _circle(radius: float) -> Line:
+    x, y = ([radius * of(angle) for angle in CIRCLE] for of in (cos, sin))
+    return Line(x, y, "", GREY, "dot", width=1)
+
+
+def _positions(found: Mapping[str, Advance]) -> list[int]:
+    return next(iter(found.values())).position
+
+
+def _norm(values: Sequence[float]) -> float:
+    return hypot(*values)

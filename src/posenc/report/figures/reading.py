@@ -1,0 +1,38 @@
+"""What a real model does with its own positions, on its own words."""
+
+from posenc.analysis.reading import Layer, Reading
+from posenc.report.drawing import Band, Figure, Line, Panel
+from posenc.report.figures.attention import attention
+
+
+def layers(found: Reading) -> Figure:
+    """Attention of some layers, the mean of their heads."""
+    names = [f"layer {one.number}" for one in found.layers]
+    return attention([one.weights for one in found.layers], found.tokens, names)
+
+
+def distances(found: Reading) -> Figure:
+    """Scores of a window of the text against how far apart its tokens are."""
+    panels = [_curve(one) for one in found.layers]
+    told = ", ".join(
+        f"{one.curve.mean[1]:.3g} to {one.curve.mean[-1]:.3g} in layer {one.number}"
+        for one in found.layers
+    )
+    return Figure(
+        "Scores of a model against distance",
+        panels,
+        f"{found.window} tokens of the text. From neighbours to the tokens farthest apart, the mean"
+        f" score goes from {told}.",
+        columns=len(panels),
+        height=220,
+    )
+
+
+def _curve(one: Layer) -> Panel:
+    curve, others = one.curve, slice(1, None)  # a token is most like itself
+    x = curve.distance[others]
+    marks = [
+        Band(x, curve.low[others], curve.high[others], "four fifths of the scores"),
+        Line(x, curve.mean[others], "mean score"),
+    ]
+    return Panel(f"layer {one.number}", marks, "tokens back", "score, logits")

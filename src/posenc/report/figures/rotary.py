@@ -1,0 +1,107 @@
+"""What rotary frequencies can tell apart, and what stretching does to them."""
+
+from math import isfinite
+
+from posenc.analysis.frequencies import Extended
+from posenc.analysis.precision import Precision
+from posenc.models.inspection import Turning
+from posenc.report.drawing import GREY, Figure, Line, Mark, Panel, Rule, style
+from posenc.report.words import tokens
+
+
+def bands(turning: Turning) -> Figure:
+    """Wavelength of each pair, as trained and as it turns now, against the trained length."""
+    pairs = range(len(turning.pairs))
+    now = [pair.wavelength for pair in turning.pairs]
+    before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
+    stretched = before != now
+    marks: list[Mark] = [Line(pairs, before, "as trained", GREY, "dash")] if stretched else []
+    marks += [Line(pairs, now, "now" if stretched else "wavelength", marker="circle")]
+    for length, name in ((turning.trained, "trained"), (turning.span, "used")):
+        if length and not (name == "used" and length == turning.trained):
+            marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
+    slowest = max((w for w in now if isfinite(w)), default=None)
+    says = f"Wavelengths of {len(pairs)} pairs of channels"
+    says += f", from {tokens(min(now))} to {tokens(slowest)} tokens" if slowest else ""
+    if turning.trained:
+        says += (
+            f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
+        )
+    changes = ", ".join(f"{many} {change}" for change, many in turning.changes.items())
+    says += f". Stretching left {changes}." if stretched else "."
+    panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
+    return Figure("Wavelengths", [panel], says)
+
+
+def extensions(found: Extended) -> Figure:
+    """Wavelengths before and after each method, against the trained length and the target."""
+    before = [pair.wavelength for pair in found.methods["none"].pairs]
+    numbers = range(len(before))
+    panels = []
+    for name, method in found.methods.items():
+        if name != "none":
+            marks: list[Mark] = [
+                Line(numbers, before, "as trained", GREY, "dash"),
+                Line(numbers, [p.wavelength for p in method.pairs], "stretched", marker="circle"),
+                Rule(found.trained, "y", f"trained: {found.trained:,}"),
+                Rule(found.target, "y", f"target: {found.target:,}"),
+            ]
+            gain = "" if method.gain == 1 else f", cos and sin × {method.gain:.4g}"
+            panels.append(
+                Panel(
+                    name.replace("_", " ") + gain,
+                    marks,
+                    "pair of channels, fastest first",
+                    "wavelength, tokens",
+                    y_log=True,
+                )
+            )
+    kept = ", ".join(
+        f"{name.replace('_', ' ')} {sum(pair.change == 'kept' for pair in method.pairs)}"
+        for name, method in found.methods.items()
+        if name != "none"
+    )
+    return Figure(
+        f"Stretched from {found.trained:,} to {found.target:,} tokens",
+        panels,
+        f"Trained on {found.trained:,} tokens, {found.critical} of {found.channels} channels belong"
+        f" to pairs that complete a turn. So many of the {len(before)} pairs keep their wavelength:"
+        f" {kept}.",
+        columns=3,
+        height=230,
+    )
+
+
+def precision(found: Precision) -> Figure:
+    """Errors against position, for each way of forming angles."""
+    panels = [
+        Panel(
+            title,
+            [
+                Line(found.position, values, way, **style(n), width=1.5)
+                for n, (way, values) in enumerate(ways.items())
+            ],
+            "position, tokens",
+            y_title,
+            x_log=True,
+            y_log=True,
+        )
+        for title, ways, y_title in (
+            ("cos and sin", found.error, "largest error"),
+            ("scores of near tokens, moved along", found.drift, "error / size of scores"),
+            ("scores of keys at the beginning", found.far, "error / size of scores"),
+        )
+    ]
+    last = {way: values[-1] for way, values in found.far.items()}
+    told = ", ".join(
+        f"{way} {'not a number' if error is None else f'{error:.1g}'}"
+        for way, error in last.items()
+    )
+    return Figure(
+        "What few bits do",
+        panels,
+        f"Errors of angles and scores by how they are formed. At position {found.position[-1]:,}"
+        f" scores of keys at the beginning are off by: {told}.",
+        columns=3,
+        height=300,
+    )
