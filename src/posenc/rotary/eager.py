@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posenc.rotary.turn import Ready, Turn, doubled
 
-BLOCK = 1 << 19  # numbers for each thread: small enough for the cache, and threads meet seldom
+BLOCK = 1 << 18  # numbers for each thread: small enough for the cache, and threads meet seldom
 
 
 def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
@@ -34,10 +34,10 @@ def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 
 def by_complex_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out = torch.empty_like(x) if out is None else out
-    wide = _room(x, 0)
+    wide = x.new_empty(0)
     for x_part, out_part, cis_part in _blocks(x, out, _cis(by)):
         if wide.shape != x_part.shape:
-            wide = _room(x, *x_part.shape)
+            wide = _room(x_part)
         wide.copy_(x_part).view(torch.complex64).mul_(cis_part)
         out_part.copy_(wide)
     return out
@@ -55,12 +55,12 @@ def by_roll(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 def by_blocks(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out = torch.empty_like(x) if out is None else out
     halves = (t.unflatten(-1, (2, -1)) for t in (x, out))
-    wide = turned = _room(x, 0)
+    wide = turned = x.new_empty(0)
     for x_part, out_part, cos, sin in _blocks(*halves, by.cos.unsqueeze(-2), by.sin.unsqueeze(-2)):
         if x.dtype is torch.float32:
             wide, turned = x_part, out_part
         elif wide.shape != x_part.shape:
-            wide, turned = _room(x, 2, *x_part.shape)
+            wide, turned = _room(x_part), _room(x_part)
         (a, b), (first, second) = wide.split(1, -2), turned.split(1, -2)
         if wide is not x_part:
             wide.copy_(x_part)
@@ -107,5 +107,7 @@ def _pairs(x: Tensor) -> Tensor | None:
         return None
 
 
-def _room(x: Tensor, *shape: int) -> Tensor:
-    return x.new_empty(shape, dtype=torch.float32)
+def _room(x: Tensor) -> Tensor:
+    """As `x` in float32, its axes in the same order in memory, but channels side by side."""
+    order = torch.preserve_format if x.stride(-1) == 1 else torch.contiguous_format
+    return torch.empty_like(x, dtype=torch.float32, memory_format=order)
