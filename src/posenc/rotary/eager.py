@@ -109,5 +109,5 @@ def _pairs(x: Tensor) -> Tensor | None:
 
 def _room(x: Tensor) -> Tensor:
     """As `x` in float32, its axes in the same order in memory, but channels side by side."""
-    order = torch.preserve_format if x.stride(-1) == 1 else torch.contiguous_format
-    return torch.empty_like(x, dtype=torch.float32, memory_format=order)
+    order = sorted(range(x.ndim - 1), key=lambda axis: -x.stride(axis))
+    return torch.empty_permuted(x.shape, (*order, x.ndim - 1), dtype=torch.float32)
