@@ -98,7 +98,7 @@ def test_nothing_plays_or_paints_by_itself(drawn):
         layout = read(figure)["layout"]
         assert not {"updatemenus", "sliders"} & set(layout)
         assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0, 0, 0, 0)"
-        assert not layout["template"]
+        assert "layout" not in layout["template"]
 
 
 @pytest.mark.parametrize("width", ["wide", "narrow"])

@@ -176,8 +176,12 @@ def _written(mark: Line) -> dict[str, Any]:
     """The name: at the end of the line, or in the legend."""
     if not mark.direct:
         return {"name": _safe(mark.name)}
-    last = max(n for n, (x, y) in enumerate(zip(mark.x, mark.y, strict=True)) if None not in (x, y))
-    text = [_safe(mark.name) if n == last else "" for n in range(len(mark.x))]
+    ends = [
+        n
+        for n, point in enumerate(zip(short(mark.x), short(mark.y), strict=True))
+        if None not in point
+    ]
+    text = [_safe(mark.name) if n == max(ends) else "" for n in range(len(mark.x))]
     return {"text": text, "textposition": "middle right", "cliponaxis": False}
 
 
