@@ -54,6 +54,7 @@ def test_pyplot_and_its_figures_are_left_alone():
 )
 def test_no_text_is_cut_off_or_covers_another(name, drawn):
     made = paper.matplotlib(drawn[name])
+    made.draw_without_rendering()
     whole = made.bbox.padded(2)
     for ax in made.axes:
         ticks = [*ax.xaxis.get_ticklabels(), *ax.yaxis.get_ticklabels()]
