@@ -1,0 +1,56 @@
+"""RoPE on images: each axis turns pairs of its own, else rows and columns are mixed up (seed 004).
+
+A pair turned by row + column together cannot tell a patch further down from one further right.
+Axial RoPE gives half of the pairs to each axis, and the map of similarity to a patch is the same
+around every patch; RoPE-Mixed turns by both, each pair along a slanted direction of its own.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc import Mixed, RoPE, axial, frequencies
+from posenc.analysis.grids import to_patch
+from posenc.report.drawing import Figure, Panel, heat
+from posenc.report.paper import save
+
+size, chosen = 15, (7, 7)
+torch.manual_seed(0)
+maps = {
+    "row + column in one pair": to_patch(
+        RoPE(torch.stack([frequencies(32)] * 2)), size, size, chosen
+    ),
+    "axial": to_patch(RoPE(axial(32, 2, base=100.0)), size, size, chosen),
+    "mixed, one of its heads": to_patch(Mixed(32, heads=2), size, size, chosen),
+}
+alike = {}
+for name, found in maps.items():
+    here = found.heads[0]
+    alike[name] = here[5][9]
+    print(f"{name}: two up and two to the right is {here[5][9]:.2f} alike,", end=" ")
+    print(f"two down and two to the right {here[9][9]:.2f}")
+image = torch.tensor(maps["axial"].heads[0])
+moved = torch.tensor(to_patch(RoPE(axial(32, 2, base=100.0)), size, size, (9, 10)).heads[0])
+change = float((moved[2:, 3:] - image[:-2, :-3]).abs().max())
+print(f"around another patch the axial map differs by {change:.0e}")
+
+figure = Figure(
+    "How alike each patch looks to the middle one",
+    [
+        Panel(
+            name,
+            [heat(one.heads[0], signed=True, unit="share", high=1.0)],
+            "column",
+            "row",
+            y_down=True,
+            square=True,
+        )
+        for name, one in maps.items()
+    ],
+    f"Three maps of {size} × {size} patches. With rows and columns in one pair all patches along a"
+    " diagonal look like the middle one; axial RoPE fades around it along both axes.",
+    columns=3,
+)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))
