@@ -19,6 +19,7 @@ Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
 
 # Okabe and Ito's, of those that stand out from white and from black alike
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
+WHITE = "#FFFFFF"  # of marks on the strongest colours alone
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, GREY)
 DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
 MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")

@@ -36,12 +36,18 @@ class Series(NamedTuple):
 
 
 def table(figure: Figure) -> Table:
-    marks = [mark for panel in figure.panels for mark in panel.marks]
-    notes = [f"{mark.name}." for mark in marks if isinstance(mark, Rule) and mark.name]
+    """Beside a heat map other marks only point at something, so that they are not listed."""
+    notes = [
+        f"{mark.name}."
+        for panel in figure.panels
+        for mark in panel.marks
+        if isinstance(mark, Rule) and mark.name
+    ]
     if figure.frames:
-        notes.append(f"This is the first of {len(figure.frames)} states.")
-    if all(isinstance(mark, Heat | Rule) for mark in marks):
-        made = _heats(figure)
+        notes.append(f"One of {len(figure.frames)} states.")
+    heats = [(p, mark) for p in figure.panels for mark in p.marks if isinstance(mark, Heat)]
+    if len(heats) == len(figure.panels) and len({tuple(mark.x) for _, mark in heats}) == 1:
+        made = _heats(heats)
     else:
         series = [one for panel in figure.panels for one in _series(panel)]
         same = all(one.places == series[0].places for one in series)
@@ -69,9 +75,8 @@ def picked(count: int, most: int) -> list[int]:
     return sorted({round(n * (count - 1) / (most - 1)) for n in range(most)} if count else set())
 
 
-def _heats(figure: Figure) -> Table:
+def _heats(heats: list[tuple[Panel, Heat]]) -> Table:
     """Rows of cells, panel after panel."""
-    heats = [(p, mark) for p in figure.panels for mark in p.marks if isinstance(mark, Heat)]
     several = len(heats) > 1
     deep = max(6, min(ROWS, MOST // len(heats)))
     rows = []

@@ -69,6 +69,8 @@ def _panel(panel: Panel, n: int, figure: Figure) -> Iterator[dict[str, Any]]:
             heats += 1
         elif not isinstance(mark, Rule):
             yield _drawn(mark, panel) | axes
+        if isinstance(mark, Arrows) and mark.labels:
+            yield _heads(mark) | axes
 
 
 def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
@@ -130,11 +132,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "type": "scatter",
                 "x": short(x),
                 "y": short(y),
-                "mode": "lines+markers+text" if mark.labels else "lines+markers",
-                "text": [part for label in mark.labels for part in ("", _safe(label), "")],
-                "textposition": [
-                    f"{'top' if up >= 0 else 'bottom'} center" for up in mark.to_y for _ in range(3)
-                ],
+                "mode": "lines+markers",
                 "line": {"color": mark.colour, "dash": mark.dash, "width": 2},
                 "marker": {
                     "symbol": "arrow",
@@ -157,6 +155,20 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
             }
         case Rule():
             raise TypeError("a rule belongs to the layout")
+
+
+def _heads(mark: Arrows) -> dict[str, Any]:
+    """Labels beyond the heads of arrows."""
+    return {
+        "type": "scatter",
+        "x": short([x + 1.06 * (to - x) for x, to in zip(mark.x, mark.to_x, strict=True)]),
+        "y": short([y + 1.06 * (to - y) for y, to in zip(mark.y, mark.to_y, strict=True)]),
+        "mode": "text",
+        "text": [_safe(label) for label in mark.labels],
+        "textposition": [f"{'top' if y >= 0 else 'bottom'} center" for y in mark.to_y],
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+    }
 
 
 def _written(mark: Line) -> dict[str, Any]:

@@ -6,6 +6,7 @@ paper.save(figures.similarity("RoPE", between(RoPE(64), 64)), Path("rope.svg"))
 
 from posenc.report.figures.attention import attention as attention
 from posenc.report.figures.attention import decomposition as decomposition
+from posenc.report.figures.attention import shuffled as shuffled
 from posenc.report.figures.comparing import costs as costs
 from posenc.report.figures.comparing import curves as curves
 from posenc.report.figures.comparing import order as order
@@ -24,5 +25,6 @@ from posenc.report.figures.positions import similarity as similarity
 from posenc.report.figures.rotary import bands as bands
 from posenc.report.figures.rotary import extensions as extensions
 from posenc.report.figures.rotary import precision as precision
+from posenc.report.figures.space import grids as grids
 from posenc.report.figures.space import projection as projection
 from posenc.report.figures.space import rotation as rotation

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from posenc.analysis.decomposition import Decomposition
-from posenc.report.drawing import CELLS, Figure, Panel, Values, heat
+from posenc.analysis.order import Order
+from posenc.report.drawing import CELLS, VERMILION, Figure, Panel, Points, Values, heat
 
 
 def attention(
@@ -75,6 +76,29 @@ def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 
         f" heads: {shares}.",
         columns=3,
     )
+
+
+def shuffled(found: Order) -> Figure:
+    """How much what each token gets changes when the words of a text change places."""
+    places = range(len(found.tokens))
+    share = [100 * change for change in found.change]
+    without = [100 * change for change in found.without]
+    marks = [
+        Points(places, share, "as it is"),
+        Points(places, without, "positions switched off", VERMILION, "diamond"),
+    ]
+    says = (
+        f"What {len(found.tokens)} tokens get from a model when they are shuffled changes by"
+        f" {sum(share) / len(share):.0f} % on average, and by {sum(without) / len(without):.2g} %"
+        " with positions switched off."
+    )
+    if found.twins and found.apart is not None and found.apart_without is not None:
+        says += (
+            f" “{found.tokens[found.twins[0]]}” stands there twice: {found.apart:.0%} apart, and"
+            f" {found.apart_without:.1g} without positions."
+        )
+    panel = Panel("", marks, "", "change, %", x_names=found.tokens)
+    return Figure("A shuffled text", [panel], says, height=260)
 
 
 def _percent(share: float) -> str:

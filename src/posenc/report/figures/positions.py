@@ -83,7 +83,7 @@ def decay(found: Mapping[str, Waves]) -> Figure:
         x_title = "distance δ, tokens"
         alike.append(Panel(name, marks, x_title, "B(δ) / B(0)", x_log=True, y_range=(-0.4, 1.1)))
         line = Line(distance, waves.apart[1:], width=1.5)
-        apart.append(Panel("", [line], x_title, "|PE(δ) − PE(0)|", x_log=True))
+        apart.append(Panel(name, [line], x_title, "|PE(δ) − PE(0)|", x_log=True))
     longest = max(waves.distance[-1] for waves in found.values())
     return Figure(
         "Similarity against distance",

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from math import hypot
 
 from posenc.analysis.geometry import Plane, Turned
-from posenc.report.drawing import BLUE, GREY, Arrows, Figure, Panel, Points
+from posenc.analysis.grids import Map
+from posenc.report.drawing import BLUE, GREY, WHITE, Arrows, Figure, Panel, Points, heat
 
 
 def projection(found: Mapping[str, Plane]) -> Figure:
@@ -63,6 +64,38 @@ def rotation(found: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
         f"“{pair[0]}” and “{pair[1]}”, turned by {theta:.3g} radians a token. From one to the"
         f" other: {', '.join(told)}.".replace("-", "−"),
         columns=len(found),
+    )
+
+
+def grids(found: Mapping[str, Map], head: int = 0) -> Figure:
+    """How alike the patches of an image are to a chosen one, by position alone."""
+    panels, told, first = [], [], next(iter(found.values()))
+    for name, one in found.items():
+        row, column = one.chosen
+        values = one.heads[head]
+        flat = [v for line in values for v in line]
+        told.append(
+            f"{name}: {sum(v > 0.5 for v in flat)} of {len(flat)} patches look over half alike"
+        )
+        panels.append(
+            Panel(
+                name,
+                [
+                    heat(values, signed=True, unit="score, a share", high=1.0),
+                    Points([column], [row], colour=WHITE, marker="x", size=8),
+                ],
+                "column",
+                "row",
+                y_down=True,
+                square=True,
+            )
+        )
+    return Figure(
+        "How alike patches of an image are",
+        panels,
+        f"Scores of equal content in an image of {first.height} × {first.width} patches, to the one"
+        f" in row {first.chosen[0]}, column {first.chosen[1]}. {'; '.join(told)}.",
+        columns=min(3, len(panels)),
     )
 
 
