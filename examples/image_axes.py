@@ -12,7 +12,7 @@ import torch
 
 from posenc import Mixed, RoPE, axial, frequencies
 from posenc.analysis.grids import to_patch
-from posenc.report.drawing import Figure, Panel, heat
+from posenc.report.figures import grids
 from posenc.report.paper import save
 
 size, chosen = 15, (7, 7)
@@ -35,22 +35,6 @@ moved = torch.tensor(to_patch(RoPE(axial(32, 2, base=100.0)), size, size, (9, 10
 change = float((moved[2:, 3:] - image[:-2, :-3]).abs().max())
 print(f"around another patch the axial map differs by {change:.0e}")
 
-figure = Figure(
-    "How alike each patch looks to the middle one",
-    [
-        Panel(
-            name,
-            [heat(one.heads[0], signed=True, unit="share", high=1.0)],
-            "column",
-            "row",
-            y_down=True,
-            square=True,
-        )
-        for name, one in maps.items()
-    ],
-    f"Three maps of {size} × {size} patches. With rows and columns in one pair all patches along a"
-    " diagonal look like the middle one; axial RoPE fades around it along both axes.",
-    columns=3,
-)
+figure = grids(maps)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))
