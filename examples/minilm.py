@@ -37,6 +37,8 @@ else:
     for name, share in terms.shares.items():
         print(f"{name}: {share:.0%} of the scores of the first layer")
     heads = capture(reader.model, {"input_ids": words.ids})[0].weights()[0]
+    back = float(heads[2].diagonal(-1).mean())
+    print(f"one of its heads looks at the token before: it has {back:.0%} of the weight")
     figure = attention(heads[:4].tolist(), words.tokens)
     if __name__ == "__main__" and sys.argv[1:]:
         save(figure, Path(sys.argv[1]))

@@ -17,7 +17,7 @@ from posenc.report.figures import attention
 from posenc.report.paper import save
 
 words = "the dog chased another dog".split()
-first, second = order.repeated(words)
+first, second = order.repeated(words) or (0, 0)
 torch.manual_seed(0)
 vector = {word: torch.randn(64) for word in words}
 x = torch.stack([vector[word] for word in words]).unsqueeze(0)

@@ -27,8 +27,8 @@ order = permutation(dim, dim, "half")  # which channel each channel in halves is
 
 
 def last_row(q, k, layout):
-    heads = (x.expand(1, 1, tokens, dim) for x in (q, k))
-    return scores(rope[layout], *heads, sequence(tokens), sequence(tokens))[0, 0, -1].flip(0)
+    q, k = (x.expand(1, 1, tokens, dim) for x in (q, k))
+    return scores(rope[layout], q, k, sequence(tokens), sequence(tokens))[0, 0, -1].flip(0)
 
 
 made = {

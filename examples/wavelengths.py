@@ -37,8 +37,8 @@ figure = Figure(
         )
     ],
     "Wavelengths grow evenly on a logarithmic scale and end below 62,832 tokens, at"
-    f" {', '.join(f'{value:,} for d = {d}' for d, value in longest.items())}. The printed table"
-    " lies on none of the lines.",
+    f" {', '.join(f'{value:,} for d = {d}' for d, value in longest.items())}. No line goes"
+    " through the printed table.",
 )
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

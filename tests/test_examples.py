@@ -193,8 +193,10 @@ def test_longer_context():
 
 def test_axes_must_not_share_a_pair():
     made, _ = run("image_axes")
-    assert made["alike"]["row + column in one pair"] == pytest.approx(1)
-    assert made["alike"]["axial"] < 0.9
+    assert made["diagonal"]["row + column in one pair"] == pytest.approx(1)
+    assert made["diagonal"]["axial"] < 0.9
+    assert made["mirrored"]["axial"] < 1e-5
+    assert made["mirrored"]["mixed, one of its heads"] > 0.05
     assert made["moved"][2:, 3:].allclose(made["image"][:-2, :-3], atol=1e-5)
 
 
@@ -223,3 +225,29 @@ def test_minilm():
     assert made["found"].apart_without < 1e-4
     assert made["found"].apart > 0.1
     assert sum(made["terms"].shares.values()) == pytest.approx(1)
+    assert made["terms"].shares["position-position"] > 0.6
+    assert made["back"] > 0.9
+
+
+def test_rows_are_those_that_were_printed():
+    made, said = run("fingerprints")
+    assert "PE(1) = [0.841, 0.54, 0.1, 0.995, 0.01, 1.0, 0.001, 1.0]" in said
+    assert "PE(9) = [0.412, -0.911, 0.783, 0.622, 0.09, 0.996, 0.009, 1.0]" in said
+    assert made["spread"] < 1e-5
+
+
+def test_integers_outgrow_the_word_and_rope_keeps_its_length():
+    ratio = run("position_advances")[0]["ratio"]
+    assert ratio["integer"][0] == pytest.approx(252)
+    assert ratio["binary"][0] < 1
+    assert ratio["sinusoidal"][0] == pytest.approx(0.5**0.5, rel=1e-3)  # √(d/2) to √d
+    assert ratio["RoPE"] == pytest.approx((0, 1), abs=1e-5)
+
+
+def test_minilms_table_is_smooth_but_no_sinusoid():
+    minilm_folder()
+    made, _ = run("learned_table")
+    assert made["near"] == pytest.approx(0.85, abs=0.01)
+    assert made["found"].directions == pytest.approx(11.7, abs=0.1)
+    assert made["fits"] is None
+    assert made["far"] < 0.3
