@@ -82,7 +82,7 @@ def _x_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
     made = _axis(
         panel.x_log, panel.x_range, panel.x_names, panel.x_ticks, at.column, decades(panel, "x")
     )
-    made["title"] = {"text": "<br>".join(map(_safe, at.x_title(n))), "standoff": 6}
+    made["title"] = {"text": "<br>".join(map(safe, at.x_title(n))), "standoff": 6}
     if panel.x_names:
         made |= {"tickangle": -90, "showticklabels": at.x_names(n)}
     return made | {"anchor": nth("y", n), "constrain": "domain", "showgrid": not _has_heat(panel)}
@@ -132,7 +132,7 @@ def _axis(
 
 def _title(lines: list[str], x: float, y: float) -> dict[str, Any]:
     return {
-        "text": "<br>".join(map(_safe, lines)),
+        "text": "<br>".join(map(safe, lines)),
         "font": {"size": 13},
         "showarrow": False,
         **{"x": x, "xref": "paper", "xanchor": "center"},
