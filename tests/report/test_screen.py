@@ -42,6 +42,10 @@ def test_marks_become_traces_one_by_one():
     assert (arrows["x"], arrows["y"]) == ([0, 1, None], [0, 2, None])
     assert heads["text"] == ["head"]
     assert made["layout"]["shapes"][0]["x0"] == 2
+    line = Line([1, 2, 3], [4, 5, None], "named at its end", direct=True)
+    line, end = read(Figure("", [Panel("", [line])], ""))["data"]
+    assert (line["showlegend"], end["text"]) == (False, [" named at its end"])
+    assert (end["x"], end["y"]) == ([2], [5])
     assert made["layout"]["annotations"][1]["x"] == pytest.approx(0.30103)  # plotly wants log₁₀
 
 
@@ -70,11 +74,14 @@ def test_tokens_of_one_name_keep_places_of_their_own():
 def test_heat_maps_of_one_palette_share_a_bar():
     def colours(*heats):
         made = read(Figure("", [Panel("", [heat]) for heat in heats], "", 2))
-        return {name for name in made["layout"] if name.startswith("coloraxis")}
+        found = {name for name in made["layout"] if name.startswith("coloraxis")}
+        assert {trace["coloraxis"] for trace in made["data"]} == found
+        return found
 
     one, two = Heat([[1.0]], [0], [0]), Heat([[2.0]], [0], [0])
     assert colours(one, one) == {"coloraxis"}
     assert colours(one, two) == {"coloraxis", "coloraxis2"}
+    assert colours(one, one, two) == {"coloraxis", "coloraxis2", "coloraxis3"}
 
 
 def test_frames_hold_what_changes_and_lead_to_every_state(drawn):
@@ -98,7 +105,7 @@ def test_nothing_plays_or_paints_by_itself(drawn):
         layout = read(figure)["layout"]
         assert not {"updatemenus", "sliders"} & set(layout)
         assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0, 0, 0, 0)"
-        assert not layout["template"]
+        assert "layout" not in layout["template"]
 
 
 @pytest.mark.parametrize("width", ["wide", "narrow"])

@@ -37,6 +37,7 @@ from posenc.report.places import LINE, Places, names
 
 INCH = 100  # pixels of the screen
 WIDTH = 720  # of a page of paper, in such pixels
+TICK = 11  # of them, for a name along an axis
 TITLE = 30  # of them, above a figure
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
 MARKERS = {
@@ -118,8 +119,8 @@ def matplotlib(figure: Figure) -> Drawn:
             ).set_in_layout(False)
         with catch_warnings():
             filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
-            for _ in range(2):  # ticks are known once drawn, and then there is room made for them
-                drawn.draw_without_rendering()
+            drawn.draw_without_rendering()
+            engine.execute(drawn)  # again, with the room that ticks turned out to take
         drawn.set_layout_engine("none")
     return drawn
 
@@ -139,8 +140,9 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 label="" if mark.direct else _safe(mark.name),
             )
             if mark.direct:
-                ends = [(x, y) for x, y in zip(mark.x, mark.y, strict=True) if None not in (x, y)]
-                ax.annotate(_safe(mark.name), ends[-1], (4, 0), va="center", **OFFSET)
+                points = zip(short(mark.x), short(mark.y), strict=True)
+                *_, end = [point for point in points if None not in point]
+                ax.annotate(_safe(mark.name), end, (4, 0), va="center", **OFFSET)
         case Band():
             bounds = (_numbers(mark.low), _numbers(mark.high))
             ax.fill_between(
@@ -220,7 +222,7 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
             axis.set_minor_locator(NullLocator())
         if named:
-            kept = range(0, len(named), ceil(len(named) * LINE / room))
+            kept = range(0, len(named), ceil(len(named) * TICK / room))
             axis.set_ticks([*kept], [_safe(named[k]) if shown else "" for k in kept])
     if panel.x_names:
         ax.tick_params(axis="x", rotation=90)
