@@ -46,7 +46,7 @@ else:
         q, k = one.q_plain[0, 0, -1], one.k_plain[0, 0, 1]
         made = bound(theta, q, k, 60, "half")
         most = max(abs(s) / b for s, b in zip(made.score, made.bound, strict=True))
-        print(f"a score of its first head is at most {most:.1%} of its bound within 60 tokens")
+        print(f"a score of its first head is at most {most:.2%} of its bound within 60 tokens")
     tokens = [
         t.strip("▁") for t in tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     ]
