@@ -212,12 +212,12 @@ class Style(TypedDict):
 
 
 def style(n: int) -> Style:
-    """Of the n-th line: twenty that differ, five of them in dash or marker where colours do not."""
-    turn = n // len(COLOURS)
+    """Of the n-th line. Twenty differ; those of one colour differ in dash and in marker."""
+    turn, colour = divmod(n, len(COLOURS))
     return {
-        "colour": COLOURS[n % len(COLOURS)],
-        "dash": DASHES[(n + turn) % len(DASHES)],
-        "marker": MARKERS[(n + turn) % len(MARKERS)],
+        "colour": COLOURS[colour],
+        "dash": DASHES[(colour + turn) % len(DASHES)],
+        "marker": MARKERS[(colour + turn) % len(MARKERS)],
     }
 
 

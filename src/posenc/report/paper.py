@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import ceil, log10, nan
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
@@ -78,7 +79,8 @@ def save(figure: Figure, path: Path) -> None:
     described = "Subject" if path.suffix == ".pdf" else "Description"
     told = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    with rc_context(STYLE):
+    with rc_context(STYLE), catch_warnings():
+        filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
         drawn.savefig(path, dpi=2 * INCH, metadata=told | undated)
 
 
@@ -114,6 +116,11 @@ def matplotlib(figure: Figure) -> Drawn:
                 loc="upper left",
                 frameon=False,
             ).set_in_layout(False)
+        with catch_warnings():
+            filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
+            drawn.draw_without_rendering()
+            engine.execute(drawn)  # again, with the room that ticks turned out to take
+        drawn.set_layout_engine("none")
     return drawn
 
 
@@ -132,8 +139,9 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 label="" if mark.direct else _safe(mark.name),
             )
             if mark.direct:
-                ends = [(x, y) for x, y in zip(mark.x, mark.y, strict=True) if None not in (x, y)]
-                ax.annotate(_safe(mark.name), ends[-1], (4, 0), va="center", **OFFSET)
+                points = zip(short(mark.x), short(mark.y), strict=True)
+                *_, end = [point for point in points if None not in point]
+                ax.annotate(_safe(mark.name), end, (4, 0), va="center", **OFFSET)
         case Band():
             bounds = (_numbers(mark.low), _numbers(mark.high))
             ax.fill_between(
