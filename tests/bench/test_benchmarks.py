@@ -35,6 +35,16 @@ def test_ways_to_rotate_are_ratios_to_a_copy():
     assert "posenc half, both at once / transformers" in what
 
 
+def test_numba_has_a_table_of_its_own():
+    table = rotation.fast("tiny", "float32", False, 1, 0.0)
+    assert [row.name for row in table.rows] == ["a copy", "posenc half: blocks"]
+    assert table.skipped == {"posenc half: numba": "not installed (numba)"}
+    q = torch.empty(1, 2, 4096, 128)
+    assert {"posenc half: blocks"} == {
+        name for name in rotation.candidates(q, q, False)[0] if name.startswith("posenc half")
+    }
+
+
 def test_a_rotation_that_is_wrong_is_not_timed(monkeypatch):
     wrong = lambda x, by, layout, start=None: x * 1.001  # noqa: E731
     monkeypatch.setattr("posenc.bench.rotation.rotate", wrong)

@@ -17,7 +17,7 @@ from posenc.bench.timing import malloc, timed
 from posenc.positions import sequence
 from posenc.rotary.path import path_of
 from posenc.rotary.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
-from posenc.rotary.turn import Turn, turn
+from posenc.rotary.turn import FEW, Turn, turn
 from posenc.theta import Layout, frequencies
 
 Both = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -65,19 +65,48 @@ LARGE = 8 * 2**20  # bytes of the queries from which on targets hold
 def benchmark(
     name: str, dtype: str, backward: bool, rounds: int, budget: float, compiled: bool = True
 ) -> Table:
+    """Without Numba, which has tables of its own: the threads that it leaves disturb others."""
     q, k = CASES[name].tensors(DTYPES[dtype])
     found, skipped = candidates(q, k, compiled)
+    return _table("rotation", name, dtype, backward, found, skipped, rounds, budget)
+
+
+def fast(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> Table:
+    """The half layout by Numba, as the extra `fast` brings it."""
+    q = CASES[name].tensors(DTYPES[dtype])[0]
+    by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]), 1.0, "half")
+    found: dict[str, Both] = {LIMIT: _copy, "posenc half: blocks": _through("blocks", by, "half")}
+    skipped = {}
+    if path_of(q, by, "half") == "numba":
+        found["posenc half: numba"] = _separately(by, "half")
+    else:
+        skipped["posenc half: numba"] = "not installed (numba)"
+    return _table("fast", name, dtype, backward, found, skipped, rounds, budget)
+
+
+def _table(
+    part: str,
+    name: str,
+    dtype: str,
+    backward: bool,
+    found: dict[str, Both],
+    skipped: dict[str, str],
+    rounds: int,
+    budget: float,
+) -> Table:
+    q, k = CASES[name].tensors(DTYPES[dtype])
     errors = {who: _error(who, run, q, k) for who, run in found.items()}
     times = timed(
         {who: _run(who, run, q, k, backward) for who, run in found.items()}, rounds, budget
     )
-    most = {} if backward or name in SMALL else memory.peaks("rotation", name, dtype)
+    measured = part == "rotation" and not backward and name not in SMALL
+    most = memory.peaks("rotation", name, dtype) if measured else {}
     limit = times[LIMIT].median
     rows = [Row(who, t, t.median / limit, errors[who], most.get(who)) for who, t in times.items()]
     shown = " and ".join(f"{tuple(x.shape)}" for x in ((q,) if q.shape == k.shape else (q, k)))
     what = "forward and backward, of two copies" if backward else "forward"
     table = Table(
-        part="rotation",
+        part=part,
         case=f"{name}: {shown}, {dtype}, {what}",
         limit=LIMIT,
         rows=sorted(rows, key=lambda row: row.ratio),
@@ -106,17 +135,18 @@ def peaks(name: str, dtype: str) -> dict[str, float]:
 def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], dict[str, str]]:
     """Ways to turn q and k, and who is missing."""
     pos, dim, dtype = sequence(q.shape[2], FIRST), q.shape[-1], q.dtype
-    found: dict[str, Both] = {LIMIT: lambda q, k: (q.clone(), k.clone())}
+    found: dict[str, Both] = {LIMIT: _copy}
     if compiled:
         torch._dynamo.reset()  # it compiles the same code for few shapes only
     skipped = {}
     for layout in LAYOUTS:
         by = turn(pos, frequencies(dim), 1.0, layout)
         each, once = _separately(by, layout), _at_once(by, layout)
-        found[f"posenc {layout}: {path_of(q, by, layout)}"] = each
-        found[f"posenc {layout}, both at once"] = once
-        if path_of(q, by, layout) == "numba":  # and what is done where that is not installed
-            found[f"posenc {layout}: blocks"] = _through("blocks", by, layout)
+        if layout == "half" and q.numel() > FEW:  # where Numba would be taken
+            found["posenc half: blocks"] = _through("blocks", by, layout)
+        else:
+            found[f"posenc {layout}: {path_of(q, by, layout)}"] = each
+            found[f"posenc {layout}, both at once"] = once
         if compiled:
             try:
                 run = torch.compile(each, dynamic=False)
@@ -130,6 +160,10 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
         except ImportError as error:
             skipped[library.__name__.strip("_").replace("_", "-")] = f"not installed ({error.name})"
     return found, skipped
+
+
+def _copy(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    return q.clone(), k.clone()
 
 
 def _separately(by: Turn, layout: Layout) -> Both:
@@ -183,13 +217,16 @@ def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Ta
         if one and two:  # installed, and compiled
             yield Target(f"{one.name} / {two.name}", one.times.median / two.times.median, most)
 
-    half, interleaved, fast = "posenc half: blocks", "posenc interleaved:", "posenc half: numba"
+    half, interleaved = "posenc half: blocks", "posenc interleaved:"
     if name == "tiny" and dtype == "float32" and not backward:
         yield from over("posenc half, both", "transformers", 14 / 26)
         yield from over("posenc interleaved, both", "transformers", 7 / 26)
     if CASES[name].tensors(DTYPES[dtype])[0].nbytes < LARGE:
         return
-    if backward:
+    if table.part == "fast":
+        if not backward:
+            yield from over("posenc half: numba", LIMIT, 1.3 if dtype == "float32" else 1.9)
+    elif backward:
         if dtype == "float32":
             yield from over(half, LIMIT, 2.8)
             yield from over(interleaved, LIMIT, 1.6)
@@ -199,12 +236,10 @@ def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Ta
         for other in ("transformers", "vLLM native", "flash-attn torch"):
             yield from over(half, other, 1 / 2)
         yield from over("posenc half, compiled", LIMIT, 1.3)
-        yield from over(fast, LIMIT, 1.3)
     else:
         yield from over(half, LIMIT, 5.5)
         yield from over(half, "transformers", 1 / 1.4)
         yield from over("posenc half, compiled", LIMIT, 1.9)
-        yield from over(fast, LIMIT, 1.9)
 
 
 # Other libraries

@@ -18,7 +18,7 @@ from posenc.bench.record import Growth, Table, Target
 from posenc.provenance import Provenance, since
 
 SCHEMA = 1
-PARTS = ("rotation", "embeddings", "attention", "training", "start-up")
+PARTS = ("rotation", "embeddings", "attention", "training", "start-up", "fast")
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -37,7 +37,7 @@ class Effort:
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
 
 
-FULL = Effort(15, 30.0, (256, 1024, 4096, 16384), 131_072, True, tuple(rotation.CASES))
+FULL = Effort(11, 20.0, (256, 1024, 4096, 16384), 131_072, True, tuple(rotation.CASES))
 QUICK = Effort(5, 2.0, (256, 1024), 16_384, False, ("mid", "tiny"))
 
 
@@ -106,6 +106,13 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                 ),
             )
         yield "rotation, growth", lambda: growth.rotations(rounds, budget / 4, effort.longest)
+    if part == "fast":
+        large = [case for case in effort.rotated if case not in rotation.SMALL]
+        for case, dtype, backward in product(large, rotation.DTYPES, (False, True)):
+            yield (
+                f"fast, {case}",
+                lambda c=case, d=dtype, b=backward: rotation.fast(c, d, b, rounds, budget),
+            )
     if part == "embeddings":
         yield part, lambda: embeddings.benchmark(rounds, budget)
     if part == "attention":
