@@ -6,8 +6,6 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -41,11 +39,3 @@ def test_its_table_is_made_from_the_cards():
 def test_its_links_lead_somewhere():
     for target in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
         assert (ROOT / target).exists(), target
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
-def test_examples_run_and_are_short(path):
-    assert len(path.read_text().splitlines()) < 60
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        runpy.run_path(str(path))
-    assert said.getvalue()

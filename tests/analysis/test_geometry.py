@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from posenc import ALiBi, Binary, Integer, RoPE, Sinusoidal
-from posenc.analysis.geometry import plane, project, track, turned
+from posenc import Integer, RoPE, Sinusoidal
+from posenc.analysis.geometry import plane, project, turned
 from posenc.analysis.text import novel
 
 THETA = math.radians(25)  # of the seed text's picture
@@ -54,8 +54,6 @@ def test_positions_may_be_chosen():
 def test_what_acts_elsewhere_is_refused():
     with pytest.raises(ValueError, match="RoPE leaves embeddings as they are"):
         project("ab", torch.randn(2, 8), RoPE(8))
-    with pytest.raises(ValueError, match="ALiBi gives no row to a position"):
-        track(ALiBi(4), 3)
 
 
 def test_two_words_keep_their_angle_in_another_sentence():
@@ -76,18 +74,3 @@ def test_two_words_keep_their_angle_in_another_sentence():
     assert first.angle(*here) == pytest.approx(second.angle(*there), abs=1e-4)
     turn = math.remainder(first.angle(*here) - first.angle(*here, after=False) - 50, 360)
     assert turn == pytest.approx(0, abs=1e-4)  # two tokens on: 2 · 25°
-
-
-def test_binary_jumps_where_sinusoids_walk():
-    binary, waves = track(Binary(8), 64, (7, 6, 5)), track(Sinusoidal(8), 64, (0, 1, 2))
-    assert [sum(point) for point in binary.points[:8]] == [0, 1, 1, 2, 1, 2, 2, 3]
-    flips = [0, *(bin(p ^ (p - 1)).count("1") for p in range(1, 64))]
-    assert binary.step == pytest.approx([math.sqrt(n) for n in flips])
-    assert max(waves.step[1:]) - min(waves.step[1:]) < 1e-5
-    assert len(waves.points[0]) == 3
-
-
-def test_a_vector_of_two_channels_walks_on_a_circle():
-    found = track(RoPE(2), 7)
-    for p, point in enumerate(found.points):
-        assert complex(*point) == pytest.approx((1 + 1j) * cmath.exp(1j * p), abs=1e-6)

@@ -1,5 +1,7 @@
 """Every figure there is, of small and real data."""
 
+import json
+
 import pytest
 import torch
 
@@ -10,13 +12,12 @@ from posenc.analysis.advancing import advance
 from posenc.analysis.precision import precision
 from posenc.analysis.shifting import group
 from posenc.analysis.text import novel
-from posenc.models.config import specify
-from posenc.models.inspection import _turning
+from posenc.models.inspection import inspect
 from posenc.report import figures
 
 
 @pytest.fixture(scope="session")
-def drawn(everything):
+def drawn(everything, tmp_path_factory):
     """By name. Words and vectors are those of the packaged novel."""
     text = novel()
     span = text.sentences(shortest=14)[3]
@@ -29,14 +30,15 @@ def drawn(everything):
     torch.manual_seed(0)
     parts = decomposition.of_layer(SelfAttention(32, 2, RoPE(16)), x.unsqueeze(0))
     weights = torch.tensor(list(parts.parts.values())).sum(0).softmax(-1).tolist()
-    spec = specify(LLAMA)
+    config = tmp_path_factory.mktemp("model") / "config.json"
+    config.write_text(json.dumps(LLAMA))
     pair = x[:, :2]
     seen = order.Order(
         words, list(range(len(words)))[::-1], [0.3] * 24, [1e-7] * 24, (0, 4), 0.3, 1e-7
     )
     return {
         "attention": figures.attention(weights, words),
-        "bands": figures.bands(_turning(spec.rotary[0], spec, None, 131072)),
+        "bands": figures.bands(inspect(config).groups[0].turning),
         "bound": figures.bound(similarity.bound(frequencies(32), x[0], x[1], 300)),
         "codes": figures.codes(moved),
         "costs": figures.costs(everything),

@@ -70,11 +70,14 @@ def test_tokens_of_one_name_keep_places_of_their_own():
 def test_heat_maps_of_one_palette_share_a_bar():
     def colours(*heats):
         made = read(Figure("", [Panel("", [heat]) for heat in heats], "", 2))
-        return {name for name in made["layout"] if name.startswith("coloraxis")}
+        found = {name for name in made["layout"] if name.startswith("coloraxis")}
+        assert {trace["coloraxis"] for trace in made["data"]} == found
+        return found
 
     one, two = Heat([[1.0]], [0], [0]), Heat([[2.0]], [0], [0])
     assert colours(one, one) == {"coloraxis"}
     assert colours(one, two) == {"coloraxis", "coloraxis2"}
+    assert colours(one, one, two) == {"coloraxis", "coloraxis2", "coloraxis3"}
 
 
 def test_frames_hold_what_changes_and_lead_to_every_state(drawn):
@@ -98,7 +101,7 @@ def test_nothing_plays_or_paints_by_itself(drawn):
         layout = read(figure)["layout"]
         assert not {"updatemenus", "sliders"} & set(layout)
         assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0, 0, 0, 0)"
-        assert not layout["template"]
+        assert "layout" not in layout["template"]
 
 
 @pytest.mark.parametrize("width", ["wide", "narrow"])

@@ -43,8 +43,8 @@ from posenc.sum import Sum
 from posenc.theta import split
 
 CONTENT = "content-content"
-MISFIT = 0.02  # of the largest score; a model in bfloat16 is 0.01 off
 FOUR = CONTENT, "content-position", "position-content", "position-position"
+MISFIT = 0.05  # of the largest score; rounding to bfloat16 makes 0.01
 
 
 @dataclass(frozen=True)

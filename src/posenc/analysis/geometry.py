@@ -3,7 +3,6 @@
     project   x → (x − mean) V₂,  x − mean = U S Vᵀ       words in the two directions of most
                                                           variance, before and after positions
     turned    R(p θ) (x, y),  R(a) = [[cos a, −sin a], [sin a, cos a]]      words of two channels
-    track     PE(0), PE(1), …, or what p makes of ones, in a few channels; |PE(p) − PE(p − 1)|
 
 Turned by the same θ a token, two words of a sentence keep the angle between them wherever they
 stand together; added positions move words, and large ones drown what the words have to say.
@@ -21,7 +20,6 @@ from torch import Tensor
 
 from posenc.encoding import Encoding
 from posenc.positions import folded
-from posenc.probe import Probe
 from posenc.rotary.rotate import rotate
 from posenc.rotary.turn import turn
 from posenc.shapes import Points, Positions
@@ -54,13 +52,6 @@ class Turned:
         """From one word to another, in degrees, −180 … 180, counter-clockwise."""
         (x, y), (u, v) = ((self.after if after else self.before)[n] for n in (first, second))
         return degrees(remainder(atan2(v, u) - atan2(y, x), tau))
-
-
-@dataclass(frozen=True)
-class Track:
-    position: list[int] | list[list[int]]
-    points: list[list[float]]  # (position, channel)
-    step: list[float]  # how far from the position before, over all channels
 
 
 @torch.no_grad()
@@ -112,19 +103,6 @@ def turned(
     by = turn(pos, torch.tensor([theta], dtype=torch.float64))
     after = rotate(x[None, None], by, "interleaved")[0, 0]
     return Turned(list(words), pos.tolist(), theta, x.tolist(), after.tolist())
-
-
-@torch.no_grad()
-def track(encoding: Encoding, tokens: int, channels: Sequence[int] = (0, 1)) -> Track:
-    """Raises ValueError for an encoding that gives no row to a position, as ALiBi."""
-    probe = Probe(encoding, heads=None if encoding.heads else 1)
-    pos = probe.line(tokens)
-    rows = probe.rows(pos)
-    if rows is None:
-        name = type(encoding).__name__
-        raise ValueError(f"{name} gives no row to a position: it acts on {encoding.acts_on}.")
-    step = rows.diff(dim=0).norm(dim=-1)
-    return Track(pos.tolist(), rows[:, list(channels)].tolist(), [0.0, *step.tolist()])
 
 
 def _nearest(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ a shuffled sentence get what they got before, and two occurrences of a word the 
 alone breaks that. Equivariant is not invariant: what each word gets moves along with it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -96,7 +96,7 @@ def reads(layer: SelfAttention, mask: Mask | None = None) -> Read:
     return read
 
 
-def repeated(words: list[str], shortest: int = 3) -> tuple[int, int] | None:
+def repeated(words: Sequence[str], shortest: int = 3) -> tuple[int, int] | None:
     """Where the longest word that occurs twice stands, first and second.
 
     >>> repeated("the dog chased another dog".split())

@@ -118,8 +118,8 @@ def matplotlib(figure: Figure) -> Drawn:
             ).set_in_layout(False)
         with catch_warnings():
             filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
-            for _ in range(2):  # ticks are known once drawn, and then there is room made for them
-                drawn.draw_without_rendering()
+            drawn.draw_without_rendering()
+            engine.execute(drawn)  # again, with the room that ticks turned out to take
         drawn.set_layout_engine("none")
     return drawn
 
@@ -139,8 +139,9 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 label="" if mark.direct else _safe(mark.name),
             )
             if mark.direct:
-                ends = [(x, y) for x, y in zip(mark.x, mark.y, strict=True) if None not in (x, y)]
-                ax.annotate(_safe(mark.name), ends[-1], (4, 0), va="center", **OFFSET)
+                points = zip(short(mark.x), short(mark.y), strict=True)
+                *_, end = [point for point in points if None not in point]
+                ax.annotate(_safe(mark.name), end, (4, 0), va="center", **OFFSET)
         case Band():
             bounds = (_numbers(mark.low), _numbers(mark.high))
             ax.fill_between(

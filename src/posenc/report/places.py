@@ -23,11 +23,7 @@ class Places:
         self.rows = ceil(len(figure.panels) / columns)
         self.heats = [m for p in figure.panels for m in p.marks if isinstance(m, Heat)]
         self.wanted = figure.height
-
-    @cached_property
-    def shared(self) -> bool:
-        """Whether all heat maps have the same palette from end to end."""
-        return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in self.heats}) < 2
+        self.shared = one_palette(figure)
 
     @cached_property
     def bars(self) -> bool:
@@ -72,10 +68,14 @@ class Places:
         return (46 if ticks else 14) + 20 * titles + BAR * self.bars
 
     @cached_property
+    def room(self) -> float:
+        """Pixels across all panels and the gaps between them."""
+        return self.width - 60 - BAR * bool(self.heats)
+
+    @cached_property
     def column(self) -> float:
         """Pixels across a panel."""
-        room = self.width - 60 - BAR * bool(self.heats) - self.gap * (self.columns - 1)
-        return room / self.columns
+        return (self.room - self.gap * (self.columns - 1)) / self.columns
 
     @cached_property
     def row(self) -> float:
@@ -110,6 +110,12 @@ class Places:
 
     def _wrapped(self, text: str) -> list[str]:
         return wrap(text, max(12, int(self.column / LETTER)))
+
+
+def one_palette(figure: Figure) -> bool:
+    """Whether all heat maps have the same palette from end to end."""
+    heats = [m for panel in figure.panels for m in panel.marks if isinstance(m, Heat)]
+    return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in heats}) < 2
 
 
 def names(figure: Figure) -> list[str]:

@@ -15,8 +15,9 @@ def bands(turning: Turning) -> Figure:
     now = [pair.wavelength for pair in turning.pairs]
     before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
     stretched = before != now
-    marks: list[Mark] = [Line(pairs, before, "as trained", GREY, "dash")] if stretched else []
-    marks += [Line(pairs, now, "now" if stretched else "wavelength", marker="circle")]
+    marks: list[Mark] = [Line(pairs, now, "now" * stretched, marker="circle", direct=stretched)]
+    if stretched:
+        marks.insert(0, Line(pairs, before, "as trained", GREY, "dash", direct=True))
     for length, name in ((turning.trained, "trained"), (turning.span, "used")):
         if length and not (name == "used" and length == turning.trained):
             marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))

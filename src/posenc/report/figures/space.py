@@ -45,7 +45,7 @@ def rotation(found: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
         ]
         angle = one.angle(places[0], places[1])
         room = 1.25 * max(hypot(*one.before[n]) for n in places)
-        told.append(f"{angle:.1f}° in “{name}”")
+        told.append(f"{angle:.1f}".replace("-", "−") + f"° in “{name}”")
         panels.append(
             Panel(
                 name,
@@ -62,7 +62,7 @@ def rotation(found: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
         "The angle between two words stays",
         panels,
         f"“{pair[0]}” and “{pair[1]}”, turned by {theta:.3g} radians a token. From one to the"
-        f" other: {', '.join(told)}.".replace("-", "−"),
+        f" other: {', '.join(told)}.",
         columns=len(found),
     )
 

@@ -1,0 +1,40 @@
+"""RoPE in the plane: "ate" and "cheese" keep their angle wherever they stand together (seed 000).
+
+25° a token, as in the text: in the second sentence both are three tokens further on. That a score
+becomes |q| |k| cos(φ + d), with one d for the angle, is true of one pair of channels; over several
+pairs it is a sum of such terms, each with lengths and an angle of its own.
+"""
+
+import sys
+from math import radians
+from pathlib import Path
+
+import torch
+
+from posenc import RoPE
+from posenc.analysis.geometry import turned
+from posenc.report.figures import rotation
+from posenc.report.paper import save
+
+sentences = "the mouse ate some cheese", "in the house a cat ate some cheese"
+torch.manual_seed(3)
+vector = {word: torch.randn(2) for word in " ".join(sentences).split()}
+found, angles = {}, {}
+for sentence in sentences:
+    words = sentence.split()
+    one = found[sentence] = turned(words, torch.stack([vector[w] for w in words]), radians(25))
+    ate, cheese = words.index("ate"), words.index("cheese")
+    angles[sentence] = one.angle(ate, cheese)
+    print(f"{sentence!r}: words {ate} and {cheese}, {angles[sentence]:.2f}° apart", end=" ")
+    print(f"({one.angle(ate, cheese, after=False):.2f}° before)")
+
+q, k = torch.randn(2, 8)
+rope, pos = RoPE(8), torch.tensor([0, 3])
+placed_q, placed_k = rope(*(x.expand(1, 1, 2, 8).contiguous() for x in (q, k)), pos)
+score = float(placed_q[0, 0, 1] @ placed_k[0, 0, 0])
+one_angle = float(q.norm() * k.norm() * torch.cos(torch.acos(q @ k / q.norm() / k.norm()) + 3))
+print(f"with four pairs of channels a score is {score:.3f}, |q| |k| cos(φ + 3) is {one_angle:.3f}")
+
+figure = rotation(found, ("ate", "cheese"))
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

@@ -1,0 +1,34 @@
+"""Added positions make four kinds of scores (seed 002): which of them decide?
+
+A sentence of the packaged novel, random projections: content at content, content at position,
+position at content, position at position. They sum to the scores; the shares say what softmax sees
+of each. Seed 002's "all four are computed together" is so, but they can be told apart afterwards.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc import SelfAttention, Sinusoidal
+from posenc.analysis.decomposition import of_layer
+from posenc.analysis.text import novel
+from posenc.report.figures import decomposition
+from posenc.report.paper import save
+
+text = novel()
+span = text.sentences()[12]
+words = text.words[span]
+torch.manual_seed(0)
+layer = SelfAttention(64, 2, Sinusoidal(64))
+for to in (layer.q, layer.k):
+    torch.nn.init.normal_(to.weight, std=64**-0.5)
+found = of_layer(layer, text.vectors(64)[text.ids[span]].unsqueeze(0))
+print(" ".join(words))
+for name, share in found.shares.items():
+    print(f"{name}: {share:.0%} of the scores, {found.sizes[name]:.2f} logits")
+print(f"together: {sum(found.shares.values()):.0%}")
+
+figure = decomposition(found, words)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

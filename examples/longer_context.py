@@ -1,0 +1,31 @@
+"""A longer context: any position can be computed, but most pairs have never turned so far.
+
+Seed 001 has RoPE "work everywhere in a 100,000-token document". What is computed is right; what was
+trained is another matter: of Llama 2's 128 channels a head, 92 complete a turn within 4,096 tokens,
+the others meet new angles beyond. Each extension stretches them so that they do not.
+"""
+
+import sys
+from pathlib import Path
+
+from posenc import frequencies
+from posenc.analysis.frequencies import extended
+from posenc.report.figures import extensions
+from posenc.report.paper import save
+
+trained, factor = 4096, 8.0
+found = extended(frequencies(128), trained, factor)
+print(f"{found.critical} of {found.channels} channels complete a turn within {trained:,} tokens")
+new, slower = {}, {}
+for name, method in found.methods.items():
+    new[name] = sum(
+        pair.turns < 1 and found.target / pair.wavelength > 1.001 * pair.turns
+        for pair in method.pairs
+    )
+    slower[name] = [pair.slower for pair in method.pairs]
+    print(f"{name}: {new[name]} pairs meet new angles at {found.target:,} tokens;", end=" ")
+    print(f"the fastest is {slower[name][0]:.3g} times slower, the slowest {slower[name][-1]:.3g}")
+
+figure = extensions(found)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

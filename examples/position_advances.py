@@ -1,0 +1,40 @@
+"""One word as its position advances: integers, bits, sinusoids, RoPE (seed 004's animations).
+
+The vector is a word of the packaged novel, its channels about 1 and around 0. At position 252 an
+integer is over two hundred times as large; bits and sinusoids are of its size; RoPE changes no
+length at all.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc import Binary, Integer, RoPE, Sinusoidal
+from posenc.analysis.advancing import advance
+from posenc.analysis.text import novel
+from posenc.report.figures import vectors
+from posenc.report.paper import save
+
+text = novel()
+word = text.vectors(16)[text.distinct.index("catherine")]
+encodings = {
+    "integer": Integer(16),
+    "binary": Binary(16, bits=8),
+    "sinusoidal": Sinusoidal(16),
+    "RoPE": RoPE(16),
+}
+found = {name: advance(one, word, range(0, 256, 4)) for name, one in encodings.items()}
+size = float(word.norm())
+ratio = {}
+for name, one in found.items():
+    placed, before = torch.tensor(one.placed[63]), torch.tensor(one.vector)
+    added = 0.0 if one.added is None else float(torch.tensor(one.added[63]).norm())
+    ratio[name] = added / size, float(placed.norm()) / size
+    cosine = float(torch.cosine_similarity(placed, before, dim=0))
+    print(f"{name} at 252: what is added is {ratio[name][0]:.1f} times the word,", end=" ")
+    print(f"the result {ratio[name][1]:.2f} times as long, cosine with the word {cosine:.2f}")
+
+figure = vectors(found)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

@@ -1,0 +1,51 @@
+"""A learned table ends; a formula goes on, which is not the same as going well.
+
+Seed 001: "position 1025 doesn't exist" in a table of 1,024. Rows count from 0: 1024 is the first
+that is missing. Sinusoids and RoPE can be computed anywhere, and RoPE has nothing learned at all,
+not "partially". The same window of the packaged novel, moved along: only RoPE makes the same of it.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc import Learned, RoPE, SelfAttention, Sinusoidal
+from posenc.analysis import length
+from posenc.analysis.text import novel
+from posenc.report.drawing import Figure, Line, Panel, Rule, style
+from posenc.report.paper import save
+
+text, starts = novel(), [1, 10, 100, 960, 10_000, 100_000]
+x = text.vectors(64)[text.windows(64, 2)]
+torch.manual_seed(0)
+made = {"learned": Learned(1024, 64), "sinusoidal": Sinusoidal(64), "RoPE": RoPE(16)}
+found, marks = {}, []
+for n, (name, encoding) in enumerate(made.items()):
+    torch.manual_seed(0)
+    found[name] = length.at(SelfAttention(64, 4, encoding), x, starts)
+    changes = [far.change for far in found[name]]
+    marks.append(Line(starts, changes, name, **style(n)))
+    parameters = sum(p.numel() for p in encoding.parameters())
+    said = ", ".join("refused" if c is None else f"{c:.1e}" for c in changes)
+    print(f"{name}, {parameters:,} parameters: output changes by {said}")
+why = length.at(SelfAttention(64, 4, made["learned"]), x[:, :1], [1023, 1024])
+print(f"position 1023: {why[0].change:.2f}; position 1024: {why[1].why[:60]} …")
+
+figure = Figure(
+    "The same words further along",
+    [
+        Panel(
+            "",
+            [*marks, Rule(1024, "x", "end of the table")],
+            "where the window begins, tokens",
+            "change of the output, share",
+            x_log=True,
+            y_log=True,
+        )
+    ],
+    "How much attention over a window changes as it moves along. Sinusoids change the output"
+    " everywhere, the learned table ends at 1,024, RoPE stays within rounding.",
+)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

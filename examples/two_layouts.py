@@ -1,0 +1,54 @@
+"""Which channels make a pair: neighbours (seeds, RoFormer, GPT-J) or halves (transformers' Llama).
+
+Both are RoPE; weights trained for the one are nonsense under the other. A head is made here that
+looks three tokens back, and read in either layout. Rows of W_q and W_k put in the other order give
+the same scores again, which is what converters do.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc import RoPE
+from posenc.analysis.similarity import turned
+from posenc.attention import scores
+from posenc.models.layouts import permutation
+from posenc.positions import sequence
+from posenc.report.drawing import Figure, Line, Panel, style
+from posenc.report.paper import save
+
+tokens, dim = 40, 64
+torch.manual_seed(0)
+rope = {layout: RoPE(dim, layout=layout) for layout in ("interleaved", "half")}
+q = torch.randn(dim)
+k = turned(q, rope["interleaved"].freqs, 3, "interleaved")
+order = permutation(dim, dim, "half")  # which channel each channel in halves is
+
+
+def last_row(q, k, layout):
+    q, k = (x.expand(1, 1, tokens, dim) for x in (q, k))
+    return scores(rope[layout], q, k, sequence(tokens), sequence(tokens))[0, 0, -1].flip(0)
+
+
+made = {
+    "in its own layout": last_row(q, k, "interleaved"),
+    "in the other": last_row(q, k, "half"),
+    "in the other, reordered": last_row(q[order], k[order], "half"),
+}
+best = {name: int(row.argmax()) for name, row in made.items()}
+for name, at in best.items():
+    print(f"{name}: looks {at} tokens back")
+
+lines = [
+    Line(range(tokens), row.tolist(), name, **style(n))
+    for n, (name, row) in enumerate(made.items())
+]
+figure = Figure(
+    "A head that looks three tokens back, in both layouts",
+    [Panel("", lines, "distance, tokens", "score")],
+    f"Scores against distance. In its own layout the head looks {best['in its own layout']} tokens"
+    f" back, in the other {best['in the other']}; with channels reordered the curves agree.",
+)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

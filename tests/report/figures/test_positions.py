@@ -1,0 +1,67 @@
+"""Sentences and marks against numbers published or computed by hand."""
+
+import pytest
+import torch
+
+from posenc import Binary, RoPE, Sinusoidal, frequencies
+from posenc.analysis import similarity
+from posenc.analysis.shifting import group
+from posenc.report import figures
+
+
+def test_decay_names_where_similarity_first_rises_and_turns_negative():
+    """64 channels: 6 and 725; 128: 12 and 1,707; found by a loop over cosines elsewhere."""
+    found = {f"{d}": similarity.of_distance(frequencies(d), 2000) for d in (64, 128)}
+    figure = figures.decay(found)
+    assert "64: first rises at 6; 64: first negative at 725" in figure.says
+    assert "128: first rises at 12; 128: first negative at 1,707" in figure.says
+    line, _, rises, negative = figure.panels[0].marks
+    assert line.x[0] == 1
+    assert rises.labels == ["first rises at 6"]
+    assert line.y[5] > line.y[4]
+    assert negative.y[0] < 0
+
+
+def test_an_upper_bound_is_never_below_the_score():
+    q, k = torch.randn(2, 32)
+    score, bound = figures.bound(similarity.bound(frequencies(32), q, k, 200)).panels[0].marks
+    assert all(b >= s - 1e-6 for b, s in zip(bound.y, score.y, strict=True))
+
+
+def test_a_peak_is_marked_where_it_was_put():
+    figure = figures.peak(similarity.peak(frequencies(64), torch.randn(64), 77, 300))
+    line, point = figure.panels[0].marks
+    assert point.x == [77]
+    assert point.y == [max(line.y)]
+    assert "largest is at distance 77" in figure.says
+
+
+def test_the_least_alike_positions_are_named():
+    found = similarity.between(RoPE(16), 40)
+    cosines = torch.tensor(found.cosine)
+    row, column = divmod(int(cosines.argmin()), 40)
+    first, last = sorted((row, column))
+    figure = figures.similarity("RoPE", found)
+    assert f"places {first} and {last}, with a cosine of {cosines.min():.2f}" in figure.says
+    assert figure.panels[1].marks[0].span == (-1, 1)
+
+
+def test_a_matrix_is_shown_only_as_good_as_it_moves():
+    assert "One matrix moves every position" in figures.shift("S", group(Sinusoidal(8), 3, 5)).says
+    assert "No matrix moves" in figures.shift("B", group(Binary(8, bits=8), 3, 5, 100)).says
+    titles = [panel.title for panel in figures.shift("S", group(Sinusoidal(8), 3, 12)).panels]
+    assert titles == ["M₃", "M₁₂", "M₃ M₁₂", "M₁₅"]
+
+
+def test_rows_lie_as_channels_from_the_top():
+    figure = figures.encoding("x", [[0.0, 1.0], [2.0, -3.0], [4.0, 5.0]])
+    assert figure.panels[0].marks[0].z == [[0, 2, 4], [1, -3, 5]]
+    assert figure.panels[0].y_down
+    assert "between −5 and 5" in figure.says
+
+
+@pytest.mark.parametrize("name", ["encoding", "similarity", "shift", "grids", "codes"])
+def test_signed_values_are_centred_at_0(drawn, name):
+    for panel in drawn[name].panels:
+        low, high = panel.marks[0].span
+        assert low == -high < 0

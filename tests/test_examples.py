@@ -1,0 +1,253 @@
+"""examples/: each is short, draws, and what it says is so, held to numbers known from elsewhere."""
+
+import contextlib
+import io
+import re
+import runpy
+from math import pi
+from pathlib import Path
+
+import pytest
+import torch
+from small_models import minilm_folder
+
+from posenc.report.paper import matplotlib
+
+FOLDER = Path(__file__).parent.parent / "examples"
+SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
+
+
+def run(name):
+    """What the script leaves and says; its picture is drawn."""
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        made = runpy.run_path(str(SCRIPTS[name]))
+    if "figure" in made:
+        matplotlib(made["figure"])
+        assert made["figure"].alt
+    return made, said.getvalue()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_is_short(name):
+    assert len(SCRIPTS[name].read_text().splitlines()) < 60
+
+
+def test_each_is_listed_and_tested():
+    listed = re.findall(r"\]\((\w+)\.py\)", (FOLDER / "README.md").read_text())
+    assert sorted(listed) == sorted(SCRIPTS)
+    tested = re.findall(r'run\("(\w+)"\)', Path(__file__).read_text())
+    assert sorted(tested) == sorted(SCRIPTS)
+
+
+def test_own_encoding():
+    _, said = run("own_encoding")
+    assert "torch.Size([1, 10, 64])" in said
+    assert "shift_invariant      ✓" in said
+
+
+def test_image_grid():
+    _, said = run("image_grid")
+    assert float(re.search(r"changes scores by at most (\S+)", said)[1]) < 1e-4
+
+
+def test_key_cache():
+    _, said = run("key_cache")
+    assert all(float(error) < 1e-5 for error in re.findall(r"differs by (\S+)", said))
+
+
+def test_shuffled_words_take_their_weights_along():
+    made, said = run("shuffle_test")
+    assert "[[0.954, 0.025, 0.021], [0.012, 0.833, 0.155], [0.009, 0.145, 0.845]]" in said
+    assert made["equivariant"] < 1e-12
+    assert made["invariant"] > 0.1
+    assert made["with_mask"] > 0.1
+
+
+def test_two_dogs_are_one_until_something_tells_them_apart():
+    made, _ = run("same_word_twice")
+    assert (made["first"], made["second"]) == (1, 4)
+    assert made["apart"] < 1e-6
+    assert min(made["apart_causal"], made["apart_rope"]) > 0.05
+
+
+def test_integers_drown_words():
+    found = run("integers_drown_words")[0]["found"]
+    assert found["integers"].ordered[1] > 0.99
+    assert found["integers"].kept < 0.25 < 0.5 < found["sinusoids"].kept
+    assert found["sinusoids"].ordered[1] < 0.5
+
+
+def test_a_share_of_the_length_is_another_code_in_every_text():
+    made, said = run("shares_of_the_length")
+    for n, code in made["codes"].items():
+        assert code[1] == pytest.approx(1 / (n - 1))
+    assert "0.5 and 0.5" in said
+
+
+def test_the_highest_bit_changes_every_128_tokens():
+    made, said = run("binary_jumps")
+    assert "252 is 11111100" in said
+    assert made["changes"] == [1, 255]
+    assert made["flips"] == 8
+    assert made["found"]["binary"].largest_step > 2 * made["found"]["sinusoids"].largest_step
+
+
+def test_wavelengths_end_below_62832():
+    made, _ = run("wavelengths")
+    assert made["longest"] == pytest.approx({64: 47117, 128: 54410, 256: 58470, 512: 60612}, abs=1)
+    right = [made["waves"][256][channel // 2] for channel in made["table"]]
+    assert right == pytest.approx([6.28, 62.8, 628, 6283, 58470], rel=1e-3)
+    assert all(wave < 2e4 * pi for waves in made["waves"].values() for wave in waves)
+
+
+def test_positions_never_repeat():
+    made, _ = run("no_position_repeats")
+    assert made["nearest"] == 1
+    assert made["near"][64] == pytest.approx(1.47, abs=0.005)
+    assert made["far"] == pytest.approx({64: 7.8, 128: 11.6, 512: 23.4}, abs=0.05)
+
+
+def test_similarity_rises_on_the_way_down():
+    made, _ = run("similarity_is_not_monotone")
+    ends = [(waves.rises, waves.negative) for waves in made["found"].values()]
+    assert ends == [(6, 725), (12, 1707), (44, 3284)]
+    assert all(0.4 < share < 0.5 for share in made["rising"].values())
+    assert made["dots"].dot[10][5] == pytest.approx(made["dots"].dot[10][15])
+
+
+def test_the_seeds_own_check_fails_in_float32():
+    made, _ = run("one_matrix_moves_all")
+    errors = made["errors"]
+    assert errors[torch.float32, 50] == pytest.approx(2.7e-6, rel=0.2)
+    assert errors[torch.float32, 100] == pytest.approx(5.4e-6, rel=0.2)
+    assert max(errors[torch.float64, k] for k in (1, 5, 10, 50, 100)) < 1e-13
+    assert made["found"].apart < 1e-5
+    assert made["block"][0][1] == pytest.approx(0.141, abs=1e-3)  # sin 3, in the upper row
+
+
+def test_projections_hide_the_distance():
+    spread = run("projections_hide_distance")[0]["spread"]
+    assert spread["rows of sinusoids"] < 1e-6
+    assert spread["RoPE, after projection"] < 1e-6
+    assert spread["sinusoids, projected"] > 0.5
+
+
+def test_four_terms_are_the_whole():
+    found = run("four_terms")[0]["found"]
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert all(size > 0.1 for size in found.sizes.values())
+
+
+def test_the_transposed_rotation_is_backwards_and_mixing_is_neither():
+    made, _ = run("transposed_rotation")
+    assert made["to_backwards"] < 1e-5 < 0.1 < made["to_formula"]
+    changes = made["changes"]
+    assert max(changes["formula"], changes["matrix"]) < 1e-4
+    assert changes["mixed"] > 1
+
+
+def test_the_wrong_sign_changes_lengths():
+    norms = run("one_wrong_sign")[0]["norms"]
+    assert max(norms["(−x_d, x_(d−1))"]) == pytest.approx(1, abs=1e-5)
+    assert max(norms["as printed"]) - min(norms["as printed"]) > 0.02
+
+
+def test_ate_and_cheese_keep_their_angle():
+    made, _ = run("angle_stays")
+    first, second = made["angles"].values()
+    assert first == pytest.approx(second, abs=1e-4)
+    assert abs(made["score"] - made["one_angle"]) > 1
+
+
+def test_the_bound_levels_off_and_the_score_does_not_decay():
+    made, _ = run("decay_is_a_bound")
+    mean = made["found"].mean
+    assert [mean[m] for m in (50, 256, 1000, 4000)] == pytest.approx(
+        [12.6, 6.5, 4.5, 5.0], abs=0.05
+    )
+    assert made["rising"] == pytest.approx(0.49, abs=0.01)
+    assert made["far"] > 0.5 * made["near"]
+
+
+def test_any_distance_can_be_the_best():
+    made, _ = run("any_distance_can_be_best")
+    assert all(target == at for target, at in made["best"].items())
+    assert made["ones"].score[1000] == pytest.approx(17.9, abs=0.1)
+
+
+def test_few_bits():
+    made, said = run("few_bits")
+    assert "the first 4,096 positions are 769 in bfloat16; 257 is 256.0" in said
+    assert made["last"]["posenc: float64, rounded once"] <= 2**-25
+    assert made["last"]["float32 angles"] > 0.3
+    assert made["last"]["float16 positions"] is None
+
+
+def test_longer_context():
+    made, _ = run("longer_context")
+    assert (made["found"].critical, made["found"].channels) == (92, 128)
+    assert (made["new"]["none"], made["new"]["interpolate"], made["new"]["yarn"]) == (18, 0, 0)
+    assert made["slower"]["ntk"][0] == 1
+    assert made["slower"]["ntk"][-1] == pytest.approx(8)
+
+
+def test_axes_must_not_share_a_pair():
+    made, _ = run("image_axes")
+    assert made["diagonal"]["row + column in one pair"] == pytest.approx(1)
+    assert made["diagonal"]["axial"] < 0.9
+    assert made["mirrored"]["axial"] < 1e-5
+    assert made["mirrored"]["mixed, one of its heads"] > 0.05
+    assert made["moved"][2:, 3:].allclose(made["image"][:-2, :-3], atol=1e-5)
+
+
+def test_the_other_layout_looks_elsewhere():
+    best = run("two_layouts")[0]["best"]
+    assert best["in its own layout"] == best["in the other, reordered"] == 3
+    assert best["in the other"] != 3
+
+
+def test_tables_end():
+    made, said = run("tables_end")
+    changes = {name: [far.change for far in found] for name, found in made["found"].items()}
+    assert "learned, 65,536 parameters" in said
+    assert "RoPE, 0 parameters" in said
+    assert changes["learned"][3] > 0.001
+    assert changes["learned"][4:] == [None, None]  # 960 + 63 is its last row
+    assert max(changes["RoPE"]) < 1e-5 < 0.01 < min(changes["sinusoidal"])
+    assert made["why"][0].change is not None
+    assert made["why"][1].change is None
+
+
+def test_minilm():
+    minilm_folder()
+    made, _ = run("minilm")
+    assert max(made["found"].without) < 1e-4
+    assert made["found"].apart_without < 1e-4
+    assert made["found"].apart > 0.1
+    assert sum(made["terms"].shares.values()) == pytest.approx(1)
+    assert made["terms"].shares["position-position"] > 0.6
+    assert made["back"] > 0.9
+
+
+def test_rows_are_those_that_were_printed():
+    made, said = run("fingerprints")
+    assert "PE(1) = [0.841, 0.54, 0.1, 0.995, 0.01, 1.0, 0.001, 1.0]" in said
+    assert "PE(9) = [0.412, -0.911, 0.783, 0.622, 0.09, 0.996, 0.009, 1.0]" in said
+    assert made["spread"] < 1e-5
+
+
+def test_integers_outgrow_the_word_and_rope_keeps_its_length():
+    ratio = run("position_advances")[0]["ratio"]
+    assert ratio["integer"][0] == pytest.approx(252)
+    assert ratio["binary"][0] < 1
+    assert ratio["sinusoidal"][0] == pytest.approx(0.5**0.5, rel=1e-3)  # √(d/2) to √d
+    assert ratio["RoPE"] == pytest.approx((0, 1), abs=1e-5)
+
+
+def test_minilms_table_is_smooth_but_no_sinusoid():
+    minilm_folder()
+    made, _ = run("learned_table")
+    assert made["near"] == pytest.approx(0.85, abs=0.01)
+    assert made["found"].directions == pytest.approx(11.7, abs=0.1)
+    assert made["fits"] is None
+    assert made["far"] < 0.3
