@@ -18,6 +18,7 @@ MORE = {
     "GPTNeoX": dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.5)),
     "ModernBert": {},
     "Bert": {},
+    "Roberta": {},
 }
 T5 = dict(d_model=32, d_kv=8, d_ff=32, num_layers=2, num_heads=4, vocab_size=40)
 

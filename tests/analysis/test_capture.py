@@ -100,6 +100,24 @@ def test_the_model_gives_what_it_gave_and_is_left_as_it_was():
     assert not any(hasattr(module, NAME) for module in model.modules())
 
 
+def test_parts_that_do_not_train_still_do_not():
+    model = tiny("Llama").train()
+    model.layers[0].eval()
+    capture(model, {"input_ids": IDS})
+    assert [layer.training for layer in model.layers] == [False, True]
+
+
+def test_a_mask_of_numbers_is_a_bias_where_it_lets_through():
+    model, least = tiny("Llama"), torch.finfo(torch.float32).min
+    ahead = torch.full((7, 7), least).triu(1) + torch.randn(7, 7).tril()
+    inputs = {"input_ids": IDS, "attention_mask": ahead[None, None]}
+    found = capture(model, inputs)
+    assert found[0].seen.equal(torch.ones(1, 1, 7, 7).tril().bool())
+    assert found[0].bias[0, 0].equal(ahead.tril())
+    for one, weights in zip(found, attentions(model, inputs).attentions, strict=True):
+        torch.testing.assert_close(one.weights(), weights, atol=1e-6, rtol=1e-5)
+
+
 def test_what_goes_wrong_inside_leaves_no_trace_either():
     model = tiny("Llama")
     with pytest.raises(IndexError):

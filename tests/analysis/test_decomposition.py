@@ -221,6 +221,16 @@ def test_berts_first_layer_by_its_formula():
     assert found.parts["position-position"][1][i][j] == pytest.approx(expected, abs=1e-5)
 
 
+def test_robertas_rows_are_those_that_it_looks_up():
+    """The first row of its table belongs to filling; positions begin with the next."""
+    model, ids = tiny("Roberta"), torch.tensor([[5, 9, 9, 3]])
+    model.embeddings.position_embeddings.weight.data[1:5] = 0
+    found = of_bert(model, {"input_ids": ids})
+    assert found.sizes["position-position"] == 0
+    with pytest.raises(TypeError, match="LlamaModel is not built like BERT"):
+        of_bert(tiny("Llama"), {"input_ids": ids})
+
+
 def test_berts_terms_without_its_table_are_content_alone():
     model = tiny("Bert")
     model.embeddings.position_embeddings.weight.data.zero_()

@@ -78,13 +78,14 @@ class _Listener:
     def __init__(self, model: nn.Module, found: list[Attended]):
         self.names = {module: name for name, module in model.named_modules()}
         self.found = found
-        self.calls: dict[nn.Module, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self.calls: dict[nn.Module, dict[str, Any]] = {}
         self.plain: tuple[Tensor, ...] = ()
         self.again = False
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self.again:
-            self.calls[module] = args, kwargs
+            names = signature(module.forward).parameters
+            self.calls[module] = dict(zip(names, args, strict=False)) | kwargs
 
     def hears(
         self, module: nn.Module, q: Tensor, k: Tensor, seen: Any, scale: float, bias: Any
@@ -92,15 +93,19 @@ class _Listener:
         self.plain = q, k
         if self.again:
             return
-        args, kwargs = self.calls.get(module, ((), {}))
-        table = kwargs.get("position_embeddings")
+        given = self.calls.get(module, {})
+        table = given.get("position_embeddings")
         if table is not None:
-            cache = {key: None for key in ("past_key_values", "layer_past") if key in kwargs}
+            cache = {key: None for key in ("past_key_values", "layer_past") if key in given}
             self.again = True
             try:
-                module(*args, **{**kwargs, **cache, "position_embeddings": still(table)})
+                module(**{**given, **cache, "position_embeddings": still(table)})
             finally:
                 self.again = False
+        if seen is not None and seen.is_floating_point():  # what is added: a bias, −∞ or nearly
+            through = seen > torch.finfo(seen.dtype).min / 2
+            added = seen.masked_fill(~through, 0)
+            bias, seen = added if bias is None else bias + added, through
         self.found.append(Attended(self.names[module], q, k, scale, *self.plain, bias, seen))
 
 
@@ -110,7 +115,8 @@ def _listening(model: nn.Module, found: list[Attended]) -> Iterator[None]:
 
     AttentionInterface.register(NAME, _attention)
     AttentionMaskInterface.register(NAME, _mask)
-    listener, training = _Listener(model, found), model.training
+    listener = _Listener(model, found)
+    training = {module: module.training for module in model.modules()}
     configs: dict[int, Any] = {id(c): c for c in map(_config, model.modules()) if c is not None}
     before = [(config, config._attn_implementation) for config in configs.values()]
     hooks = [
@@ -132,7 +138,7 @@ def _listening(model: nn.Module, found: list[Attended]) -> Iterator[None]:
             config._attn_implementation = implementation
         for module in model.modules():
             vars(module).pop(NAME, None)
-        model.train(training)
+            module.training = training[module]
 
 
 def _config(module: nn.Module) -> Any:

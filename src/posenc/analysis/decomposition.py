@@ -21,6 +21,7 @@ Barbero et al. 2024, arXiv:2410.06205, for bands.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import pi
 from typing import Any
@@ -166,18 +167,26 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
     The layer reads LayerNorm(word + position + type), which is linear in each once its standard
     deviation σ is known: γ (p − mean p) / σ is the share of the position p. What is left, β and the
     type among it, counts as content. Deeper layers mix words and positions: there is no such split.
+    Raises TypeError for models that are built otherwise.
     """
-    embeddings, first = model.embeddings, model.encoder.layer[0].attention.self
-    heard: list[Tensor] = []
-    hook = embeddings.LayerNorm.register_forward_pre_hook(lambda _, args: heard.append(args[0]))
     try:
+        norm, table = model.embeddings.LayerNorm, model.embeddings.position_embeddings
+        first = model.encoder.layer[0].attention.self
+    except AttributeError:
+        raise TypeError(
+            f"{type(model).__name__} is not built like BERT: pass a BertModel, RobertaModel or the"
+            " like, without a head on top."
+        ) from None
+    sums: list[Tensor] = []
+    places: list[Tensor] = []
+    with ExitStack() as undo:
+        for module, hook in (
+            (norm, lambda module, args, out: sums.append(args[0])),
+            (table, lambda module, args, out: places.append(out)),
+        ):
+            undo.callback(module.register_forward_hook(hook).remove)
         one = capture(model, inputs)[0]
-    finally:
-        hook.remove()
-    places = embeddings.position_embeddings.weight[: one.q.shape[-2]]
-    if inputs.get("position_ids") is not None:
-        places = embeddings.position_embeddings(inputs["position_ids"][0])
-    row = normed(embeddings.LayerNorm, heard[0], places)
+    row = normed(norm, sums[0], places[0])
     heads = first.num_attention_heads
     q, k = (_heads(row @ to.weight.mT, heads) for to in (first.query, first.key))
     found = decompose(NoPE(), one.q, one.k, scale=one.scale, q_place=q, k_place=k, seen=_one(one))
