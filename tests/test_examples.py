@@ -40,6 +40,19 @@ def test_each_is_listed_and_tested():
     assert sorted(tested) == sorted(SCRIPTS)
 
 
+def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["wavelengths.py", str(tmp_path / "picture.svg")])
+    with contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(SCRIPTS["wavelengths"]), run_name="__main__")
+    assert (tmp_path / "picture.svg").read_text().startswith("<?xml")
+    without = [
+        n
+        for n, path in SCRIPTS.items()
+        if "save(figure, Path(sys.argv[1]))" not in path.read_text()
+    ]
+    assert without == ["image_grid", "key_cache", "own_encoding"]
+
+
 def test_own_encoding():
     _, said = run("own_encoding")
     assert "torch.Size([1, 10, 64])" in said
