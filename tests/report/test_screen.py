@@ -42,6 +42,10 @@ def test_marks_become_traces_one_by_one():
     assert (arrows["x"], arrows["y"]) == ([0, 1, None], [0, 2, None])
     assert heads["text"] == ["head"]
     assert made["layout"]["shapes"][0]["x0"] == 2
+    line = Line([1, 2, 3], [4, 5, None], "named at its end", direct=True)
+    line, end = read(Figure("", [Panel("", [line])], ""))["data"]
+    assert (line["showlegend"], end["text"]) == (False, [" named at its end"])
+    assert (end["x"], end["y"]) == ([2], [5])
     assert made["layout"]["annotations"][1]["x"] == pytest.approx(0.30103)  # plotly wants log₁₀
 
 

@@ -37,6 +37,7 @@ from posenc.report.places import LINE, Places, names
 
 INCH = 100  # pixels of the screen
 WIDTH = 720  # of a page of paper, in such pixels
+TICK = 11  # of them, for a name along an axis
 TITLE = 30  # of them, above a figure
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
 MARKERS = {
@@ -221,7 +222,7 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
             axis.set_minor_locator(NullLocator())
         if named:
-            kept = range(0, len(named), ceil(len(named) * LINE / room))
+            kept = range(0, len(named), ceil(len(named) * TICK / room))
             axis.set_ticks([*kept], [_safe(named[k]) if shown else "" for k in kept])
     if panel.x_names:
         ax.tick_params(axis="x", rotation=90)

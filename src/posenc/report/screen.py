@@ -59,17 +59,18 @@ def _panel(panel: Panel, n: int, figure: Figure) -> Iterator[dict[str, Any]]:
             yield _drawn(mark, panel) | axes
         if isinstance(mark, Arrows) and mark.labels:
             yield _heads(mark) | axes
+        if isinstance(mark, Line) and mark.direct:
+            yield _end(mark) | axes
 
 
 def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
     match mark:
         case Line():
-            parts = ["lines", *["markers"] * bool(mark.marker), *["text"] * mark.direct]
             return {
                 "type": "scatter",
                 "x": short(mark.x),
                 "y": short(mark.y),
-                "mode": "+".join(parts),
+                "mode": "lines+markers" if mark.marker else "lines",
                 "line": {"color": mark.colour, "dash": mark.dash, "width": mark.width},
                 "marker": {
                     "symbol": _symbol(mark.marker),
@@ -77,7 +78,8 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                     "maxdisplayed": _marked(mark),
                 },
                 "hovertemplate": _hover(mark.name, panel),
-            } | _written(mark)
+                "name": "" if mark.direct else safe(mark.name),
+            }
         case Band():
             kept = [
                 (x, low, high)
@@ -127,6 +129,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                     "angleref": "previous",
                     "size": [0, 13, 0] * len(mark.x),
                     "line": {"width": 0},
+                    "opacity": 1,
                     "color": mark.colour,
                 },
                 "hovertemplate": _hover(mark.name, panel),
@@ -159,17 +162,20 @@ def _heads(mark: Arrows) -> dict[str, Any]:
     }
 
 
-def _written(mark: Line) -> dict[str, Any]:
-    """The name: at the end of the line, or in the legend."""
-    if not mark.direct:
-        return {"name": safe(mark.name)}
-    ends = [
-        n
-        for n, point in enumerate(zip(short(mark.x), short(mark.y), strict=True))
-        if None not in point
-    ]
-    text = [safe(mark.name) if n == max(ends) else "" for n in range(len(mark.x))]
-    return {"text": text, "textposition": "middle right", "cliponaxis": False}
+def _end(mark: Line) -> dict[str, Any]:
+    """The name of a line, after its last point."""
+    points = zip(short(mark.x), short(mark.y), strict=True)
+    *_, (x, y) = [point for point in points if None not in point]
+    return {
+        "type": "scatter",
+        "x": [x],
+        "y": [y],
+        "mode": "text",
+        "text": [f" {safe(mark.name)}"],
+        "textposition": "middle right",
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+    }
 
 
 def _frames(figure: Figure) -> Iterator[dict[str, Any]]:

@@ -33,8 +33,11 @@ def vectors(found: Mapping[str, Advance]) -> Figure:
             if one.added:
                 marks.append(Line(channels, one.added[step], "added", VERMILION, "dot", "diamond"))
             marks.append(Line(channels, one.placed[step], "with position", BLUE, marker="circle"))
-            most = 1.08 * max(abs(v) for row in [one.vector, *one.placed] for v in row)
-            made.append(Panel(name, marks, "channel", "value", y_range=(-most, most)))
+            shown = [one.vector, *one.placed, *(one.added or [])]
+            values = [v for row in shown for v in row] + [0]
+            room = 0.05 * (max(values) - min(values))
+            span = (min(values) - room, max(values) + room)
+            made.append(Panel(name, marks, "channel", "value", y_range=span))
         return made
 
     told = [
