@@ -74,12 +74,14 @@ def _shifted(tree):
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_text_of_users_changes_no_element_of_the_page(everything, evil):
-    harmless, hostile = (elements(page.render(_named(everything, n))) for n in ("Name", evil))
+    pages = (page.render(_named(everything, name, f"A.\n\n{name}")) for name in ("Name", evil))
+    harmless, hostile = map(elements, pages)
     assert hostile == harmless
 
 
 def test_marks_of_direction_are_written_out(everything):
-    html = page.render(_named(everything, "abc\u202edcba"))
+    turned = "abc\u202edcba"
+    html = page.render(_named(everything, turned, f"A.\n\n{turned}\n\n    {turned}"))
     assert "\u202e" not in html
     assert "abc\\u202edcba" in html
 
@@ -93,8 +95,8 @@ def elements(html):
     return found
 
 
-def _named(everything, name):
-    one = dataclasses.replace(everything.encodings[0], name=name, summary=name, text=name)
+def _named(everything, name, text):
+    one = dataclasses.replace(everything.encodings[0], name=name, summary=name, text=text)
     return dataclasses.replace(everything, source=name, sentence=name, encodings=[one])
 
 

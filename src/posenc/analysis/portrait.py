@@ -176,7 +176,7 @@ def _turning(card: Card, encoding: RoPE, given: Material, text: Text) -> Turning
 
 
 def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
-    """The longest two words that follow each other in two short sentences, at different places."""
+    """Two words that follow each other in two short sentences, at places as far apart as can be."""
     met: dict[tuple[str, str], list[tuple[int, slice]]] = {}
     for span in text.sentences(shortest=6, longest=14):
         words = text.words[span]
@@ -186,9 +186,13 @@ def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
     found = {pair: places for pair, places in met.items() if len({p for p, _ in places}) > 1}
     if not found:
         return None, []
-    pair = max(found, key=lambda pair: len(pair[0]) + len(pair[1]))
-    (first, span), *others = found[pair]
-    return pair, [span, next(other for place, other in others if place != first)]
+    ends = {pair: (min(those, key=_place), max(those, key=_place)) for pair, those in found.items()}
+    pair = max(ends, key=lambda pair: (ends[pair][1][0] - ends[pair][0][0], len("".join(pair))))
+    return pair, [span for _, span in ends[pair]]
+
+
+def _place(met: tuple[int, slice]) -> int:
+    return met[0]
 
 
 def _alike(layer: SelfAttention) -> SelfAttention:

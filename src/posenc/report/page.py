@@ -129,7 +129,7 @@ def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
     made.globals |= {"words": words, "mathml": mathml}
-    made.filters["code"] = _code
+    made.filters |= {"code": _code, "visible": _visible}
     return made.get_template(template).render(
         mark=MARK, plotly=get_plotlyjs(), figures=shown, properties=PROPERTIES, **values
     )
@@ -144,7 +144,7 @@ def _visible(value: Any) -> Any:
 
 def _code(text: str) -> Markup:
     """What stands in back-quotes is code."""
-    parts = text.split("`")
+    parts = _visible(text).split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if n % 2 and n < len(parts) - 1 else part
         for n, part in enumerate(parts)

@@ -122,7 +122,7 @@ def _turning(found: Turning, name: str, result: Portrait) -> Pictures:
 def _read(found: Reading) -> Pictures:
     drawn = {
         "model-layers": figures.layers(found),
-        "model-heads": replace(figures.attention(found.heads, found.tokens), columns=4),
+        "model-heads": figures.heads(found),
         "model-distances": figures.distances(found),
     } | {f"model-{name}": figure for name, figure in _inspected(found.inspection).items()}
     if found.parts:

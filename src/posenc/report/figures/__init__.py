@@ -26,6 +26,7 @@ from posenc.report.figures.positions import peak as peak
 from posenc.report.figures.positions import shift as shift
 from posenc.report.figures.positions import similarity as similarity
 from posenc.report.figures.reading import distances as distances
+from posenc.report.figures.reading import heads as heads
 from posenc.report.figures.reading import layers as layers
 from posenc.report.figures.rotary import bands as bands
 from posenc.report.figures.rotary import extensions as extensions

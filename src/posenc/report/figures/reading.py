@@ -1,5 +1,7 @@
 """What a real model does with its own positions, on its own words."""
 
+from dataclasses import replace
+
 from posenc.analysis.reading import Layer, Reading
 from posenc.report.drawing import Band, Figure, Line, Panel
 from posenc.report.figures.attention import attention
@@ -8,7 +10,14 @@ from posenc.report.figures.attention import attention
 def layers(found: Reading) -> Figure:
     """Attention of some layers, the mean of their heads."""
     names = [f"layer {one.number}" for one in found.layers]
-    return attention([one.weights for one in found.layers], found.tokens, names)
+    made = attention([one.weights for one in found.layers], found.tokens, names)
+    return replace(made, title="Attention, the mean of the heads of a layer", columns=3)
+
+
+def heads(found: Reading) -> Figure:
+    """Attention of heads of the first layer."""
+    made = attention(found.heads, found.tokens)
+    return replace(made, title="Attention of the first layer, head by head", columns=4)
 
 
 def distances(found: Reading) -> Figure:
