@@ -130,7 +130,7 @@ def test_a_row_is_found_by_its_name_or_how_it_begins():
 
 
 def test_a_run_of_one_part(monkeypatch):
-    monkeypatch.setattr(run, "QUICK", run.Effort(1, 0.0, (256,), 512, False, ("tiny",)))
+    monkeypatch.setattr(run, "QUICK", run.Effort(1, 0.0, (256,), 512, (), False, ("tiny",)))
     doing = []
     found = run.benchmark(["rotation"], quick=True, progress=lambda *words: doing.append(words))
     assert len(found.tables) == 4

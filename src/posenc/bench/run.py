@@ -33,12 +33,14 @@ class Effort:
     budget: float
     tokens: tuple[int, ...]  # of attention
     longest: int  # of the rotation's growth
-    thorough: bool  # with compiled ways, and the start-up of peers
+    compiled: tuple[str, ...]  # cases that are compiled too, which takes half a minute each
+    peers: bool  # their start-up
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
 
 
-FULL = Effort(11, 20.0, (256, 1024, 4096, 16384), 131_072, True, tuple(rotation.CASES))
-QUICK = Effort(5, 2.0, (256, 1024), 16_384, False, ("mid", "tiny"))
+LENGTHS = (256, 1024, 4096, 16384)
+FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
+QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"))
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
             yield (
                 f"rotation, {case}",
                 lambda c=case, d=dtype, b=backward: rotation.benchmark(
-                    c, d, b, rounds, budget, effort.thorough
+                    c, d, b, rounds, budget, c in effort.compiled
                 ),
             )
         yield "rotation, growth", lambda: growth.rotations(rounds, budget / 4, effort.longest)
@@ -125,7 +127,7 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
     if part == "training":
         yield part, lambda: training.benchmark(rounds, budget)
     if part == "start-up":
-        yield part, lambda: startup.benchmark(rounds, budget, effort.thorough)
+        yield part, lambda: startup.benchmark(rounds, budget, effort.peers)
 
 
 def processor() -> str:
