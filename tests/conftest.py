@@ -48,3 +48,31 @@ def portrait(small):
     from posenc.analysis.portrait import portray
 
     return portray(["sinusoidal", "rope", "alibi", "axial-rope"], settings=small)
+
+
+@pytest.fixture(scope="session")
+def benchmarked():
+    """Benchmarks made up; the name of one way to do it, and why another is missing, are hostile."""
+    from itertools import product
+
+    from posenc.bench import growth
+    from posenc.bench.record import Row, Table, Target
+    from posenc.bench.run import Benchmark
+    from posenc.bench.timing import Times
+    from posenc.provenance import since
+
+    hostile = '</script><script>alert("x")</script>'
+    rows = [
+        Row("a copy", Times(0.00123, 0.00121, 21, 2), 1.0),
+        Row("posenc half: blocks", Times(0.00297, 0.00291, 19, 4), 2.41, 8.1e-8, 48.2),
+        Row(f"others {hostile}", Times(0.0153, 0.0147, 20, 3), 12.4, 1.7e-4, 96.9),
+    ]
+    targets = [Target("half / a copy", 2.41, 2.8), Target("half, MB", 48.2, 30.0)]
+    tables = [
+        Table(part, case, "a copy", rows, {"torchtune": hostile}, "warm", 2, targets)
+        for part, case in product(("rotation", "attention"), ("long", "short"))
+    ]
+    times = {256: 0.0011, 512: 0.0023, 1024: 0.0049}
+    grown = [growth.fitted("rotation", name, times) for name in ("a copy", "posenc half")]
+    libraries = {"transformers": "5.23.0"}
+    return Benchmark(tables, grown, True, "A processor, AVX2", libraries, since(0.0, seed=0))

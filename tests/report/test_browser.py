@@ -92,7 +92,7 @@ def visit(chromium):
 
 
 @pytest.fixture(scope="module")
-def pages(everything, portrait, tmp_path_factory):
+def pages(everything, portrait, benchmarked, tmp_path_factory):
     """Folders of the pages of each command; `all` holds every encoding."""
     out = tmp_path_factory.mktemp("pages")
     config = out / "config.json"
@@ -105,6 +105,7 @@ def pages(everything, portrait, tmp_path_factory):
         ("compare", dataclasses.replace(everything, encodings=few)),
         ("inspect", inspection.inspect(config, 200_000)),
         ("report", read),
+        ("bench", benchmarked),
     ):
         (out / name).mkdir()
         page.write(result, out / name)
@@ -112,14 +113,14 @@ def pages(everything, portrait, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["compare", "inspect", "report"])
+@pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench"])
 def test_in_both_themes_everybody_can_read_it(pages, visit, name, scheme):
     seen = visit(pages / name / page.PAGE, scheme)
     assert seen.said == []
     assert seen.violations == []
 
 
-@pytest.mark.parametrize("name", ["all", "inspect", "report"])
+@pytest.mark.parametrize("name", ["all", "inspect", "report", "bench"])
 def test_opens_alone_and_soon(pages, visit, name):
     path = pages / name / page.PAGE
     seen = visit(path, axe=False)
@@ -129,7 +130,7 @@ def test_opens_alone_and_soon(pages, visit, name):
     assert seen.asked == seen.said == seen.empty == []
 
 
-@pytest.mark.parametrize("name", ["compare", "inspect", "report"])
+@pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench"])
 def test_on_a_phone_nothing_sticks_out(pages, visit, name):
     assert visit(pages / name / page.PAGE, width=400, axe=False).wide <= 0
 
