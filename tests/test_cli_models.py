@@ -90,7 +90,10 @@ def test_writes_a_page_and_never_over_anything_else(posenc, folder, tmp_path):
     html = (tmp_path / "page" / "index.html").read_text()
     assert "default-src 'none'" in html
     held = json.loads((tmp_path / "page" / "results.json").read_text())
-    assert held == json.loads(posenc("inspect", folder, "--json")[1])
+    told = json.loads(posenc("inspect", folder, "--json")[1])
+    assert held.pop("provenance")["command"].startswith("posenc inspect ")
+    assert told.pop("provenance")["command"].endswith(" --json")
+    assert held == told | {"figures": []}
     assert posenc("inspect", folder, "--out", tmp_path / "page")[0] == 0  # its own page it replaces
     code, _, err = posenc("inspect", folder, "--out", folder)
     assert code == 2

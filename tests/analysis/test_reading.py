@@ -59,6 +59,12 @@ def test_a_table_gives_four_terms_and_off_gives_a_bag_of_words(tmp_path):
     assert max(found.order.without) < 1e-5 < min(found.order.change)
 
 
+def test_of_an_encoder_and_a_decoder_the_encoder_is_shown(tmp_path):
+    found = reading.read(saved("T5", tmp_path, TEXT.words), TEXT)
+    assert list(found.parts.parts) == ["content-content", "bias"]
+    assert "encoder's" in found.notes[0]
+
+
 def test_what_is_no_model_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(ValueError, match=r"config\.json"):
         reading.read(tmp_path, TEXT)

@@ -131,7 +131,8 @@ def test_of_earlier_figures_only_its_own_are_taken_away(everything, tmp_path):
     one = dataclasses.replace(everything, encodings=everything.encodings[:1])
     page.write(one, tmp_path, "svg")
     made = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert made == ["costs.svg", "curves.svg", "nope-figure.svg", "order.svg"]
+    held = ["costs.svg", "curves.svg", "nope-figure.svg", "order.svg", "properties.svg"]
+    assert made == held
     page.reserve(tmp_path)
     forged = json.loads((tmp_path / "results.json").read_text())
     forged["figures"] += ["../mine.svg", "mine.svg"]

@@ -5,7 +5,7 @@ config says is read by `inspection`.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,9 @@ def read(folder: Path, text: Text) -> Reading:
     found, reader = inspect(folder), open_reader(folder)
     sentence = " ".join(text.words[_telling(text)])
     words, notes = reader.words(sentence), []
+    if reader.model.config.is_encoder_decoder:
+        reader = replace(reader, model=reader.model.get_encoder())
+        notes.append("It has an encoder and a decoder: what is shown is the encoder's.")
     near = capture(reader.model, {"input_ids": words.ids})
     window = min(WINDOW, found.spec.context or WINDOW)
     far = capture(reader.model, {"input_ids": _window(reader, text, window)})

@@ -55,7 +55,7 @@ def write(result: Result, out: Path, figures: str | None = None) -> None:
     `figures` is png, svg or pdf: each figure as a file of that kind as well. `results.json` lists
     them, so that the next report knows them for its own, and takes away those that it has not.
     """
-    drawn = pictures.of(result) if figures else {}
+    drawn = pictures.for_paper(result) if figures else {}
     names = {f"{name}.{figures}": figure for name, figure in drawn.items()}
     earlier = _listed(out)
     if names:

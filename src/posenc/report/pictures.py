@@ -24,6 +24,14 @@ def of(result: Comparison | Inspection | Portrait | Benchmark) -> Pictures:
     return _inspected(result) if isinstance(result, Inspection) else _portrayed(result)
 
 
+def for_paper(result: Comparison | Inspection | Portrait) -> Pictures:
+    """Every figure, and what the page has as a table: which property holds."""
+    if isinstance(result, Inspection):
+        return of(result)
+    compared = result if isinstance(result, Comparison) else result.comparison
+    return {"properties": figures.properties(compared)} | of(result)
+
+
 def _compared(result: Comparison) -> Pictures:
     rows = figures.rows(result)
     return (

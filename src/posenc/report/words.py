@@ -71,7 +71,7 @@ def verdict(result: Comparison) -> list[str]:
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
-    """A docstring in order: ("prose", one line) and ("formula", lines as they are).
+    r"""A docstring in order: ("prose", one line) and ("formula", lines as they are).
 
     >>> blocks("Sine: add it.\n\n    PE(p) = sin p\n\nIt is\nsmooth.")
     [('prose', 'Sine: add it.'), ('formula', 'PE(p) = sin p'), ('prose', 'It is smooth.')]
