@@ -13,7 +13,6 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from posenc.analysis.comparison import Comparison
-from posenc.analysis.portrait import Portrait
 from posenc.bench.run import Benchmark
 from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
@@ -21,10 +20,10 @@ from posenc.models.weighing import Weighing
 from posenc.properties import ALL
 from posenc.report import mathml, paper, pictures, screen, weights_words, words
 from posenc.report.drawing import Figure, Table
+from posenc.report.pictures import Result
 
 PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
 PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL]
-Result = Comparison | Inspection | Portrait | Benchmark
 MARK = '<meta name="generator" content="posenc">'
 
 

@@ -13,9 +13,10 @@ from posenc.report.drawing import Figure
 
 PAIRS = (0, 1), (2, 3), (6, 7), (14, 15)  # of 16 channels, from fast to slow
 Pictures = dict[str, Figure]
+Result = Comparison | Inspection | Portrait | Benchmark
 
 
-def of(result: Comparison | Inspection | Portrait | Benchmark) -> Pictures:
+def of(result: Result) -> Pictures:
     """Every figure that there is something to draw in."""
     if isinstance(result, Benchmark):
         return _benched(result)
@@ -24,9 +25,9 @@ def of(result: Comparison | Inspection | Portrait | Benchmark) -> Pictures:
     return _inspected(result) if isinstance(result, Inspection) else _portrayed(result)
 
 
-def for_paper(result: Comparison | Inspection | Portrait) -> Pictures:
+def for_paper(result: Result) -> Pictures:
     """Every figure, and what the page has as a table: which property holds."""
-    if isinstance(result, Inspection):
+    if isinstance(result, Inspection | Benchmark):
         return of(result)
     compared = result if isinstance(result, Comparison) else result.comparison
     return {"properties": figures.properties(compared)} | of(result)
