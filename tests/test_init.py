@@ -10,7 +10,7 @@ import importlib.util, pkgutil, types
 import posenc
 for part in ("additive", "bias", "relative", "rotary"):
     for found in pkgutil.iter_modules([posenc.__path__[0] + "/" + part]):
-        if found.name != "triton_kernel":  # not everybody has Triton
+        if not found.name.endswith("_kernel"):  # not everybody has Triton and Numba
             importlib.import_module(f"posenc.{part}.{found.name}")
 print(*(name for name in posenc.__all__ if isinstance(getattr(posenc, name), types.ModuleType)))
 """

@@ -8,7 +8,6 @@ import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -34,7 +33,8 @@ def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provena
     """Of what began at `begun`, as `time.time()` tells it, and has ended now."""
     from posenc import __version__
 
-    loaded = {name: version(name) for name in ("torch", "transformers") if name in sys.modules}
+    known = {name: sys.modules.get(name) for name in ("torch", "transformers")}
+    loaded = {name: str(one.__version__) for name, one in known.items() if one is not None}
     return Provenance(
         command=typed.get(),
         versions={"posenc": __version__, "python": platform.python_version(), **loaded},

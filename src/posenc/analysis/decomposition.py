@@ -50,9 +50,10 @@ MISFIT = 0.05  # of the largest score; rounding to bfloat16 makes 0.01
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Parts of the scores of one text, by name: (head, query, key), in logits."""
+    """The scores of one text, and their parts by name, each as large as the scores."""
 
     encoding: str
+    scores: list[list[list[float]]]  # (head, query, key), in logits: the sum of the parts
     parts: dict[str, list[list[list[float]]]]
     shares: dict[str, float]
     sizes: dict[str, float]  # standard deviation over the keys of a query, in logits
@@ -312,11 +313,13 @@ def _weighed(encoding: str, found: dict[str, Tensor], seen: Tensor | None) -> De
         part = part.cpu().masked_fill(~mask, 0)
         return (part - part.sum(-1, keepdim=True) / counts).masked_fill(~mask, 0)
 
-    total = centred(sum(parts.values(), torch.zeros(shape, dtype=torch.float64)))
+    scores = sum(parts.values(), torch.zeros(shape, dtype=torch.float64))
+    total = centred(scores)
     apart = {name: centred(part) for name, part in parts.items()}
     square, pairs_seen = total.square().sum().clamp_min(1e-300), int(mask.sum())
     return Decomposition(
         encoding,
+        scores.tolist(),
         {name: part.tolist() for name, part in parts.items()},
         {name: float((part * total).sum() / square) for name, part in apart.items()},
         {name: float((part.square().sum() / pairs_seen).sqrt()) for name, part in apart.items()},

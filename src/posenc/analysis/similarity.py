@@ -49,6 +49,7 @@ class Waves:
 
     distance: list[int]
     similarity: list[float]  # B
+    share: list[float]  # B(δ) / B(0)
     apart: list[float]  # |PE(δ) − PE(0)|
     rises: int | None  # the first distance more alike than the one before
     negative: int | None  # the first distance of B < 0
@@ -62,6 +63,7 @@ class Bound:
     mean: list[float]  # of |S₁| … |Sₙ|: the bound for any q and k, but for their factor
     bound: list[float]  # of these q and k
     score: list[float]
+    size: list[float]  # of the score, which is what is bounded
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def of_distance(freqs: Frequencies, length: int) -> Waves:
     return Waves(
         list(range(length)),
         made.tolist(),
+        (made / made[0]).tolist(),
         apart.tolist(),
         _first(made.diff() > 0, 1),
         _first(made < 0),
@@ -129,11 +132,13 @@ def bound(
     waves = _waves(freqs, length)
     sums = waves.cumsum(-1).abs()
     steps = torch.cat((h, h.new_zeros(1))).diff().abs().max()
+    score = (waves * h).sum(-1).real
     return Bound(
         list(range(length)),
         sums.mean(-1).tolist(),
         (steps * sums.sum(-1)).tolist(),
-        (waves * h).sum(-1).real.tolist(),
+        score.tolist(),
+        score.abs().tolist(),
     )
 
 

@@ -46,10 +46,7 @@ def attention(
 def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
     """The scores of one head, and the parts that they are the sum of, with one palette for all."""
     parts = {name: values[head] for name, values in found.parts.items()}
-    whole = [
-        [sum(column) for column in zip(*rows, strict=True)]
-        for rows in zip(*parts.values(), strict=True)
-    ]
+    whole = found.scores[head]
     high = max(abs(v) for rows in (whole, *parts.values()) for row in rows for v in row) or 1.0
     named = {name: f"{name} tokens" if name.startswith("λ") else name for name in parts}
     shown = {"scores": whole} | {

@@ -66,7 +66,7 @@ def decay(found: Mapping[str, Waves]) -> Figure:
     alike, apart, words = [], [], []
     for name, waves in found.items():
         distance = waves.distance[1:]  # a logarithmic axis has no 0
-        shares = [value / waves.similarity[0] for value in waves.similarity]
+        shares = waves.share
         marks: list[Mark] = [Line(distance, shares[1:], width=1.5), Rule(0, "y", dash="solid")]
         found_at: tuple[tuple[str, int | None, Side], ...] = (
             ("first rises", waves.rises, "right above"),
@@ -97,7 +97,7 @@ def decay(found: Mapping[str, Waves]) -> Figure:
 
 def bound(found: Bound) -> Figure:
     """RoFormer's upper bound next to the score that it bounds."""
-    sizes = [abs(score) for score in found.score]
+    sizes = found.size
     times = sorted(b / s if s else float("inf") for b, s in zip(found.bound, sizes, strict=True))
     apart, distance = times[len(times) // 2], found.distance
     return Figure(
