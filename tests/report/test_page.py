@@ -6,7 +6,6 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-import torch
 from lookup import missing
 
 from posenc.report import figures, page
