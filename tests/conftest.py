@@ -53,6 +53,7 @@ def portrait(small):
 @pytest.fixture(scope="session")
 def benchmarked():
     """Benchmarks made up; the name of one way to do it, and why another is missing, are hostile."""
+    from dataclasses import replace
     from itertools import product
 
     from posenc.bench import growth
@@ -75,4 +76,5 @@ def benchmarked():
     times = {256: 0.0011, 512: 0.0023, 1024: 0.0049}
     grown = [growth.fitted("rotation", name, times) for name in ("a copy", "posenc half")]
     libraries = {"transformers": "5.23.0"}
-    return Benchmark(tables, grown, True, "A processor, AVX2", libraries, since(0.0, seed=0))
+    made = replace(since(0.0, seed=0), seconds=83.0)
+    return Benchmark(tables, grown, True, "A processor, AVX2", libraries, made)

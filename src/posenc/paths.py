@@ -214,10 +214,9 @@ def chosen(call: Call, implementation: Implementation = "auto") -> Explanation:
     if call.bias is None and not call.on_values:
         return Explanation("sdpa", f"{name} adds nothing to scores or values, as torch wants it.")
     able = viewable(call)
-    few = call.q.shape[-2] <= FEW and not isinstance(call.bias, ByVector)
-    if not isinstance(able, str) and few:
-        return Explanation("reference", "so few queries are one small block, as in decoding.")
-    if not isinstance(able, str):
+    if not isinstance(able, str):  # so it is not traced: a graph must not depend on the length
+        if call.q.shape[-2] <= FEW and not isinstance(call.bias, ByVector):
+            return Explanation("reference", "so few queries are one small block, as in decoding.")
         return Explanation(
             "view",
             f"the bias of {name} goes by distance, positions stand at equal steps and the mask"
