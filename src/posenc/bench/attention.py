@@ -8,7 +8,7 @@ usual ways; gradients too.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 
 import torch
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from posenc import FIRE, ALiBi, DeBERTa, Kerple, NoPE, Shaw, T5Bias, TransformerXL, attend, masks
 from posenc.bench import memory
-from posenc.bench.record import Row, Table, Target
-from posenc.bench.timing import malloc, timed
+from posenc.bench.record import Table, Target, table
+from posenc.bench.timing import timed
 from posenc.bias.alibi import slopes
 from posenc.encoding import Encoding
 from posenc.paths import Implementation
@@ -177,22 +177,12 @@ def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
     each = {name: lambda run=run: once(run) for name, run in runs.items()}
     times = timed(each, rounds, budget)
     most, errors = memory.peaks("attention", str(tokens), kind), check()
-    rows = [
-        Row(name, t, t.median / times[_limit(name, kind)].median, errors[name], most.get(name))
-        for name, t in times.items()
-    ]
     shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
-    table = Table(
-        part="attention",
-        case=f"{kind}: {shown}, {HEADS} heads of {DIM}, float32",
-        limit=LIMIT,
-        rows=sorted(rows, key=lambda row: row.ratio),
-        skipped=_missing(),
-        malloc=malloc(),
-        threads=torch.get_num_threads(),
-    )
-    table.targets.extend(_targets(table, tokens, kind))
-    return table
+    case = f"{kind}: {shown}, {HEADS} heads of {DIM}, float32"
+    limit_of = partial(_limit, kind=kind)
+    made = table("attention", case, LIMIT, times, _missing(), errors, most, limit_of)
+    made.targets.extend(_targets(made, tokens, kind))
+    return made
 
 
 def peaks(tokens: str, kind: str) -> dict[str, float]:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from posenc import Sinusoidal
 from posenc.bench import memory
-from posenc.bench.record import Row, Table
-from posenc.bench.timing import malloc, timed
+from posenc.bench.record import Table, table
+from posenc.bench.timing import timed
 from posenc.positions import sequence
 
 LIMIT = "a copy"
@@ -22,20 +22,8 @@ def benchmark(rounds: int, budget: float) -> Table:
     errors = {name: _error(name, run, x) for name, run in runs.items()}
     with torch.no_grad():
         times = timed({name: lambda run=run: run(x) for name, run in runs.items()}, rounds, budget)
-    most = memory.peaks("embeddings")
-    rows = [
-        Row(name, t, t.median / times[LIMIT].median, errors[name], most.get(name))
-        for name, t in times.items()
-    ]
-    return Table(
-        part="embeddings",
-        case=f"{SHAPE}, float32, forward",
-        limit=LIMIT,
-        rows=sorted(rows, key=lambda row: row.ratio),
-        skipped=skipped,
-        malloc=malloc(),
-        threads=torch.get_num_threads(),
-    )
+    most, case = memory.peaks("embeddings"), f"{SHAPE}, float32, forward"
+    return table("embeddings", case, LIMIT, times, skipped, errors, most)
 
 
 def peaks() -> dict[str, float]:

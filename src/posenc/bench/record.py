@@ -1,8 +1,11 @@
 """What a benchmark finds, apart from how it is shown."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from posenc.bench.timing import Times
+import torch
+
+from posenc.bench.timing import Times, malloc
 
 OURS = "posenc"
 
@@ -52,6 +55,26 @@ class Table:
         """The one whose name is this, or the first whose name begins so."""
         exact = (row for row in self.rows if row.name == name)
         return next(exact, next((row for row in self.rows if row.name.startswith(name)), None))
+
+
+def table(
+    part: str,
+    case: str,
+    limit: str,
+    times: Mapping[str, Times],
+    skipped: dict[str, str],
+    errors: Mapping[str, float | None] | None = None,
+    memory: Mapping[str, float] | None = None,
+    limit_of: Callable[[str], str] | None = None,
+) -> Table:
+    """Of what was timed just now, here; `limit_of` where some rows have a limit of their own."""
+    errors, memory = errors or {}, memory or {}
+    rows = []
+    for name, t in times.items():
+        ratio = t.median / times[limit_of(name) if limit_of else limit].median
+        rows.append(Row(name, t, ratio, errors.get(name), memory.get(name)))
+    rows.sort(key=lambda row: row.ratio)
+    return Table(part, case, limit, rows, skipped, malloc(), torch.get_num_threads())
 
 
 @dataclass(frozen=True)

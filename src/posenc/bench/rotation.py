@@ -7,13 +7,14 @@ formula, but for the last, and what others are off by is told.
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
 
 from posenc.bench import memory
-from posenc.bench.record import Row, Table, Target
-from posenc.bench.timing import malloc, timed
+from posenc.bench.record import Table, Target, table
+from posenc.bench.timing import timed
 from posenc.positions import sequence
 from posenc.rotary.path import path_of
 from posenc.rotary.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
@@ -101,21 +102,11 @@ def _table(
     )
     measured = part == "rotation" and not backward and name not in SMALL
     most = memory.peaks("rotation", name, dtype) if measured else {}
-    limit = times[LIMIT].median
-    rows = [Row(who, t, t.median / limit, errors[who], most.get(who)) for who, t in times.items()]
     shown = " and ".join(f"{tuple(x.shape)}" for x in ((q,) if q.shape == k.shape else (q, k)))
     what = "forward and backward, of two copies" if backward else "forward"
-    table = Table(
-        part=part,
-        case=f"{name}: {shown}, {dtype}, {what}",
-        limit=LIMIT,
-        rows=sorted(rows, key=lambda row: row.ratio),
-        skipped=skipped,
-        malloc=malloc(),
-        threads=torch.get_num_threads(),
-    )
-    table.targets.extend(_targets(table, name, dtype, backward))
-    return table
+    made = table(part, f"{name}: {shown}, {dtype}, {what}", LIMIT, times, skipped, errors, most)
+    made.targets.extend(_targets(made, name, dtype, backward))
+    return made
 
 
 def peaks(name: str, dtype: str) -> dict[str, float]:
@@ -221,7 +212,7 @@ def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Ta
     if name == "tiny" and dtype == "float32" and not backward:
         yield from over("posenc half, both", "transformers", 14 / 26)
         yield from over("posenc interleaved, both", "transformers", 7 / 26)
-    if CASES[name].tensors(DTYPES[dtype])[0].nbytes < LARGE:
+    if prod(CASES[name].q) * DTYPES[dtype].itemsize < LARGE:
         return
     if table.part == "fast":
         if not backward:

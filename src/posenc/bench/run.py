@@ -59,9 +59,9 @@ class Benchmark:
 
     def to_json(self) -> dict[str, Any]:
         tree = asdict(self)
-        for table in tree["tables"]:
-            for target in table["targets"]:
-                target["met"] = target["found"] <= target["most"]
+        for table, found in zip(tree["tables"], self.tables, strict=True):
+            for target, one in zip(table["targets"], found.targets, strict=True):
+                target["met"] = one.met
         return tree
 
 

@@ -8,10 +8,8 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-import torch
-
-from posenc.bench.record import Row, Table, Target
-from posenc.bench.timing import malloc, timed
+from posenc.bench.record import Table, Target, table
+from posenc.bench.timing import timed
 
 LIMIT, OURS = "torch alone", "posenc and attend"
 IMPORTS = {  # the module that must be there; what is run
@@ -45,22 +43,12 @@ def benchmark(rounds: int, budget: float, peers: bool = True) -> Table:
     calls |= {who: ["-m", "posenc", *words] for who, words in COMMANDS.items()}
     runs = {who: lambda words=words: _run(words) for who, words in calls.items()}
     times = timed(runs, rounds, budget)
-    alone = times[LIMIT].median
-    return Table(
-        part="start-up",
-        case="a new Python each",
-        limit=LIMIT,
-        rows=sorted((Row(who, t, t.median / alone) for who, t in times.items()), key=_ratio),
-        skipped={who: "not installed" for who in modules if who not in runs},
-        malloc=malloc(),
-        threads=torch.get_num_threads(),
-        targets=[Target("posenc and attend, s on top of torch", times[OURS].median - alone, MOST)],
-    )
+    skipped = {who: "not installed" for who in modules if who not in runs}
+    made = table("start-up", "a new Python each", LIMIT, times, skipped)
+    more = times[OURS].median - times[LIMIT].median
+    made.targets.append(Target("posenc and attend, s on top of torch", more, MOST))
+    return made
 
 
 def _run(words: list[str]) -> None:
     subprocess.run([sys.executable, *words], check=True, capture_output=True)
-
-
-def _ratio(row: Row) -> float:
-    return row.ratio

@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 
 from posenc import ALiBi, RoPE, T5Bias, attend, masks
 from posenc.bench.attention import T5Matrix, alibi_matrix
-from posenc.bench.record import Row, Table
-from posenc.bench.timing import malloc, timed
+from posenc.bench.record import Table, table
+from posenc.bench.timing import timed
 from posenc.encoding import Encoding
 from posenc.positions import sequence
 
@@ -67,17 +67,8 @@ def benchmark(rounds: int, budget: float) -> Table:
         ours = losses.get(f"posenc {name.partition(' ')[2]}", loss)
         assert abs(loss - ours) < 1e-4, f"{name} has a loss of {loss}, posenc of {ours}"
     times = timed({name: _step(ids, begin) for name, begin in ways.items()}, rounds, budget)
-    alone = times[LIMIT].median
-    rows = [Row(name, t, t.median / alone) for name, t in times.items()]
-    return Table(
-        part="training",
-        case=f"a step: {LAYERS} layers, {HEADS} heads of {DIM}, {BATCH} × {TOKENS:,} tokens",
-        limit=LIMIT,
-        rows=sorted(rows, key=lambda row: row.ratio),
-        skipped=skipped,
-        malloc=malloc(),
-        threads=torch.get_num_threads(),
-    )
+    case = f"a step: {LAYERS} layers, {HEADS} heads of {DIM}, {BATCH} × {TOKENS:,} tokens"
+    return table("training", case, LIMIT, times, skipped)
 
 
 def _ways() -> tuple[dict[str, Begin], dict[str, str]]:

@@ -1,6 +1,6 @@
 """A position advancing: animations. They stand still until a slider is moved."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import cos, hypot, pi, sin
 
 from posenc.analysis.advancing import Advance
@@ -52,7 +52,7 @@ def vectors(found: Mapping[str, Advance]) -> Figure:
         f" positions {position[0]} to {position[-1]}. Its length goes: {'; '.join(told)}.",
         columns=2,
         height=220,
-        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(position)],
+        frames=_states(position, panels),
     )
 
 
@@ -84,7 +84,7 @@ def codes(found: Mapping[str, Advance]) -> Figure:
         f" bottom, for {', '.join(found)}.",
         columns=2,
         height=180,
-        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(position)],
+        frames=_states(position, panels),
     )
 
 
@@ -123,7 +123,7 @@ def paths(found: Mapping[str, Advance]) -> Figure:
         f"Positions {position[0]} to {position[-1]} in a plane. The longest step from one to the"
         f" next, to the mean distance of any two: {', '.join(told)}.",
         columns=min(3, len(found)),
-        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(position)],
+        frames=_states(position, panels),
     )
 
 
@@ -141,7 +141,7 @@ def turning(name: str, found: Advance, pairs: Sequence[tuple[int, int]]) -> Figu
         f" {found.position[-1]}. The first pair keeps its length, {min(lengths):.3g} to"
         f" {max(lengths):.3g}; later pairs turn more slowly.",
         columns=min(4, len(pairs)),
-        frames=[Frame(f"position {p}", panels(step)) for step, p in enumerate(found.position)],
+        frames=_states(found.position, panels),
     )
 
 
@@ -172,6 +172,11 @@ def _turned(vector: Values, placed: Values, first: int, second: int) -> Panel:
 def _circle(radius: float) -> Line:
     x, y = ([radius * of(angle) for angle in CIRCLE] for of in (cos, sin))
     return Line(x, y, "", GREY, "dot", width=1)
+
+
+def _states(position: Sequence[int], panels: Callable[[int], list[Panel]]) -> list[Frame]:
+    """The panels at each position, to move through by the slider."""
+    return [Frame(f"position {p}", panels(step)) for step, p in enumerate(position)]
 
 
 def _positions(found: Mapping[str, Advance]) -> list[int]:
