@@ -23,6 +23,7 @@ except ImportError:  # pragma: no cover
     sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
 
 from posenc import __version__
+from posenc.interrupt import interruptible
 from posenc.provenance import typed
 
 app = App(
@@ -377,7 +378,8 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         words = sys.argv[1:] if words is None else words
         typed.set(shlex.join(["posenc", *words]))
-        app(words, result_action="return_value", print_error=False, exit_on_error=False)
+        with interruptible():
+            app(words, result_action="return_value", print_error=False, exit_on_error=False)
     except (UsageError, CycloptsError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)

@@ -85,8 +85,8 @@ def convert(
     copied, left = _others(files, shards, out)
 
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    part.mkdir(parents=True)
     try:
+        part.mkdir(parents=True)
         done = 0
         for shard in shards:
             target = part / shard.relative_to(files.root)

@@ -1,0 +1,42 @@
+"""Being asked to stop: SIGTERM and SIGHUP as Ctrl-C, so that nothing half done is left.
+
+    with interruptible():
+        …                        an exception unwinds it: `finally` runs, files in the making go
+
+A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks the second
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt within, where the process is asked to end.
+
+    Python lets only the main thread handle signals; in another one this changes nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        for number, handler in before.items():
+            if handler is signal.SIG_DFL:
+                signal.signal(number, _stop)
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is signal.SIG_DFL:
+                signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt(signal.Signals(number).name)
