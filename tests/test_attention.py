@@ -477,3 +477,19 @@ def test_an_encoding_made_for_other_heads_is_refused(unchecked, encoding, given)
     q = heads(1, given, 5)
     with pytest.raises(ValueError, match="heads"):
         attend(q, q, q, encoding)
+
+
+@pytest.mark.parametrize("encoding", [Shaw(32), RoPE(32), DeBERTa(32, 4)], ids=type)
+@pytest.mark.parametrize("summed", [0, 1, 2], ids=["alone", "in a sum", "in a sum of sums"])
+def test_an_encoding_made_for_other_channels_is_refused(unchecked, encoding, summed):
+    q, name = torch.randn(1, 4, 5, 64), type(encoding).__name__
+    for _ in range(summed):
+        encoding = Sum(NoPE(), encoding)
+    with pytest.raises(ValueError, match=f"this {name} is for heads of 32 channels, `q` has 64"):
+        attend(q, q, q, encoding)
+
+
+def test_heads_are_checked_however_deep_a_sum_is():
+    q = heads(1, 3, 5)
+    with pytest.raises(ValueError, match="this ALiBi was made for 4 heads"):
+        attend(q, q, q, Sum(NoPE(), Sum(NoPE(), ALiBi(4))))

@@ -17,7 +17,7 @@ from posenc.masks import Mask
 from posenc.paths import Explanation, Implementation, chosen, hidden, logits, run, viewable
 from posenc.positions import sequence
 from posenc.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
-from posenc.sum import Sum
+from posenc.sum import Sum, leaves
 
 
 def attend(
@@ -136,10 +136,15 @@ def _fits(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen
         )
     if q.shape[1] % k.shape[1]:
         raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
-    for part in encoding if isinstance(encoding, Sum) else (encoding,):
-        if part.heads and part.heads != q.shape[1]:
-            name = type(part).__name__
-            raise ValueError(f"this {name} was made for {part.heads} heads: {_shapes(q, k, v)}.")
+    for leaf in leaves(encoding):
+        name = type(leaf).__name__
+        if leaf.heads and leaf.heads != q.shape[1]:
+            raise ValueError(f"this {name} was made for {leaf.heads} heads: {_shapes(q, k, v)}.")
+        if leaf.dim and leaf.dim != q.shape[-1]:
+            raise ValueError(
+                f"this {name} is for heads of {leaf.dim} channels, `q` has {q.shape[-1]}: make it"
+                " with `dim` as many as a head has."
+            )
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
     if not q.device == k.device == v.device:

@@ -78,6 +78,17 @@ class Sum(Encoding):
         return iter(self.parts)  # type: ignore[arg-type]
 
 
+def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
+    """The encodings that a `Sum` is made of, sums within it too, in their order; else itself.
+
+    >>> [type(leaf).__name__ for leaf in leaves(Sum(Encoding(), Sum(Encoding(), Sum())))]
+    ['Encoding', 'Encoding']
+    """
+    if not isinstance(encoding, Sum):
+        return (encoding,)
+    return tuple(leaf for part in encoding for leaf in leaves(part))
+
+
 def added(biases: list[Bias]) -> Bias | None:
     """Their sum; of distance alone, if all of them are."""
     if len(biases) < 2:
