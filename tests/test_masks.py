@@ -1,12 +1,15 @@
 """Masks against plain comparisons of positions, pair by pair."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
 from posenc import positions
 from posenc.attention import attend
 from posenc.distance import dense
-from posenc.masks import Mask, causal, documents, padding, window
+from posenc.masks import NOWHERE, Mask, causal, documents, padding, window
 from posenc.none import NoPE
 from posenc.positions import sequence
 
@@ -175,3 +178,27 @@ def test_a_tensor_is_no_mask_and_dtypes_are_one(unchecked):
         attend(q, q, q, NoPE(), mask=torch.ones(3, 3, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"must be of one dtype: torch.bfloat16, torch.float32"):
         attend(q.bfloat16(), q, q, NoPE())
+
+
+PICKLED = {
+    "causal": causal(),
+    "of positions": causal(POS, K_POS),
+    "window": window(3),
+    "documents": documents(POS, K_POS),
+    "padding": padding([3, 2]),
+    "joined": window(3, POS, K_POS) & causal(POS, K_POS) | documents(POS, K_POS),
+}
+
+
+@pytest.mark.parametrize("mask", PICKLED.values(), ids=PICKLED)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda mask: pickle.loads(pickle.dumps(mask))])
+def test_a_mask_can_be_pickled_and_copied(mask, copied):
+    """As data loaders do that hand masks from process to process."""
+    again = copied(mask)
+    assert seen(again, 2) == seen(mask, 2)
+    assert (again.shapes, again.is_causal) == (mask.shapes, mask.is_causal)
+    assert (again.bands is None) == (mask.bands is None)
+    q = torch.randn(2, 1, 3, 8)
+    k = q if NOWHERE in mask.shapes else torch.randn(2, 1, 4, 8)
+    at = sequence(3), sequence(k.shape[2])
+    assert attend(q, k, k, NoPE(), *at, again).equal(attend(q, k, k, NoPE(), *at, mask))

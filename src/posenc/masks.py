@@ -4,9 +4,11 @@ They compare positions or document ids. Without positions a text stands at 0, 1,
 nothing of where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
+from operator import and_, or_
 
 import torch
 from torch import Tensor
@@ -20,7 +22,10 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries 
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """low ≤ position of the query − position of the key ≤ high; None stands for 0, 1, 2, …"""
+    """low ≤ position of the query − position of the key ≤ high, of whole positions.
+
+    None stands for 0, 1, 2, …
+    """
 
     low: float
     high: float
@@ -43,14 +48,13 @@ class Mask:
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
         """Also with a function (b, h, i, j) -> bool of your own."""
-        sees = lambda b, h, i, j: self.sees(b, h, i, j) & other(b, h, i, j)  # noqa: E731
-        both = _joined(self, other)
+        both = _joined(self, other, and_)
         bands = other.bands if isinstance(other, Mask) else None
-        return replace(both, sees=sees, bands=self.bands and bands and self.bands + bands)
+        return replace(both, bands=self.bands and bands and self.bands + bands)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
-        sees = lambda b, h, i, j: self.sees(b, h, i, j) | other(b, h, i, j)  # noqa: E731
-        return replace(_joined(self, other), sees=sees)
+        """Also with a function (b, h, i, j) -> bool of your own."""
+        return _joined(self, other, or_)
 
     def check(self, batch: int, queries: int, keys: int) -> None:
         """Raises ValueError if it was made for other tokens or another batch."""
@@ -74,11 +78,7 @@ NOWHERE: Shapes = ((), ())  # made without positions
 
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
     """A token sees itself and what stands before it."""
-    if pos is None:
-        return CAUSAL
-    q, k, shapes, made_of = _both(pos, k_pos)
-    bands = (Band(0, inf, *made_of),)
-    return Mask(lambda b, h, i, j: q(b, i) >= k(b, j), shapes, bands=bands, made_of=made_of)
+    return CAUSAL if pos is None else _banded(_NotBefore, 0, inf, pos, k_pos)
 
 
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
@@ -91,18 +91,13 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
     """
     if size < 1:
         raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
-    if pos is None:
-        sees = lambda b, h, i, j: (i - j).abs() < size  # noqa: E731
-        return Mask(sees, (NOWHERE,), bands=(Band(1 - size, size - 1),), made_of=())
-    q, k, shapes, made_of = _both(pos, k_pos)
-    sees = lambda b, h, i, j: (q(b, i) - k(b, j)).abs() < size  # noqa: E731
-    return Mask(sees, shapes, bands=(Band(1 - size, size - 1, *made_of),), made_of=made_of)
+    return _banded(partial(_Near, size), 1 - size, size - 1, pos, k_pos)
 
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k, shapes, made_of = _both(ids, k_ids)
-    return Mask(lambda b, h, i, j: q(b, i) == k(b, j), shapes, made_of=made_of)
+    q, k = exact(ids), exact(ids if k_ids is None else k_ids)
+    return Mask(_Alike(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
@@ -112,26 +107,82 @@ def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = N
     first = torch.tensor(gaps if left else [0] * len(gaps))
     last = first + torch.tensor(lengths)
     keys = lengths[0] + gaps[0] if left and gaps else ANY
-
-    def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        start, end = first.to(j.device)[b], last.to(j.device)[b]
-        return (j >= start) & (j < end)
-
-    return Mask(sees, (((), (len(gaps), keys)),), made_of=(first, last))
+    return Mask(_Between(first, last), (((), (len(gaps), keys)),), made_of=(first, last))
 
 
-def _both(q: Tensor, k: Tensor | None):
-    q, k = exact(q), exact(q if k is None else k)
-    return take(q), take(k), ((tuple(q.shape), tuple(k.shape)),), (q, k)
+# What the masks hold are objects rather than functions within functions, so they can be pickled
 
 
-def _joined(one: Mask, other: Mask | Seen) -> Mask:
-    """What holds of two masks together, however they are joined."""
+@dataclass(frozen=True, eq=False)
+class _NotBefore:
+    q_pos: Tensor | None = None
+    k_pos: Tensor | None = None
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return _at(self.q_pos, b, i) >= _at(self.k_pos, b, j)
+
+
+@dataclass(frozen=True, eq=False)
+class _Near:
+    size: int
+    q_pos: Tensor | None = None
+    k_pos: Tensor | None = None
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return (_at(self.q_pos, b, i) - _at(self.k_pos, b, j)).abs() < self.size
+
+
+def _at(pos: Tensor | None, b: Index, n: Index) -> Tensor:
+    return n if pos is None else take(pos)(b, n)
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    q_ids: Tensor
+    k_ids: Tensor
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return take(self.q_ids)(b, i) == take(self.k_ids)(b, j)
+
+
+@dataclass(frozen=True, eq=False)
+class _Between:
+    """first ≤ index of the key < last, of each text."""
+
+    first: Tensor
+    last: Tensor
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        first, last = self.first.to(j.device)[b], self.last.to(j.device)[b]
+        return (j >= first) & (j < last)
+
+
+@dataclass(frozen=True, eq=False)
+class _Joined:
+    one: Seen
+    other: Seen
+    how: Callable[[Tensor, Tensor], Tensor]
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return self.how(self.one(b, h, i, j), self.other(b, h, i, j))
+
+
+def _banded(
+    see: Callable[..., Seen], low: float, high: float, pos: Tensor | None, k_pos: Tensor | None
+) -> Mask:
+    if pos is None:
+        return Mask(see(), (NOWHERE,), bands=(Band(low, high),), made_of=())
+    q, k = exact(pos), exact(pos if k_pos is None else k_pos)
+    bands = (Band(low, high, q, k),)
+    return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
+
+
+def _joined(one: Mask, other: Mask | Seen, how: Callable[[Tensor, Tensor], Tensor]) -> Mask:
+    """With what holds of two masks together, however they are joined."""
     made_of = other.made_of if isinstance(other, Mask) else None
     both = None if one.made_of is None or made_of is None else one.made_of + made_of
-    return Mask(one.sees, one.shapes + getattr(other, "shapes", ()), made_of=both)
+    sees = _Joined(one.sees, other.sees if isinstance(other, Mask) else other, how)
+    return Mask(sees, one.shapes + getattr(other, "shapes", ()), made_of=both)
 
 
-CAUSAL = Mask(
-    lambda b, h, i, j: i >= j, (NOWHERE,), is_causal=True, bands=(Band(0, inf),), made_of=()
-)
+CAUSAL = replace(_banded(_NotBefore, 0, inf, None, None), is_causal=True)
