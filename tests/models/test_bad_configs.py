@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from fuzz.configs import fuzz
 
 from posenc.models.config import read, specify
 from posenc.models.errors import ModelError
@@ -104,7 +105,10 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     "23 list as text": (longrope("long_factor", "[1, 2]"), "must be a list of 64 numbers, got"),
     "23b list missing": (without(LONG, "short_factor"), "rope_scaling.short_factor: is missing"),
     "24 head_dim 65": ({"head_dim": 65}, "head_dim: channels turn in pairs: of a head of 65"),
-    "25 head_dim 0": ({"head_dim": 0}, "head_dim: must be a whole number, got 0, allowed: 1 … 2⁵³"),
+    "25 head_dim 0": (
+        {"head_dim": 0},
+        "head_dim: must be a whole number, got 0, allowed: 1 … 65536",
+    ),
     "26 head_dim -1": ({"head_dim": -1}, "head_dim: must be a whole number, got -1"),
     "27 head_dim 1": ({"head_dim": 1}, "head_dim: channels turn in pairs: of a head of 1"),
     "28 partial 1.5": (
@@ -171,6 +175,53 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     "model_type that is no name": ({"model_type": 7}, "model_type: must be a name, got 7"),
     "layers that are too many": ({"num_hidden_layers": 10**9}, "is more than any model has"),
     "types of other layers": ({"layer_types": ["full_attention"]}, "layer_types: must name the"),
+    "a type that is a list": (
+        scaled(YARN, rope_type=["yarn"]),
+        r"rope_type: is not known, got \['",
+    ),
+    "a type that is an object": (scaled(YARN, rope_type={}), "rope_type: is not known, got {}"),
+    "longrope from one token": (
+        scaled(LONG, original_max_position_embeddings=1),
+        "original_max_position_embeddings: must be 2 at least, as longrope divides by its logarithm"
+        ", got 1",
+    ),
+    "a factor of next to nothing": (
+        scaled(YARN, factor=5e-324),
+        "factor: must be a number, got 5e-324, allowed: above 0 by at least 1e-09",
+    ),
+    "a factor too large": (
+        scaled(LLAMA3, factor=1e308),
+        "factor: must be a number, got 1e\\+308, allowed: above 0 and at most 2⁵³",
+    ),
+    "a factor that no float holds": (scaled(YARN, factor=2**53 + 1), "factor: must be a number"),
+    "factors in a list too large": (
+        longrope("long_factor", [1e308] * 64),
+        r"long_factor\[0\]: must be a number, got 1e\+308, allowed: above 0, at most 2⁵³",
+    ),
+    "settings for types of layers that are settings": (
+        {"rope_parameters": {"factor": {"rope_type": "default"}}, "rope_theta": None},
+        "rope_parameters.factor: means nothing to rope_type 'default', got {'rope_type'",
+    ),
+    "a head too wide": (
+        {"head_dim": 10**9},
+        "head_dim: must be a whole number, got 1000000000, allowed: 1 … 65536",
+    ),
+    "heads too wide": (
+        {"hidden_size": 2**31},
+        "hidden_size: shared by 32 heads exceeds the 65536 channels of one, got 2147483648",
+    ),
+    "one pair, and a ramp over pairs": (
+        scaled(YARN) | {"head_dim": 2},
+        "rope_scaling.rope_type: yarn runs from the fastest pair to the slowest, and but one turns",
+    ),
+    "interleaved sections of unlike shares": (
+        scaled({"rope_type": "default", "mrope_section": [16, 24, 24], "mrope_interleaved": True}),
+        r"mrope_section: taking turns, axes would get \[16, 21, 21\] pairs, got \[16, 24, 24\]",
+    ),
+    "an axis without a pair": (
+        scaled({"rope_type": "default", "mrope_section": [64, 0]}),
+        r"mrope_section: must give each axis a pair, got \[64, 0\]",
+    ),
     "sections that do not fit": (
         scaled({"rope_type": "default", "mrope_section": [16, 24, 25]}),
         "rope_scaling.mrope_section: must sum to the 64 pairs that turn",
@@ -258,3 +309,10 @@ def test_a_folder_without_a_config_says_so(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"")
     with pytest.raises(ModelError, match=r"holds no config\.json"):
         read(tmp_path)
+
+
+def test_configs_changed_at_random_are_read_or_refused_in_one_line():
+    """What tests/fuzz/configs.py does for longer: no traceback, none that takes seconds."""
+    count, failures = fuzz(seconds=60.0, seed=0, runs=3_000)
+    assert count == 3_000
+    assert failures == {}

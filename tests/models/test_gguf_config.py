@@ -56,6 +56,12 @@ def test_scaling_and_partial_rotation(tmp_path):
     assert (turn.turned, turn.dim) == (4, 16)
 
 
+def test_a_head_cannot_turn_more_channels_than_it_has(tmp_path):
+    path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=20, **SIZES)
+    with pytest.raises(ModelError, match=r"dimension_count: is of a head's .* got 20, allowed: 1"):
+        read(path)
+
+
 def test_gemma_has_a_local_base_that_its_file_does_not_say(tmp_path):
     more = {"attention__key_length": 32, "attention__sliding_window": 512}
     sizes = SIZES | {"block_count": 6}

@@ -18,6 +18,7 @@ from posenc.models.settings import PLACES, head_dim, rotary
 from posenc.models.spec import Buckets, Disentangled, Layer, Pictured, Slopes, Spec, Table, Waves
 
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
+LONGEST = 2**24  # tokens up to which distances are told apart
 
 
 def read(path: Path) -> Spec:
@@ -201,8 +202,8 @@ def _alibi(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
 
 def _t5(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     heads = given.count("num_attention_heads")
-    buckets = given.count("relative_attention_num_buckets", least=2)
-    reach = given.count("relative_attention_max_distance")
+    buckets = given.count("relative_attention_num_buckets", least=2, most=LONGEST)
+    reach = given.count("relative_attention_max_distance", most=LONGEST)
     if heads is None or buckets is None or reach is None:
         given.fail("relative_attention_num_buckets", "or the number of heads is missing")
     both = bool(known.form.get("bidirectional", True))

@@ -6,12 +6,12 @@ the key were not there. Which keys have been read is remembered, so that the res
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from math import isfinite
 from typing import Any, NoReturn
 
 from posenc.models.errors import ModelError, Unread, printable, shown
 
-MOST = 2**53  # whole numbers that JSON carries without rounding
+MOST = 2**53  # whole numbers that JSON carries without rounding; no model has a larger number
+LEAST = 1e-9  # by which a number exceeds its bound: closer to it, what is divided by it overflows
 
 
 class Fields:
@@ -48,26 +48,29 @@ class Fields:
             return found
         return self.defaults.get(name, self.defaults.get(key))
 
-    def count(self, key: str, least: int = 1) -> int | None:
+    def count(self, key: str, least: int = 1, most: int = MOST) -> int | None:
         """A whole number."""
         value = self.value(key)
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer() and abs(value) <= MOST:
             value = int(value)  # JSON does not tell 4096 from 4096.0
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-            self.fail(key, "must be a whole number", value, f"{least} … 2⁵³")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            upper = "2⁵³" if most == MOST else f"{most}"
+            self.fail(key, "must be a whole number", value, f"{least} … {upper}")
         return value
 
-    def number(self, key: str, above: float = 0.0, most: float = float("inf")) -> float | None:
+    def number(self, key: str, above: float = 0.0, most: float = MOST) -> float | None:
         """A number above `above`."""
         value = self.value(key)
         if value is None:
             return None
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not fits or not _finite(value) or not above < value <= most:
-            upper = "" if most == float("inf") else f" and at most {most:g}"
-            self.fail(key, "must be a number", value, f"above {above:g}{upper}")
+        if not fits or not _between(value, above, most):
+            near = f" by at least {LEAST:g}" if fits and above < value <= most else ""
+            upper = "2⁵³" if most == MOST else f"{most:g}"
+            upper = f" and at most {upper}" if most < MOST or (fits and value > most) else ""
+            self.fail(key, "must be a number", value, f"above {above:g}{near}{upper}")
         return float(value)
 
     def flag(self, key: str) -> bool | None:
@@ -92,10 +95,9 @@ class Fields:
         if not isinstance(value, list) or len(value) != length:
             self.fail(key, f"must be a list of {length} numbers", value)
         for n, item in enumerate(value):
-            if isinstance(item, bool) or not isinstance(item, (int, float)) or not _finite(item):
-                self.fail(f"{key}[{n}]", "must be a number", item, "above 0")
-            if item <= 0:
-                self.fail(f"{key}[{n}]", "must be a number", item, "above 0")
+            fits = isinstance(item, (int, float)) and not isinstance(item, bool)
+            if not fits or not _between(item, 0, MOST):
+                self.fail(f"{key}[{n}]", "must be a number", item, "above 0, at most 2⁵³")
         return tuple(map(float, value))
 
     def counts(self, key: str, least: int = 0) -> tuple[int, ...] | None:
@@ -167,8 +169,6 @@ class Fields:
         return theirs if mine is None else mine
 
 
-def _finite(value: float) -> bool:
-    try:
-        return isfinite(value)
-    except OverflowError:  # a whole number too large for a float
-        return False
+def _between(value: float, above: float, most: float) -> bool:
+    """Is it clearly above, and not too large? NaN is neither."""
+    return value <= most and value - above >= LEAST

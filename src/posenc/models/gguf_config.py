@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from posenc.models.config import specify
-from posenc.models.errors import Unread
+from posenc.models.errors import ModelError, Unread
 from posenc.models.spec import Layer, Rotary, Spec
 
 if TYPE_CHECKING:
@@ -77,6 +77,9 @@ def read(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> 
     if dim is None and isinstance(heads, int) and isinstance(config.get("hidden_size"), int):
         dim = config["hidden_size"] // max(heads, 1)
     if isinstance(turned, int) and isinstance(dim, int) and dim > 0 and turned != dim:
+        if not 0 < turned < dim:
+            key = f"{name}.rope.dimension_count"
+            raise ModelError(file, key, "is of a head's channels", turned, f"1 … {dim}")
         config["partial_rotary_factor"] = turned / dim
     spec = specify({"model_type": model, **config}, file)
     notes = (*spec.notes, f"read from the metadata of {file}, as the keys of a config.json")

@@ -28,8 +28,10 @@ METHODS = {  # rope_type -> the keys that it reads, beyond those of EVERY
 }
 EVERY = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section")
 EVERY += ("mrope_interleaved", "original_max_position_embeddings")
+KEYS = {*EVERY, *(key for keys in METHODS.values() for key in keys)}
 SAME = {"su": "longrope", "mrope": "default"}  # names that mean another
 PLACES = ("rope_parameters", "rope_scaling")
+WIDEST = 2**16  # channels of a head: beyond, it is the width of something else
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
 
@@ -54,7 +56,7 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
     for turn in scaled:
         if turn.method in ("linear", "ntk", "proportional"):
             if turn.factor > 1 and longest:
-                reach["trained"] = round(longest / turn.factor)
+                reach["trained"] = max(1, round(longest / turn.factor))
         elif turn.trained:
             reach["trained"] = turn.trained
             stretched = round(turn.trained * turn.factor)
@@ -129,16 +131,15 @@ def _type(own: Fields) -> Any:
     new, old = (own.given(key) for key in ("rope_type", "type"))
     new, old = (SAME.get(name, name) if isinstance(name, str) else name for name in (new, old))
     if None not in (new, old) and new != old:
-        raise ModelError(
-            own.file, f"{own.at('rope_type')} and {own.at('type')}", f"disagree: {new!r}, {old!r}"
-        )
+        where = f"{own.at('rope_type')} and {own.at('type')}"
+        raise ModelError(own.file, where, f"disagree: {shown(new)}, {shown(old)}")
     return old if new is None else new
 
 
 def _nested(own: Fields, given: Fields, known: Family) -> bool:
     labels = {*known.rope, *known.labels.values(), *(given.words("layer_types") or ())}
     return bool(own.values) and all(
-        isinstance(value, dict) or (value is None and key in labels)
+        key not in KEYS and (isinstance(value, dict) or (value is None and key in labels))
         for key, value in own.values.items()
     )
 
@@ -147,8 +148,9 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     """How one type of layer turns."""
     if own is None:
         return None
-    name = _type(own) or own.defaults.get("rope_type") or "default"
-    if name not in METHODS:
+    name = _type(own)
+    name = own.defaults.get("rope_type") or "default" if name is None else name
+    if not isinstance(name, str) or name not in METHODS:
         own.fail("rope_type", "is not known", name, ", ".join((*METHODS, *SAME)))
     usual = known.defaults.get("rope_parameters") or {}  # keys of this model's own
     own.refuse_others((*EVERY, *METHODS[name], *usual), f"rope_type {name!r}")
@@ -158,6 +160,13 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     if sections and sum(sections) != turned // 2:
         own.fail("mrope_section", f"must sum to the {turned // 2} pairs that turn", list(sections))
     woven = own.flag("mrope_interleaved")
+    woven = bool(known.mrope.get("woven")) if woven is None else woven
+    if sections:
+        _check_sections(own, sections, woven)
+    if name in ("ntk", "dynamic", "yarn") and turned < 4:
+        own.fail(
+            "rope_type", f"{name} runs from the fastest pair to the slowest, and but one turns"
+        )
     longest = given.count("max_position_embeddings")
     trained = own.count("original_max_position_embeddings")
     layout = known.layout or None
@@ -172,7 +181,7 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
         "trailing": known.place == "trailing" and dim > turned,
         "backward": known.sign < 0,
         "sections": sections,
-        "woven": bool(known.mrope.get("woven")) if woven is None else woven,
+        "woven": woven,
     }
     if name in ("linear", "ntk", "dynamic", "llama3"):
         turn["factor"] = _factor(own, notes, optional=own.given("alpha") is not None)
@@ -194,10 +203,24 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     return Rotary(**turn)
 
 
+def _check_sections(own: Fields, sections: tuple[int, ...], woven: bool) -> None:
+    """Raises ModelError where an axis has no pair, or not as many as taking turns gives it."""
+    if min(sections) < 1:
+        own.fail("mrope_section", "must give each axis a pair", list(sections))
+    count, total = len(sections), sum(sections)
+    shares = [len(range(axis, min(count * of, total), count)) for axis, of in enumerate(sections)]
+    if woven and list(sections[1:]) != shares[1:]:
+        own.fail("mrope_section", f"taking turns, axes would get {shares} pairs", list(sections))
+
+
 def _width(own: Fields, given: Fields, known: Family, name: str) -> tuple[int, int, float]:
     """Channels of a head, how many of them turn, and the share of pairs (proportional)."""
     dim = head_dim(given)
-    rest = given.count("qk_nope_head_dim", least=0) or 0 if known.place == "trailing" else 0
+    rest = (
+        given.count("qk_nope_head_dim", least=0, most=WIDEST) or 0
+        if known.place == "trailing"
+        else 0
+    )
     share = own.number("partial_rotary_factor", above=0, most=1.0) or 1.0
     if name == "proportional":
         turned = dim
@@ -216,13 +239,17 @@ def _width(own: Fields, given: Fields, known: Family, name: str) -> tuple[int, i
 
 def head_dim(given: Fields) -> int:
     """Channels of a head: as given, or an even share of the model's width."""
-    if dim := given.count("head_dim"):
+    if dim := given.count("head_dim", most=WIDEST):
         return dim
     width, heads = given.count("hidden_size"), given.count("num_attention_heads")
     if not width or not heads:
         given.fail("head_dim", "is missing, and so is hidden_size or num_attention_heads")
     if width % heads:
         given.fail("hidden_size", f"must be a multiple of the {heads} heads", width)
+    if width > heads * WIDEST:
+        given.fail(
+            "hidden_size", f"shared by {heads} heads exceeds the {WIDEST} channels of one", width
+        )
     return width // heads
 
 
@@ -285,6 +312,9 @@ def _yarn(
 
 
 def _longrope(own: Fields, turned: int, trained: int, longest: int | None) -> dict[str, Any]:
+    if trained < 2:
+        key = "original_max_position_embeddings"
+        own.fail(key, "must be 2 at least, as longrope divides by its logarithm", trained)
     short, long = (own.numbers(key, turned // 2) for key in ("short_factor", "long_factor"))
     for key, factors in (("short_factor", short), ("long_factor", long)):
         if factors is None:
