@@ -1,1 +1,1 @@
-"""What encodings do to real text: pure functions on tensors, and `compare`, which runs them all."""
+"""Measurements of what encodings do to real text: pure functions on tensors, and `compare`."""

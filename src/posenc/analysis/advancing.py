@@ -1,4 +1,4 @@
-"""What becomes of one vector as its position advances.
+"""Follow one vector as its position advances.
 
     additive    x + PE(p)              the vector is an embedding
     rotary      R(p) x                 a query of one head

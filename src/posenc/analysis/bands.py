@@ -1,4 +1,4 @@
-"""What the weights of queries and keys say of rotary pairs: how strong they are, where they sit.
+"""Read rotary pairs off the weights of queries and keys: how strong they are, where they sit.
 
     strength = √(|w|² + |w′|²)                      w, w′: the rows of a pair in W_q, or in W_k
     a(m, n) = ½ (|cos(qₘ, kₙ)| + |cos(qₙ, kₘ)|)     qₘ, kₙ: rows of one head in W_q and in W_k
@@ -47,7 +47,7 @@ class Evidence:
 
 @torch.no_grad()
 def strength(weight: Tensor, layout: Layout) -> Tensor:
-    """Of the rows that turn: (head, channel, input) → (head, pair)."""
+    """The strength of each pair, from the rows that turn: (head, channel, input) → (head, pair)."""
     first, second = split(weight.double().norm(dim=-1), layout)
     return torch.hypot(first, second)
 
@@ -68,7 +68,7 @@ def alignment(q: Tensor, k: Tensor) -> Tensor:
 
 @torch.no_grad()
 def evidence(layers: Iterable[tuple[Tensor, Tensor]]) -> Evidence:
-    """From the rows that turn, W_q and W_k of each layer: (head, channel, input) both.
+    """Compare the layouts by the rows that turn, W_q and W_k of each layer: (head, channel, input).
 
     Where heads share a key, its rows are repeated for each.
     """

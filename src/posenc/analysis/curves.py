@@ -37,7 +37,7 @@ class Vectors:
 
 @torch.no_grad()
 def t5(weight: Tensor, reach: int = 128, bidirectional: bool = True) -> Steps:
-    """Of a table (bucket, head)."""
+    """The curve of each head of a table (bucket, head)."""
     buckets = len(weight)
     first = starts(buckets // 2 if bidirectional else buckets, reach)
     back = sorted({*first, *(start - 1 for start in first[1:]), reach})
@@ -49,7 +49,7 @@ def t5(weight: Tensor, reach: int = 128, bidirectional: bool = True) -> Steps:
 
 @torch.no_grad()
 def shaw(table: Tensor) -> Vectors:
-    """Of a table (row, channel), a row a distance: from keys far behind to keys far ahead."""
+    """The curve of a table (row, channel), a row a distance: from far behind to far ahead."""
     reach = len(table) // 2
     table = table.double()
     return Vectors(

@@ -74,7 +74,7 @@ def decompose(
     bias: Float[Tensor, "1 #head query key"] | None = None,
     seen: Bool[Tensor, "*#head query key"] | None = None,
 ) -> Decomposition:
-    """Of queries and keys (1, head, token, channel) before the encoding acts on them.
+    """Take apart the scores of queries and keys (1, head, token, channel) not yet encoded.
 
     `q_place` and `k_place` are the parts of q and k that come from position: of encodings that act
     on embeddings, which have acted by then. Positions None: 0, 1, 2, …; `k_pos` None: as `q_pos`.
@@ -112,7 +112,7 @@ def of_layer(
     mask: Mask | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Of a layer that reads the words `x`, (1, token, channel)."""
+    """Take apart the scores of a layer that reads the words `x`, (1, token, channel)."""
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
     placed = encoding.on_embeddings(x, encoding.prepare(pos))
@@ -133,7 +133,7 @@ def of_attended(
     pos: Positions | Points | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Of a captured attention over one text; `encoding` is what turned its queries and keys.
+    """Take apart a captured attention over one text, whose queries and keys `encoding` turned.
 
     `posenc.models.config` reads it from a model's config. Without one, what turned stays unsplit.
     Raises ValueError where the encoding does not give the scores that were captured.
@@ -163,7 +163,7 @@ def of_attended(
 
 @torch.no_grad()
 def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
-    """Of the first layer of BERT and models built like it, reading one text, by the four terms.
+    """Take apart the first layer of BERT, or of a model built like it, by the four terms.
 
     The layer reads LayerNorm(word + position + type), which is linear in each once its standard
     deviation σ is known: γ (p − mean p) / σ is the share of the position p. What is left, β and the
@@ -195,7 +195,7 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
 
 
 def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
-    """What becomes of a summand of `x` in LayerNorm(x): γ (part − mean) / σ(x), β left out."""
+    """The share of a summand of `x` in LayerNorm(x): γ (part − mean) / σ(x), β left out."""
     spread = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
     return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
 

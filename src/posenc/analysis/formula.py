@@ -1,4 +1,4 @@
-"""Which formula made a table of sines and cosines: its order, base, offset and size.
+"""Find the formula that made a table of sines and cosines: its order, base, offset and size.
 
     z(r, j) = cos + i·sin of pair j in row r = A exp(i (r + offset) θⱼ)        θⱼ = base^(−2j/d)
 
@@ -39,7 +39,7 @@ class Formula:
 
 @torch.no_grad()
 def formula(table: Tensor) -> Formula | None:
-    """Of a table (row, channel). None: it was not made so."""
+    """Fit order, base, offset and size to a table (row, channel); None if it is no such table."""
     filled = table.any(-1)
     if filled.sum() < FEWEST or table.shape[-1] < 4 or table.shape[-1] % 2:
         return None
@@ -50,7 +50,7 @@ def formula(table: Tensor) -> Formula | None:
 
 
 def _as(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
-    """What comes nearest to the table in this layout."""
+    """The formula that comes nearest to the table in this layout."""
     row = filled.nonzero().flatten()
     first, second = split(table[row], layout)
     z = torch.complex(second, first)
@@ -70,14 +70,14 @@ def _as(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
 
 
 def _phase(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """By how much the phase of each pair moves from row to row, and what it would be in row 0."""
+    """The step of the phase of each pair from row to row, and its phase in row 0."""
     theta = (z[1:] * z[:-1].conj())[row.diff() == 1].sum(0).angle()
     stopped = z * torch.polar(torch.ones(()).double(), -row.unsqueeze(-1) * theta)
     return theta, stopped.sum(0).angle()
 
 
 def _slope(theta: Tensor) -> float:
-    """Of −ln θ against j, by least squares; errors of θ are of one size, those of ln θ are not."""
+    """The slope of −ln θ against j by least squares; θ, not ln θ, has errors of one size."""
     pairs, weight = torch.arange(len(theta)), theta.clamp_min(0).square()
     logs = theta.clamp_min(1e-30).log()
     return float(-(weight * pairs * logs).sum() / (weight * pairs**2).sum().clamp_min(1e-30))

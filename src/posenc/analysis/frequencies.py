@@ -1,4 +1,4 @@
-"""What rotary frequencies can tell apart over a length, and what stretching did to them.
+"""Measure what rotary frequencies tell apart over a length, and what stretching did to them.
 
     λⱼ = 2π/θⱼ                        wavelength, in tokens
     rⱼ = L θⱼ / 2π                    turns within L tokens; below 1 a pair never completes a turn
@@ -51,7 +51,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Extension:
-    """What a method makes of the pairs."""
+    """The pairs after one method of extension."""
 
     pairs: list[Pair]
     gain: float  # of cos and sin
@@ -73,7 +73,7 @@ class Extended:
 def extended(
     freqs: Frequencies, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> Extended:
-    """By every method with its usual settings; LongRoPE only with its list of factors, `long`."""
+    """Extend by every method with its usual settings; LongRoPE only with its factors, `long`."""
     target = round(trained * factor)
     made = {
         "none": (freqs, 1.0),

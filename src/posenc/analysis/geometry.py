@@ -49,7 +49,7 @@ class Turned:
     after: list[list[float]]
 
     def angle(self, first: int, second: int, after: bool = True) -> float:
-        """From one word to another, in degrees, −180 … 180, counter-clockwise."""
+        """The angle from one word to another, in degrees, −180 … 180, counter-clockwise."""
         (x, y), (u, v) = ((self.after if after else self.before)[n] for n in (first, second))
         return degrees(remainder(atan2(v, u) - atan2(y, x), tau))
 
@@ -61,7 +61,7 @@ def project(
     encoding: Encoding,
     pos: Positions | Points | None = None,
 ) -> Plane:
-    """Of an encoding that acts on embeddings. Positions None: 0, 1, 2, …"""
+    """Words in the plane before and after an encoding acts on them. Positions None: 0, 1, 2, …"""
     if "on_embeddings" not in encoding.acts_on:
         raise ValueError(
             f"{type(encoding).__name__} leaves embeddings as they are: give an encoding that is"

@@ -34,7 +34,7 @@ class Map:
 def to_patch(
     encoding: Encoding, height: int, width: int, chosen: tuple[int, int], unit: bool = False
 ) -> Map:
-    """Of an encoding with two axes; `unit` places the patches in −1 … 1, as DINOv3 does.
+    """Similarity of all patches to one, by an encoding of two axes; `unit`: −1 … 1, as in DINOv3.
 
     Raises ValueError for another number of axes, or a patch that is not in the image.
     """

@@ -25,7 +25,7 @@ Read = Callable[[Tensor], Tensor]  # words or vectors of words (1, token, …) -
 
 @dataclass(frozen=True)
 class Order:
-    """What a model makes of a shuffled text, as it is and with its positions switched off."""
+    """Changes of the output when a text is shuffled, with positions and with them switched off."""
 
     tokens: list[str]
     order: list[int]  # which token comes to stand where
@@ -58,7 +58,7 @@ def of_model(reader: Reader, text: str, seed: int = 0) -> Order:
 
 @torch.no_grad()
 def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
-    """Of each token of `x` (1, token, …), when token `order[n]` comes to stand at place n."""
+    """Change of each token of `x` (1, token, …) when token `order[n]` comes to stand at place n."""
     before, after = read(x), read(x[:, order])
     change = torch.empty_like(before)
     change[:, order] = after - before[:, order]
@@ -87,7 +87,7 @@ def duplicate(
 
 
 def reads(layer: SelfAttention, mask: Mask | None = None) -> Read:
-    """How a layer reads vectors of words, one after the other."""
+    """A reader of vectors of words, one after the other, made of one layer."""
 
     @torch.no_grad()
     def read(x: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def reads(layer: SelfAttention, mask: Mask | None = None) -> Read:
 
 
 def repeated(words: Sequence[str], shortest: int = 3) -> tuple[int, int] | None:
-    """Where the longest word that occurs twice stands, first and second.
+    """The first and second place of the longest word that occurs twice.
 
     >>> repeated("the dog chased another dog".split())
     (1, 4)

@@ -1,4 +1,4 @@
-"""How far angles are off when they are formed in few bits, and what becomes of scores.
+"""Measure errors of angles formed in few bits, and of the scores made with them.
 
     phase_error   maxⱼ | fl(p) · fl(θⱼ) − p θⱼ |      radians; fl rounds, the product is in float32
     error         max | cos′ − cos |, | sin′ − sin |   over pairs, and a window of positions
@@ -51,7 +51,7 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """By way of forming angles, at windows that begin at each position. None: not a number."""
+    """Errors by way of forming angles, for windows that begin at each position. None: NaN."""
 
     position: list[int]
     error: dict[str, list[float | None]]  # of cos and sin, the largest
@@ -73,7 +73,7 @@ def phase_error(freqs: Frequencies, position: int, dtype: torch.dtype) -> float:
 def precision(
     freqs: Frequencies, positions: Sequence[int] = tuple(POSITIONS), seed: int = 0
 ) -> Precision:
-    """Of a vector of frequencies, for q and k of unit normal entries."""
+    """Errors of a vector of frequencies, for q and k of unit normal entries."""
     made = torch.Generator().manual_seed(seed)
     q, k = torch.randn(2, WINDOW, len(freqs), dtype=torch.complex128, generator=made)
     found = Precision(list(positions), *({way: [] for way in WAYS} for _ in range(3)))

@@ -1,4 +1,4 @@
-"""How alike positions are, and what an encoding makes of near and far.
+"""Measure how alike positions are, and how scores depend on distance.
 
     between       pₘ · pₙ and cos(pₘ, pₙ)           rows of an encoding at positions m and n
     of_distance   B(δ) = Σⱼ cos(δ θⱼ)                of sinusoids, and of a query turned by RoPE
@@ -88,7 +88,7 @@ class Curve:
 
 @torch.no_grad()
 def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
-    """Of PE(p), or of what p makes of a vector of ones. None: positions have no rows, as in ALiBi.
+    """Similarity of the rows PE(p), or of a vector of ones at p. None: no rows, as in ALiBi.
 
     With several axes the positions are the cells of a square, line by line.
     """
@@ -102,7 +102,7 @@ def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
 
 
 def of_distance(freqs: Frequencies, length: int) -> Waves:
-    """For distances 0 … length − 1.
+    """Similarity at distances 0 … length − 1.
 
     >>> from posenc import frequencies
     >>> of_distance(frequencies(64), 1000).rises, of_distance(frequencies(64), 1000).negative
@@ -127,7 +127,7 @@ def bound(
     length: int,
     layout: Layout = "interleaved",
 ) -> Bound:
-    """Of a query and a key before they are turned, their channels in pairs by `layout`."""
+    """The bound on the score of a query and a key not yet turned, paired by `layout`."""
     h = _complex(q, layout) * _complex(k, layout).conj()
     waves = _waves(freqs, length)
     sums = waves.cumsum(-1).abs()
@@ -179,7 +179,7 @@ def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
 
 @torch.no_grad()
 def curve(made: Float[Tensor, "batch head token token"]) -> Curve:
-    """Of scores, as attention makes them or as they were captured in a model."""
+    """Mean score by distance, of scores made by attention or captured in a model."""
     tokens = made.shape[-1]
     found = [made.diagonal(-distance, -2, -1).flatten() for distance in range(tokens)]
     tenths = torch.tensor([0.1, 0.9])

@@ -1,4 +1,4 @@
-"""What training made of a learned table: how smooth its rows are, and which of them it never met.
+"""Measure a learned table: how smooth its rows are, and which of them training never met.
 
     likeness(p) = cos(row p − 1, row p)          of neighbours: near 1 where the table is smooth
     directions = (Σ λ)² / Σ λ²                   λ: variances of the rows along their principal axes
@@ -41,7 +41,7 @@ class Rows:
 
 @torch.no_grad()
 def rows(table: Tensor) -> Rows:
-    """Of a table (row, channel)."""
+    """Measurements of a table (row, channel)."""
     table = table.double()
     norms, likeness = table.norm(dim=-1), cosine_similarity(table[1:], table[:-1], dim=-1)
     trained, untrained = boundary(table)
@@ -58,14 +58,14 @@ def rows(table: Tensor) -> Rows:
 
 
 def directions(centred: Tensor) -> float:
-    """Of rows less their mean; Σ λ and Σ λ² are sums over their products, no λ is needed."""
+    """Participation ratio of centred rows, (Σ λ)² / Σ λ²: both sums come from products of rows."""
     products = centred.mT @ centred if len(centred) > centred.shape[-1] else centred @ centred.mT
     squares = products.square().sum()
     return float(products.trace().square() / squares) if squares > 0 else 0.0
 
 
 def boundary(table: Tensor) -> tuple[int, Untrained]:
-    """How many rows training has met, and what those after them are."""
+    """Number of rows that training has met, and a word for those after them."""
     rows = len(table)
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:

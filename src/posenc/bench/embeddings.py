@@ -54,7 +54,7 @@ def _ways() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:
 
 
 def _error(name: str, run: Callable[[Tensor], Tensor], x: Tensor) -> float | None:
-    """Of the rows alone, to the formula in float64: 10 000^(−2j/d), sines beside cosines."""
+    """Error of the rows alone, to float64: 10 000^(−2j/d), sines beside cosines."""
     if name == LIMIT:
         return None
     tokens, dim = x.shape[1:]

@@ -1,4 +1,4 @@
-"""How time grows with length: seconds ~ tokensᵖ, p by least squares of logarithms.
+"""Fit the growth of time with length: seconds ~ tokensᵖ, p by least squares of logarithms.
 
 p = 1 is linear, p = 2 quadratic. Short texts cost calls rather than numbers, so p over all lengths
 is below the truth; the exponent between the two longest is told beside it.
@@ -18,7 +18,7 @@ HEADS, DIM = 4, 64
 
 
 def rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list[Growth]:
-    """Of q and k (1, 4, tokens, 64) in float32; `budget` seconds for each length."""
+    """Time rotations of q and k (1, 4, tokens, 64) in float32; `budget` seconds a length."""
     found: dict[str, dict[int, float]] = {}
     for tokens in (n for n in LENGTHS if n <= longest):
         q, k = torch.randn(2, 1, HEADS, tokens, DIM).unbind()
@@ -32,7 +32,7 @@ def rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list[Gr
 
 
 def attentions(tables: list[Table], tokens: list[int]) -> list[Growth]:
-    """From the tables of forward attention, one for each length."""
+    """Fit growth to the tables of forward attention, one for each length."""
     found: dict[str, dict[int, float]] = {}
     for length, table in zip(tokens, tables, strict=True):
         for row in table.rows:

@@ -1,4 +1,4 @@
-"""What a benchmark finds, apart from how it is shown."""
+"""Results of a benchmark, apart from how they are shown."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -66,7 +66,7 @@ LARGE = 8 * 2**20  # bytes of the queries from which on targets hold
 def benchmark(
     name: str, dtype: str, backward: bool, rounds: int, budget: float, compiled: bool = True
 ) -> Table:
-    """Without Numba, which has tables of its own: the threads that it leaves disturb others."""
+    """Time every way but Numba, which has tables of its own: its threads disturb others."""
     q, k = CASES[name].tensors(DTYPES[dtype])
     found, skipped = candidates(q, k, compiled)
     return _table("rotation", name, dtype, backward, found, skipped, rounds, budget)

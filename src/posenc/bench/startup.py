@@ -37,7 +37,7 @@ MOST = 0.1  # seconds that `import posenc` may take on top of torch
 
 
 def benchmark(rounds: int, budget: float, peers: bool = True) -> Table:
-    """Without `peers`, only torch and posenc."""
+    """Time imports; without `peers`, of torch and posenc only."""
     modules = {who: module for who, (module, _) in IMPORTS.items() if peers or module in OWN}
     calls = {who: ["-c", IMPORTS[who][1]] for who, module in modules.items() if find_spec(module)}
     calls |= {who: ["-m", "posenc", *words] for who, words in COMMANDS.items()}

@@ -31,7 +31,7 @@ class Times:
 
 
 def timed(runs: Mapping[str, Run], rounds: int, budget: float) -> dict[str, Times]:
-    """Of one call of each, from `rounds` samples, or what fits into `budget` seconds."""
+    """Seconds of one call of each, from `rounds` samples, or as many as fit into `budget`."""
     chance = random.Random(0)
     repeats = {name: _warmed(run) for name, run in runs.items()}
     spent = dict.fromkeys(runs, 0.0)
@@ -68,7 +68,7 @@ def _told(calm: list[float], others: list[float]) -> Times:
 
 
 def _warmed(run: Run) -> int:
-    """How often a sample repeats it."""
+    """Number of calls in one sample."""
     for calls in (1, 1, 3):
         seconds = _seconds(run, calls)[0]
         if seconds > 10 * SHORTEST * calls:
@@ -77,7 +77,7 @@ def _warmed(run: Run) -> int:
 
 
 def _seconds(run: Run, repeats: int) -> tuple[float, float]:
-    """Of one call; and how long our threads waited for a core meanwhile."""
+    """Seconds of one call, and seconds that our threads waited for a core meanwhile."""
     waited, start = _waited(), time.perf_counter()
     for _ in range(repeats):
         run()

@@ -1,1 +1,1 @@
-"""What people look at: tables on the terminal, figures, one page that opens offline."""
+"""Tables on the terminal, figures, and one page that opens offline."""

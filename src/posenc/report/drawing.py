@@ -1,4 +1,4 @@
-"""What a figure is before anything draws it: panels of marks, in plain numbers and words.
+"""Describe a figure before anything draws it: panels of marks, in plain numbers and words.
 
     Figure ─ panels ─▶ Panel ─ marks ─▶ Line Band Points Arrows Rule Heat
 
@@ -67,7 +67,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Arrows:
-    """From points (x, y) to points (to_x, to_y); `labels` stand at their heads."""
+    """Arrows from points (x, y) to points (to_x, to_y); `labels` stand at their heads."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -212,7 +212,7 @@ class Style(TypedDict):
 
 
 def style(n: int) -> Style:
-    """Of the n-th line. Twenty differ; those of one colour differ in dash and in marker."""
+    """Colour, dash and marker of the n-th line. Twenty differ, those of one colour in dash."""
     turn, colour = divmod(n, len(COLOURS))
     return {
         "colour": COLOURS[colour],

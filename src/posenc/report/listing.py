@@ -67,7 +67,7 @@ def told(value: float | None) -> str:
 
 
 def picked(count: int, most: int) -> list[int]:
-    """So many of 0 … count − 1, evenly, with both ends.
+    """Evenly spaced indices of 0 … count − 1, both ends included.
 
     >>> picked(9, 3)
     [0, 4, 8]

@@ -160,7 +160,7 @@ class _Reader:
         return f"<{kind}>{base}{''.join(_row(made) for made in (below, above) if made)}</{kind}>"
 
     def _argument(self) -> list[str]:
-        """What a script or a root is made of: one atom, or what stands in parentheses."""
+        """The argument of a script or a root: one atom, or a group in parentheses."""
         sign = self._sign(unary=True) if self.next.text == "−" else []
         return sign + _bare(self._atom()) if self._begins_atom() else sign
 
@@ -182,7 +182,7 @@ class _Reader:
         return kind in ("code", "word", "letter", "number")
 
     def _prose(self) -> bool:
-        """Whether a word comes that is no name of anything; "a" before a word is an article."""
+        """True if the next word is prose, not a name; "a" before a word is an article."""
         if len(self.rest) < 2:
             return self.next.kind == "word"
         (kind, text, _), after = self.rest[-1], self.rest[-2]
@@ -193,13 +193,13 @@ class _Reader:
 
 
 class Parentheses(str):
-    """What stands in parentheses, with them; `inner` is without."""
+    """A group in parentheses; `inner` is the group without them."""
 
     inner: list[str]
 
 
 def _bare(made: list[str]) -> list[str]:
-    """Without the parentheses, if all stands in one pair."""
+    """Strip the parentheses if one pair encloses everything."""
     return made[0].inner if len(made) == 1 and isinstance(made[0], Parentheses) else made
 
 

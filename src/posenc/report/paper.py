@@ -75,7 +75,7 @@ STYLE: dict[Any, Any] = {
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As its suffix says: .png, .svg, .pdf. Title and alt text are kept in the file."""
+    """Write the figure as its suffix says: .png, .svg, .pdf. Title and alt text are kept in it."""
     drawn = matplotlib(figure)
     described = "Subject" if path.suffix == ".pdf" else "Description"
     told = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}

@@ -1,4 +1,4 @@
-"""Which figures each kind of report has, by the names that they go by on the page and as files."""
+"""List the figures of each kind of report, by their names on the page and as files."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Where the panels of a figure stand: how wide, how high, and what is written around them.
+"""Lay out the panels of a figure: how wide, how high, and what is written around them.
 
 Both renderers use it: `screen` once for a page and once for a telephone, `paper` for what is said
 once instead of at each panel.
@@ -16,7 +16,7 @@ BAR = 70  # pixels of a colour bar with its numbers and unit
 
 
 class Places:
-    """Of a figure in so many columns on so many pixels."""
+    """The layout of a figure in `columns` columns on `width` pixels."""
 
     def __init__(self, figure: Figure, columns: int, width: int):
         self.panels, self.columns, self.width = figure.panels, columns, width
@@ -27,7 +27,7 @@ class Places:
 
     @cached_property
     def bars(self) -> bool:
-        """Whether panels have colour bars of their own."""
+        """True if panels have colour bars of their own."""
         return not self.shared and any(heat.bar for heat in self.heats)
 
     def beside(self, n: int) -> Panel | None:
@@ -39,7 +39,7 @@ class Places:
         return self.panels[following] if following < len(self.panels) else None
 
     def x_title(self, n: int) -> list[str]:
-        """In lines; nothing where the panel below says the same."""
+        """The title of the x axis in lines; empty where the panel below has the same."""
         title, below = self.panels[n].x_title, self.below(n)
         return [] if below and below.x_title == title else self._wrapped(title)
 
@@ -51,7 +51,7 @@ class Places:
         return self._wrapped(self.panels[n].title)
 
     def x_names(self, n: int) -> bool:
-        """Whether the names along x are written out."""
+        """True if the names along x are written out."""
         below = self.below(n)
         return not (below and below.x_names == self.panels[n].x_names)
 
@@ -113,13 +113,13 @@ class Places:
 
 
 def one_palette(figure: Figure) -> bool:
-    """Whether all heat maps have the same palette from end to end."""
+    """True if all heat maps have the same palette from end to end."""
     heats = [m for panel in figure.panels for m in panel.marks if isinstance(m, Heat)]
     return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in heats}) < 2
 
 
 def names(figure: Figure) -> list[str]:
-    """What the legend tells apart, each once."""
+    """The entries of the legend, each once."""
     marks = [mark for panel in figure.panels for mark in panel.marks]
     found = [m.name for m in marks if not isinstance(m, Heat | Rule) and not _direct(m)]
     return [name for name in dict.fromkeys(found) if name]
@@ -130,7 +130,7 @@ def _direct(mark: Mark) -> bool:
 
 
 def decades(panel: Panel, axis: Literal["x", "y"]) -> float:
-    """How many powers of ten the values along an axis go through."""
+    """Number of powers of ten that the values along an axis span."""
     found = [getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Points)]
     found += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
     values = [v for some in found for v in some if v is not None and 0 < v < inf]

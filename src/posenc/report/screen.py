@@ -179,7 +179,7 @@ def _end(mark: Line) -> dict[str, Any]:
 
 
 def _frames(figure: Figure) -> Iterator[dict[str, Any]]:
-    """What changes in any of them, trace by trace, so that each follows upon each."""
+    """For each frame, the trace properties that differ in any frame, so any order can be shown."""
     states = [
         [trace for n, panel in enumerate(frame.panels) for trace in _panel(panel, n, figure)]
         for frame in figure.frames
@@ -205,7 +205,7 @@ def _hover(name: str, panel: Panel, value: str = "") -> str:
 
 
 def _marked(mark: Line) -> int:
-    """How many points of a line get a marker; 0: all."""
+    """Number of points of a line that get a marker; 0: all."""
     return 0 if len(mark.x) <= 40 else 12
 
 

@@ -1,4 +1,4 @@
-"""Where plotly puts the panels of a figure, its titles, rules, palettes and legend."""
+"""Place the panels of a figure for plotly, its titles, rules, palettes and legend."""
 
 from collections.abc import Sequence
 from html import escape
@@ -33,12 +33,12 @@ def narrow(figure: Figure) -> dict[str, Any]:
 
 
 def nth(name: str, n: int) -> str:
-    """As plotly counts axes: x, x2, x3, …"""
+    """The name of the n-th axis in plotly: x, x2, x3, …"""
     return f"{name}{n + 1}" if n else name
 
 
 def safe(text: str) -> str:
-    """What plotly would take for markup or for a place to fill in is written out."""
+    """Escape what plotly would take for markup or for a place to fill in."""
     return escape(printable(text, 200), quote=False).replace("%{", "%&#123;")
 
 

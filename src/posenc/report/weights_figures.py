@@ -75,7 +75,7 @@ def relative(found: list[Relative]) -> Figure | None:
 
 
 def bands(found: list[Bands]) -> Figure | None:
-    """How strong queries and keys are in each pair, a colour for layers that turn alike."""
+    """Strength of queries and keys in each pair, a colour for layers that turn alike."""
     if not found:
         return None
     marks, strongest = [], []

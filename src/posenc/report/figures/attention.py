@@ -1,4 +1,4 @@
-"""Where words look, and what of that is position."""
+"""Figures of attention: where words look, and which part of that is position."""
 
 from collections.abc import Sequence
 
@@ -76,7 +76,7 @@ def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 
 
 
 def shuffled(found: Order) -> Figure:
-    """How much what each token gets changes when the words of a text change places."""
+    """Change of the output of each token when the words of a text change places."""
     places = range(len(found.tokens))
     share = [100 * change for change in found.change]
     without = [100 * change for change in found.without]

@@ -1,4 +1,4 @@
-"""What was measured of many encodings side by side."""
+"""Figures of many encodings side by side."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ def curves(result: Comparison) -> Figure:
 
 
 def rows(result: Comparison) -> Figure | None:
-    """What position p makes of a vector: 64 positions, channels from the top, centred at 0."""
+    """A vector at 64 positions: channels from the top, colours centred at 0."""
     panels = [
         _positions(measured.name, measured.rows) for measured in result.encodings if measured.rows
     ]
@@ -138,7 +138,7 @@ def costs(result: Comparison) -> Figure:
 
 
 def properties(result: Comparison) -> Figure:
-    """Which property holds for which encoding, and where it has no meaning."""
+    """Properties by encoding: holds, fails, or has no meaning."""
     names = [measured.name for measured in result.encodings]
     asked = list(result.encodings[0].properties)
     kinds: Sequence[tuple[bool | None, str, str, Marker, float]] = (
@@ -189,7 +189,7 @@ def _curve(title: str, measured: Measured, plain: Curve | None) -> Panel:
 
 
 def _falls(curve: Curve) -> bool:
-    """Whether the nearest quarter scores higher than the farthest, by more than noise."""
+    """True if the nearest quarter scores higher than the farthest, by more than noise."""
     mean, many = curve.mean[1:], len(curve.mean) - 1
     quarter = max(1, many // 4)
     near, far = sum(mean[:quarter]) / quarter, sum(mean[-quarter:]) / quarter

@@ -57,7 +57,7 @@ def vectors(found: Mapping[str, Advance]) -> Figure:
 
 
 def codes(found: Mapping[str, Advance]) -> Figure:
-    """What is added at each position, or what the vector is turned to; a frame around the one."""
+    """The rows that are added, or the turned vector, at each position; one row is framed."""
     shown = {name: one.added or one.placed for name, one in found.items()}
     position = _positions(found)
     cells = {

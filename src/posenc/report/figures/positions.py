@@ -1,4 +1,4 @@
-"""What positions look like, how alike they are, and how one is moved to another."""
+"""Figures of positions: their rows, how alike they are, how one is moved to another."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What a real model does with its own positions, on its own words."""
+"""Figures of a real model: its own positions, on its own words."""
 
 from dataclasses import replace
 

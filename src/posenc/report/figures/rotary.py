@@ -1,4 +1,4 @@
-"""What rotary frequencies can tell apart, and what stretching does to them."""
+"""Figures of rotary frequencies: wavelengths, extensions, precision."""
 
 from math import isfinite
 

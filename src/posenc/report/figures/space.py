@@ -68,7 +68,7 @@ def rotation(found: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
 
 
 def grids(found: Mapping[str, Map], head: int = 0) -> Figure:
-    """How alike the patches of an image are to a chosen one, by position alone."""
+    """Similarity of the patches of an image to a chosen one, by position alone."""
     panels, told, first = [], [], next(iter(found.values()))
     for name, one in found.items():
         row, column = one.chosen
