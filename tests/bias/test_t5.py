@@ -8,7 +8,7 @@ from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from posenc import T5Bias, attend
-from posenc.bias.t5 import bucket
+from posenc.bias.t5 import bucket, starts
 
 WAYS = pytest.mark.parametrize("bidirectional", [True, False], ids=["bidirectional", "causal"])
 
@@ -89,3 +89,10 @@ def test_only_the_buckets_met_are_trained():
 def test_says_what_cannot_be(buckets, reach, bidirectional, says):
     with pytest.raises(ValueError, match=says):
         T5Bias(4, buckets, reach, bidirectional)
+
+
+@pytest.mark.parametrize("reach", [10**9, 10**15])
+def test_where_buckets_start_is_found_at_once_however_far_they_reach(reach):
+    """Held against the float64 logarithm; counted off one by one it would take hours."""
+    *_, last = starts(32, reach)
+    assert last == pytest.approx(16 * (reach / 16) ** (15 / 16), rel=1e-6)

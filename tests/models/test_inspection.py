@@ -1,12 +1,14 @@
 """Against numbers worked out by hand from the formula of frequencies, the bases of Men et al. 2024
 (table 2), and what is known of each model."""
 
+import itertools
 import json
 import math
 
 import pytest
 import torch
 from published import KINDS, MODELS, published
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc import frequencies
 from posenc.analysis.frequencies import pairs, reach, similarity, smallest_base
@@ -63,6 +65,58 @@ def test_a_smallest_base_is_enough_and_one_step_less_is_not():
     base = smallest_base(64, 500)
     assert reach(frequencies(64, base), 500) == 500
     assert reach(frequencies(64, base / 1.01), 500) < 500
+
+
+@pytest.mark.parametrize(
+    ("dim", "length"), [(4, 200), (20, 1000), (32, 7000), (64, 1500), (128, 513), (256, 200)]
+)
+def test_the_smallest_base_is_that_of_an_exhaustive_search(dim, length):
+    """Every base in turn, every distance with its cosines."""
+    m, j = torch.arange(length, dtype=torch.float64)[:, None], torch.arange(0, dim, 2)
+    for step in itertools.count():
+        base = 2 * 1.01**step
+        theta = base ** (-j.double() / dim)
+        near, far = (m[part] * theta for part in (slice(60), slice(60, None)))
+        if base >= 1e15 or all((angle.cos().sum(-1) >= 0).all() for angle in (near, far)):
+            break
+    expected = math.inf if base >= 1e15 else base
+    assert smallest_base(dim, length) == pytest.approx(expected, rel=1e-9)
+
+
+class Work(TorchDispatchMode):
+    """Counts the numbers that torch computes, products of matrices by all their terms."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor) and not func.is_view:
+            terms = args[0].shape[-1] if func is torch.ops.aten.mm.default else 1
+            self.numbers += made.numel() * terms
+        return made
+
+
+@pytest.mark.parametrize(
+    ("dim", "length"),
+    [(32, 131072), (64, 65), (64, 524288), (128, 33), (128, 524288), (256, 131072)],
+)
+def test_the_smallest_base_is_found_with_little_work(dim, length):
+    """Where a search of every base at every distance takes up to 2·10¹³ numbers."""
+    smallest_base.cache_clear()
+    with Work() as work:
+        smallest_base(dim, length)
+    assert work.numbers < 2e9  # of which 10⁹ terms of products take some 0.1 s
+
+
+def test_no_base_is_named_for_lengths_to_which_none_was_looked_for(tmp_path):
+    found = inspected(tmp_path, QWEN, target=10**9)
+    assert not any("base of at least" in line for line in found.advice)
+    assert not any("base" in line for line in words.turning(found.groups[0].turning))
+    found = inspected(tmp_path, QWEN | {"head_dim": 2}, target=40000)
+    assert "over 40,000 tokens takes, unstretched, a base above 10¹⁵" in " ".join(
+        words.turning(found.groups[0].turning)
+    )
+    assert len(found.advice) == 2
 
 
 def test_pairs_are_kept_stretched_and_interpolated():
@@ -188,7 +242,10 @@ METHODS = {  # what each published model does to its frequencies, of those that 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_published_model_is_inspected(tmp_path, name):
-    found = inspected(tmp_path, published(name))
+    smallest_base.cache_clear()
+    with Work() as work:
+        found = inspected(tmp_path, published(name))
+    assert work.numbers < 2e9  # of which 10⁹ terms of products take some 0.1 s
     turnings = [group.turning for group in found.groups if group.turning]
     assert turnings
     said = [group.does for group in found.groups]

@@ -16,10 +16,11 @@ Men et al. 2024, "Base of RoPE Bounds Context Length", arXiv:2405.14591, eq. 8 a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import isqrt, log10, pi
 from typing import Literal
 
-from torch import Tensor, arange, float64, logspace
+from torch import Tensor, arange, cat, float64, logspace
 
 from posenc.rotary.extension import (
     by_parts,
@@ -35,6 +36,8 @@ from posenc.rotary.extension import (
 )
 from posenc.shapes import Frequencies
 from posenc.theta import frequencies
+
+ROUGH = 2e-4  # a pair: more than float32 is off by in a sum over up to 2,048 pairs
 
 Change = Literal["kept", "stretched", "interpolated", "still"]
 
@@ -136,30 +139,67 @@ def similarity(freqs: Frequencies, length: int) -> Tensor:
 
 def reach(freqs: Frequencies, most: int = 2**21) -> int:
     """The first distance at which B turns negative; `most` if it does not before."""
-    length = min(64, most)
-    while True:
-        below = (similarity(freqs, length) < 0).nonzero()
-        if len(below):
-            return int(below[0])
-        if length >= most:
-            return most
-        length = min(8 * length, most)
+    start, end = 0, min(64, most)
+    while start < most:
+        first = _first_negative(freqs.double(), start, end)
+        if first is not None:
+            return first
+        start, end = end, min(8 * end, most)
+    return most
 
 
+@cache
 def smallest_base(dim: int, length: int, step: float = 1.01) -> float:
-    """The smallest base with which B(m) ≥ 0 for all m < `length`, among powers of `step`.
+    """The smallest base with which B(m) ≥ 0 for all m < `length`, among 2, 2·`step`, 2·`step`², …
+
+    It is found by trying them one after another; infinite, if no base below 10¹⁵ is enough.
 
     >>> smallest_base(128, 4096) < 30_000 < smallest_base(128, 8192)
     True
     """
-    some = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
+    spread = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
+    some = spread[:: max(len(spread) // 16, 1)]
     base = 2.0
     while base < 1e15:
         bases = base * step ** arange(64, dtype=float64)
-        theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
-        sums = (some[:, None] * theta[:, None]).cos().sum(-1)  # most fail here: one m is enough
-        for candidate in bases[(sums >= 0).all(-1)].tolist():
-            if reach(frequencies(dim, candidate), length) >= length:
+        for distances in (some, spread):  # one distance is enough to fail, and most fail here
+            theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
+            sums = (distances[:, None] * theta[:, None]).cos().sum(-1)
+            bases = bases[(sums >= 0).all(-1)]
+        for candidate in bases.tolist():
+            if not _turns_negative(frequencies(dim, candidate), length):
                 return candidate
-        base = float(bases[-1]) * step
+        base *= step**64
     return float("inf")
+
+
+def _turns_negative(freqs: Frequencies, length: int) -> bool:
+    """Is B(m) < 0 anywhere below `length`? Looked for from there down, where it is smallest."""
+    end, rows = length, 1024
+    while end > 0:
+        start = max(end - rows, 0)
+        if _first_negative(freqs, start, end) is not None:
+            return True
+        end, rows = start, 4 * rows
+    return False
+
+
+def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
+    """The first m of start … end − 1 with B(m) < 0: roughly in float32, then exactly in doubt."""
+    rough, doubt = _rough_similarity(freqs, start, end), ROUGH * len(freqs)
+    if float(rough.min()) > doubt:
+        return None
+    low = (rough <= doubt).nonzero().flatten()
+    sure = (rough[low] < -doubt).nonzero().flatten()
+    low = low[: int(sure[0]) + 1] if len(sure) else low
+    below = (((low[:, None] + start) * freqs).cos().sum(-1) < 0).nonzero().flatten()
+    return int(low[below[0]]) + start if len(below) else None
+
+
+def _rough_similarity(freqs: Frequencies, start: int, end: int) -> Tensor:
+    """B(m) for m = start … end − 1, as `similarity`, its product in float32."""
+    n = isqrt(end - start - 1) + 1
+    coarse = (start + n * arange(n, dtype=float64))[:, None] * freqs
+    fine = arange(n, dtype=float64)[:, None] * freqs
+    left, right = cat((coarse.cos(), -coarse.sin()), -1), cat((fine.cos(), fine.sin()), -1)
+    return (left.float() @ right.float().mT).flatten()[: end - start]

@@ -13,6 +13,8 @@ Raffel et al. 2020, arXiv:1910.10683, §2.1; the formula is in the authors' code
 found in whole numbers here, where theirs rounds a float32 logarithm.
 """
 
+from bisect import bisect_left
+
 import torch
 from torch import Tensor, nn
 
@@ -45,11 +47,10 @@ def starts(buckets: int, reach: int) -> list[int]:
         )
     log = buckets - exact  # (B − e) ln(δ/e) ≥ n ln(reach/e)  ⇔  δ^(B−e) eⁿ ≥ reachⁿ e^(B−e)
     first = list(range(exact))
-    distance = exact
+    distances = range(exact, reach + 1)
     for n in range(log):
-        while distance**log * exact**n < reach**n * exact**log:
-            distance += 1
-        first.append(distance)
+        least = reach**n * exact**log
+        first.append(distances[bisect_left(distances, least, key=lambda d, n=n: d**log * exact**n)])
     return first
 
 

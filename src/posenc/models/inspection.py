@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from math import pi
+from math import inf, pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ class Turning:
         str, float
     ]  # dtype -> radians, at the last position, if frequencies are kept in it
     reach: int  # distance at which the sum of similarities turns negative
-    smallest_base: float | None  # that keeps the sum from turning negative within the target
+    smallest_base: float | None  # that keeps the sum from turning negative; None: not summed so far
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _turning(rotary: Rotary, spec: Spec, window: int | None, length: int | None)
         dict(Counter(row.change for row in rows)),
         {name: phase_error(after, length or 1, dtype) for name, dtype in DTYPES.items()},
         reach(after, LONGEST),
-        smallest_base(rotary.turned, min(span, LONGEST)) if span else None,
+        smallest_base(rotary.turned, span) if span and span <= LONGEST else None,
     )
 
 
@@ -315,14 +315,23 @@ def _advice(spec: Spec, path: str, target: int) -> list[str]:
         return [f"{extend} {rotary.method}"]
     if rotary.method != "default":
         return [f"{rotary.method} cannot be stretched by a formula: its factors were searched for"]
-    from posenc.analysis.frequencies import smallest_base
-
-    base = smallest_base(rotary.turned, min(target, LONGEST))
     return [
         f"{extend} yarn   works untrained, better after a little training",
         f"{extend} dynamic   leaves short texts as they are, but a cache must hold unturned keys",
+        *_by_training(rotary, target),
+    ]
+
+
+def _by_training(rotary: Rotary, target: int) -> list[str]:
+    """The base to train on with, where there is one."""
+    from posenc.analysis.frequencies import smallest_base
+
+    base = smallest_base(rotary.turned, target) if target <= LONGEST else inf
+    if base == inf:
+        return []
+    return [
         f"or train on with a base of at least {rounded(base)} (now {rotary.base:,.10g}), which"
-        f" keeps like keys ahead of unrelated ones for {target:,} tokens",
+        f" keeps like keys ahead of unrelated ones for {target:,} tokens"
     ]
 
 

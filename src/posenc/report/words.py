@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import groupby
+from math import inf
 from textwrap import dedent
 
 from posenc.analysis.comparison import BLIND, Comparison, Measured
@@ -168,10 +169,9 @@ def turning(found: Turning) -> list[str]:
         f"like keys fall behind unrelated ones (Σ cos mθ < 0) {far} {found.reach:,} tokens"
     )
     if found.smallest_base is not None and found.span:
-        lines.append(
-            f"over {found.span:,} tokens that takes, unstretched, a base of at least"
-            f" {rounded(found.smallest_base)}; it has {rotary.base:,.10g}"
-        )
+        keeping = f"keeping like keys ahead over {found.span:,} tokens takes, unstretched, a base"
+        least = f"of at least {rounded(found.smallest_base)}; it has {rotary.base:,.10g}"
+        lines.append(f"{keeping} {'above 10¹⁵' if found.smallest_base == inf else least}")
     errors = ", ".join(f"{name} {_radians(error)}" for name, error in found.errors.items())
     lines.append(f"phase error at the last position, frequencies kept in {errors}")
     return lines
