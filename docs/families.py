@@ -444,6 +444,71 @@ REFUSED: dict[str, str] = {
     "three models in one, whose tables end where keys of their own say": "bark",
 }
 
+# A query sees what stands before it, except here, where it looks both ways; encoders of `stacks` do
+# by themselves, and these may be told to be decoders.
+BOTH: dict[str, str] = {
+    "": (
+        "aimv2_text_model albert align_text_model altclip_text_model altclip_vision_model "
+        "audioflamingo3_encoder blip_2_qformer blip_2_vision_model blip_vision_model "
+        "bridgetower_vision_model chinese_clip_text_model chinese_clip_vision_model "
+        "clap_text_model clip_vision_model clipseg_vision_model convbert deberta deberta-v2 deit "
+        "dia_encoder dinov2 dinov2_with_registers dinov3_vit distilbert dpr dpt esmc eurobert "
+        "flava_image_model flava_multimodal_model flava_text_model fnet git_vision_model gte "
+        "ibert idefics2_perceiver ijepa instructblip_qformer instructblip_vision_model "
+        "instructblipvideo_qformer instructblipvideo_vision_model internvl_vision "
+        "janus_vision_model jina_embeddings_v3 kosmos_2_vision_model longformer lxmert markuplm "
+        "metaclip_2_vision_model mobilebert modernbert moonshine_streaming_encoder "
+        "moss_transcribe_diarize_audio mra nomic_bert nystromformer openai_privacy_filter "
+        "ovis2_vision owlv2_vision_model owlvit_vision_model qianfan_ocr_vision "
+        "qwen2_5_omni_audio_encoder qwen2_audio_encoder qwen3_omni_moe_audio_encoder "
+        "siglip2_text_model siglip_text_model siglip_vision_model splinter squeezebert "
+        "t5gemma2_text tipsv2_text_model ultrabert unlimited_ocr_vision_encoder vit vit_msn "
+        "voxtral_encoder groupvit_vision_model xclip_vision_model yoso"
+    ),
+    "causal": "flaubert xlm",
+    "is_decoder": (
+        "bert bert-generation big_bird bridgetower_text_model camembert data2vec-text electra "
+        "ernie esm megatron-bert rembert roberta roberta-prelayernorm roc_bert roformer "
+        "xlm-roberta xlm-roberta-xl xmod"
+    ),
+}
+SCALES: list[tuple[dict[str, Any], str]] = [
+    ({"is": 1.0}, "dia_decoder dia_encoder gemma3n_text gpt_neo mt5 pix2struct_text_model"),
+    ({"is": 1.0}, "pop2piano switch_transformers t5 umt5"),
+    (
+        {"key": "query_pre_attn_scalar", "power": -0.5},
+        "gemma2 gemma3_text t5_gemma_module t5gemma2_decoder t5gemma2_text vaultgemma",
+    ),
+    (
+        {"key": "attention_multiplier"},
+        "granite granite4_vision_text granite_docling_text granitemoe granitemoehybrid "
+        "granitemoeshared hyperclovax",
+    ),
+    ({"key": "attn_config.softmax_scale"}, "mpt"),
+    ({"key": "attention_head_dim", "times": 0.5, "power": -0.5}, "zamba"),
+    ({"flag": "scale_attn_weights"}, "gpt-sw3 gpt2 gpt_bigcode imagegpt"),
+]
+SOFTCAP = {"attn_logit_softcapping": "gemma2 t5_gemma_module vaultgemma"}
+SINKS = {
+    "full_attention sliding_attention": "flint gpt_oss openai_privacy_filter",
+    "indexed_attention": "hy_v4",
+    "sliding_attention": "mimo_v2_flash",
+}
+BEYOND = {
+    "keeps the keys that an indexer chose for each query": (
+        "axk2 deepseek_v32 glm5_next_text glm_moe_dsa hy_v4"
+    ),
+    "normalizes queries and keys after they were turned": "hunyuan_v1_dense hunyuan_v1_moe",
+    "joins a decoder's own keys and those of the encoder in one softmax": "t5gemma2_decoder",
+    "subtracts a second softmax": "diffllama",
+    "hides keys by a learned mask that moves with the text": "doge",
+    "sees random and global tokens beside a window, in long texts": "big_bird bigbird_pegasus",
+    "sees a window, and global tokens everything": "led longformer",
+    "is an approximation of the softmax": "mra nystromformer yoso",
+    "is a Fourier transform": "fnet",
+    "has convolutions beside its heads": "convbert",
+}
+
 # --------------------------------------------------------------------------------------- measuring
 
 USUAL = (
@@ -459,7 +524,8 @@ POSITIONAL = (
     " position_buckets position_embedding_type alibi rope_interleave rope_theta rotary_value"
     " partial_rotary_factor original_max_position_embeddings pad_token_id"
     " attn_temperature_tuning floor_scale attn_scale image_size patch_size num_channels"
-    " max_source_positions max_target_positions embedding_size input_embedding_size".split(),
+    " max_source_positions max_target_positions embedding_size input_embedding_size"
+    " query_pre_attn_scalar attention_multiplier attn_logit_softcapping".split(),
 )
 STEPS = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 STEPS += ("layer_group_size", "attn_layer_period")
@@ -475,6 +541,22 @@ def read(model_type: str) -> dict[str, Any]:
         if model_type in names.split():
             line |= {"kind": "refused", "refused": reason}
     return line
+
+
+def attention(model_type: str) -> dict[str, Any]:
+    """What a person has read of its attention, beside positions."""
+    made: dict[str, Any] = {}
+    for key, names in BOTH.items():
+        if model_type in names.split():
+            made["causal"] = key or False
+    for rule, names in SCALES:
+        if model_type in names.split():
+            made["scale"] = rule
+    for field, table in {"softcap": SOFTCAP, "sinks": SINKS, "beyond": BEYOND}.items():
+        for value, names in table.items():
+            if model_type in names.split():
+                made[field] = value.split() if field == "sinks" else value
+    return made
 
 
 def line(model_type: str) -> dict[str, Any]:
@@ -509,7 +591,7 @@ def line(model_type: str) -> dict[str, Any]:
         stated = {f.name: f.default for f in fields(kind)}
         own = {usual: stated.get(key) for usual, key in stack.get("keys", {}).items()}
         stack["defaults"] = {u: v for u, v in own.items() if v not in (None, MISSING)}
-    return made
+    return made | attention(model_type)
 
 
 def parts(model_type: str) -> list[str]:
@@ -817,7 +899,9 @@ def form(table: Tensor) -> dict[str, Any]:
 
 def stray() -> set[str]:
     """Names that were read and that transformers does not have."""
-    names = " ".join([*READ, *KINDS.values(), *REFUSED.values()]).split()
+    tables = (KINDS, REFUSED, BOTH, dict(enumerate(names for _, names in SCALES)), SOFTCAP, SINKS)
+    read_of = [names for table in (*tables, BEYOND) for names in table.values()]
+    names = " ".join([*READ, *read_of]).split()
     return {name for name in names if name not in CONFIG_MAPPING}
 
 

@@ -33,6 +33,7 @@ class Encoding(nn.Module):
     dim: int = 0  # channels of a head
     heads: int = 0  # query heads
     axes: int = 1  # numbers that make a position
+    softmax_scale: float | None = None  # a model's own; None: 1/√channels
 
     def prepare(self, pos: Positions | Points) -> Any:
         """What the hooks need to know of these positions; handed to them as `at`."""
@@ -76,7 +77,7 @@ class Encoding(nn.Module):
         >>> Encoding().scale(64)
         0.125
         """
-        return dim**-0.5
+        return dim**-0.5 if self.softmax_scale is None else self.softmax_scale
 
     @property
     def acts_on(self) -> tuple[str, ...]:

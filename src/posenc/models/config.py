@@ -6,15 +6,16 @@ takes (`families`). What cannot be meant is refused in one line. torch is not im
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from posenc.models import families, files
 from posenc.models.errors import ModelError, Unread
 from posenc.models.families import Family
-from posenc.models.fields import Fields
+from posenc.models.fields import Fields, head_dim
 from posenc.models.schedule import layers
-from posenc.models.settings import PLACES, head_dim, rotary
+from posenc.models.settings import PLACES, rotary
 from posenc.models.spec import Buckets, Disentangled, Layer, Pictured, Slopes, Spec, Table, Waves
 
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
@@ -92,6 +93,8 @@ def _stack(given: Fields, known: Family) -> Spec:
     _check_heads(given)
     notes: list[str] = []
     made = KINDS[known.kind](given, known, notes)
+    unlike = {word for layer in made["layers"] for word in layer.unlike}
+    notes += [f"its attention {word}, which `attend` does not" for word in sorted(unlike)]
     heads = given.count("num_attention_heads") or 0
     return Spec(
         known.name,
@@ -185,9 +188,7 @@ def _sinusoidal(given: Fields, known: Family, notes: list[str]) -> dict[str, Any
 
 
 def _alike(given: Fields, known: Family, encoding: Any) -> tuple[Layer, ...]:
-    return tuple(
-        Layer(encoding, layer.kind, layer.attends, layer.window) for layer in layers(given, known)
-    )
+    return tuple(replace(layer, encoding=encoding) for layer in layers(given, known))
 
 
 def _alibi(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:

@@ -57,6 +57,12 @@ class Family:
                  or {"key": …, "over": 2, "plus": 1}, a half of its value and one more
     `temperature`  {"form": "llama4" | "ministral" | …, and its keys}; "nope": true if only there
     `logit_gain` "mscale": the softmax scale is multiplied by g(mscale_all_dim)², as DeepSeek does
+    `causal`     does a query see only what stands before it; or the key of the config that says so
+    `scale`      of the softmax, where it is not 1/√channels: {"is": a number}, {"key": of a number,
+                 "times": a factor, "power": of it}, or {"flag": of GPT-2's rule}
+    `softcap`    the key of c, where scores s become c tanh(s/c)
+    `sinks`      types of layers with a learned logit in each head that takes its share of softmax
+    `beyond`     what else its attention does that `attend` does not, after "its attention"
     `mrope`      {"sections": default pairs of each axis, "woven": interleaved or in blocks}
     `offset`     of tables: the row of the first token; "pad + 1": the one after `pad_token_id`
     `extra`      rows of the table beyond `max_position_embeddings`
@@ -87,6 +93,11 @@ class Family:
     windows: Mapping[str, Any] = field(default_factory=dict)
     temperature: Mapping[str, Any] = field(default_factory=dict)
     logit_gain: Literal["", "mscale"] = ""
+    causal: bool | str = True
+    scale: Mapping[str, Any] = field(default_factory=dict)
+    softcap: str = ""
+    sinks: tuple[str, ...] = ()
+    beyond: str = ""
     mrope: Mapping[str, Any] = field(default_factory=dict)
     offset: int | str = 0
     extra: int = 0
@@ -99,7 +110,7 @@ class Family:
 
     def stack(self, name: str) -> "Family":
         """The encoder or the decoder alone."""
-        return self._with({**self.stacks[name], "stacks": {}})
+        return self._with({"causal": name != "encoder", **self.stacks[name], "stacks": {}})
 
     def _with(self, line: Mapping[str, Any]) -> "Family":
         """Other fields; names and forms are added to those there are."""
@@ -181,6 +192,6 @@ def _lines() -> dict[str, dict[str, Any]]:
 
 
 def _read(name: str, line: Mapping[str, Any]) -> Family:
-    lists = {f.name for f in fields(Family) if f.name in ("parts", "attention")}
+    lists = {f.name for f in fields(Family) if f.name in ("parts", "attention", "sinks")}
     values = {key: tuple(value) if key in lists else value for key, value in line.items()}
     return Family(name, **{"folder": name.replace("-", "_"), **values})

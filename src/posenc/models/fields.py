@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from posenc.models.errors import ModelError, Unread, printable, shown
 
 MOST = 2**53  # whole numbers that JSON carries without rounding; no model has a larger number
+WIDEST = 2**16  # channels of a head: beyond, it is the width of something else
 LEAST = 1e-9  # by which a number exceeds its bound: closer to it, what is divided by it overflows
 
 
@@ -167,6 +168,22 @@ class Fields:
             where = f"{self.at(key)} and {other.at(other_key)}"
             raise ModelError(self.file, where, f"disagree: {shown(mine)} and {shown(theirs)}")
         return theirs if mine is None else mine
+
+
+def head_dim(given: Fields) -> int:
+    """Channels of a head: as given, or an even share of the model's width."""
+    if dim := given.count("head_dim", most=WIDEST):
+        return dim
+    width, heads = given.count("hidden_size"), given.count("num_attention_heads")
+    if not width or not heads:
+        given.fail("head_dim", "is missing, and so is hidden_size or num_attention_heads")
+    if width % heads:
+        given.fail("hidden_size", f"must be a multiple of the {heads} heads", width)
+    if width > heads * WIDEST:
+        given.fail(
+            "hidden_size", f"shared by {heads} heads exceeds the {WIDEST} channels of one", width
+        )
+    return width // heads
 
 
 def _between(value: float, above: float, most: float) -> bool:

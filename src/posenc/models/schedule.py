@@ -4,9 +4,10 @@ The rules differ from model to model, some with opposite meanings of the same fl
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from posenc.models.families import Family
-from posenc.models.fields import Fields
+from posenc.models.fields import Fields, head_dim
 from posenc.models.spec import Layer, Rotary, Sharpened
 
 Turns = Mapping[str, Rotary | None]  # type of layer -> how it turns; "" for all types
@@ -27,8 +28,39 @@ def layers(given: Fields, known: Family, turns: Turns | None = None) -> tuple[La
         temperature = sharpened if none or not known.temperature.get("nope") else None
         attends = not known.attention or kind in known.attention
         window = _window(given, known, kind)
-        made.append(Layer(turn if attends else None, kind, attends, window, temperature))
+        more = _attention(given, known, kind, len(made)) if attends else {}
+        encoding = turn if attends else None
+        made.append(Layer(encoding, kind, attends, window, temperature, **more))
     return tuple(made)
+
+
+def _attention(given: Fields, known: Family, kind: str, index: int) -> dict[str, Any]:
+    """What attention needs to be told beside the encoding."""
+    causal = known.causal if isinstance(known.causal, bool) else bool(given.flag(known.causal))
+    return {
+        "causal": causal,
+        "scale": _scale(given, known, index),
+        "softcap": given.number(known.softcap) if known.softcap else None,
+        "sinks": kind in known.sinks,
+        "beyond": known.beyond,
+    }
+
+
+def _scale(given: Fields, known: Family, index: int) -> float | None:
+    """The softmax scale where it is another than the encoding's own."""
+    rule = known.scale
+    if "is" in rule:
+        return rule["is"]
+    if "flag" in rule:  # GPT-2's: none without this flag, less from layer to layer with the other
+        scale = 1.0 if given.flag(rule["flag"]) is False else None
+        if given.flag("scale_attn_by_inverse_layer_idx"):
+            scale = (scale or head_dim(given) ** -0.5) / (index + 1)
+        return scale
+    if not rule:
+        return None
+    own, key = _within(given, rule["key"])
+    value = own.number(key)
+    return None if value is None else (value * rule.get("times", 1)) ** rule.get("power", 1)
 
 
 def _of(turns: Turns, kind: str, given: Fields, known: Family):
@@ -116,7 +148,9 @@ def _within(given: Fields, key: str) -> tuple[Fields, str]:
     place, _, name = key.rpartition(".")
     if not place:
         return given, key
-    own = given.object("rope_parameters") or given.object("rope_scaling")
+    own = given.object(place)
+    if place == "rope_parameters":
+        own = own or given.object("rope_scaling")
     default = given.defaults.get(place) or {}
     if own is None:
         own = Fields(default, given.file, given.path)

@@ -11,7 +11,7 @@ from typing import Any
 
 from posenc.models.errors import ModelError, shown
 from posenc.models.families import Family
-from posenc.models.fields import Fields
+from posenc.models.fields import WIDEST, Fields, head_dim
 from posenc.models.schedule import layers
 from posenc.models.spec import Rotary
 
@@ -31,7 +31,6 @@ EVERY += ("mrope_interleaved", "original_max_position_embeddings")
 KEYS = {*EVERY, *(key for keys in METHODS.values() for key in keys)}
 SAME = {"su": "longrope", "mrope": "default"}  # names that mean another
 PLACES = ("rope_parameters", "rope_scaling")
-WIDEST = 2**16  # channels of a head: beyond, it is the width of something else
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
 
@@ -235,22 +234,6 @@ def _width(own: Fields, given: Fields, known: Family, name: str) -> tuple[int, i
             f" from 2 to {dim}",
         )
     return dim + rest, turned, share
-
-
-def head_dim(given: Fields) -> int:
-    """Channels of a head: as given, or an even share of the model's width."""
-    if dim := given.count("head_dim", most=WIDEST):
-        return dim
-    width, heads = given.count("hidden_size"), given.count("num_attention_heads")
-    if not width or not heads:
-        given.fail("head_dim", "is missing, and so is hidden_size or num_attention_heads")
-    if width % heads:
-        given.fail("hidden_size", f"must be a multiple of the {heads} heads", width)
-    if width > heads * WIDEST:
-        given.fail(
-            "hidden_size", f"shared by {heads} heads exceeds the {WIDEST} channels of one", width
-        )
-    return width // heads
 
 
 def _factor(own: Fields, notes: list[str], optional: bool = False) -> float:

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from posenc.additive.learned import Learned
     from posenc.additive.sinusoidal import Sinusoidal
     from posenc.bias.alibi import ALiBi
     from posenc.bias.t5 import T5Bias
     from posenc.encoding import Encoding
+    from posenc.masks import Mask
     from posenc.relative.deberta import DeBERTa
     from posenc.rotary.rope import RoPE
     from posenc.shapes import Frequencies
@@ -189,16 +192,24 @@ class Sharpened:
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer knows of positions."""
+    """What one layer knows of positions, and what else its attention needs to be told.
+
+    Cross-attention, where a decoder has it, sees all keys, without any encoding but at this scale.
+    """
 
     encoding: Rotary | Slopes | Buckets | Disentangled | Pictured | None = None  # None: NoPE
     kind: str = "full_attention"  # as transformers calls it
     attends: bool = True  # False: a convolution, a recurrence
     window: int | None = None  # tokens that a query sees, itself included; None: all
     temperature: Sharpened | None = None
+    causal: bool = True  # a query sees what stands before it; False: both ways
+    scale: float | None = None  # of the softmax; None: the encoding's own, usually 1/√channels
+    softcap: float | None = None  # scores s become c tanh(s/c), which `attend` does not do
+    sinks: bool = False  # a learned logit of each head takes its share, which `attend` does not do
+    beyond: str = ""  # what else `attend` does not do: a sentence
 
     def made(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
-        """The encoding to give to this layer's attention."""
+        """The encoding to give to this layer's attention; it knows the softmax scale."""
         from posenc.none import NoPE
         from posenc.sum import Sum
 
@@ -206,7 +217,37 @@ class Layer:
             encoding = self.encoding.encoding(length, layout)
         else:
             encoding = self.encoding.encoding() if self.encoding else NoPE()
+        if self.scale is not None:
+            encoding.softmax_scale = self.scale
         return Sum(encoding, self.temperature.encoding()) if self.temperature else encoding
+
+    def mask(self, pos: Tensor | None = None, k_pos: Tensor | None = None) -> Mask | None:
+        """Which keys a query sees, to be given to `attend`; None where it sees all.
+
+        Raises ValueError for layers that see their own chunk only, without positions.
+        """
+        from posenc import masks
+
+        if self.window is None:
+            return masks.causal(pos, k_pos) if self.causal else None
+        if self.kind == "chunked_attention":
+            if pos is None:
+                raise ValueError("a chunk is told by its positions: pass `pos`.")
+            chunks = (x if x is None else x // self.window for x in (pos, k_pos))
+            near = masks.documents(*chunks)
+        else:
+            near = masks.window(self.window, pos, k_pos)
+        return near & masks.causal(pos, k_pos) if self.causal else near
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """What this layer's attention does and `attend` does not, in words: none, as a rule."""
+        words = []
+        if self.softcap:
+            words.append(f"caps its scores s as {self.softcap:g} tanh(s / {self.softcap:g})")
+        if self.sinks:
+            words.append("gives a share of the softmax to a learned sink in each head")
+        return (*words, self.beyond) if self.beyond else tuple(words)
 
 
 @dataclass(frozen=True)
@@ -260,6 +301,8 @@ class Spec:
     def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
         """What each layer that attends is to be given, bottom first; alike ones share one encoding.
 
+        They know the softmax scale; masks are `layer.mask`, and `layer.unlike` says what `attend`
+        does not do as the model does.
         `length` is needed where frequencies depend on it, `layout` where the config leaves it open.
         """
         made = {layer: layer.made(length, layout) for layer in dict.fromkeys(self.layers)}

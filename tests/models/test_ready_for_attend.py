@@ -1,0 +1,313 @@
+"""`attend` with what a specification says, against the attention of live models: queries, keys and
+values as they enter it, before they are turned, and what comes out.
+"""
+
+import json
+import re
+import sys
+
+import pytest
+import torch
+import transformers
+from small_models import REST, SIZE, T5, TOKENS
+
+from posenc import attend
+from posenc.models.config import specify
+
+TEXT = torch.tensor([[3, 17, 5, 29, 8, 11, 3, 17, 25, 2, 9, 30, 31, 6, 7, 21]])
+HEADS = SIZE | REST | TOKENS
+DECODER = HEADS | dict(num_key_value_heads=2)
+WINDOW = DECODER | dict(head_dim=8, sliding_window=5)
+YARN = dict(rope_type="yarn", factor=40.0, original_max_position_embeddings=16, rope_theta=1e4)
+MLA = HEADS | dict(qk_rope_head_dim=4, qk_nope_head_dim=12, v_head_dim=16, kv_lora_rank=8)
+MLA |= dict(q_lora_rank=8, num_key_value_heads=4, first_k_dense_replace=2)
+GPT = dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=40, initializer_range=0.3)
+BART = dict(d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4)
+BART |= TOKENS | dict(decoder_attention_heads=4, vocab_size=40, init_std=0.3)
+FULL_FIRST = ["full_attention", "sliding_attention"]
+
+MODELS = {  # name -> class, its settings, the part of the specification and of the model
+    "Llama": ("Llama", DECODER, ""),
+    "Qwen2 with windows": (
+        "Qwen2",
+        DECODER | dict(sliding_window=5, use_sliding_window=True, max_window_layers=1),
+        "",
+    ),
+    "Cohere": ("Cohere", DECODER, ""),
+    "GPT-NeoX": ("GPTNeoX", HEADS, ""),
+    "Granite": ("Granite", DECODER | dict(attention_multiplier=0.7), ""),
+    "Gemma 2 without a cap": (
+        "Gemma2",
+        WINDOW | dict(attn_logit_softcapping=None, query_pre_attn_scalar=144),
+        "",
+    ),
+    "Gemma 3, as its 27B": ("Gemma3Text", WINDOW | dict(query_pre_attn_scalar=168), ""),
+    "Gemma 3n": (
+        "Gemma3nText",
+        WINDOW
+        | dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=40, laurel_rank=4)
+        | dict(num_kv_shared_layers=0, intermediate_size=[48, 48])
+        | dict(layer_types=FULL_FIRST, activation_sparsity_pattern=[0.0, 0.0]),
+        "",
+    ),
+    "Llama 4": (
+        "Llama4Text",
+        DECODER
+        | dict(head_dim=8, attention_chunk_size=5, intermediate_size_mlp=48, num_local_experts=1)
+        | dict(no_rope_layers=[1, 0], floor_scale=64, use_qk_norm=False),
+        "",
+    ),
+    "DeepSeek-V3, stretched": ("DeepseekV3", MLA | dict(rope_parameters=YARN), ""),
+    "DeepSeek-V3, sharpened": (
+        "DeepseekV3",
+        MLA | dict(rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0)),
+        "",
+    ),
+    "BERT": ("Bert", HEADS, ""),
+    "BERT as a decoder": ("Bert", HEADS | dict(is_decoder=True), ""),
+    "ModernBERT": ("ModernBert", HEADS | dict(local_attention=6), ""),
+    "GPT-2": ("GPT2", GPT, ""),
+    "GPT-2, scaled by layer": ("GPT2", GPT | dict(scale_attn_by_inverse_layer_idx=True), ""),
+    "GPT-2, not scaled": ("GPT2", GPT | dict(scale_attn_weights=False), ""),
+    "BART's encoder": ("Bart", BART, "encoder"),
+    "BART's decoder": ("Bart", BART, "decoder"),
+    "T5's encoder": ("T5", T5, "encoder"),
+    "T5's decoder": ("T5", T5, "decoder"),
+    "UMT5's decoder": ("UMT5", T5, "decoder"),
+}
+
+
+OWN = {  # those that attend in their own way: name of a layer's attention, projections, output
+    "BLOOM": ("Bloom", GPT | dict(n_head=6, hidden_size=48), "self_attention", "dense"),
+    "MPT": ("Mpt", GPT | dict(d_model=32, n_heads=4, n_layers=2), "attn", "out_proj"),
+    "MPT, scaled": (
+        "Mpt",
+        GPT | dict(d_model=32, n_heads=4, n_layers=2, attn_config={"softmax_scale": 0.9}),
+        "attn",
+        "out_proj",
+    ),
+    "Falcon": ("Falcon", HEADS, "self_attention", "dense"),
+    "GPT-Neo": (
+        "GPTNeo",
+        HEADS | dict(num_layers=2, num_heads=4, attention_types=[[["global"], 2]]),
+        "attn.attention",
+        "out_proj",
+    ),
+    "DeBERTa": (
+        "DebertaV2",
+        HEADS
+        | dict(relative_attention=True, pos_att_type=["c2p", "p2c"], position_buckets=8)
+        | dict(share_att_key=True, position_biased_input=False, max_relative_positions=32),
+        "attention.self",
+        "",
+    ),
+}
+
+
+class Heard:
+    """Of each call of a model's attention: the module, what entered it, and what came out."""
+
+    def __init__(self, model):
+        self.calls, self.turned = [], []
+        self.module = sys.modules[type(model).__module__]
+        self.kept = dict(vars(self.module))
+        self.names = {part: name for name, part in model.named_modules()}
+
+    def __enter__(self):
+        for name, function in self.kept.items():
+            if name == "eager_attention_forward":
+                setattr(self.module, name, self._attention(function))
+            elif name in ("apply_rotary_pos_emb", "apply_rotary_pos_emb_interleave"):
+                setattr(self.module, name, self._turning(function))
+            elif name == "apply_rotary_emb":
+                setattr(self.module, name, self._turning(function, tokens_first=True))
+        return self
+
+    def __exit__(self, *_):
+        for name, function in self.kept.items():
+            setattr(self.module, name, function)
+
+    def _turning(self, function, tokens_first=False):
+        def turning(q, k, *rest, **named):
+            one = k.ndim < 4  # Gemma 3n's turns one at a time, tokens first
+            both = [q] if one else [q, k]
+            self.turned += [x.transpose(1, 2) if one or tokens_first else x for x in both]
+            return function(q, k, *rest, **named)
+
+        return turning
+
+    def _attention(self, function):
+        def attention(module, q, k, v, *rest, **named):
+            out, weights = function(module, q, k, v, *rest, **named)
+            before = self._unturned(q, k) if self.turned else (q, k)
+            self.turned = []
+            self.calls.append((self.names[module], *before, v, out.transpose(1, 2)))
+            return out, weights
+
+        return attention
+
+    def _unturned(self, q, k):
+        """Of heads that turn in their last channels only, those are what was heard."""
+        heard = self.turned
+        width = heard[0].shape[-1]
+        if width == q.shape[-1]:
+            return heard
+        parts = zip((q, k), heard, strict=True)
+        return [torch.cat((x[..., :-width], h.expand(*x.shape[:-1], -1)), -1) for x, h in parts]
+
+
+def live(kind, settings):
+    torch.manual_seed(0)
+    given = json.loads(json.dumps(settings))
+    config = getattr(transformers, f"{kind}Config")(**given)
+    config._attn_implementation = "eager"
+    name = f"{kind}Model" if hasattr(transformers, f"{kind}Model") else f"{kind}ForCausalLM"
+    model = getattr(transformers, name)(config).eval()
+    for parameter in model.parameters():  # as large as needed to see a wrong scale
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    for name, parameter in model.named_parameters():  # DeBERTa adds them to rows of distances
+        if name.endswith(("query_proj.bias", "key_proj.bias")):
+            parameter.data.zero_()
+    return model
+
+
+def heard(model, part):
+    """The calls of self-attention, one for each layer."""
+    inputs = {"input_ids": TEXT}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = TEXT
+    with Heard(model) as seen, torch.no_grad():
+        model(**inputs, use_cache=False)
+    cross = ("EncDec", "encoder_attn", "crossattention")
+    calls = [c for c in seen.calls if part in c[0] and not any(name in c[0] for name in cross)]
+    assert calls
+    return calls
+
+
+def specified(model, part):
+    spec = specify(json.loads(json.dumps(model.config.to_dict(), default=str)))
+    return spec.parts[part] if part else spec.main
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_specification_is_ready_for_attend(name):
+    kind, settings, part = MODELS[name]
+    model = live(kind, settings)
+    spec, calls = specified(model, part), heard(model, part)
+    encodings = spec.encodings(length=TEXT.shape[1])
+    assert len(calls) == len(spec.layers) == len(encodings)
+    first = calls[0][0]
+    for layer, encoding, (at, q, k, v, out) in zip(spec.layers, encodings, calls, strict=True):
+        if kind.endswith("T5"):
+            owner = model.get_submodule(first if kind == "T5" else at)
+            encoding.weight = owner.relative_attention_bias.weight
+        agree(layer, encoding, q, k, v, out)
+
+
+def agree(layer, encoding, q, k, v, out):
+    assert layer.unlike == ()
+    mask = layer.mask(torch.arange(TEXT.shape[1]))
+    for scale in (None, layer.scale):
+        mine = attend(q, k, v, encoding, mask=mask, scale=scale)
+        torch.testing.assert_close(mine, out, rtol=1e-4, atol=1e-4 * out.abs().max().item())
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_so_are_those_that_attend_in_their_own_way(name):
+    kind, settings, place, last = OWN[name]
+    model = live(kind, settings)
+    spec, calls = specified(model, ""), projected(model, place, last)
+    encodings = spec.encodings()
+    assert len(calls) == len(spec.layers) == len(encodings)
+    for layer, encoding, (part, q, k, v, out) in zip(spec.layers, encodings, calls, strict=True):
+        if kind == "DebertaV2":  # keys and queries of distances by the projections of the content
+            encoding.rows = model.encoder.rel_embeddings.weight
+            encoding.to_keys, encoding.to_queries = (
+                by_head(p) for p in (part.key_proj, part.query_proj)
+            )
+        agree(layer, encoding, q, k, v, out)
+
+
+def projected(model, place, last):
+    """Queries, keys, values and output of each layer, at its projections."""
+    calls = []
+    for name, part in model.named_modules():
+        if name.endswith(place):
+            seen = {}
+            hear(part, last, seen)
+            calls.append((part, seen))
+    with torch.no_grad():
+        model(input_ids=TEXT, use_cache=False)
+    return [(part, *by_heads(part, seen)) for part, seen in calls]
+
+
+def hear(part, last, seen):
+    for name, inner in part.named_children():
+        if name == last:
+            inner.register_forward_pre_hook(lambda _, x: seen.__setitem__("out", x[0].clone()))
+        else:
+            inner.register_forward_hook(lambda _, x, y, n=name: seen.update({n: seen.get(n, y)}))
+    if not last:
+        part.register_forward_hook(lambda _, x, y: seen.__setitem__("out", y[0]))
+
+
+def by_heads(part, seen):
+    """Each as (batch, head, token, channel), as the model's own code splits them."""
+    if "query_key_value" in seen:
+        fused = seen["query_key_value"]
+        split = part._split_heads(fused) if hasattr(part, "_split_heads") else part._reshape(fused)
+        tokens_first = hasattr(part, "_split_heads")
+        q, k, v = (x.transpose(1, 2) if tokens_first else x for x in split)
+    elif "Wqkv" in seen:
+        q, k, v = (heads(x, part.n_heads) for x in seen["Wqkv"].chunk(3, -1))
+    else:
+        count = getattr(part, "num_heads", None) or part.num_attention_heads
+        names = sorted((n for n in seen if n[0] in "qkv"), key=lambda n: "qkv".index(n[0]))
+        q, k, v = (heads(seen[n], count) for n in names)
+    return q, k, v, heads(seen["out"], q.shape[1])
+
+
+def heads(x, count):
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def by_head(projection):
+    """A projection as DeBERTa takes it, (head, width, channel)."""
+    return torch.nn.Parameter(projection.weight.unflatten(0, (4, -1)).mT)
+
+
+UNLIKE = {  # what `attend` does not do is said
+    "Gemma 2": (
+        {"model_type": "gemma2", "num_hidden_layers": 2},
+        r"its attention caps its scores s as 50 tanh\(s / 50\), which `attend` does not",
+    ),
+    "gpt-oss": ({"model_type": "gpt_oss"}, "gives a share of the softmax to a learned sink"),
+    "DeepSeek-V3.2": ({"model_type": "deepseek_v32"}, "keeps the keys that an indexer chose"),
+    "HunYuan": (
+        {"model_type": "hunyuan_v1_dense", "head_dim": 128},
+        "normalizes queries and keys after they were turned",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_what_attend_does_not_do_is_said(name):
+    config, words = UNLIKE[name]
+    spec = specify(config)
+    assert re.search(words, "\n".join(spec.notes))
+    assert all(layer.unlike for layer in spec.layers)
+
+
+def test_sinks_are_in_the_layers_with_a_window_alone():
+    """MiMo-V2-Flash."""
+    layers = specify({"model_type": "mimo_v2_flash"}).layers
+    assert {(layer.sinks, layer.window is None) for layer in layers} == {
+        (True, False),
+        (False, True),
+    }
+
+
+def test_a_chunk_is_told_by_positions():
+    layer = specify({"model_type": "llama4_text"}).layers[0]
+    with pytest.raises(ValueError, match="a chunk is told by its positions: pass `pos`"):
+        layer.mask()
