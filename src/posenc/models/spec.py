@@ -233,8 +233,8 @@ class Layer:
         if self.kind == "chunked_attention":
             if pos is None:
                 raise ValueError("a chunk is told by its positions: pass `pos`.")
-            chunks = (x if x is None else x // self.window for x in (pos, k_pos))
-            near = masks.documents(*chunks)
+            k_pos = pos if k_pos is None else k_pos
+            near = masks.documents(pos // self.window, k_pos // self.window)
         else:
             near = masks.window(self.window, pos, k_pos)
         return near & masks.causal(pos, k_pos) if self.causal else near
