@@ -1,9 +1,11 @@
 """The commands, as a person types them: what they print, and the exit code."""
 
 import json
+import re
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -188,3 +190,48 @@ def test_python_dash_m_is_the_same_command():
         [sys.executable, "-m", "posenc", "cite", "rope"], capture_output=True, text=True
     )
     assert done.stdout.startswith("@misc{su2021roformer,")
+
+
+@pytest.mark.parametrize("said", ["1e400", "nan", "-5", "0", "1.5", "", 2**53 + 1, 10**30, 10**400])
+def test_a_length_is_a_whole_number_of_tokens(posenc, tmp_path, said):
+    (tmp_path / "config.json").write_text("{}")
+    inspect, extend = (
+        ["inspect", tmp_path, "--target"],
+        ["extend", tmp_path, "--method=ntk", "--to"],
+    )
+    for words in (inspect, extend):
+        code, out, err = posenc(*words, said)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"`{words[-1]}` is a whole number of tokens from 1 to 9,007,199,254,740,992" in err
+        assert len(err) < 200
+
+
+def test_nothing_in_the_working_directory_is_run(tmp_path):
+    """`posenc bench` begins a second Python, which would look for posenc there first."""
+    (tmp_path / "posenc").mkdir()
+    (tmp_path / "posenc" / "__init__.py").write_text("raise SystemExit('it was run')")
+    command = "import sys; from posenc import cli; cli.main(['bench', 'rotating'])"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", command], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, "there is no part 'rotating'" in done.stderr) == (2, True)
+
+
+def test_every_python_that_is_begun_ignores_the_working_directory():
+    """In the source: whoever names this Python as a command gives it -P first."""
+    source = Path(cli.__file__).parent
+    for path in source.rglob("*.py"):
+        commands = re.findall(r"\[\s*sys\.executable,\s*(\S+)", path.read_text())
+        assert set(commands) <= {'"-P",'}, path
+
+
+def test_a_folder_may_be_called_as_a_terminal_would_be_told(posenc, tmp_path):
+    """Markup of rich, or what makes a terminal red."""
+    for name in ("a[/b]", "[red]", "\x1b[31m"):
+        code, out, _ = posenc("compare", "nope", "--out", tmp_path / name)
+        shown = name.replace("\x1b", "\\x1b")
+        assert (code, f"{shown}/index.html" in "".join(out.split("\n"))) == (0, True)
+        code, _, err = posenc("compare", "--text", tmp_path / name)
+        assert (code, err.count("\n"), "\x1b" in err) == (2, 1, False)
+        code, _, err = posenc("inspect", tmp_path / name)
+        assert (code, err.count("\n"), "\x1b" in err) == (2, 1, False)

@@ -57,3 +57,16 @@ def test_the_command_can_be_pasted(capsys):
     with pytest.raises(SystemExit):
         cli.main(["show", "two words; rm"])
     assert provenance.typed.get() == "posenc show 'two words; rm'"
+
+
+def test_no_program_is_run_that_a_repository_names(checkout, tmp_path_factory):
+    """git asks the program of `core.fsmonitor` what has changed."""
+    folder, head = checkout
+    ran = tmp_path_factory.mktemp("elsewhere") / "ran"
+    config = folder / ".git" / "config"
+    config.write_text(config.read_text() + f'[core]\n\tfsmonitor = "touch {ran}; false"\n')
+    subprocess.run(["git", "status"], cwd=folder, check=True, capture_output=True)
+    assert ran.exists()  # so it would be seen
+    ran.unlink()
+    assert provenance.commit(folder) == head
+    assert not ran.exists()

@@ -13,17 +13,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 try:
-    from cyclopts import App, CycloptsError, Parameter
+    from cyclopts import App, CycloptsError, Parameter, Token
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 except ImportError:  # pragma: no cover
     sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
 
-from posenc import __version__
+from posenc import __version__, output
 from posenc.interrupt import interruptible
+from posenc.models.errors import printable, shown
 from posenc.provenance import typed
 
 app = App(
@@ -43,6 +44,21 @@ class Failure(Exception):
     """What went wrong, though nothing was wrong with what was asked."""
 
 
+def _whole(_: type, words: Sequence[Token]) -> int:
+    """A number of tokens, such as 131072, 131_072 or 1e6: no fraction, and none beyond JSON's."""
+    said = words[0].value
+    with suppress(ValueError, OverflowError):
+        number = int(said) if said.lstrip("-").replace("_", "").isdecimal() else float(said)
+        if number == int(number) and 1 <= number <= LARGEST:
+            return int(number)
+    raise UsageError(
+        f"`{words[0].keyword}` is a whole number of tokens from 1 to {LARGEST:,}, got"
+        f" {shown(said, 40)}."
+    )
+
+
+LARGEST = 2**53  # beyond, readers of JSON disagree
+Tokens = Annotated[int, Parameter(converter=_whole)]
 Force = Annotated[bool, Parameter(negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -201,7 +217,7 @@ def inspect(
     model: str,
     /,
     *,
-    target: int | None = None,
+    target: Tokens | None = None,
     weights: Annotated[bool, Parameter(negative="")] = False,
     out: Path | None = None,
     force: Force = False,
@@ -247,7 +263,7 @@ def extend(
     path: Path,
     /,
     *,
-    to: int,
+    to: Tokens,
     method: str,
     as_json: AsJson = False,
 ) -> None:
@@ -352,7 +368,9 @@ def bench(
 
     if malloc == "warm" and any(os.environ.get(key) != value for key, value in WARM.items()):
         os.environ |= WARM  # read when a process starts: begin again
-        os.execv(sys.executable, [sys.executable, "-m", "posenc", *shlex.split(typed.get())[1:]])
+        os.execv(
+            sys.executable, [sys.executable, "-P", "-m", "posenc", *shlex.split(typed.get())[1:]]
+        )
     if out is not None:
         _writable(out, force)
     from posenc.bench import run
@@ -378,20 +396,30 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         words = sys.argv[1:] if words is None else words
         typed.set(shlex.join(["posenc", *words]))
-        with interruptible():
+        with interruptible(), output.writable():
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
     except (UsageError, CycloptsError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        _say_wrong(error, 2)
     except Failure as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        _say_wrong(error, 1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # `posenc list | head`: nobody reads on
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.abandon()
         sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            output.abandon()
+        _say_wrong(
+            f"{error.filename or 'standard output'} cannot be written to: {error.strerror}.", 1
+        )
+
+
+def _say_wrong(what: object, code: int) -> NoReturn:
+    """One line on stderr, with nothing in it that a terminal would obey."""
+    print(f"error: {printable(' '.join(str(what).split()), 2_000)}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _found(name: str) -> Any:
@@ -451,7 +479,8 @@ def _described(card: Any) -> dict[str, Any]:
 
 
 def _print_json(document: Any) -> None:
-    print(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))
+    plain = not output.universal()
+    print(json.dumps(document, ensure_ascii=plain, indent=1, allow_nan=False))
 
 
 def _writable(out: Path, force: bool) -> None:
@@ -480,7 +509,8 @@ def _write(result: Any, out: Path, figures: str | None = None) -> None:
 
 def _say_where(out: Path | None, console: Console) -> None:
     if out is not None:
-        console.print(f"\nThe page: {out / 'index.html'}   the numbers: {out / 'results.json'}")
+        page, numbers = (printable(str(out / n), 4_000) for n in ("index.html", "results.json"))
+        console.print(f"\nThe page: {page}   the numbers: {numbers}", markup=False, highlight=False)
 
 
 @contextmanager

@@ -38,5 +38,23 @@ def interruptible() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C and its like wait until the end: for a few moves that must not be torn apart."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in ("SIGINT", *SIGNALS) if hasattr(signal, name)]
+    waiting: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: waiting.append(number)) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if waiting:
+            signal.raise_signal(waiting[0])
+
+
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt(signal.Signals(number).name)

@@ -58,10 +58,13 @@ def commit(folder: Path = HERE) -> str | None:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git says, or nothing."""
+    """What git says, or nothing; a program that the repository's config names is not run."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
+            ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],
+            capture_output=True,
+            text=True,
+            timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -31,7 +31,11 @@ def peaks(part: str, *words: str) -> dict[str, float]:
     )
     environment = {k: v for k, v in os.environ.items() if k not in WARM} | AT_ONCE
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"memory of {part} {words}: {done.stderr.strip().splitlines()[-1]}")

@@ -51,4 +51,4 @@ def benchmark(rounds: int, budget: float, peers: bool = True) -> Table:
 
 
 def _run(words: list[str]) -> None:
-    subprocess.run([sys.executable, *words], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-P", *words], check=True, capture_output=True)

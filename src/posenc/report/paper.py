@@ -32,6 +32,7 @@ from posenc.report.drawing import (
     Values,
     short,
 )
+from posenc.report.folder import FIGURE_MARK
 from posenc.report.listing import picked
 from posenc.report.places import LINE, Places, names
 
@@ -78,7 +79,9 @@ def save(figure: Figure, path: Path) -> None:
     """Write the figure as its suffix says: .png, .svg, .pdf. Title and alt text are kept in it."""
     drawn = matplotlib(figure)
     described = "Subject" if path.suffix == ".pdf" else "Description"
+    maker = "Software" if path.suffix == ".png" else "Creator"
     told = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
+    told |= {maker: FIGURE_MARK}
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     with rc_context(STYLE), catch_warnings():
         filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not

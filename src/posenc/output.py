@@ -1,0 +1,104 @@
+"""Standard output as it is: of any encoding, full, closed, or with nobody who reads on.
+
+A character that the encoding lacks is written in ASCII, so that it costs a sign and not the result:
+✓ as +, θ as theta, xⱼ² as x_j^2, and what has no such spelling by its number, as \\u27f6.
+"""
+
+import codecs
+import errno
+import io
+import os
+import stat
+import sys
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import groupby
+from typing import Any
+
+PLAIN = "posenc.plain"  # the name of this way to encode, beside "strict" and "replace"
+# of tables and bars, so one for one
+NARROW = dict(zip("✓✗·–—−′’‘”“⟨⟩█▓░└┘─▁▂▃▄▅▆▇", "+x.---'''\"\"<>#=-++-__--==#", strict=True))
+WIDE = {"→": "->", "×": "x", "√": "sqrt", "∞": "inf", "≈": "~", "≤": "<=", "≥": ">=", "±": "+-"}
+WIDE |= {"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "∑": "sum", "§": "section "}
+SIGNS = str.maketrans(NARROW | WIDE)
+RAISED = {"<super>": "^", "<sub>": "_"}  # in Unicode's own descriptions of characters
+
+
+@contextmanager
+def writable() -> Iterator[None]:
+    """Let standard output take every character, or raise OSError if it can take none at all.
+
+    It is asked before the work begins, so that nothing is measured for a device that is full.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell, as by `>&-`
+            setattr(sys, name, open(os.devnull, "w"))
+    out = sys.stdout
+    _ask(out)
+    if not isinstance(out, io.TextIOWrapper):
+        yield
+        return
+    before = out.errors
+    out.reconfigure(errors=PLAIN)
+    try:
+        yield
+        out.flush()
+    finally:
+        with suppress(OSError):
+            out.reconfigure(errors=before)
+
+
+def abandon() -> None:
+    """Drop what could not be written: Python would try again as it ends, and complain."""
+    with open(os.devnull, "wb") as nowhere, suppress(OSError, ValueError):
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def universal() -> bool:
+    """Whether standard output has every character."""
+    return (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def _ask(out: Any) -> None:
+    """Raise OSError where a write must fail: no bytes are asked of a device, room of a disk."""
+    try:
+        number = out.fileno()
+    except (OSError, AttributeError):  # a stream of Python's own
+        return
+    os.write(number, b"")
+    if stat.S_ISREG(os.fstat(number).st_mode) and hasattr(os, "fstatvfs"):
+        disk = os.fstatvfs(number)
+        if disk.f_blocks and not disk.f_bfree:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return spelled(error.object[error.start : error.end]), error.end
+
+
+def spelled(text: str) -> str:
+    r"""Text in ASCII.
+
+    >>> spelled("✓ θ Σ é"), spelled("10⁻⁶ xᵢ"), spelled("⟶")
+    ('+ theta Sigma e', '10^-6 x_i', '\\u27f6')
+    """
+    runs = groupby(text, key=lambda c: RAISED.get(unicodedata.decomposition(c).split(" ")[0], ""))
+    return "".join(sign + "".join(map(_letter, run)) for sign, run in runs)
+
+
+def _letter(character: str) -> str:
+    parts = unicodedata.normalize("NFKD", character).translate(SIGNS)
+    kept = "".join(c for c in parts if c.isascii())
+    if kept or unicodedata.combining(character):
+        return kept
+    words = unicodedata.name(parts[0], "").split()
+    if words[:1] == ["GREEK"] and "LETTER" in words:
+        name = words[words.index("LETTER") + 1]
+        return name.capitalize() if "CAPITAL" in words else name.lower()
+    return character.encode("ascii", "backslashreplace").decode()
+
+
+codecs.register_error(PLAIN, _plain)
