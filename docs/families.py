@@ -98,7 +98,37 @@ READ: dict[str, dict[str, Any]] = {
     },
     "laguna": {"rope": LABELLED},
     "mellum": {"rope": LABELLED},
-    "mimo_v2_flash": {"rope": LABELLED},
+    "mimo_v2_flash": {  # the class sets what its makers' file says in keys of its own
+        "rope": LABELLED,
+        "fixed": {
+            "rope_theta": 5e6,
+            "swa_rope_theta": 1e4,
+            "partial_rotary_factor": 0.334,
+            "swa_head_dim": 192,
+            "add_swa_attention_sink_bias": True,
+            "add_full_attention_sink_bias": False,
+        },
+        "windows": {
+            "sliding_attention": [
+                {"key": "sliding_window_size", "plus": 1},
+                {"key": "sliding_window"},
+            ]
+        },
+        "layers": {
+            **{"flags": "hybrid_layer_pattern", "first": ["full_attention"]},
+            **{"every": 6, "at": -1, "is": "full_attention", "else": "sliding_attention"},
+        },
+    },
+    "nomic_bert": {  # as in its makers' code
+        "older": {
+            "n_embd": "hidden_size",
+            "n_layer": "num_hidden_layers",
+            "n_head": "num_attention_heads",
+            "n_positions": "max_position_embeddings",
+            "rotary_emb_base": "rope_theta",
+            "rotary_emb_fraction": "partial_rotary_factor",
+        },
+    },
     "ultrabert": {
         "rope": LABELLED,
         "windows": {"sliding_attention": BOTH_SIDES["sliding_attention"]},
@@ -113,7 +143,7 @@ READ: dict[str, dict[str, Any]] = {
     "deepseek_v3": INTERLEAVE,
     "deepseek_v32": MLA,
     "glm4_moe_lite": INTERLEAVE,
-    "glm_moe_dsa": MLA,
+    "glm_moe_dsa": {**MLA, "fixed": {"rope_interleave": True}},
     "hy_v4": MLA,
     "longcat_flash": MLA,
     "minicpm3": MLA,

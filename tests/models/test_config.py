@@ -3,6 +3,7 @@ in tests/data/rope_configs.json; and against what is known of the layers from a 
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -303,3 +304,132 @@ def test_a_file_or_a_folder_is_read(tmp_path):
     config = published("Llama-3.1-8B-Instruct")
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert read(tmp_path) == read(tmp_path / "config.json") == specify(config)
+
+
+MINE = {  # files in their makers' spelling: where the values come from, and what they mean
+    # GLM-5.2's config.json, and "head_dim" as in GLM-5's
+    "GLM-5.2": (
+        {
+            **{"model_type": "glm_moe_dsa", "hidden_size": 6144, "num_hidden_layers": 78},
+            **{"num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 192},
+            **{"qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256},
+            **{"rope_interleave": True, "indexer_rope_interleave": True},
+            **{"rope_parameters": {"rope_theta": 8000000, "rope_type": "default"}},
+            "max_position_embeddings": 1048576,
+        },
+        (78, 256, 64, 8e6, "interleaved"),
+    ),
+    # Kimi-K2's config.json; K2.5 has the same as its text_config. vLLM and transformers read it as
+    # DeepSeek-V3
+    "Kimi-K2": (
+        {
+            **{"model_type": "kimi_k2", "hidden_size": 7168, "num_hidden_layers": 61},
+            **{"num_attention_heads": 64, "num_key_value_heads": 64, "qk_rope_head_dim": 64},
+            **{"qk_nope_head_dim": 128, "v_head_dim": 128, "rope_theta": 50000.0},
+            **{"max_position_embeddings": 131072},
+            "rope_scaling": {
+                **{"type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096},
+                **{"beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0},
+            },
+        },
+        (61, 192, 64, 5e4, "interleaved"),
+    ),
+    # MiMo-V2-Flash's config.json
+    "MiMo-V2-Flash": (
+        {
+            **{"model_type": "mimo_v2_flash", "num_hidden_layers": 48, "hidden_size": 4096},
+            **{"num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192},
+            **{"v_head_dim": 128, "swa_num_attention_heads": 64, "swa_num_key_value_heads": 8},
+            **{"swa_head_dim": 192, "swa_v_head_dim": 128, "sliding_window": 128},
+            **{"sliding_window_size": 128, "max_position_embeddings": 262144},
+            **{"rope_theta": 5000000, "swa_rope_theta": 10000, "partial_rotary_factor": 0.334},
+            **{"add_swa_attention_sink_bias": True, "add_full_attention_sink_bias": False},
+            "hybrid_layer_pattern": [0, *([1] * 4 + [0]), *([1] * 5 + [0]) * 7],
+        },
+        (48, 192, 64, 5e6, "half"),
+    ),
+    # nomic-embed-text-v1.5's config.json, without what transformers adds to it
+    "nomic-embed-text": (
+        {
+            **{"model_type": "nomic_bert", "n_embd": 768, "n_layer": 12, "n_head": 12},
+            **{"n_positions": 8192, "max_trained_positions": 2048, "rotary_emb_base": 1000},
+            **{"rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False},
+            **{"rotary_emb_scale_base": None, "rotary_scaling_factor": None},
+        },
+        (12, 64, 64, 1e3, "half"),
+    ),
+    # MiniMax-M3's config.json; what its vision part says must not keep the text from being read
+    "MiniMax-M3-VL": (
+        {
+            "model_type": "minimax_m3_vl",
+            "text_config": {
+                **{"hidden_size": 6144, "num_hidden_layers": 60, "num_attention_heads": 64},
+                **{"num_key_value_heads": 4, "head_dim": 128, "rotary_dim": 64},
+                **{"partial_rotary_factor": 0.5, "rope_theta": 5000000},
+                "max_position_embeddings": 1048576,
+            },
+            "vision_config": {"model_type": "clip_vision_model", "position_embedding_type": "rope"},
+        },
+        (60, 128, 64, 5e6, "half"),
+    ),
+    # Qwen2.5-VL-7B's config.json as it was published: the text's keys lie beside vision_config
+    "Qwen2.5-VL": (
+        {
+            **{"model_type": "qwen2_5_vl", "hidden_size": 3584, "num_attention_heads": 28},
+            **{"num_hidden_layers": 28, "num_key_value_heads": 4, "rope_theta": 1000000.0},
+            **{"max_position_embeddings": 128000, "max_window_layers": 28},
+            **{"sliding_window": 32768, "use_sliding_window": False},
+            "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+            "vision_config": {"model_type": "qwen2_5_vl", "depth": 32, "hidden_size": 1280},
+        },
+        (28, 128, 128, 1e6, "half"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_published_files_in_their_makers_spelling(name):
+    config, expected = MINE[name]
+    spec = specify(config).main
+    turn = spec.layers[0].encoding
+    assert (len(spec.layers), turn.dim, turn.turned, turn.base, turn.layout) == expected
+
+
+def test_mimo_sees_128_tokens_back_and_turns_otherwise_there():
+    """Its own code, SGLang's and transformers' class."""
+    layers = specify(MINE["MiMo-V2-Flash"][0]).layers
+    assert [x.window for x in layers[:7]] == [None, 129, 129, 129, 129, None, 129]
+    assert {x.encoding.base for x in layers if x.window} == {1e4}
+    assert layers == specify({"model_type": "mimo_v2_flash"}).layers
+    with pytest.raises(Unread, match=r"its class takes rope_theta for 5000000\.0"):
+        specify(MINE["MiMo-V2-Flash"][0] | {"rope_theta": 1e4})
+
+
+def test_kimi_in_kimi_k25():
+    text = MINE["Kimi-K2"][0]
+    whole = {"model_type": "kimi_k25", "text_config": text, "vision_config": {"hidden_size": 1152}}
+    assert specify(whole).main == specify(text)
+    assert specify(text) == replace(specify(text | {"model_type": "deepseek_v3"}), model="kimi_k2")
+
+
+def test_comfyui_calls_dinov3_so():
+    """Its image_encoders/dino3_large.json."""
+    config = {"model_type": "dinov3", "hidden_size": 1024, "num_attention_heads": 16}
+    config |= {"num_hidden_layers": 24, "rope_theta": 100.0, "pos_embed_rescale": 2.0}
+    assert [layer.encoding for layer in specify(config).layers] == [Pictured(64, 100.0)] * 24
+
+
+def test_a_part_that_is_not_read_is_in_the_notes():
+    for name in ("Qwen2.5-VL", "MiniMax-M3-VL"):
+        (note,) = specify(MINE[name][0]).notes
+        assert note.startswith("config.json:vision_config.")
+
+
+def test_nothing_is_said_of_what_was_not_read():
+    """Step-3.7's 45 layers attend; a file without its parts says nothing of them."""
+    text = {"num_hidden_layers": 45, "num_attention_heads": 64, "rope_theta": 10000.0}
+    step = {"model_type": "step3p7", "text_config": text, "vision_config": {"hidden_size": 1536}}
+    with pytest.raises(Unread, match=r"text_config.*posenc does not read step3p7_text: heads of"):
+        specify(step)
+    with pytest.raises(Unread, match="nothing under text_config and vision_config"):
+        specify({"model_type": "qwen2_5_vl"})

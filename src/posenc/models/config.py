@@ -11,12 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from posenc.models import families, files
-from posenc.models.errors import ModelError, Unread
+from posenc.models.errors import ModelError, Unread, shown
 from posenc.models.families import Family
 from posenc.models.fields import Fields, head_dim
 from posenc.models.schedule import layers
 from posenc.models.settings import PLACES, rotary
-from posenc.models.spec import Buckets, Disentangled, Layer, Pictured, Slopes, Spec, Table, Waves
+from posenc.models.spec import (
+    TEXT,
+    Buckets,
+    Disentangled,
+    Layer,
+    Pictured,
+    Slopes,
+    Spec,
+    Table,
+    Waves,
+)
 
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
 LONGEST = 2**24  # tokens up to which distances are told apart
@@ -63,25 +73,49 @@ def _specify(given: Fields, within: str = "") -> Spec:
         spec = Spec(model, "parts", parts=parts)
     elif known.kind != "parts":
         spec = _stack(given, known)
+    elif (text := _flat(given, known)) is not None:
+        spec = _stack(given, text)
     return _with_parts(spec, given, known)
 
 
+def _flat(given: Fields, known: Family) -> Family | None:
+    """The text model whose keys stand beside those of other parts, as in older Qwen-VL files."""
+    text = families.family(f"{known.name}_text")
+    if text is None or any(given.given(name) is not None for name in TEXT):
+        return None
+    deep = text.keys.get("num_hidden_layers", "num_hidden_layers")
+    return text.settled(given.values) if given.given(deep) is not None else None
+
+
 def _with_parts(spec: Spec, given: Fields, known: Family) -> Spec:
-    """With what the configs inside say; those that are not read get a note, unless all are not."""
+    """With what the configs inside say; those that are not read get a note, unless all are not.
+
+    Nor does what is wrong with pictures or sound keep a text model from being read.
+    """
     parts, notes, unread = dict(spec.parts), list(spec.notes), None
+    text = bool(spec.layers or spec.embedding) or any(name in known.parts for name in TEXT)
     for name in known.parts:
         inner = given.object(name)
         if inner is None:
             continue
         usual = (f"{known.name}_{end}" for end in (name.removesuffix("_config"), f"{name}_model"))
         within = next((kind for kind in usual if families.family(kind)), "")
+        if within and inner.given("model_type") == known.name:  # older files give it the whole's
+            inner = Fields({**inner.values, "model_type": within}, inner.file, inner.path)
         try:
             parts[name] = _specify(inner, within)
-        except Unread as error:
-            unread = error
+        except ModelError as error:
+            if not isinstance(error, Unread) and (name in TEXT or not text):
+                raise
+            unread = error if unread is None or name in TEXT else unread
             notes.append(str(error))
-    if unread and not parts and not spec.layers and not spec.embedding:
-        raise unread
+    read = (spec, *(part.main for part in parts.values()))
+    if not any(part.layers or part.embedding for part in read):
+        if unread:
+            raise unread
+        if not parts and known.kind == "parts":
+            there = " and ".join(known.parts)
+            given.refuse("model_type", known.name, f"the file holds nothing under {there}")
     return Spec(**{**vars(spec), "parts": parts, "notes": tuple(notes)})
 
 
@@ -89,9 +123,10 @@ def _stack(given: Fields, known: Family) -> Spec:
     """One stack of layers."""
     if known.kind == "nothing":
         return Spec(known.name, known.kind)
-    given = Fields(given.values, given.file, given.path, known.keys, known.defaults)
-    _check_heads(given)
     notes: list[str] = []
+    values = _as_the_class_reads(given, known, notes)
+    given = Fields(values, given.file, given.path, known.keys, known.defaults)
+    _check_heads(given)
     made = KINDS[known.kind](given, known, notes)
     unlike = {word for layer in made["layers"] for word in layer.unlike}
     notes += [f"its attention {word}, which `attend` does not" for word in sorted(unlike)]
@@ -104,6 +139,24 @@ def _stack(given: Fields, known: Family) -> Spec:
         notes=tuple(dict.fromkeys(notes)),
         **made,
     )
+
+
+def _as_the_class_reads(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    """The keys of a file, with usual names for older ones, without what the class itself sets."""
+    values = dict(given.values)
+    for key, value in known.fixed.items():
+        if values.pop(key, None) not in (None, value):
+            why = f"its class takes {key} for {shown(value)}, and its makers' code as it stands"
+            given.refuse(key, known.name, why)
+    for older, usual in known.older.items():
+        if values.get(older) is not None:
+            given.agree(older, given, usual)
+            values.setdefault(usual, values[older])
+            del values[older]
+    own = known.keys.get("head_dim", "")
+    if own.startswith("qk_") and values.get("head_dim") not in (None, values.get(own)):
+        notes.append(f"{given.at('head_dim')} is {shown(values.pop('head_dim'))}: {own} counts")
+    return values
 
 
 def _check_heads(given: Fields) -> None:

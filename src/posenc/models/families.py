@@ -30,6 +30,14 @@ Kind = Literal[
 ]
 
 
+ALIASES = {  # model_type of published files → that of the class which transformers reads them with
+    "kimi_k2": "deepseek_v3",  # as Kimi_K25Config does; only its tokenizer is another
+    "dinov3": "dinov3_vit",  # ComfyUI's image_encoders/dino3_large.json
+    "step3p7_text": "step3p5",  # Step3p7Config takes these for its parts, whatever their model_type
+    "step3p7_vision": "step3p5_vision",
+}
+
+
 @dataclass(frozen=True)
 class Family:
     """One `model_type`. What a field does not say is as in Llama.
@@ -42,6 +50,8 @@ class Family:
     `place`      which channels of a head turn where not all do: "leading" or "trailing"
     `sign`       −1: turned the other way round
     `keys`       usual name of a key → its name in this config
+    `older`      names of keys in files that are older than the class → usual names
+    `fixed`      keys of such files that the class does not read → the only value that it stands for
     `defaults`   usual name of a key → what the class takes where the config is silent; `rope_theta`
                  and `partial_rotary_factor` are what it takes without `rope_parameters`
     `rope`       label under `rope_parameters` → {"theta": old key of its base, "scaled": does an
@@ -54,7 +64,8 @@ class Family:
                  turn, "every": key of an interval, "default": its value} or {"types": […]}; without
                  the key "if" all layers turn, without the key "needs" none does
     `windows`    type of layer → key of how many tokens a query sees to one side, itself included;
-                 or {"key": …, "over": 2, "plus": 1}, a half of its value and one more
+                 or {"key": …, "over": 2, "plus": 1}, a half of its value and one more; or a list of
+                 such, of which the first counts whose key is there
     `temperature`  {"form": "llama4" | "ministral" | …, and its keys}; "nope": true if only there
     `logit_gain` "mscale": the softmax scale is multiplied by g(mscale_all_dim)², as DeepSeek does
     `causal`     does a query see only what stands before it; or the key of the config that says so
@@ -84,6 +95,8 @@ class Family:
     place: Literal["leading", "trailing"] = "leading"
     sign: int = 1
     keys: Mapping[str, str] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     rope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -177,7 +190,7 @@ def family(model_type: str) -> Family | None:
     >>> family("gptj").layout, family("llama").layout
     ('interleaved', 'half')
     """
-    found = _lines().get(model_type)
+    found = _lines().get(ALIASES.get(model_type, model_type))
     return None if found is None else _read(model_type, found)
 
 

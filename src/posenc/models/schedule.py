@@ -82,6 +82,11 @@ def _types(given: Fields, known: Family, count: int) -> tuple[str, ...]:
                 "layer_types", f"must name the type of each of {count} layers, has", len(listed)
             )
         return listed
+    flags = given.counts(known.layers["flags"]) if "flags" in known.layers else None
+    if flags is not None:
+        if len(flags) != count:
+            given.fail(known.layers["flags"], f"must have a flag for each of {count} layers", flags)
+        return tuple(known.layers["is" if flag == 0 else "else"] for flag in flags)
     if known.layers and known.nope.get("key") and given.counts(known.nope["key"]):
         kinds = {True: known.layers["is"], False: known.layers["else"]}  # Llama 4
         return tuple(kinds[bare] for bare in _bare(given, known, ("",) * count))
@@ -120,6 +125,8 @@ def _window(given: Fields, known: Family, kind: str) -> int | None:
         return None
     if kind in known.windows:
         rule = known.windows[kind]
+        if isinstance(rule, list):
+            rule = next((one for one in rule if given.given(one["key"]) is not None), rule[-1])
         if isinstance(rule, str):
             return given.count(rule)
         size = given.count(rule["key"])

@@ -310,8 +310,11 @@ def _longrope(own: Fields, turned: int, trained: int, longest: int | None) -> di
 
 
 def _refuse_unknown(given: Fields) -> None:
-    """A key that looks as if it said something about positions, and that nothing here reads."""
-    known = {*given.defaults, *given.names.values()}
+    """A key that looks as if it said something about positions, and that nothing here reads.
+
+    An indexer turns its own queries and keys, to choose those that are attended to.
+    """
+    known = {*given.defaults, *given.names.values(), "indexer_rope_interleave"}
     for key in given.unread():
         if POSITIONAL.search(key) and key not in known and given.values[key] is not False:
             given.fail(key, "looks as if it changed positions, and posenc does not know how")
