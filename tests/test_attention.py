@@ -222,7 +222,7 @@ def test_a_query_that_sees_no_key_gives_0_and_finite_gradients(card, path):
 @every_path
 def test_nan_in_keys_and_values_that_nobody_sees_does_not_spread(card, path):
     encoding = card.make(DIM, HEADS)
-    at = encoding.prepare(line(encoding, 5)) if card.slug != "learned" else None  # unused here
+    at = encoding.prepare(line(encoding, 5))
 
     def run(filling):
         q, k, v = heads(3, HEADS, 5).unsqueeze(1).unbind(0)

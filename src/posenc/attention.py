@@ -6,18 +6,22 @@
 `paths.py` holds the ways to compute it: the definition, and faster ones that equal it.
 """
 
+from types import FunctionType
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.arguments import number, shown
 from posenc.call import Call, per_query_head
-from posenc.encoding import Encoding
+from posenc.encoding import Encoding, on_meta
 from posenc.masks import Mask
 from posenc.paths import Explanation, Implementation, chosen, hidden, logits, run, viewable
-from posenc.positions import sequence
+from posenc.positions import exact, sequence
 from posenc.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
 from posenc.sum import Sum, leaves
+from posenc.theta import per_head
 
 
 def attend(
@@ -33,12 +37,14 @@ def attend(
 ) -> Float[Tensor, "batch head token value"]:
     """Attention of `q` to `k` and `v`, positions and all; k and v may have fewer heads than q.
 
-    `at` is what `encoding.prepare` made of the positions, once for all layers; None: 0, 1, 2, …
+    `at` is what `encoding.prepare` made of the positions, once for all layers, or the positions
+    themselves; None: 0, 1, 2, …
     `k_at` is given where the keys stand elsewhere: in a cache, or in another text.
     `mask` comes from `posenc.masks`. `scale` None: the encoding's own, usually 1/√channels.
 
     What acts on embeddings (`Sinusoidal`, `Learned`) does so before q, k and v are projected: call
-    `encoding.on_embeddings(x, at)`, or use `SelfAttention`.
+    `encoding.on_embeddings(x, at)` and give that `at`, or use `SelfAttention`. Without, it is
+    refused, for it would do nothing.
 
     "auto" takes the fastest path that encoding, mask, positions, gradients and device allow;
     `explain` says which, and why.
@@ -83,17 +89,16 @@ def _call(
     implementation: Implementation,
 ) -> Call:
     """What the hooks make of it."""
-    _fits(encoding, q, k, v, mask)
+    _fits(encoding, q, k, v, mask, scale)
     if at is None:
         if k.shape[-2] != q.shape[-2]:
             raise ValueError(
                 f"{q.shape[-2]} queries and {k.shape[-2]} keys: where do they stand? Pass `at` and"
                 " `k_at`, made by `encoding.prepare`."
             )
-        at = encoding.prepare(sequence(q.shape[-2], 0, q.device))
+        at = _prepared(encoding, sequence(q.shape[-2], 0, q.device), "`at`")
     k_at = at if k_at is None else k_at
-    _stand(encoding, at, q, "`at`")
-    _stand(encoding, k_at, k, "`k_at`")
+    at, k_at = _stand(encoding, at, q, "`at`"), _stand(encoding, k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     k, v = hidden(q, k, v, mask)
     if implementation in ("auto", "view"):
@@ -126,7 +131,24 @@ def scores(
     return logits(Call(encoding, q, k, k, at, k_at, scale, bias), slice(None))
 
 
-def _fits(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> None:
+def _fits(
+    encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None, scale: Any
+) -> None:
+    """Refuses what would end in an error of somebody else's, or broadcast in silence.
+
+    A few µs: types and shapes only, for every call pays for it.
+    """
+    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            if not isinstance(x, Tensor):
+                raise TypeError(
+                    f"`{name}` must be a tensor (batch, head, token, channel), got {shown(x)}."
+                )
+    if not isinstance(encoding, Encoding):
+        raise TypeError(
+            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
+            " one; `posenc.create` does by name."
+        )
     if not q.ndim == k.ndim == v.ndim == 4:
         raise ValueError(f"attention takes (batch, head, token, channel), got {_shapes(q, k, v)}.")
     if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
@@ -134,7 +156,7 @@ def _fits(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen
             "q and k must agree in batch and channels, k and v in batch, heads and tokens:"
             f" got {_shapes(q, k, v)}."
         )
-    if q.shape[1] % k.shape[1]:
+    if not k.shape[1] or q.shape[1] % k.shape[1]:
         raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
     for leaf in leaves(encoding):
         name = type(leaf).__name__
@@ -145,36 +167,102 @@ def _fits(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen
                 f"this {name} is for heads of {leaf.dim} channels, `q` has {q.shape[-1]}: make it"
                 " with `dim` as many as a head has."
             )
+        for weight in leaf._parameters.values():
+            if weight is not None and weight.is_meta and not q.is_meta:
+                raise ValueError(on_meta(leaf))
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
+    if not q.is_floating_point():
+        raise TypeError(f"q, k and v must be real floating-point numbers, got {q.dtype}: convert.")
     if not q.device == k.device == v.device:
         raise ValueError(f"q, k and v must be on one device: {q.device}, {k.device}, {v.device}.")
+    if scale is not None:
+        number(scale, "scale")
+    if isinstance(mask, Mask):
+        mask.check(q.shape[0], q.shape[-2], k.shape[-2])
+    elif mask is not None:
+        _function(mask)
+
+
+def _function(mask: Any) -> None:
     if isinstance(mask, Tensor):
         raise TypeError(
             "`mask` is a function of indices, as `posenc.masks` makes them, got a tensor: pass"
             " `lambda b, h, i, j: tensor[b, h, i, j]`."
         )
-    if isinstance(mask, Mask):
-        mask.check(q.shape[0], q.shape[-2], k.shape[-2])
+    if not callable(mask) or isinstance(mask, type):
+        raise TypeError(
+            f"`mask` is a function of indices, as `posenc.masks` makes them, got {shown(mask)}."
+        )
+    if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
+        name = mask.__name__
+        raise TypeError(f"`mask` is what `masks.{name}` returns, got the function: call it first.")
 
 
 def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:
     return f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
 
 
-def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> None:
-    """Bare positions are looked up by token: too many would silently be the wrong ones."""
+def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
+    """What `prepare` made, or makes here of bare positions; one for each token of `x`.
+
+    Positions are looked up by token: too many would silently be the wrong ones.
+    """
     if isinstance(encoding, Sum):
-        for part, part_at in zip(encoding, at, strict=True):
-            _stand(part, part_at, x, name)
-    elif type(encoding).prepare is Encoding.prepare and isinstance(at, Tensor):
-        if at.device != x.device:
-            raise ValueError(
-                f"`x` is on {x.device}, the positions are on {at.device}: move them to one device."
-            )
-        given = at.shape[: at.ndim - (encoding.axes > 1)]
-        if given[-1] != x.shape[-2]:
-            what = f"{name} has {given[-1]} positions for {x.shape[-2]} tokens"
-            raise ValueError(f"{what}: where the keys stand elsewhere, pass both `at` and `k_at`.")
-        if given[:-1] not in ((), (1,), x.shape[:1]):
-            raise ValueError(f"{name} is for a batch of {given[0]}, q, k and v for {x.shape[0]}.")
+        at = _prepared(encoding, at, name) if isinstance(at, Tensor) else at
+        if type(at) is not tuple or len(at) != len(encoding.parts):
+            raise TypeError(_foreign(encoding, at, name))
+        return tuple([_stand(*each, x, name) for each in zip(encoding, at, strict=True)])
+    if type(encoding).prepare is Encoding.prepare:
+        if not isinstance(at, Tensor):
+            raise TypeError(_foreign(encoding, at, name))
+        at = at if at.dtype is torch.int64 else exact(at)
+        _match(at, encoding.axes, x, name)
+    elif isinstance(at, Tensor):
+        rows = not encoding.width or (at.ndim > 1 and at.shape[-1] == encoding.width)
+        if encoding.prepared is not Tensor or not rows:
+            return _prepared(encoding, at, name)
+    elif _bare(at) or (encoding.prepared is not Tensor and not isinstance(at, encoding.prepared)):
+        raise TypeError(_foreign(encoding, at, name))
+    return at
+
+
+def _bare(at: Any) -> bool:
+    """Whether these are positions, though no tensor."""
+    first = at[0] if isinstance(at, list) and at else at
+    return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
+
+
+def _prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
+    """Of bare positions, which say that nothing was added to the embeddings."""
+    if "on_embeddings" in encoding.acts_on:
+        of = type(encoding).__name__
+        raise ValueError(
+            f"{of} acts on embeddings, before q, k and v are projected: call `at ="
+            f" encoding.prepare(pos)`, `x = encoding.on_embeddings(x, at)`, and give `attend` that"
+            f" {name}; or use `SelfAttention`."
+        )
+    return encoding.prepare(pos)
+
+
+def _foreign(encoding: Encoding, at: Any, name: str) -> str:
+    return (
+        f"{name} must be positions, as a tensor, or what `prepare` of this"
+        f" {type(encoding).__name__} made of them, got {shown(at)}: pass `torch.tensor(…)`, or call"
+        " `encoding.prepare(pos)`."
+    )
+
+
+def _match(pos: Tensor, axes: int, x: Heads, name: str) -> None:
+    if pos.device != x.device:
+        raise ValueError(
+            f"`x` is on {x.device}, the positions are on {pos.device}: move them to one device."
+        )
+    shape = pos.shape[: pos.ndim - (axes > 1)]
+    if len(shape) > 2 or not shape:
+        raise ValueError(per_head(pos.shape))
+    if shape[-1] != x.shape[-2]:
+        what = f"{name} has {shape[-1]} positions for {x.shape[-2]} tokens"
+        raise ValueError(f"{what}: where the keys stand elsewhere, pass both `at` and `k_at`.")
+    if shape[:-1] not in ((), (1,), x.shape[:1]):
+        raise ValueError(f"{name} is for a batch of {shape[0]}, q, k and v for {x.shape[0]}.")

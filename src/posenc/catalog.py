@@ -13,6 +13,7 @@ from posenc.additive import (
     sine_cosine,
     sinusoidal,
 )
+from posenc.arguments import channels, query_heads, shown
 from posenc.bias import alibi, fire, kerple, t5
 from posenc.card import Card
 from posenc.encoding import Encoding
@@ -51,6 +52,10 @@ def find(name: str) -> Card:
 
     Raises LookupError with the nearest names on a typo.
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"`name` must be that of an encoding, 'rope' for instance, got {shown(name)}."
+        )
     cards = {_plain(card.name): card for card in CATALOG}
     plain = _plain(name)
     if plain in cards:
@@ -68,7 +73,7 @@ def create(name: str, dim: int, heads: int, **options) -> Encoding:
     >>> create("rope", dim=64, heads=8, layout="half")
     RoPE(64 channels, layout='half', gain=1)
     """
-    card = find(name)
+    card, dim, heads = find(name), channels(dim), query_heads(heads)
     try:
         return card.make(dim, heads, **options)
     except TypeError as error:

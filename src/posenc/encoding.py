@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from posenc.arguments import shown
 from posenc.distance import ByDistance, ByVector, dense
-from posenc.positions import exact, sequence
+from posenc.positions import own, sequence
 from posenc.shapes import Bias, Embeddings, Heads, KeyPositions, Keys, Points, Positions
 
 HOOK_PLACES = {
@@ -28,16 +29,25 @@ HOOK_PLACES = {
 HOOKS = tuple(HOOK_PLACES)
 
 
+def on_meta(encoding: nn.Module) -> str:
+    """What is said of learned weights that were never given a value."""
+    return (
+        f"the weights of this {type(encoding).__name__} are on the meta device and have no values:"
+        " load them, with `load_state_dict(…, assign=True)` for instance, before it is used."
+    )
+
+
 class Encoding(nn.Module):
     width: int = 0  # channels of an embedding it was made for; 0: any
     dim: int = 0  # channels of a head
     heads: int = 0  # query heads
     axes: int = 1  # numbers that make a position
     softmax_scale: float | None = None  # a model's own; None: 1/√channels
+    prepared: type = Tensor  # what `prepare` returns, where a tensor would pass for positions
 
     def prepare(self, pos: Positions | Points) -> Any:
         """What the hooks need to know of these positions; handed to them as `at`."""
-        return exact(pos)
+        return own(pos)
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
         return x
@@ -84,12 +94,16 @@ class Encoding(nn.Module):
         """The hooks this encoding overrides: read from the code, so it cannot lie."""
         return tuple(h for h in HOOKS if getattr(type(self), h) is not getattr(Encoding, h))
 
-    def forward(self, *inputs: Tensor) -> Any:
+    def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
         """What it does by itself. Positions may be left out: then they are 0, 1, 2, …
 
         Sinusoidal(512)(x, pos) -> x,  RoPE(64)(q, k, pos) -> q, k,  ALiBi(8)(q_pos, k_pos) -> bias
         """
         acts_on, name = self.acts_on, type(self).__name__
+        for value in inputs:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{name} is called with tensors, got {shown(value)}.")
+        inputs = inputs if pos is None else (*inputs, pos)
         places = {HOOK_PLACES[hook] for hook in acts_on}
         if len(places) > 1:
             raise TypeError(f"{name} acts on {', '.join(sorted(places))}: use `SelfAttention`.")
@@ -102,6 +116,13 @@ class Encoding(nn.Module):
         if len(inputs) not in (needs, needs + 1):
             expected = "(x) or (x, pos)" if needs == 1 else "(q, k) or (q, k, pos)"
             raise TypeError(f"{name} is called with {expected}, got {len(inputs)} tensors.")
+        for value in inputs[:needs]:
+            if not value.is_floating_point() or value.ndim < 2:
+                order = "(x, pos)" if needs == 1 else "(q, k, pos)"
+                raise ValueError(
+                    f"{name} is called with {order}, in this order, floats (…, token, channel) and"
+                    f" then positions: got {value.dtype} of shape {tuple(value.shape)}."
+                )
         first = inputs[0]
         pos = inputs[needs] if len(inputs) > needs else sequence(first.shape[-2], 0, first.device)
         at = self.prepare(pos)
@@ -113,10 +134,15 @@ class Encoding(nn.Module):
         """(batch or 1, head, query, key), of an encoding that looks at nothing but positions."""
         k_pos = q_pos if k_pos is None else k_pos
         q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
+        if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):
+            raise ValueError(on_meta(self))
         queries, keys = (pos.shape[: pos.ndim - (self.axes > 1)] for pos in (q_pos, k_pos))
         batch = max(prod(queries[:-1]), prod(keys[:-1]))
         shape = (batch, self.heads or 1, queries[-1], keys[-1])
-        q, k = (torch.zeros(*shape[:2], n, self.dim or 1, device=q_pos.device) for n in shape[2:])
+        q, k = (  # float32, whatever the default dtype: what is asked for is the bias alone
+            torch.zeros(*shape[:2], n, self.dim or 1, dtype=torch.float32, device=q_pos.device)
+            for n in shape[2:]
+        )
         bias = self.on_scores(q, k, q_at, k_at, scale=1.0)
         if not isinstance(bias, ByDistance):
             name = type(self).__name__

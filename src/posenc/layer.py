@@ -1,7 +1,11 @@
 """One attention layer of a transformer, with any encoding in it: project, encode, attend."""
 
+import warnings
+from weakref import WeakKeyDictionary, ref
+
 from torch import nn
 
+from posenc.arguments import channels, shown, whole_number
 from posenc.attention import attend
 from posenc.encoding import Encoding
 from posenc.masks import Mask
@@ -14,18 +18,34 @@ class SelfAttention(nn.Module):
     """`SelfAttention(512, heads=8, encoding=RoPE(64))(x)`, x of shape (batch, token, 512).
 
     With fewer `groups` than heads, neighbouring heads share keys and values. An additive encoding
-    acts on what comes in; in a stack of layers it belongs to the bottom, so give the others `NoPE`.
+    acts on what comes in, in every layer that has it; usual is the bottom of a stack alone: give
+    the others `NoPE()`. A second layer around one and the same instance warns of it.
     """
 
     def __init__(self, width: int, heads: int, encoding: Encoding, groups: int | None = None):
         super().__init__()
-        groups = heads if groups is None else groups
+        if not isinstance(encoding, Encoding):
+            raise TypeError(
+                f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}:"
+                " make one; `posenc.create` does by name."
+            )
+        width, heads = channels(width, "width"), whole_number(heads, "heads")
+        groups = heads if groups is None else whole_number(groups, "groups")
         if min(heads, groups) < 1 or width % heads or heads % groups:
             raise ValueError(
                 f"`heads` must divide `width`={width}, and `groups` must divide `heads`:"
                 f" got {heads} heads in {groups} groups."
             )
         dim = width // heads
+        for name, has in (("width", width), ("heads", heads), ("dim", dim)):
+            wants = getattr(encoding, name)
+            if wants not in (0, has):
+                raise ValueError(
+                    f"`encoding` was made for `{name}`={wants}, this layer has {has}: heads of"
+                    f" `width` / `heads` = {dim} channels."
+                )
+        if "on_embeddings" in encoding.acts_on:
+            _once(self, encoding)
         self.heads, self.groups, self.encoding = heads, groups, encoding
         self.q, self.k, self.v = (nn.Linear(width, n * dim) for n in (heads, groups, groups))
         self.out = nn.Linear(width, width)
@@ -43,3 +63,18 @@ class SelfAttention(nn.Module):
         k, v = (to(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for to in (self.k, self.v))
         made = attend(q, k, v, self.encoding, at, mask=mask, implementation=implementation)
         return self.out(made.transpose(1, 2).flatten(2))
+
+
+_ADDED_BY: "WeakKeyDictionary[Encoding, ref[SelfAttention]]" = WeakKeyDictionary()
+
+
+def _once(layer: SelfAttention, encoding: Encoding) -> None:
+    before = _ADDED_BY.get(encoding)
+    if before is not None and before() is not None:
+        warnings.warn(
+            f"this {type(encoding).__name__} acts on embeddings, and another layer has it already:"
+            " both add it to what comes in. For once in a stack, give the layers above `NoPE()`;"
+            " to have it in each, give each its own.",
+            stacklevel=3,
+        )
+    _ADDED_BY[encoding] = ref(layer)

@@ -13,8 +13,9 @@ from operator import and_, or_
 import torch
 from torch import Tensor
 
+from posenc.arguments import shown, whole_number
 from posenc.distance import take
-from posenc.positions import Side, checked, exact, filling
+from posenc.positions import Side, checked, counts, exact, filling
 from posenc.shapes import Index, KeyPositions, Positions, Seen
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
@@ -78,7 +79,7 @@ NOWHERE: Shapes = ((), ())  # made without positions
 
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
     """A token sees itself and what stands before it."""
-    return CAUSAL if pos is None else _banded(_NotBefore, 0, inf, pos, k_pos)
+    return CAUSAL if pos is None is k_pos else _banded(_NotBefore, 0, inf, pos, k_pos)
 
 
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
@@ -89,19 +90,20 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
     >>> seen.int().squeeze().tolist()
     [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
-    if size < 1:
+    if whole_number(size, "size") < 1:
         raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
     return _banded(partial(_Near, size), 1 - size, size - 1, pos, k_pos)
 
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k = exact(ids), exact(ids if k_ids is None else k_ids)
+    q, k = exact(ids, "ids"), exact(ids if k_ids is None else k_ids, "k_ids")
     return Mask(_Alike(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
     """Nobody sees the filling that `positions.padded`, with the same arguments, has put in."""
+    lengths = counts(lengths)
     gaps = [filling(n, lengths, tokens) for n in lengths]
     left = checked(side) == "left"
     first = torch.tensor(gaps if left else [0] * len(gaps))
@@ -171,14 +173,20 @@ def _banded(
     see: Callable[..., Seen], low: float, high: float, pos: Tensor | None, k_pos: Tensor | None
 ) -> Mask:
     if pos is None:
+        if k_pos is not None:
+            raise TypeError("`k_pos` says where keys stand, `pos` where queries do: pass both.")
         return Mask(see(), (NOWHERE,), bands=(Band(low, high),), made_of=())
-    q, k = exact(pos), exact(pos if k_pos is None else k_pos)
+    q, k = exact(pos), exact(pos if k_pos is None else k_pos, "k_pos")
     bands = (Band(low, high, q, k),)
     return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
 
 
 def _joined(one: Mask, other: Mask | Seen, how: Callable[[Tensor, Tensor], Tensor]) -> Mask:
     """With what holds of two masks together, however they are joined."""
+    if not callable(other):
+        raise TypeError(
+            f"a mask is joined with a mask, or a function of indices, got {shown(other)}."
+        )
     made_of = other.made_of if isinstance(other, Mask) else None
     both = None if one.made_of is None or made_of is None else one.made_of + made_of
     sees = _Joined(one.sees, other.sees if isinstance(other, Mask) else other, how)

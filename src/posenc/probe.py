@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from posenc.arguments import channels
 from posenc.attention import scores
 from posenc.encoding import Encoding
 from posenc.positions import folded
@@ -30,6 +31,9 @@ class Probe:
         width: int | None = None,
         seed: int = 0,
     ):
+        for name, size in (("dim", dim), ("heads", heads), ("width", width)):
+            if size is not None:
+                channels(size, name)
         self.encoding = encoding
         self.heads = heads or encoding.heads or 4
         width = width or encoding.width

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from posenc.arguments import shown
 from posenc.encoding import Encoding
 from posenc.positions import grid
 from posenc.probe import Probe
@@ -279,6 +280,11 @@ def check(
     >>> print(check(ALiBi(8))["decaying"])
     ✓ falls all the way to offset 128
     """
+    if not isinstance(encoding, Encoding):
+        raise TypeError(
+            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
+            " one; `posenc.create` does by name."
+        )
     probe = Probe(encoding, dim, heads, width, seed)
     if probe.limit < 2:
         raise ValueError(f"{type(encoding).__name__} knows one position; to compare takes two.")

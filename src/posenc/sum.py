@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from posenc.arguments import shown
 from posenc.distance import ByDistance
 from posenc.encoding import HOOKS, Encoding
 from posenc.shapes import Bias, Embeddings, Heads, Keys, Points, Positions, Wider
@@ -19,15 +20,21 @@ from posenc.shapes import Bias, Embeddings, Heads, Keys, Points, Positions, Wide
 class Sum(Encoding):
     """`Sum(RoPE(64), ALiBi(8))`."""
 
+    prepared = tuple
+
     def __init__(self, *parts: Encoding):
         super().__init__()
+        for part in parts:
+            if not isinstance(part, Encoding):
+                raise TypeError(
+                    f"`Sum` takes encodings, one after another, got {shown(part)}:"
+                    " `Sum(RoPE(64), ALiBi(8))`, and of a list `Sum(*encodings)`."
+                )
         if len({part.axes for part in parts}) > 1:
             axes = ", ".join(f"{type(part).__name__} {part.axes}" for part in parts)
             raise ValueError(f"`Sum` hands all the same positions; their axes differ: {axes}.")
         self.parts = nn.ModuleList(parts)
-        self.width = next((part.width for part in parts if part.width), 0)
-        self.dim = next((part.dim for part in parts if part.dim), 0)
-        self.heads = next((part.heads for part in parts if part.heads), 0)
+        self.width, self.dim, self.heads = (_one(parts, name) for name in ("width", "dim", "heads"))
         self.axes = parts[0].axes if parts else 1
 
     def prepare(self, pos: Positions | Points) -> tuple[Any, ...]:
@@ -76,6 +83,15 @@ class Sum(Encoding):
 
     def __iter__(self) -> Iterator[Encoding]:
         return iter(self.parts)  # type: ignore[arg-type]
+
+
+def _one(parts: tuple[Encoding, ...], name: str) -> int:
+    """The channels or heads that all parts were made for that were made for some."""
+    sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
+    if len(sizes) > 1:
+        each = ", ".join(f"{part} {size}" for size, part in sizes.items())
+        raise ValueError(f"`Sum` acts on one attention; the `{name}` of its parts differ: {each}.")
+    return next(iter(sizes), 0)
 
 
 def leaves(encoding: Encoding) -> tuple[Encoding, ...]:

@@ -1,6 +1,6 @@
 """Temperature: queries far into a text ask more sharply, lest many keys drown the few that matter.
 
-    q′(p) = q · (1 + a ln(1 + ⌊(p + start) / every⌋))        p the position of the query
+    q′(p) = q · (1 + a ln(1 + n)),  n = max(0, ⌊(p + start) / every⌋)      p: position of the query
 
 The softmax over n keys flattens as n grows; this sharpens it, in steps. It says nothing of where
 keys stand: add it to an encoding, as in `Sum(NoPE(), Temperature(8192))`.
@@ -10,26 +10,38 @@ Ministral 3 and Mistral 4 count from 0, in all layers, `every` the length traine
 Nakanishi 2025, "Scalable-Softmax Is Superior for Attention", arXiv:2501.19399.
 """
 
+from math import inf
+from typing import NamedTuple
+
 from torch import Tensor
 
+from posenc.arguments import number, real, whole_number
 from posenc.encoding import Encoding
 from posenc.positions import exact
 from posenc.shapes import Heads, Positions
 from posenc.theta import one_each
 
 
+class Factor(NamedTuple):
+    """The factor of each query, shape (*batch, 1, token, 1), the same for all heads."""
+
+    factor: Tensor
+
+
 class Temperature(Encoding):
+    prepared = Factor
+
     def __init__(self, every: int, strength: float = 0.1, start: int = 0):
         super().__init__()
-        if every < 1:
+        if not 1 <= real(every, "every") < inf:
             raise ValueError(f"`every` is the tokens of a step, at least 1, got {every}.")
-        self.every, self.strength, self.start = every, strength, start
+        self.every, self.strength = every, number(strength, "strength")
+        self.start = whole_number(start, "start")
 
-    def prepare(self, pos: Positions) -> Tensor:
-        """The factor of each query, shape (*batch, 1, token, 1), the same for all heads."""
-        steps = (exact(pos) + self.start) // self.every
-        return (1 + self.strength * steps.float().log1p())[..., None, :, None]
+    def prepare(self, pos: Positions) -> Factor:
+        steps = ((exact(pos) + self.start) // self.every).clamp_min(0)  # queries before the text: 1
+        return Factor((1 + self.strength * steps.float().log1p())[..., None, :, None])
 
-    def on_queries(self, q: Heads, at: Tensor) -> Heads:
-        one_each(q, at)
-        return (q * at).to(q.dtype)
+    def on_queries(self, q: Heads, at: Factor) -> Heads:
+        one_each(q, at.factor)
+        return (q * at.factor).to(q.dtype)

@@ -6,12 +6,14 @@ A vector (pair,) turns by a number; a matrix (axis, pair) turns by a point, summ
 θ is a constant in float64 on the CPU, outside parameters and buffers, so that no cast rounds it.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from posenc.positions import exact
+from posenc.arguments import channels, positive, room, shown, whole_number
+from posenc.positions import exact, visible
 from posenc.shapes import Frequencies, Heads, Points, Positions
 
 Layout = Literal["interleaved", "half"]
@@ -27,11 +29,30 @@ def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
     >>> frequencies(4)
     tensor([1.0000, 0.0100], dtype=torch.float64)
     """
-    if dim < 2 or dim % 2:
+    if whole_number(dim, "dim") < 2 or dim % 2:
         raise ValueError(f"channels turn in pairs: `dim` must be even and at least 2, got {dim}.")
-    if not 0 < base < float("inf"):
-        raise ValueError(f"`base` must be a positive number, got {base}.")
-    return base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim)
+    room("θ", channels(dim))
+    index = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu")
+    return positive(base, "base") ** (-index / dim)
+
+
+def theta(freqs: int | Frequencies) -> Frequencies:
+    """The θ of so many channels, or these frequencies, if they can be some."""
+    if not isinstance(freqs, Tensor):
+        return frequencies(freqs)
+    if freqs.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"`freqs` must be float64, or float32 where they are learned, got {freqs.dtype}: make"
+            " them with `posenc.frequencies`."
+        )
+    if freqs.ndim not in (1, 2) or not freqs.numel():
+        raise ValueError(
+            "`freqs` must be a vector (pair,) or a matrix (axis, pair), and not empty, got shape"
+            f" {tuple(freqs.shape)}: for `dim` channels pass the number alone."
+        )
+    if visible(freqs) and not freqs.isfinite().all():
+        raise ValueError("`freqs` must be finite numbers, in radians per unit of position.")
+    return freqs
 
 
 def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
@@ -45,6 +66,11 @@ def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
         raise ValueError(
             f"these frequencies have {len(freqs)} axes: `pos` must be points (…, token,"
             f" {len(freqs)}), as `positions.grid` makes them, got shape {tuple(pos.shape)}."
+        )
+    if freqs.is_meta and not pos.is_meta:
+        raise ValueError(
+            "the learned frequencies are on the meta device and have no values: load them before"
+            " positions are prepared."
         )
     if pos.device.type == "mps":  # which has no float64
         pos = pos.cpu()
@@ -67,6 +93,8 @@ def join(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
 def one_each(x: Heads, by: Tensor) -> None:
     """Refuses a table (*batch, 1, token, pair) that would broadcast over `x` in silence."""
     batch, tokens = by.shape[:-3], by.shape[-2]
+    if len(batch) > 1:
+        raise ValueError(per_head((*batch, tokens)))
     if x.shape[-2] != tokens or batch not in ((), (1,), x.shape[:1]):
         raise ValueError(
             f"`x` has {x.shape[-2]} tokens in a batch of {x.shape[0]}, the positions are for"
@@ -74,8 +102,17 @@ def one_each(x: Heads, by: Tensor) -> None:
         )
 
 
+def per_head(shape: Sequence[int]) -> str:
+    return (
+        f"`pos` must be (token,) or (batch, token), the same for all heads, or points with one more"
+        f" axis where an encoding has several, got {tuple(shape)}: call attention once for heads"
+        " that stand alike."
+    )
+
+
 def checked(layout: Layout) -> Layout:
-    if layout not in LAYOUTS:
+    if not isinstance(layout, str) or layout not in LAYOUTS:
         known = " or ".join(map(repr, LAYOUTS))
-        raise ValueError(f"`layout` is where the channels of a pair sit: {known}, got {layout!r}.")
+        got = shown(layout)
+        raise ValueError(f"`layout` is where the channels of a pair sit: {known}, got {got}.")
     return layout

@@ -3,18 +3,24 @@
 import torch
 from torch import Tensor
 
+from posenc.arguments import shown
 from posenc.shapes import Embeddings
 
 
 def add(x: Embeddings, rows: Tensor) -> Embeddings:
     """`rows` (token, channel) or (*batch, token, channel), one for each token of `x`."""
-    batch, given = x.shape[:-2], rows.shape[:-2]
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        got = x.dtype if isinstance(x, Tensor) else shown(x)
+        raise TypeError(f"`x` must be embeddings (…, token, channel), real numbers, got {got}.")
+    if rows.is_meta and not x.is_meta:
+        raise ValueError("the table is on the meta device and has no values: load it first.")
     if x.shape[-2:] != rows.shape[-2:]:
         raise ValueError(
             f"the rows are (token, channel) = {tuple(rows.shape[-2:])}, `x` has"
             f" {tuple(x.shape[-2:])}: give a position for each token, and the encoding the width of"
             " the embeddings."
         )
+    batch, given = x.shape[:-2], rows.shape[:-2]
     if given not in ((), (1,), batch):
         raise ValueError(
             f"the positions are for a batch of {tuple(given)}, `x` is one of {tuple(batch)}: give"

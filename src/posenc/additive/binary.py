@@ -14,9 +14,10 @@ from torch import Tensor
 
 from posenc.additive.add import add
 from posenc.additive.integer import FLEETWOOD
+from posenc.arguments import channels, whole_number
 from posenc.card import Card
 from posenc.encoding import Encoding
-from posenc.positions import exact, whole
+from posenc.positions import exact, visible, whole
 from posenc.properties import (
     any_length,
     bounded,
@@ -32,8 +33,9 @@ class Binary(Encoding):
 
     def __init__(self, dim: int, bits: int | None = None):
         super().__init__()
+        dim = channels(dim)
         bits = max(b for b in range(1, 33) if dim % b == 0) if bits is None else bits
-        if not 1 <= bits <= 62 or dim % bits:
+        if not 1 <= whole_number(bits, "bits") <= 62 or dim % bits:
             raise ValueError(f"`bits` must be 1 … 62 and divide `dim`={dim}, got {bits}.")
         self.width = dim
         self.bits = bits
@@ -41,7 +43,7 @@ class Binary(Encoding):
     def prepare(self, pos: Positions) -> Tensor:
         """Raises IndexError past 2^bits positions, and TypeError for fractions."""
         pos = whole(exact(pos), "Binary")
-        if pos.numel() and not 0 <= pos.min() <= pos.max() < 2**self.bits:
+        if pos.numel() and visible(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
             span = f"{pos.min().item()} … {pos.max().item()}"
             raise IndexError(
                 f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: stay"

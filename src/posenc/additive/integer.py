@@ -11,9 +11,10 @@ Fleetwood 2024, "You could have designed state of the art positional encoding", 
 from torch import Tensor
 
 from posenc.additive.add import add
+from posenc.arguments import channels
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
-from posenc.positions import exact
+from posenc.positions import own
 from posenc.properties import any_length, length_independent, order_sensitive, unique_positions
 from posenc.shapes import Embeddings, Positions
 
@@ -23,10 +24,10 @@ class Integer(Encoding):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.width = dim
+        self.width = channels(dim)
 
     def prepare(self, pos: Positions) -> Tensor:
-        return exact(pos).unsqueeze(-1).expand(*pos.shape, self.width)
+        return own(pos).unsqueeze(-1).expand(*pos.shape, self.width)
 
     def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
         return add(x, at)

@@ -9,15 +9,16 @@ last row in silence; here that is an error, or `beyond="clamp"` asks for the las
 Gehring et al. 2017, arXiv:1705.03122, §3.1; used by BERT and GPT-2, which initialise with 0.02.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from posenc.additive.add import add
+from posenc.arguments import channels, room, shown, whole_number
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
-from posenc.positions import exact, whole
+from posenc.positions import own, visible, whole
 from posenc.properties import (
     bounded,
     learned,
@@ -30,34 +31,42 @@ from posenc.shapes import Embeddings, Positions
 Beyond = Literal["refuse", "clamp"]
 
 
+class Rows(NamedTuple):
+    """Which rows, looked up when they are added: training may change them until then."""
+
+    numbers: Tensor
+
+
 class Learned(Encoding):
     """`Learned(1024, 768)` as in GPT-2."""
 
+    prepared = Rows
+
     def __init__(self, length: int, dim: int, beyond: Beyond = "refuse"):
         super().__init__()
-        if beyond not in ("refuse", "clamp"):
-            raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {beyond!r}.")
-        if length < 1:
+        if not isinstance(beyond, str) or beyond not in ("refuse", "clamp"):
+            raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {shown(beyond)}.")
+        if whole_number(length, "length") < 1:
             raise ValueError(f"a table has rows: `length` must be at least 1, got {length}.")
-        self.width = dim
+        self.width = channels(dim)
         self.beyond: Beyond = beyond
-        self.table = nn.Parameter(torch.randn(length, dim) * 0.02)
+        self.table = nn.Parameter(torch.randn(room("a table", length, dim)) * 0.02)
 
-    def prepare(self, pos: Positions) -> Tensor:
+    def prepare(self, pos: Positions) -> Rows:
         """Raises IndexError past the end of the table, TypeError for fractions."""
-        pos, last = whole(exact(pos), "Learned"), len(self.table) - 1
+        pos, last = whole(own(pos), "Learned"), len(self.table) - 1
         if self.beyond == "clamp":
             pos = pos.clamp(0, last)
-        elif not torch.compiler.is_compiling() and ((pos < 0) | (pos > last)).any():
+        elif visible(pos) and ((pos < 0) | (pos > last)).any():
             raise IndexError(
                 f"the table has rows 0 … {last}, `pos` asks for {pos.min()} … {pos.max()}: make"
                 ' `length` larger and train on it, pass `beyond="clamp"` to repeat the last row, or'
                 " take an encoding without an end (RoPE, ALiBi, Sinusoidal)."
             )
-        return self.table[pos]
+        return Rows(pos)
 
-    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
-        return add(x, at)
+    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+        return add(x, self.table[at.numbers])
 
 
 CARD = Card(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from posenc.additive.add import add
 from posenc.additive.integer import FLEETWOOD
+from posenc.arguments import channels, shown
 from posenc.card import Card
 from posenc.encoding import Encoding
 from posenc.positions import exact
@@ -31,9 +32,9 @@ class Normalized(Encoding):
 
     def __init__(self, dim: int, divisor: Divisor = "N"):
         super().__init__()
-        if divisor not in ("N", "N-1"):
-            raise ValueError(f"`divisor` must be 'N' or 'N-1', got {divisor!r}.")
-        self.width = dim
+        if not isinstance(divisor, str) or divisor not in ("N", "N-1"):
+            raise ValueError(f"`divisor` must be 'N' or 'N-1', got {shown(divisor)}.")
+        self.width = channels(dim)
         self.divisor: Divisor = divisor
 
     def prepare(self, pos: Positions) -> Tensor:

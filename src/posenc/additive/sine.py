@@ -14,6 +14,7 @@ from torch import Tensor
 
 from posenc.additive.add import add
 from posenc.additive.sinusoidal import VASWANI
+from posenc.arguments import channels
 from posenc.card import Card
 from posenc.encoding import Encoding
 from posenc.positions import exact
@@ -26,7 +27,7 @@ class Sine(Encoding):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.width = dim
+        self.width = channels(dim)
 
     def prepare(self, pos: Positions) -> Tensor:
         sine = torch.sin(exact(pos).double()).float()

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from posenc.additive.add import add
 from posenc.additive.sinusoidal import VASWANI, waves
+from posenc.arguments import number
 from posenc.card import Card
 from posenc.encoding import Encoding
 from posenc.properties import (
@@ -34,7 +35,7 @@ class SineCosine(Encoding):
     def __init__(self, dim: int, theta: float = 1.0):
         super().__init__()
         self.width = dim
-        self.freqs = torch.full_like(frequencies(dim), theta)
+        self.freqs = torch.full_like(frequencies(dim), number(theta, "theta"))
 
     def prepare(self, pos: Positions) -> Tensor:
         return waves(pos, self.freqs)

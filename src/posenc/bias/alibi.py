@@ -13,6 +13,7 @@ which adds m_h j instead: the same after softmax, but large numbers lose their l
 import torch
 from torch import Tensor
 
+from posenc.arguments import number, query_heads, whole_number
 from posenc.card import Card, Paper
 from posenc.distance import ByDistance
 from posenc.encoding import Encoding
@@ -29,20 +30,21 @@ from posenc.shapes import Bias, Heads, KeyPositions, Keys, Positions
 
 
 def slopes(heads: int) -> Tensor:
-    """m of each head, steepest first within each power of two.
+    """m of each head, steepest first within each power of two; in float64, as θ is.
 
     >>> slopes(3)
-    tensor([0.0625, 0.0039, 0.2500])
+    tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)
     """
-    if heads < 1:
+    if whole_number(heads, "heads") < 1:
         raise ValueError(f"ALiBi gives each head a slope: `heads` must be at least 1, got {heads}.")
+    query_heads(heads)
     power = 2 ** (heads.bit_length() - 1)
     return torch.cat((_geometric(power), _geometric(2 * power)[::2][: heads - power]))
 
 
 def _geometric(heads: int) -> Tensor:
     count = torch.arange(1, heads + 1, dtype=torch.float64, device="cpu")
-    return (2.0 ** (-8.0 * count / heads)).float()
+    return 2.0 ** (-8.0 * count / heads)
 
 
 class ALiBi(Encoding):
@@ -54,12 +56,12 @@ class ALiBi(Encoding):
     def __init__(self, heads: int, strength: float = 1.0):
         super().__init__()
         self.heads = heads
-        self.slopes = strength * slopes(heads)
+        self.slopes = number(strength, "strength") * slopes(heads)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        m = self.slopes.to(q.device)
+        m = self.slopes.to(torch.promote_types(q.dtype, torch.float32)).to(q.device)
         return ByDistance(lambda h, offset: -m[h] * offset.abs(), q_at, k_at)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from posenc.arguments import number, query_heads, room, whole_number
 from posenc.card import Card, Paper
 from posenc.distance import ByDistance, offset, take
 from posenc.encoding import Encoding
@@ -39,12 +40,13 @@ class FIRE(Encoding):
 
     def __init__(self, heads: int, length: float = 512.0, hidden: int = 32):
         super().__init__()
-        if length <= 0 or hidden < 1:
+        if number(length, "length") <= 0 or whole_number(hidden, "hidden") < 1:
             raise ValueError(
                 "FIRE needs a `length` above 0 and at least 1 unit in `hidden`:"
                 f" got {length} and {hidden}."
             )
-        self.heads, self.length = heads, length
+        self.heads, self.length = query_heads(heads), length
+        room("the network", heads, hidden)
         self.c = nn.Parameter(torch.tensor(0.1))
         self.multiplier = nn.Parameter(torch.tensor(1.0))
         self.inner = nn.Linear(1, hidden)

@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from posenc.arguments import query_heads, shown
 from posenc.card import Card, Paper
 from posenc.distance import ByDistance
 from posenc.encoding import Encoding
@@ -45,9 +46,11 @@ class Kerple(Encoding):
 
     def __init__(self, heads: int, curve: Literal["log", "power"] = "log"):
         super().__init__()
-        if curve not in ("log", "power"):
-            raise ValueError(f"`curve` is what scores fall along: 'log' or 'power', got {curve!r}.")
-        self.heads, self.curve = heads, curve
+        if not isinstance(curve, str) or curve not in ("log", "power"):
+            raise ValueError(
+                f"`curve` is what scores fall along: 'log' or 'power', got {shown(curve)}."
+            )
+        self.heads, self.curve = query_heads(heads), curve
         self.p = nn.Parameter(2 * torch.rand(heads))
         self.a = nn.Parameter(torch.rand(heads))
 

@@ -18,6 +18,7 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
+from posenc.arguments import count, query_heads, room, shown, switch, whole_number
 from posenc.card import Card, Paper
 from posenc.distance import ByDistance
 from posenc.encoding import Encoding
@@ -32,6 +33,8 @@ from posenc.properties import (
 )
 from posenc.shapes import Bias, Heads, KeyPositions, Keys, Positions
 
+MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call looks up a table of all offsets in reach
+
 
 def starts(buckets: int, reach: int) -> list[int]:
     """The first distance of each bucket on one side.
@@ -39,11 +42,16 @@ def starts(buckets: int, reach: int) -> list[int]:
     >>> starts(32, 128)[16:]
     [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
     """
-    exact = buckets // 2
-    if exact < 1 or reach <= exact:
+    exact = whole_number(buckets, "buckets") // 2
+    if exact < 1 or whole_number(reach, "reach") <= exact:
         raise ValueError(
             "T5 needs at least 2 buckets on a side, the first half of them exact, and a `reach`"
             f" beyond those: got {buckets} on a side and `reach`={reach}."
+        )
+    if buckets > MOST_BUCKETS or reach > 2**62:
+        raise ValueError(
+            f"T5 takes up to {MOST_BUCKETS:,} `buckets` and a `reach` below 2⁶², got"
+            f" {shown(buckets)} and {shown(reach)}."
         )
     log = buckets - exact  # (B − e) ln(δ/e) ≥ n ln(reach/e)  ⇔  δ^(B−e) eⁿ ≥ reachⁿ e^(B−e)
     first = list(range(exact))
@@ -68,9 +76,11 @@ class T5Bias(Encoding):
 
     def __init__(self, heads: int, buckets: int = 32, reach: int = 128, bidirectional: bool = True):
         super().__init__()
+        self.heads, self.buckets = query_heads(heads), whole_number(buckets, "buckets")
+        self.reach = count(reach, "reach", most=MOST_REACH)
+        self.bidirectional = switch(bidirectional, "bidirectional")
         starts(buckets // 2 if bidirectional else buckets, reach)  # refuses what cannot be
-        self.heads, self.buckets, self.reach = heads, buckets, reach
-        self.bidirectional = bidirectional
+        room("a table", 2 * reach + 1, heads)
         self.weight = nn.Parameter(torch.randn(buckets, heads) * 0.1)
 
     def on_scores(

@@ -23,6 +23,7 @@ from math import log
 import torch
 from torch import Tensor, nn
 
+from posenc.arguments import channels, count, query_heads, room, switch, whole_number
 from posenc.card import Card, Paper
 from posenc.distance import ByRow
 from posenc.encoding import Encoding
@@ -70,14 +71,17 @@ class DeBERTa(Encoding):
         buckets: int = 0,
     ):
         super().__init__()
-        if buckets and not (2 < buckets < 2 * reach - 2):
+        self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
+        if whole_number(buckets, "buckets") and not (2 < buckets < 2 * reach - 2):
             raise ValueError(
                 f"`buckets` are for distances up to `reach`={reach}: more than 2 and fewer than"
                 f" {2 * reach - 2}, got {buckets}."
             )
-        width = dim * heads if width is None else width
-        self.dim, self.heads, self.reach, self.released = dim, heads, reach, released
+        width = dim * heads if width is None else channels(width, "width")
+        self.released = switch(released, "released")
         self.buckets, self.span = buckets, buckets or reach
+        room("the rows", 2 * self.span, width)
+        room("a projection", heads, width, dim)
         self.rows = nn.Parameter(torch.randn(2 * self.span, width) * 0.02)
         self.to_keys = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
         self.to_queries = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)

@@ -13,6 +13,7 @@ eq. 3-4; r there is key − query, so its tables are ours read backwards.
 import torch
 from torch import Tensor, nn
 
+from posenc.arguments import channels, count, room
 from posenc.card import Card, Paper
 from posenc.distance import ByRow
 from posenc.encoding import Encoding
@@ -33,8 +34,9 @@ class Shaw(Encoding):
 
     def __init__(self, dim: int, reach: int = 16):
         super().__init__()
-        self.dim = dim
-        self.reach = reach
+        self.dim = channels(dim)
+        self.reach = count(reach, "reach", 0)
+        room("a table", 2 * reach + 1, dim)
         self.keys = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
         self.values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
 

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from posenc.additive.sinusoidal import waves
+from posenc.arguments import channels, query_heads, room, whole_number
 from posenc.card import Card, Paper
 from posenc.distance import ByVector
 from posenc.encoding import Encoding
-from posenc.positions import exact
+from posenc.positions import own
 from posenc.properties import (
     any_length,
     bounded,
@@ -52,18 +53,21 @@ class Waves(NamedTuple):
 class TransformerXL(Encoding):
     """`TransformerXL(64, heads=8)` has sinusoids of 512 channels; `width` sets another number."""
 
+    prepared = Waves
+
     def __init__(self, dim: int, heads: int, width: int | None = None, base: float = 10_000.0):
         super().__init__()
-        width = dim * heads if width is None else width
-        self.dim, self.heads = dim, heads
+        self.dim, self.heads = channels(dim), query_heads(heads)
+        width = dim * heads if width is None else whole_number(width, "width")
         self.freqs = frequencies(width, base)
+        room("a projection", heads, dim, width)
         self.u = nn.Parameter(torch.randn(heads, 1, dim) * 0.02)
         self.v = nn.Parameter(torch.randn(heads, 1, dim) * 0.02)
         self.project = nn.Parameter(torch.randn(heads, dim, width) * width**-0.5)
 
     def prepare(self, pos: Positions) -> Waves:
         sin, cos = waves(pos, self.freqs, "half").unsqueeze(-3).chunk(2, -1)
-        return Waves(sin, cos, exact(pos))
+        return Waves(sin, cos, own(pos))
 
     def on_queries(self, q: Heads, at: Waves) -> Wider:
         one_each(q, at.sin)

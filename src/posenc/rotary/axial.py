@@ -15,6 +15,7 @@ angles: no rotation, and not copied here.
 
 import torch
 
+from posenc.arguments import channels, whole_number
 from posenc.card import Card, Paper
 from posenc.properties import several_axes
 from posenc.rotary.rope import HOLDS, RoPE
@@ -28,11 +29,12 @@ def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
     >>> axial(8, axes=2).tolist()
     [[1.0, 0.01, 0.0, 0.0], [0.0, 0.0, 1.0, 0.01]]
     """
-    if axes < 1 or dim < 2 * axes or dim % 2:
+    if whole_number(axes, "axes") < 1 or whole_number(dim, "dim") < 2 * axes or dim % 2:
         raise ValueError(
             f"each axis needs a pair of channels: `dim` must be even and at least {2 * axes} for"
             f" `axes`={axes}, got {dim}."
         )
+    channels(dim)
     each = dim // (2 * axes)
     theta = torch.zeros(axes, dim // 2, dtype=torch.float64, device="cpu")
     for axis in range(axes):

@@ -20,6 +20,7 @@ from math import pi
 import torch
 from torch import Generator, Tensor
 
+from posenc.arguments import real, whole_number
 from posenc.rotary.axial import axial
 from posenc.shapes import Frequencies, Points
 
@@ -30,14 +31,14 @@ def dinov3(dim: int, base: float = 100.0) -> Frequencies:
     >>> dinov3(8).tolist()[1]
     [0.0, 0.0, 6.283185307179586, 0.6283185307179586]
     """
-    if dim < 4 or dim % 4:
+    if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(f"both axes take half: `dim` must be a multiple of 4, got {dim}.")
     return 2 * pi * axial(dim, 2, base)
 
 
 def shift(points: Points, by: float, generator: Generator | None = None) -> Points:
     """Each image moved along each axis, by up to `by` either way."""
-    if not 0 <= by < float("inf"):
+    if not 0 <= real(by, "by") < float("inf"):
         raise ValueError(f"`by` is how far an image may move, at least 0, got {by}.")
     return points + by * _uniform(points, points.shape[-1], generator)
 
@@ -53,7 +54,7 @@ def rescale(points: Points, factor: float, generator: Generator | None = None) -
 
 
 def _growth(factor: float) -> float:
-    if not 1 <= factor < float("inf"):
+    if not 1 <= real(factor, "factor") < float("inf"):
         raise ValueError(f"`factor` is the most that an image may grow, at least 1, got {factor}.")
     return factor
 

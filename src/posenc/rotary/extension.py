@@ -13,6 +13,10 @@ In turns within the trained length, r = L θ / 2π, with s = `factor` and j = 0 
 Each takes all it needs as arguments and remembers nothing, so any order of lengths gives the same
 frequencies. `ntk` and `yarn` take θ to be geometric, as `frequencies` makes it.
 
+A pair of a matrix (axis, pair) goes by its speed |θⱼ|, which is what it turns by in one unit along
+its direction, and keeps that direction. Pairs of one speed have one j: the fastest of every axis
+is j = 0 in `axial`, where each has d/2n of them, while `mrope` deals one ladder out to its axes.
+
 Chen et al. 2023, arXiv:2306.15595 (interpolation); bloc97 and emozilla 2023 (NTK-aware, dynamic);
 Peng et al. 2023, "YaRN", arXiv:2309.00071, §3: the paper's ramp, eq. 18, is `by_parts`; the code
 released with it, and every model since, ramps over pairs and rounds the ends. Ding et al. 2024,
@@ -20,16 +24,21 @@ released with it, and every model since, ramps over pairs and rounds the ends. D
 """
 
 from collections.abc import Sequence
-from math import ceil, floor, isfinite, log, pi, sqrt
+from math import ceil, floor, log, pi, sqrt
 
 from torch import Tensor, arange, float64, tensor
 
+from posenc.arguments import number, positive, shown
+from posenc.positions import visible
 from posenc.shapes import Frequencies
+from posenc.theta import theta
+
+ALIKE, APART = 1e-5, 1e-2  # of speeds that are one, relative; of a rung of the ladder
 
 
 def interpolate(freqs: Frequencies, factor: float) -> Frequencies:
     """Position interpolation: every wavelength `factor` times as long."""
-    return freqs / _positive(factor, "factor")
+    return _finite(_theta(freqs) / positive(factor, "factor"), factor)
 
 
 def ntk(freqs: Frequencies, factor: float) -> Frequencies:
@@ -39,8 +48,8 @@ def ntk(freqs: Frequencies, factor: float) -> Frequencies:
     >>> ntk(frequencies(8), 4.0) / frequencies(8)
     tensor([1.0000, 0.6300, 0.3969, 0.2500], dtype=torch.float64)
     """
-    pairs = _several(freqs, "NTK-aware scaling")
-    return freqs * _positive(factor, "factor") ** (-_index(freqs) / (pairs - 1))
+    index, pairs = _ladder(_theta(freqs), "NTK-aware scaling")
+    return _finite(freqs * positive(factor, "factor") ** (-index / (pairs - 1)), factor)
 
 
 def dynamic_ntk(freqs: Frequencies, length: int, trained: int, factor: float) -> Frequencies:
@@ -49,8 +58,8 @@ def dynamic_ntk(freqs: Frequencies, length: int, trained: int, factor: float) ->
     All keys of a text must be turned by the same frequencies: a cache of turned keys is no longer
     valid when the text has grown past `trained`.
     """
-    _positive(factor, "factor")
-    grown = max(1.0, _positive(length, "length") / _positive(trained, "trained"))
+    positive(factor, "factor")
+    grown = max(1.0, positive(length, "length") / positive(trained, "trained"))
     return ntk(freqs, factor * grown - (factor - 1))
 
 
@@ -60,9 +69,8 @@ def by_parts(
     """NTK by parts, the ramp of the YaRN paper: pairs of more than `fast` turns stay as they are,
     those of fewer than `slow` are interpolated.
     """
-    if not 0 < slow <= fast or not isfinite(fast):
-        raise ValueError(f"turns must be 0 < `slow` ≤ `fast`, got {slow} and {fast}.")
-    turns = turned(freqs, _positive(trained, "trained"))
+    _ends(slow, fast)
+    turns = turned(_speed(_theta(freqs)), positive(trained, "trained"))
     # where the two ends are one (Llama 4), nothing lies between them
     kept = (turns - slow) / (fast - slow) if fast > slow else (turns > slow).to(freqs)
     return _blend(freqs, factor, kept.clamp(0, 1))
@@ -87,18 +95,18 @@ def yarn(
 
     Give the model `gain=yarn_gain(factor)` as well.
     """
-    if not 0 < slow <= fast or not isfinite(fast):
-        raise ValueError(f"turns must be 0 < `slow` ≤ `fast`, got {slow} and {fast}.")
-    pairs = _several(freqs, "YaRN")
-    turns = turned(freqs, _positive(trained, "trained"))
-    step = log(turns[0] / turns[1])
-    first, last = (log(turns[0] / ends) / step for ends in (fast, slow))  # the pairs of such turns
+    _ends(slow, fast)
+    index, pairs = _ladder(_theta(freqs), "YaRN")
+    turns = turned(_speed(freqs).flatten(), positive(trained, "trained")).detach()
+    first_two = [float(turns[index.flatten() == j][0]) for j in (0, 1)]
+    step = log(first_two[0] / first_two[1])
+    first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))  # pairs of such turns
     if rounded:
         first, last = floor(first), ceil(last)
     first, last = max(first, 0), min(last, 2 * pairs - 1)
     if first == last:
         last += 0.001
-    return _blend(freqs, factor, 1 - ((_index(freqs) - first) / (last - first)).clamp(0, 1))
+    return _blend(freqs, factor, 1 - ((index - first) / (last - first)).clamp(0, 1))
 
 
 def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -> float:
@@ -129,14 +137,14 @@ def longrope(
 
     A cache of keys turned by the short list is no longer valid when the text outgrows it.
     """
-    factors = short if _positive(length, "length") <= _positive(trained, "trained") else long
-    name = "short" if factors is short else "long"
-    if len(factors) != freqs.shape[-1]:
-        pairs = freqs.shape[-1]
+    factors = short if positive(length, "length") <= positive(trained, "trained") else long
+    name, pairs = "short" if factors is short else "long", _theta(freqs).shape[-1]
+    if not isinstance(factors, Sequence) or isinstance(factors, str):
+        raise TypeError(f"`{name}` must be a list of factors, one a pair, got {shown(factors)}.")
+    if len(factors) != pairs:
         raise ValueError(f"`{name}` needs a factor for each of {pairs} pairs, got {len(factors)}.")
-    for factor in factors:
-        _positive(factor, name)
-    return freqs / tensor(factors, dtype=float64, device=freqs.device)
+    by = [positive(factor, name) for factor in factors]
+    return _finite(freqs / tensor(by, dtype=float64, device=freqs.device), min(by))
 
 
 def longrope_gain(factor: float, trained: int) -> float:
@@ -145,7 +153,11 @@ def longrope_gain(factor: float, trained: int) -> float:
     >>> round(longrope_gain(32.0, 4096), 6)
     1.190238
     """
-    return sqrt(1 + log(factor) / log(trained)) if _positive(factor, "factor") > 1 else 1.0
+    if positive(factor, "factor") <= 1:
+        return 1.0
+    if positive(trained, "trained") <= 1:
+        raise ValueError(f"`trained` must be a length of more than 1 token, got {trained}.")
+    return sqrt(1 + log(factor) / log(trained))
 
 
 def turned(freqs: Frequencies, length: float) -> Tensor:
@@ -153,26 +165,57 @@ def turned(freqs: Frequencies, length: float) -> Tensor:
     return length * freqs / (2 * pi)
 
 
+def _theta(freqs: Frequencies) -> Frequencies:
+    if not isinstance(freqs, Tensor):
+        raise TypeError(
+            f"`freqs` must be a tensor of frequencies, got {shown(freqs)}: pass"
+            " `posenc.frequencies(dim)`."
+        )
+    return freqs if freqs.ndim == 3 else theta(freqs)  # (axis, head, pair) is RoPE-Mixed's
+
+
+def _speed(freqs: Frequencies) -> Tensor:
+    """|θⱼ| over the axes, shape (pair,) or (head, pair); of a vector θ itself."""
+    return freqs if freqs.ndim == 1 else freqs.norm(dim=0)
+
+
+def _ladder(freqs: Frequencies, who: str) -> tuple[Tensor, int]:
+    """j of each pair, and how many there are; in a matrix, j counts different speeds."""
+    speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
+    index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
+    if freqs.ndim > 1:
+        turning = speed[speed > 0].double()
+        fast = turning.amax() if turning.numel() else speed.new_ones(())
+        slower = turning[turning < fast * (1 - ALIKE)]
+        step = (fast / slower.amax()).log() if slower.numel() else speed.new_ones(())
+        index = (fast / speed.double().where(speed > 0, fast)).log() / step
+        if (index - index.round()).abs().max() > APART:
+            raise ValueError(
+                f"{who} needs frequencies that fall by equal factors, as `axial`, `mrope` and a new"
+                " `Mixed` have them: `freqs` do not; take `interpolate` or `by_parts`."
+            )
+        index = index.round().to(freqs)
+        pairs = int(index.max()) + 1
+    if pairs < 2:
+        raise ValueError(f"{who} runs from the fastest pair to the slowest: got {pairs} pair.")
+    return index, pairs
+
+
 def _blend(freqs: Frequencies, factor: float, kept: Tensor) -> Frequencies:
     return (1 - kept) * interpolate(freqs, factor) + kept * freqs
 
 
 def _grown(factor: float, mscale: float) -> float:
-    return 0.1 * mscale * log(factor) + 1 if _positive(factor, "factor") > 1 else 1.0
+    mscale = number(mscale, "mscale")
+    return 0.1 * mscale * log(factor) + 1 if positive(factor, "factor") > 1 else 1.0
 
 
-def _index(freqs: Frequencies) -> Tensor:
-    return arange(freqs.shape[-1], dtype=freqs.dtype, device=freqs.device)
+def _ends(slow: float, fast: float) -> None:
+    if not 0 < number(slow, "slow") <= number(fast, "fast"):
+        raise ValueError(f"turns must be 0 < `slow` ≤ `fast`, got {slow} and {fast}.")
 
 
-def _several(freqs: Frequencies, who: str) -> int:
-    pairs = freqs.shape[-1]
-    if pairs < 2:
-        raise ValueError(f"{who} runs from the fastest pair to the slowest: got {pairs} pair.")
-    return pairs
-
-
-def _positive(value: float, name: str) -> float:
-    if not (isfinite(value) and value > 0):
-        raise ValueError(f"`{name}` must be a positive number, got {value}.")
-    return value
+def _finite(freqs: Frequencies, factor: float) -> Frequencies:
+    if visible(freqs) and not freqs.isfinite().all():
+        raise ValueError(f"`factor` must leave θ finite, got {factor}: take one nearer 1.")
+    return freqs

@@ -20,23 +20,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from posenc.arguments import query_heads, room, whole_number
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
 from posenc.properties import learned, several_axes
 from posenc.rotary.rope import HOLDS
 from posenc.rotary.rotate import rotate
-from posenc.rotary.turn import Turn, ready, turn
+from posenc.rotary.turn import Turn, made_of, ready, refuse_stale, turn
 from posenc.shapes import Heads, Points
 from posenc.theta import Layout, checked, frequencies
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
     """θ along φ and across it; the fastest pair turns by 1 radian a cell."""
-    if dim < 4 or dim % 4:
+    if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(
             "each axis needs a pair of channels: `dim` must be a multiple of 4 and at least 4, got"
             f" {dim}."
         )
+    room("θ", len(phi), dim)
     speed, phi = frequencies(dim // 2, base), phi.double().unsqueeze(-1)
     each = [
         torch.cat((f(phi) * speed, f(phi + pi / 2) * speed), -1) for f in (torch.cos, torch.sin)
@@ -48,10 +50,11 @@ class Mixed(Encoding):
     """`Mixed(64, heads=6)`; points come from `positions.grid`."""
 
     axes = 2
+    prepared = Turn
 
     def __init__(self, dim: int, heads: int, base: float = 10.0, layout: Layout = "interleaved"):
         super().__init__()
-        self.dim, self.heads = dim, heads
+        self.dim, self.heads = dim, query_heads(heads)
         self.layout: Layout = checked(layout)
         phi = 2 * pi * torch.rand(heads, device="cpu")
         self.freqs = nn.Parameter(slanted(dim, phi, base).float())
@@ -59,11 +62,12 @@ class Mixed(Encoding):
     def prepare(self, pos: Points) -> Turn:
         every = turn(pos, self.freqs.flatten(1))
         cos, sin = (x.unflatten(-1, (self.heads, -1)).transpose(-2, -4).squeeze(-2) for x in every)
-        return ready(Turn(cos, sin), self.layout)
+        return made_of(ready(Turn(cos, sin), self.layout), self.freqs)
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[1] != self.heads:
             raise ValueError(f"this Mixed was made for {self.heads} heads, got {q.shape[1]}.")
+        refuse_stale(at, "Mixed")
         return rotate(q, at, self.layout)
 
     def on_keys(self, k: Heads, at: Turn) -> Float[Tensor, "batch query_head token channel"]:
@@ -72,6 +76,7 @@ class Mixed(Encoding):
                 f"the {self.heads} heads of this Mixed must be a multiple of those of the keys, got"
                 f" {k.shape[1]}."
             )
+        refuse_stale(at, "Mixed")
         copies = self.heads // k.shape[1]
         return rotate(k if copies == 1 else k.repeat_interleave(copies, 1), at, self.layout)
 

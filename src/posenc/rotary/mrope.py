@@ -19,11 +19,12 @@ from collections.abc import Sequence
 
 import torch
 
+from posenc.arguments import shown, whole_number
 from posenc.card import Card, Paper
 from posenc.properties import several_axes
 from posenc.rotary.rope import HOLDS, RoPE
 from posenc.shapes import Frequencies
-from posenc.theta import Layout, frequencies
+from posenc.theta import Layout, frequencies, theta
 
 
 def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False) -> Frequencies:
@@ -34,6 +35,7 @@ def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False
     >>> mrope(frequencies(8), (2, 1, 1), interleaved=True).tolist()
     [[1.0, 0.0, 0.0, 0.001], [0.0, 0.1, 0.0, 0.0], [0.0, 0.0, 0.01, 0.0]]
     """
+    freqs, sections = theta(freqs), pairs_of_axes(sections)
     if not interleaved:
         return _followed(freqs, sections, [a for a, s in enumerate(sections) for _ in range(s)])
     n = len(sections)
@@ -48,8 +50,15 @@ def spatial_first(freqs: Frequencies, sections: Sequence[int]) -> Frequencies:
     >>> spatial_first(frequencies(8), (2, 1, 1)).tolist()
     [[0.0, 0.0, 0.01, 0.001], [1.0, 0.0, 0.0, 0.0], [0.0, 0.1, 0.0, 0.0]]
     """
+    freqs, sections = theta(freqs), pairs_of_axes(sections)
     space, t = sections[1:], sum(sections[:1])
     return _followed(freqs, sections, [1 + j % len(space) for j in range(sum(space))] + [0] * t)
+
+
+def pairs_of_axes(sections: Sequence[int]) -> list[int]:
+    if not isinstance(sections, Sequence) or isinstance(sections, str):
+        raise TypeError(f"`sections` must be a list of pairs for each axis, got {shown(sections)}.")
+    return [whole_number(pairs, "sections") for pairs in sections]
 
 
 def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> Frequencies:

@@ -12,10 +12,11 @@ arXiv:2410.06205.
 
 from torch import arange, where
 
+from posenc.arguments import real
 from posenc.card import Card, Paper
 from posenc.rotary.rope import HOLDS, RoPE
 from posenc.shapes import Frequencies
-from posenc.theta import Layout, frequencies
+from posenc.theta import Layout, frequencies, theta
 
 
 def p_rope(freqs: Frequencies, p: float) -> Frequencies:
@@ -24,7 +25,8 @@ def p_rope(freqs: Frequencies, p: float) -> Frequencies:
     >>> p_rope(frequencies(8), 0.5).tolist()
     [1.0, 0.1, 0.0, 0.0]
     """
-    if not 0 <= p <= 1:
+    freqs = theta(freqs)
+    if not 0 <= real(p, "p") <= 1:
         raise ValueError(f"`p` is the share of pairs that turn, 0 … 1, got {p}.")
     pairs = freqs.shape[-1]
     return where(arange(pairs, device=freqs.device) < int(p * pairs), freqs, 0.0)

@@ -13,6 +13,10 @@ distance is only an upper bound: a key turned by r tokens beforehand is found be
 Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
 """
 
+import torch
+from torch import nn
+
+from posenc.arguments import number, positive, switch, whole_number
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
 from posenc.properties import (
@@ -27,9 +31,9 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.rotary.rotate import rotate
-from posenc.rotary.turn import Turn, turn
+from posenc.rotary.turn import Turn, made_of, refuse_stale, turn
 from posenc.shapes import Frequencies, Heads, Points, Positions
-from posenc.theta import Layout, checked, frequencies
+from posenc.theta import Layout, checked, theta
 
 
 class RoPE(Encoding):
@@ -39,6 +43,8 @@ class RoPE(Encoding):
     with `trailing=True` it turns the last 16, as DeepSeek's heads do.
     """
 
+    prepared = Turn
+
     def __init__(
         self,
         freqs: int | Frequencies,
@@ -47,30 +53,47 @@ class RoPE(Encoding):
         layout: Layout = "interleaved",
         trailing: bool = False,
         logit_gain: float = 1.0,
+        learned: bool = False,
     ):
-        """An nn.Parameter as `freqs` is learned. `gain` scales what turns, as YaRN needs, and
-        `logit_gain` the softmax scale of all channels, as DeepSeek does.
+        """`gain` scales what turns, as YaRN needs, and `logit_gain` the softmax scale of all
+        channels, as DeepSeek does.
 
         A matrix (axis, pair) as `freqs` turns by points: see `posenc.rotary.axial`.
+
+        With `learned`, training moves θ away from `freqs`: the parameter `delta` of the model's
+        dtype is added to a constant in float64, so no cast can round the start, and FSDP finds one
+        dtype. An nn.Parameter as `freqs` is learned as it is, and can be shared.
         """
         super().__init__()
-        self.freqs = frequencies(freqs) if isinstance(freqs, int) else freqs
+        self.freqs = theta(freqs)
         self.turned = 2 * self.freqs.shape[-1]
-        self.dim = self.turned if dim is None else dim
+        self.dim = self.turned if dim is None else _channels(dim)
         if self.dim < self.turned:
             raise ValueError(f"the frequencies turn {self.turned} channels, `dim` is {self.dim}.")
         self.axes = 1 if self.freqs.ndim == 1 else len(self.freqs)
-        self.gain, self.logit_gain, self.trailing = gain, logit_gain, trailing
+        self.gain, self.logit_gain = number(gain, "gain"), positive(logit_gain, "logit_gain")
+        self.trailing = switch(trailing, "trailing")
+        start = torch.zeros(self.freqs.shape) if switch(learned, "learned") else None
+        self.delta = None if start is None else nn.Parameter(start)
         first = self.dim - self.turned if trailing else 0
         self.start = None if self.turned == self.dim else first
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions | Points) -> Turn:
-        return turn(pos, self.freqs, self.gain, self.layout)
+        at = turn(pos, self.theta, self.gain, self.layout)
+        return made_of(at, self.freqs if self.delta is None else self.delta)
+
+    @property
+    def theta(self) -> Frequencies:
+        """The frequencies as they are now, of a learned one too."""
+        if self.delta is None:
+            return self.freqs
+        return self.freqs.to(self.delta.device) + self.delta.double()
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[-1] != self.dim:
             raise ValueError(f"this RoPE is for heads of {self.dim} channels, got {q.shape[-1]}.")
+        refuse_stale(at, "RoPE")
         return rotate(q, at, self.layout, self.start)
 
     def on_keys(self, k: Heads, at: Turn) -> Heads:
@@ -83,6 +106,15 @@ class RoPE(Encoding):
         which = "last" if self.trailing else "first"
         part = "" if self.turned == self.dim else f"{which} {self.turned} of "
         return f"{part}{self.dim} channels, layout={self.layout!r}, gain={self.gain:g}"
+
+
+def _channels(dim: int) -> int:
+    if isinstance(dim, float):
+        raise TypeError(
+            f"`dim` must be the channels of a head, a whole number, got {dim}: give a base with the"
+            f" frequencies, `RoPE(frequencies(64, base={dim:g}))`."
+        )
+    return whole_number(dim, "dim")
 
 
 SU = Paper(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posenc.rotary import eager
 from posenc.rotary.path import alike, fast, kernel, path_of
-from posenc.rotary.turn import Turn
+from posenc.rotary.turn import Ready, Turn
 from posenc.shapes import Heads, Keys
 from posenc.theta import Layout, join, split
 
@@ -30,6 +30,7 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
 
     With `start`, as many channels as `by` turns, from there on; the others stay as they are.
     """
+    by = _as_it_is(by)
     path = path_of(x, by, layout, start)
     if path == "formula":
         return formula(x, by, layout, start)
@@ -45,6 +46,7 @@ def rotate_both(
 
     Without gradients, what it returns may be two views of one tensor.
     """
+    by = _as_it_is(by)
     path = path_of(q, by, layout, start)
     learns = (q.requires_grad or k.requires_grad) and torch.is_grad_enabled()
     if path == "formula" or (path == "roll" and learns) or not alike(q, k, by):
@@ -73,6 +75,13 @@ def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Hea
     a, b = split(x, layout)
     first, second = a * by.cos - b * by.sin, b * by.cos + a * by.sin
     return join(first.to(x.dtype), second.to(x.dtype), layout)
+
+
+def _as_it_is(by: Turn) -> Turn:
+    """Without the forms of `Ready`, if cos or sin were written to after these were made."""
+    if torch.compiler.is_compiling() or type(by) is not Ready or not by.edited:
+        return by
+    return Turn(*by)
 
 
 def _run(

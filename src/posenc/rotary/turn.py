@@ -9,8 +9,9 @@ layer has to make it: cos + i sin for interleaved pairs, rows as wide as a head 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from posenc.positions import visible
 from posenc.shapes import Frequencies, Points, Positions
 from posenc.theta import Layout, angles
 
@@ -32,6 +33,13 @@ class Ready(Turn):
 
     forms: tuple[Tensor, ...] = ()
     meant: tuple[str, torch.Size] | None = None  # for all heads and texts: layout; tokens, channels
+    versions: tuple[int, int] | None = None  # of cos and sin, when the forms were made
+    learned: tuple[tuple[Tensor, int], ...] = ()  # what cos and sin were made of, and its version
+
+    @property
+    def edited(self) -> bool:
+        """Whether cos or sin were written to since: then the forms say something else."""
+        return self.versions not in (None, (self.cos._version, self.sin._version))
 
 
 def turn(
@@ -55,6 +63,7 @@ def ready(by: Turn, layout: Layout) -> Turn:
     if traced or learned or not cos.is_cpu:
         return by
     made = Ready(*by)
+    made.versions = None if cos.is_inference() else (cos._version, by.sin._version)
     if layout == "interleaved":
         made.forms = (torch.complex(*by),)
     elif 16 * cos.numel() <= FEW:  # with eight heads; beyond, rows this wide serve nobody
@@ -62,6 +71,24 @@ def ready(by: Turn, layout: Layout) -> Turn:
     *heads, tokens, pairs = cos.shape
     made.meant = (layout, torch.Size((tokens, 2 * pairs))) if heads == [1] else None
     return made
+
+
+def made_of(by: Turn, *learned: Tensor) -> Turn:
+    """The same, which knows when a learned θ is no longer the one that it was made of."""
+    if not all(isinstance(x, nn.Parameter) for x in learned) or not visible(*learned):
+        return by
+    fresh = by if type(by) is Ready else Ready(*by)
+    fresh.learned = tuple((x, x._version) for x in learned if not x.is_inference())
+    return fresh
+
+
+def refuse_stale(by: Turn, name: str) -> None:
+    if type(by) is Ready and by.learned and not torch.compiler.is_compiling():
+        if any(x._version != version for x, version in by.learned):
+            raise ValueError(
+                f"`at` was prepared before the learned frequencies of this {name} changed, by an"
+                " optimiser's step for instance: call `prepare` once in every forward."
+            )
 
 
 def doubled(by: Turn) -> tuple[Tensor, Tensor]:

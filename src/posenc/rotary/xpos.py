@@ -22,9 +22,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from posenc.arguments import real, whole_number
 from posenc.card import Card, Paper
 from posenc.encoding import Encoding
-from posenc.positions import exact
+from posenc.positions import exact, visible
 from posenc.properties import (
     bounded,
     length_independent,
@@ -33,9 +34,9 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.rotary.rotate import rotate
-from posenc.rotary.turn import Turn, turn
+from posenc.rotary.turn import Turn, made_of, refuse_stale, turn
 from posenc.shapes import Frequencies, Heads, Positions
-from posenc.theta import Layout, angles, checked, frequencies
+from posenc.theta import Layout, angles, checked, theta
 
 GAMMA = 0.4
 LARGEST = 2.0**96  # of a factor: leaves float32 another 2³⁰ for queries, keys and their sums
@@ -61,6 +62,8 @@ def zeta(pairs: int) -> Tensor:
 class XPos(Encoding):
     """`XPos(64)`; for texts far from 0 move the centre: `XPos(64, centre=100_000)`."""
 
+    prepared = Stretch
+
     def __init__(
         self,
         freqs: int | Frequencies,
@@ -69,14 +72,14 @@ class XPos(Encoding):
         layout: Layout = "interleaved",
     ):
         super().__init__()
-        if not 0 < span < float("inf"):
+        if not 0 < real(span, "span") < float("inf"):
             raise ValueError(f"`span` is a positive number of tokens, got {span}.")
-        self.freqs = frequencies(freqs) if isinstance(freqs, int) else freqs
+        self.freqs = theta(freqs)
         if self.freqs.ndim != 1:
             given = tuple(self.freqs.shape)
             raise ValueError(f"xPos fades along one axis: `freqs` must be a vector, got {given}.")
         self.dim = 2 * len(self.freqs)
-        self.span, self.centre = span, centre
+        self.span, self.centre = span, whole_number(centre, "centre")
         self.layout: Layout = checked(layout)
         self.rates = zeta(len(self.freqs)).log() / span
         self.reach = int(-log(LARGEST) / self.rates[0].item())
@@ -84,7 +87,7 @@ class XPos(Encoding):
     def prepare(self, pos: Positions) -> Stretch:
         """Raises IndexError for positions so far from the centre that numbers would overflow."""
         away = exact(pos) - self.centre
-        if not torch.compiler.is_compiling() and (away.abs() > self.reach).any():
+        if visible(away) and (away.abs() > self.reach).any():
             raise IndexError(
                 f"xPos grows exponentially and is computed up to {self.reach:,} tokens from its"
                 f" centre {self.centre:,}; `pos` is {pos.min():,} … {pos.max():,}: pass a `centre`"
@@ -92,12 +95,14 @@ class XPos(Encoding):
             )
         fade = angles(away, self.rates)
         queries, keys = (turn(pos, self.freqs, gain.exp(), self.layout) for gain in (fade, -fade))
-        return Stretch(queries, keys)
+        return Stretch(made_of(queries, self.freqs), made_of(keys, self.freqs))
 
     def on_queries(self, q: Heads, at: Stretch) -> Heads:
+        refuse_stale(at.queries, "XPos")
         return rotate(q, at.queries, self.layout)
 
     def on_keys(self, k: Heads, at: Stretch) -> Heads:
+        refuse_stale(at.keys, "XPos")
         return rotate(k, at.keys, self.layout)
 
     def extra_repr(self) -> str:

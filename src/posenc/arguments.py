@@ -1,0 +1,102 @@
+"""Checks of single arguments: each returns what was given, or says in a sentence what is wrong."""
+
+import os
+import sys
+from math import prod
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+
+LARGEST = sys.float_info.max
+ASSUMED = 2**36  # bytes of memory, 64 GiB, where the system does not say
+
+
+def whole_number(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"`{name}` must be a whole number, got {shown(value)}: pass an int.")
+    return int(value)
+
+
+def count(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+    """A whole number from `least` to `most`.
+
+    >>> count(8, "heads")
+    8
+    """
+    value = whole_number(value, name)
+    if value < least or (most is not None and value > most):
+        span = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+        raise ValueError(f"`{name}` must be a whole number {span}, got {shown(value)}.")
+    return value
+
+
+def channels(value: Any, name: str = "dim") -> int:
+    return count(value, name, most=2**24)
+
+
+def query_heads(value: Any) -> int:
+    return count(value, "heads", most=2**20)
+
+
+def real(value: Any, name: str) -> Any:
+    """Any number, NaN and infinity too."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"`{name}` must be a number, got {shown(value)}: pass a float.")
+    return value
+
+
+def number(value: Any, name: str) -> Any:
+    """A finite number.
+
+    >>> number(0.5, "gain")
+    0.5
+    """
+    real(value, name)
+    if not -LARGEST <= value <= LARGEST:  # false of NaN; a whole number may be larger than a float
+        raise ValueError(f"`{name}` must be a finite number, got {shown(value)}.")
+    return value
+
+
+def positive(value: Any, name: str) -> Any:
+    real(value, name)
+    if not 0 < value <= LARGEST:
+        raise ValueError(f"`{name}` must be a positive number, got {shown(value)}.")
+    return value
+
+
+def switch(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be True or False, got {shown(value)}.")
+    return value
+
+
+def room(name: str, *shape: int) -> tuple[int, ...]:
+    """The shape of a table that is about to be made, if this machine has the memory for it."""
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    needed, most = prod(shape) * dtype.itemsize, _memory()
+    if needed > most and device.type != "meta":
+        raise ValueError(
+            f"{name} of shape {shape} would take {needed / 2**30:,.0f} GiB, there are"
+            f" {most / 2**30:,.0f}: make it smaller, or make it on the meta device."
+        )
+    return shape
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: short, and the class of what is long or no value at all."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, str | int | float | None):
+        text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a huge int"
+        return text if len(text) <= 60 else f"{text[:57]}…"
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return f"{'an' if type(value).__name__[0] in 'AEIOUaeiou' else 'a'} {type(value).__name__}"
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return ASSUMED
