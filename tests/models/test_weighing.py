@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import tracemalloc
 
 import gguf
 import numpy as np
@@ -88,6 +89,10 @@ def llama(layout="half", layers=3):
         "position_embd.weight",
         "text_model.embeddings.position_embedding.weight",
         "positional_embedding",
+        "position_encoding.pe",
+        "encoder.position_enc.pos_table",
+        "pos_emb.emb.weight",
+        "prelayer.positional_encoder.pe",
     ],
 )
 def test_position_tables_are_known_by_their_names(tmp_path, name):
@@ -97,6 +102,13 @@ def test_position_tables_are_known_by_their_names(tmp_path, name):
     assert [(one.tensor, one.rows, one.width) for one in found.tables] == [(name, 256, 64)]
     assert (found.tables[0].learned.trained, found.tables[0].formula) == (200, None)
     assert "rows 200 … 255 are as random as they are drawn" in told(found)[1]
+
+
+@pytest.mark.parametrize("shape", [(1, 50, 64), (50, 1, 64)])
+def test_a_buffer_of_sines_may_have_a_batch_before_its_rows_or_after(tmp_path, shape):
+    """As PyTorch's tutorial makes it, and as most copies of it do."""
+    (table,) = weighed(tmp_path, {"pe": waves(50, 64).reshape(shape)}).tables
+    assert (table.rows, table.width, table.formula.base) == (50, 64, 10_000)
 
 
 def test_images_have_a_table_with_a_batch_of_one(tmp_path):
@@ -126,7 +138,13 @@ def test_numbers_of_positions_and_relative_tables_are_no_position_table(tmp_path
         "wpe.weight": torch.randn(64),
     }
     found = weighed(tmp_path, tensors)
-    assert (found.tables, found.evidence, told(found)) == ([], None, [])
+    assert (found.tables, found.evidence, found.recognised) == ([], None, False)
+    assert told(found) == [
+        "nothing about positions is recognised by name and shape: no table, no bias, no queries and"
+        " keys that turn, in 4 tensors (embeddings.position_ids, attn.relative.pos_embed,"
+        " rel_pos_embed, …)"
+    ]
+    assert found.to_json()["recognised"] is False
 
 
 def test_the_formula_of_a_stored_table_is_told(tmp_path):
@@ -357,6 +375,64 @@ def test_one_layer_that_is_not_finite_leaves_nothing_to_say(tmp_path):
     assert (found.bands, found.evidence.verdict, found.evidence.count) == ([], None, 0)
     json.dumps(found.to_json(), allow_nan=False)
     assert told(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "why"),
+    [
+        ("wpe.weight", (8, 2**22), "has 8 rows of 4,194,304 channels, more than any model"),
+        ("wpe.weight", (2**22, 8), "has 4,194,304 rows of 8 channels, more than any model"),
+        ("wpe.weight", (2**20, 2**11), "holds 2,147,483,648 numbers, over 33,554,432"),
+        ("x.emb_rel_k", (1, 2**22 + 1, 4), "has 4,194,305 rows of 4 channels"),
+        ("x.relative_attention_bias.weight", (32, 2**20), "has 1,048,576 heads"),
+    ],
+)
+def test_what_no_model_has_is_not_even_read(tmp_path, name, shape, why):
+    """In sparse files, which take no room: nothing of them comes into memory."""
+    sparse(tmp_path / "model.safetensors", {name: shape})
+    tracemalloc.start()
+    found = weigh(None, open_weights(find(tmp_path)))
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
+    assert found.skipped[name].startswith(why)
+    assert f"{name}: {why}" in told(found)[0]
+
+
+def sparse(path, shapes):
+    """A safetensors file of zeros that are a hole in it."""
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+
+
+def test_a_reach_of_millions_takes_no_time(tmp_path):
+    config = {"model_type": "t5", "num_heads": 2, "relative_attention_max_distance": 2**24}
+    config |= {"num_layers": 1, "d_model": 8}
+    name = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    (bias,) = weighed(tmp_path, {name: torch.randn(32, 2)}, config).biases
+    assert (bias.reach, bias.steps.distance[-1]) == (2**24, 2**24)
+
+
+def test_heads_without_inputs_are_left_alone(tmp_path):
+    """Norms of rows that hold nothing would still be numbers: 2⁴⁰ of them."""
+    config = LLAMA | {"num_attention_heads": 2**36, "num_key_value_heads": 2**36, "hidden_size": 96}
+    shapes = {f"model.layers.0.self_attn.{n}_proj.weight": (2**40, 0) for n in "qk"}
+    sparse(tmp_path / "model.safetensors", shapes)
+    found = weigh(specify(config), open_weights(find(tmp_path)))
+    assert not found.recognised
+
+
+def test_a_wide_tables_offset_is_sought_by_some_of_its_pairs(tmp_path):
+    """Of all of 4,096 pairs it took 268 MB."""
+    table = waves(40, 8192).roll(-3, 0)[:30]
+    (found,) = weighed(tmp_path, {"wpe.weight": table}).tables
+    assert (found.formula.offset, found.formula.base) == (3, 10_000)
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (1, 8), (8, 0), (2, 2)])

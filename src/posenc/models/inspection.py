@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from math import inf, pi
+from functools import cache
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from posenc.models import config, files
+from posenc.models.errors import ModelError
 from posenc.models.extend import METHODS
+from posenc.models.outlook import judged, outlook, sees_all
 from posenc.models.spec import (
     Buckets,
     Disentangled,
@@ -33,6 +36,10 @@ if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a 
 
 NOTHING = "no encoding (NoPE)"
 LONGEST = 2**21  # tokens to which similarity is summed
+MOST_WAYS = 16  # of turning, in one model
+
+
+Verdict = Literal["fits", "breaks", "cannot say"]
 
 
 @dataclass(frozen=True)
@@ -73,10 +80,18 @@ class Inspection:
     groups: list[Alike]
     embedding: str
     problems: list[str]  # what would break at `target`
+    unknown: list[str]  # what would have to be known to say that nothing breaks
     advice: list[str]
     parts: Mapping[str, Inspection]
     weighing: Weighing | None = None  # what the weights say, if they were asked
     provenance: Provenance | None = None  # of the whole, not of its parts
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Of the target, where there is one."""
+        if self.target is None:
+            return None
+        return "breaks" if self.problems else "cannot say" if self.unknown else "fits"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without what only repeats."""
@@ -94,7 +109,9 @@ class Inspection:
             "alike": [_finite(asdict(group)) for group in self.groups],
             "notes": list(self.spec.notes),
             "target": self.target,
+            "verdict": self.verdict,
             "problems": self.problems,
+            "unknown": self.unknown,
             "advice": self.advice,
             "parts": {name: part.to_json() for name, part in self.parts.items()},
             "weights": self.weighing and _finite(self.weighing.to_json()),
@@ -110,37 +127,49 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
     if target is not None and target < 1:
         raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
     begun, found = time.time(), files.find(path)
-    weighing, bare = None, weights and found.config is None and found.format != "gguf"
+    weighing, bare = None, found.config is None and found.format in ("safetensors", "onnx")
+    if bare and not weights:
+        raise ModelError(
+            path, "", "has no config.json beside it; pass --weights to ask its tensors"
+        )
     spec = Spec("", "nothing") if bare else config.read(path)
+    if len(spec.main.rotary) > MOST_WAYS:
+        many = f"its layers turn in {len(spec.main.rotary):,} different ways"
+        raise ModelError(path, "", many, allowed=f"up to {MOST_WAYS}")
     if weights:
         from posenc.models.weighing import weigh
         from posenc.models.weights import open_weights
 
         weighing = weigh(None if bare else spec, open_weights(found))
     file = found.config or (found.weights[0] if bare else path)
-    made = _inspect(spec, file.name, str(path), target, found.notes)
-    return replace(made, weighing=weighing, provenance=since(begun))
+    made = _inspect(spec, file.name, str(path), target, found.notes, weighing)
+    return replace(made, provenance=since(begun))
 
 
 def _inspect(
-    spec: Spec, file: str, path: str, target: int | None, notes: tuple[str, ...] = ()
+    spec: Spec,
+    file: str,
+    path: str,
+    target: int | None,
+    notes: tuple[str, ...] = (),
+    weighing: Weighing | None = None,
 ) -> Inspection:
     whole, spec = spec, spec.main
-    spec = Spec(**{**vars(spec), "notes": (*spec.notes, *notes)}) if notes else spec
-    length = target or spec.context
-    groups = [_group(layers, spec, length) for layers in _alike(spec)]
-    problems = _problems(spec, target) if target else []
-    advice = _advice(spec, path, target) if target and problems else []
-    others = {} if whole is spec else _others(whole, spec)
+    spec = replace(spec, notes=(*spec.notes, *notes))
+    problems, unknown = outlook(whole, spec, target, weighing) if target else ([], [])
+    turned = cache(lambda *of: _turning(spec, target or spec.context, *of))
+    others = {} if whole.main is whole else _others(whole, whole.main)
     return Inspection(
         file,
         spec,
         target,
-        groups,
+        [_group(layers, spec, turned) for layers in _alike(spec)],
         "" if spec.embedding is None else described(spec.embedding),
         problems,
-        advice,
+        unknown,
+        _advice(spec, path, target, weighing) if target and problems else [],
         {name: _inspect(part, file, path, None) for name, part in others.items()},
+        weighing,
     )
 
 
@@ -163,18 +192,18 @@ def _alike(spec: Spec) -> list[list[int]]:
     return list(by_layer.values())
 
 
-def _group(numbers: list[int], spec: Spec, length: int | None) -> Alike:
+def _group(numbers: list[int], spec: Spec, turned: Callable[..., Turning]) -> Alike:
     layer = spec.layers[numbers[0]]
     turning = None
     if isinstance(layer.encoding, Rotary):
-        turning = _turning(layer.encoding, spec, layer.window, length)
+        turning = turned(layer.encoding, layer.window)
     words = does(layer)
     if spec.embedding and words == NOTHING:
         words = "nothing more"
     return Alike(numbers, layer.kind, words, layer.window, turning)
 
 
-def _turning(rotary: Rotary, spec: Spec, window: int | None, length: int | None) -> Turning:
+def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
     from posenc.analysis.frequencies import pairs, reach, smallest_base
     from posenc.analysis.precision import DTYPES, phase_error
 
@@ -258,58 +287,14 @@ def scaling(rotary: Rotary) -> str:
     return f"{rotary.method} ×{rotary.factor:g}{start}{share}"
 
 
-def _problems(spec: Spec, target: int) -> list[str]:
-    """What would break in a text of `target` tokens."""
-    found = []
-    match spec.embedding:
-        case Table() as table if target > table.rows:
-            found.append(
-                f"the table has {table.rows:,} rows: there is none for positions"
-                f" {table.rows:,} … {target - 1:,}"
-            )
-        case Waves() if spec.context and target > spec.context:
-            found.append(
-                f"positions {spec.context:,} … {target - 1:,} have rows that no training has shown"
-            )
-    for rotary in spec.rotary:
-        windows = [layer.window for layer in spec.layers if layer.encoding == rotary]
-        if None not in windows or not spec.context:
-            continue  # in a window distances stay as they were
-        trained = rotary.trained or spec.context
-        if rotary.by_length and target > trained:
-            found.append(
-                f"{rotary.method}: past {trained:,} tokens all keys turn by other frequencies, so"
-                " those that a cache has turned before are wrong; compute them anew, or cache keys"
-                " before they are turned"
-            )
-        if target <= spec.context:
-            continue
-        turns = rotary.frequencies(target).abs() / (2 * pi)
-        turns = turns.sum(0) if turns.ndim == 2 else turns
-        new = int(((turns > 0) & (turns * spec.context < 1)).sum())
-        if new:
-            found.append(
-                f"{new} of {rotary.turned // 2} pairs complete no turn within {spec.context:,}"
-                f" tokens: up to {target:,} they meet angles that no training has shown"
-            )
-        else:
-            found.append(f"distances beyond {spec.context:,} tokens were never trained")
-    biased = next((x.encoding for x in spec.layers if isinstance(x.encoding, Disentangled)), None)
-    if biased and spec.context and target > spec.context:
-        found.append(f"distances beyond {biased.reach:,} tokens all count as {biased.reach:,}")
-    return found
-
-
-def _advice(spec: Spec, path: str, target: int) -> list[str]:
+def _advice(spec: Spec, path: str, target: int, weighing: Weighing | None) -> list[str]:
     """What to do for a text of `target` tokens, the plainest first."""
-    if isinstance(spec.embedding, Table):
-        return [
-            f"train {target - spec.embedding.rows:,} more rows, or an encoding without an end"
-            " (RoPE, ALiBi): a table cannot be stretched by a formula"
-        ]
-    if not spec.rotary or not spec.context or target <= spec.context:
+    if isinstance(spec.embedding, Table) or (weighing and weighing.tables):
+        return _by_rows(spec, target, weighing)
+    seeing = [turn for turn in spec.rotary if sees_all(spec, turn)]
+    if not seeing or not spec.context or target <= spec.context:
         return []
-    rotary = next(turn for turn in spec.rotary if _sees_all(spec, turn))
+    rotary = seeing[0]
     extend = f"posenc extend {path} --to {target} --method"
     if rotary.method in METHODS:
         return [f"{extend} {rotary.method}"]
@@ -319,6 +304,24 @@ def _advice(spec: Spec, path: str, target: int) -> list[str]:
         f"{extend} yarn   works untrained, better after a little training",
         f"{extend} dynamic   leaves short texts as they are, but a cache must hold unturned keys",
         *_by_training(rotary, target),
+    ]
+
+
+def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
+    """What to do about tables, learned and made by a formula."""
+    tables = judged(weighing) if weighing else []
+    learned = [one.rows for one in tables if one.learned]
+    if isinstance(spec.embedding, Table):
+        learned = [spec.embedding.rows]
+    rows = min(learned or [one.rows for one in tables])
+    more = f"{target - rows:,} more rows"
+    if target <= rows:
+        return ["train on texts so long first: a row that training has not met says nothing"]
+    if not learned:
+        return [f"compute {more} by its formula, and train on texts so long"]
+    return [
+        f"train {more}, or an encoding without an end (RoPE, ALiBi): a table cannot be stretched"
+        " by a formula"
     ]
 
 
@@ -338,10 +341,6 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
 def rounded(number: float) -> str:
     """Three digits, written out: "8,770,000"."""
     return f"{float(f'{number:.3g}'):,.0f}"
-
-
-def _sees_all(spec: Spec, rotary: Rotary) -> bool:
-    return any(x.encoding == rotary and x.window is None for x in spec.layers)
 
 
 def _finite(value: Any) -> Any:

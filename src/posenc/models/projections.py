@@ -24,7 +24,7 @@ from posenc.models.layouts import (
     SHARED_KEY,
 )
 from posenc.models.spec import Rotary, Spec
-from posenc.models.weights import Weights
+from posenc.models.weights import Tensors, Weights
 
 GGUF = re.compile(r"blk\.(\d{1,6})\.attn_([qk])\.weight")
 MOST = 1024  # channels of a head that turn
@@ -44,7 +44,7 @@ class Projection:
     gated: bool = False  # behind the queries of each head there is a gate
     paced: bool = True  # is the base known to be this layer's?
 
-    def read(self, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def read(self, weights: Tensors) -> tuple[Tensor, Tensor]:
         """The rows that turn, in float32."""
         q, k = self._heads([weights[name].flatten(1).float() for name in self.names])
         k = k.repeat_interleave(len(q) // len(k), 0)
@@ -99,7 +99,7 @@ def _fits(one: Projection, weights: Weights) -> bool:
         one.heads >= one.groups > 0
         and one.rotary.turned <= MOST
         and one.heads % one.groups == 0
-        and all(len(shape) > 1 for shape in shapes)
+        and all(len(shape) > 1 and min(shape) > 0 for shape in shapes)
         and all(rows in (0, shape[0]) for rows, shape in zip(one.rows, shapes, strict=True))
         and len({shape[1] for shape in shapes}) == 1
     )

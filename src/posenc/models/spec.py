@@ -322,6 +322,14 @@ class Spec:
         return (name, *self.parts[name].main_place)
 
     @property
+    def stored(self) -> tuple[int, int] | None:
+        """Rows and width of its table of positions, as a file of weights holds it."""
+        match self.embedding:
+            case Table(rows=int(rows)) | Waves(rows=int(rows)):
+                return rows + self.embedding.offset, self.embedding.width
+        return None
+
+    @property
     def rotary(self) -> tuple[Rotary, ...]:
         """The different ways in which its layers turn."""
         turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))

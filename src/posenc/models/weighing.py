@@ -8,8 +8,9 @@ decoder; what turns queries and keys is not known then, save in GGUF, whose meta
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from math import pi
 from typing import Any, get_args
 
@@ -24,21 +25,28 @@ from posenc.analysis.tables import Rows, rows
 from posenc.models import projections
 from posenc.models.convert import KEY
 from posenc.models.projections import Projection
-from posenc.models.spec import Buckets, Rotary, Spec, Table, Waves
-from posenc.models.weights import Info, Weights
+from posenc.models.spec import Buckets, Rotary, Spec
+from posenc.models.weights import Info, Tensors, Weights
 from posenc.theta import Layout
 
 TABLE = re.compile(
-    r"(.*\.)?(abs_)?(position_embeddings?|pos_embeddings?|pos_embed|pos_emb|position_embd|wpe|wpos"
-    r"|embed_positions|positional_embeddings?|positional_encoding|pos_encoder\.pe|pos_enc\.pe)"
-    r"(\.weights?|\.pe)?"
+    r"(?i)(.*\.)?(?:(?:abs_|learned_)?pos(?:ition(?:s|al)?)?_?(?:emb(?:ed(?:ding)?|d)?|enc(?:od(?:ing|er))?)s?"
+    r"|embed_positions|pos_table|wpe|wpos|pe)"
+    r"(?:\.(?:emb(?:ed(?:ding)?)?|pe|pos_table))?(?:\.weights?)?"
 )
+RELATIVE = re.compile(r"(?i)(?:^|[._])rel(?:ative|[._]|_?pos)")
 T5 = re.compile(r"(.*\.)?relative_attention_bias\.weight")
 SHAW = re.compile(r"(.*\.)?(emb_rel|relative_positions?)_(k|v|keys|values)(\.weight)?")
 FLOATS = ("F16", "BF16", "F32", "F64")
 MOST = 2**25  # elements of a table that is measured
+MOST_ROWS, MOST_WIDTH = 2**21, 2**16  # and those of any model
+MOST_HEADS = 2**10  # of a bias
+MOST_TENSORS = 256  # that are measured
+MOST_PROJECTION = 2**29  # elements of queries or keys
+MOST_WORK = 2**40  # products, to find the layout
 REACH = 128  # of T5 as it was released
 POINTS = 256  # of a curve in JSON
+SOME = 3  # names of tensors, where none is recognised
 
 
 @dataclass(frozen=True)
@@ -95,10 +103,19 @@ class Weighing:
     evidence: Evidence | None  # of the layout
     layout: Layout | None  # as the config or the file has it
     broken: list[str]  # tensors with numbers that are not finite, which were not measured
+    skipped: dict[str, str]  # tensors that were not measured, and why not
+    tensors: int  # there are, of positions or not
+    some: list[str]  # names of the first few
+
+    @property
+    def recognised(self) -> bool:
+        """Is anything in the weights known to be about positions?"""
+        found = (self.tables, self.biases, self.relative, self.bands, self.broken, self.skipped)
+        return any(found) or self.evidence is not None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; of curves at most 256 points, evenly picked, and how many there were."""
-        found = _thin(asdict(self))
+        found = _thin(asdict(self)) | {"recognised": self.recognised}
         if self.evidence:
             found["evidence"]["verdict"] = self.evidence.verdict
         return found
@@ -106,8 +123,10 @@ class Weighing:
 
 def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     """Everything about positions in these weights; a tensor is in memory while it is measured."""
-    infos = [one for one in weights.infos.values() if one.dtype in FLOATS and one.elements <= MOST]
     held = _Held(weights)
+    tables = held.measured(lambda one: _is_table(one, spec), _table_size)
+    biases = held.measured(_is_bias, _bias_size)
+    relative = held.measured(_is_relative, _table_size)
     turned = _Turned(projections.find(spec, weights), held)
     evidence = bands.evidence(turned.layers()) if turned.found else None
     layout: Layout | None = next((one.rotary.layout for one in turned.found), None)
@@ -115,23 +134,39 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     layout = mark if mark in get_args(Layout) else layout
     shown = layout or (evidence.verdict if evidence else None)
     return Weighing(
-        [_table(one, held) for one in infos if _is_table(one, spec) and held.finite(one.name)],
-        [_bias(one, spec, held) for one in infos if _is_bias(one) and held.finite(one.name)],
-        [_relative(one, held) for one in infos if _is_relative(one) and held.finite(one.name)],
+        [_table(one, held) for one in tables if held.finite(one.name)],
+        [_bias(one, spec, held) for one in biases if held.finite(one.name)],
+        [_relative(one, held) for one in relative if held.finite(one.name)],
         list(turned.bands(shown)) if shown else [],
         evidence,
         layout,
         held.broken,
+        held.skipped,
+        len(weights),
+        list(islice(weights, SOME)),
     )
 
 
-class _Held(Mapping[str, Tensor]):
+class _Held(Tensors):
     """The weights in float32. The last two read are kept; those not finite are noted."""
 
     def __init__(self, weights: Weights):
         self.weights = weights
         self.kept: dict[str, Tensor] = {}
         self.broken: list[str] = []
+        self.skipped: dict[str, str] = {}
+
+    def measured(self, known: Callable[[Info], bool], size: Callable[[Info], str]) -> list[Info]:
+        """Tensors of a kind, less those of a dtype or size that is not measured."""
+        found = []
+        for info in filter(known, self.weights.infos.values()):
+            why = "" if info.dtype in FLOATS else f"is stored as {info.dtype}"
+            why = why or size(info) or ("is one of too many" if len(found) >= MOST_TENSORS else "")
+            if why:
+                self.skipped[info.name] = f"{why}, so it is not measured"
+            else:
+                found.append(info)
+        return found
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.kept:
@@ -153,21 +188,22 @@ class _Held(Mapping[str, Tensor]):
 
 
 def _is_table(info: Info, spec: Spec | None) -> bool:
-    shape = info.shape[1:] if len(info.shape) == 3 and info.shape[0] == 1 else info.shape
-    if len(shape) != 2 or min(shape) < 2 or "rel" in info.name.lower():
+    shape = info.shape
+    if len(shape) == 3 and 1 in shape[:2]:  # a batch of one, before the rows or after them
+        shape = (shape[0] * shape[1], shape[2])
+    if len(shape) != 2 or min(shape) < 2 or RELATIVE.search(info.name):
         return False
     return bool(TABLE.fullmatch(info.name)) or (
-        "pos" in info.name.lower() and shape in [_shape(part) for part in _parts(spec)]
+        "pos" in info.name.lower() and shape in [part.stored for part in _parts(spec)]
     )
 
 
-def _shape(spec: Spec) -> tuple[int, int] | None:
-    match spec.embedding:
-        case Table(rows=rows, width=width, offset=offset):
-            return rows + offset, width
-        case Waves(rows=int(rows), width=width, offset=offset):
-            return rows + offset, width
-    return None
+def _table_size(info: Info) -> str:
+    """What is too large about it."""
+    rows, width = info.elements // info.shape[-1], info.shape[-1]
+    if rows > MOST_ROWS or width > MOST_WIDTH:
+        return f"has {rows:,} rows of {width:,} channels, more than any model"
+    return f"holds {info.elements:,} numbers, over {MOST:,}" if info.elements > MOST else ""
 
 
 def _parts(spec: Spec | None) -> Iterator[Spec]:
@@ -178,7 +214,7 @@ def _parts(spec: Spec | None) -> Iterator[Spec]:
             yield from _parts(part)
 
 
-def _table(info: Info, weights: Mapping[str, Tensor]) -> Positions:
+def _table(info: Info, weights: Tensors) -> Positions:
     values = weights[info.name].flatten(0, -2)
     made = formula(values)
     count, width = values.shape
@@ -186,10 +222,17 @@ def _table(info: Info, weights: Mapping[str, Tensor]) -> Positions:
 
 
 def _is_bias(info: Info) -> bool:
-    return bool(T5.fullmatch(info.name)) and len(info.shape) == 2 and 4 <= info.shape[0] < REACH
+    if not T5.fullmatch(info.name) or len(info.shape) != 2:
+        return False
+    return 4 <= info.shape[0] < REACH and info.shape[1] > 0
 
 
-def _bias(info: Info, spec: Spec | None, weights: Mapping[str, Tensor]) -> Bias:
+def _bias_size(info: Info) -> str:
+    heads = info.shape[1]
+    return f"has {heads:,} heads, more than any model" if heads > MOST_HEADS else ""
+
+
+def _bias(info: Info, spec: Spec | None, weights: Tensors) -> Bias:
     decoder = "decoder" in info.name
     layers = [layer.encoding for part in _parts(spec) for layer in part.layers]
     fit = [one for one in layers if isinstance(one, Buckets) and one.buckets == info.shape[0]]
@@ -207,7 +250,7 @@ def _is_relative(info: Info) -> bool:
     return rows == info.shape[-2] and rows % 2 == 1 and rows > 1
 
 
-def _relative(info: Info, weights: Mapping[str, Tensor]) -> Relative:
+def _relative(info: Info, weights: Tensors) -> Relative:
     return Relative(info.name, curves.shaw(weights[info.name].flatten(0, -2)))
 
 
@@ -215,19 +258,27 @@ class _Turned:
     """Rotary projections, each read once: for the evidence, and for how strong each pair is."""
 
     def __init__(self, found: list[Projection], held: _Held):
-        self.found, self.held = found, held
+        self.found, self.held, self.work = found, held, 0
         self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
 
     def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Queries and keys of each layer, as long as comparing them takes no hours."""
+        infos = self.held.weights.infos
         for one in self.found:
-            if not all([self.held.finite(name) for name in one.names]):
+            large = [name for name in one.names if infos[name].elements > MOST_PROJECTION]
+            for name in large:
+                many = f"holds {infos[name].elements:,} numbers, over {MOST_PROJECTION:,}"
+                self.held.skipped[name] = f"{many}, so it is not measured"
+            if large or not all([self.held.finite(name) for name in one.names]):
                 continue
             q, k = one.read(self.held)
             self.strength[one.layer] = {
                 to: (bands.strength(q, to).mean(0), bands.strength(k, to).mean(0))
                 for to in get_args(Layout)
             }
-            yield q, k
+            self.work += one.heads * (2 * one.rotary.turned) ** 3
+            if self.work <= MOST_WORK:
+                yield q, k
 
     def bands(self, layout: Layout) -> Iterator[Bands]:
         alike: dict[Rotary, list[Projection]] = {}

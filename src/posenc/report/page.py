@@ -69,8 +69,8 @@ def _told(found: Weighing) -> dict[str, list[str]]:
     if found.bands:
         lines = [line for one in found.bands for line in say.bands(one)]
         told["strength"] = ["Strength of each pair", *lines]
-    rest = [*say.layout(found), *say.broken(found)]
-    return told | ({"layout": ["Layout", *rest]} if rest else {})
+    rest = {"Layout": [*say.layout(found)], "Not measured": [*say.unmeasured(found)]}
+    return told | {name: [name, *lines] for name, lines in rest.items() if lines}
 
 
 @dataclass(frozen=True)

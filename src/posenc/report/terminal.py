@@ -51,6 +51,7 @@ def comparison(result: Comparison, console: Console) -> None:
         console.print(Text(line))
 
 
+VERDICTS = {"fits": "green", "breaks": "bold", "cannot say": "bold yellow"}
 BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
 
 
@@ -74,12 +75,14 @@ def inspection(found: Inspection, console: Console, name: str = "") -> None:
         weights_terminal.weighing(found.weighing, console)
     if found.target:
         console.print()
-        fine = Text(f"Nothing breaks at {found.target:,} tokens.", "green")
-        console.print(fine if not found.problems else Text(f"At {found.target:,} tokens:", "bold"))
+        console.print(Text(words.verdict_of(found), VERDICTS[found.verdict or ""]))
         for problem in found.problems:
             console.print(Text(f"  ✗ {problem}", "red"))
+        for open_ in found.unknown:
+            console.print(Text(f"  ? {open_}", "yellow"))
         for advice in found.advice:
             console.print(Text(f"  → {advice}"), soft_wrap=True)
+        console.print(Text(words.basis(found), "dim"))
     for part, inner in found.parts.items():
         console.print()
         inspection(inner, console, f"{part} ({words.model(inner)})")

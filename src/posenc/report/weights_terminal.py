@@ -34,7 +34,7 @@ def weighing(found: Weighing, console: Console) -> None:
         title = f"{runs(bands.layers)}, strength by pair, fastest first"
         both = {"queries": bands.queries, "keys": bands.keys}
         _block(title, both, words.bands(bands), console)
-    for line in (*words.layout(found), *words.broken(found)):
+    for line in (*words.layout(found), *words.unmeasured(found)):
         console.print(Text(line))
 
 

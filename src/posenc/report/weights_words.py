@@ -10,6 +10,8 @@ from posenc.models.errors import printable
 from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
 from posenc.report.words import runs, tokens
 
+MOST_SKIPPED = 8  # tensors that are named
+
 
 def told(found: Weighing) -> list[str]:
     """Each sentence names its tensor; nothing, where there is nothing."""
@@ -19,7 +21,7 @@ def told(found: Weighing) -> list[str]:
         *relative(found.relative),
         *(words for one in found.bands for words in bands(one)),
         *layout(found),
-        *broken(found),
+        *unmeasured(found),
     ]
 
 
@@ -140,7 +142,20 @@ def layout(found: Weighing) -> Iterator[str]:
         )
 
 
-def broken(found: Weighing) -> Iterator[str]:
-    """What could not be measured, in sentences."""
+def unmeasured(found: Weighing) -> Iterator[str]:
+    """What could not be measured, and whether there was anything to measure, in sentences."""
     for name in found.broken:
         yield f"{printable(name)}: holds numbers that are not finite, so it is not measured"
+    for name in [*found.skipped][:MOST_SKIPPED]:
+        yield f"{printable(name)}: {found.skipped[name]}"
+    if len(found.skipped) > MOST_SKIPPED:
+        yield f"{len(found.skipped) - MOST_SKIPPED:,} more tensors are not measured"
+    if not found.recognised:
+        some = ", ".join(map(printable, found.some)) + (", …" if found.tensors > 3 else "")
+        held = (
+            f"{found.tensors:,} tensors ({some})" if found.tensors else "the file, which is empty"
+        )
+        yield (
+            "nothing about positions is recognised by name and shape: no table, no bias, no"
+            f" queries and keys that turn, in {held}"
+        )

@@ -125,6 +125,24 @@ def facts(found: Inspection) -> str:
     return ", ".join(told)
 
 
+def verdict_of(found: Inspection) -> str:
+    """Whether the target fits, breaks, or neither can be said."""
+    target = f"{found.target:,} tokens"
+    return {
+        "fits": f"Nothing breaks at {target}.",
+        "breaks": f"At {target}:",
+        "cannot say": f"Whether it serves {target} cannot be said:",
+    }[found.verdict or "fits"]
+
+
+def basis(found: Inspection) -> str:
+    """What the verdict was judged by."""
+    config = [printable(found.file)] if found.spec.model or found.spec.layers else []
+    if found.weighing:
+        return f"judged by {' and '.join([*config, 'the weights'])}"
+    return f"judged by {''.join(config)} alone; --weights asks the weights too"
+
+
 def tokens(count: float) -> str:
     """A length in tokens, four digits where it is short.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.models.errors import ModelError
 from posenc.models.files import NO_PICKLE, ModelFiles, inside
+from posenc.models.planner import plan
 from posenc.models.reading import MOST_INDEX, opened, read_json
 from posenc.models.weights import gguf, onnx, safetensors
 from posenc.models.weights.info import BITS, Info, Part
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 else:
     Tensors = Mapping  # checkers of types that ask what is in it would read a tensor to see
 
-__all__ = ["Info", "Weights", "open_weights"]
+__all__ = ["Info", "Tensors", "Weights", "open_weights"]
 
 READ = {"safetensors": safetensors.read, "gguf": gguf.read, "onnx": onnx.read}
-MOST_BYTES = 2**32  # of one tensor in memory
 MOST_SHARDS = 2000
 MOST_IN_SHARDS = 500_000  # tensors
 
@@ -47,10 +47,7 @@ class Weights(Tensors):
 
     def __getitem__(self, name: str) -> "torch.Tensor":
         info = self.infos[name]
-        size = info.elements * BITS.get(info.dtype, 32) // 8
-        if size > MOST_BYTES:
-            big = f"needs {size / 2**30:.1f} GiB"
-            raise ModelError(info.file, name, big, allowed=f"{MOST_BYTES / 2**30:g} GiB a tensor")
+        plan(info.elements * BITS.get(info.dtype, 32) // 8, info.file, name, of="of memory")
         return self._read[name](name)
 
     def __contains__(self, name: object) -> bool:

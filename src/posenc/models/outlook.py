@@ -1,0 +1,199 @@
+"""What becomes of a model in a text of so many tokens: what breaks, and what cannot be said.
+
+    problems, unknown = outlook(whole, spec, target, weighing)
+
+Nothing is taken to fit because nothing is known of it: what the config leaves open, what was not
+recognised in the weights and what was not measured goes to `unknown`. Config and weights are judged
+alike; where both tell of the same table, the weights do, as they know which rows training has met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import pi
+from typing import TYPE_CHECKING
+
+from posenc.models.errors import printable
+from posenc.models.layouts import NOT_TEXT
+from posenc.models.spec import (
+    Buckets,
+    Disentangled,
+    Pictured,
+    Rotary,
+    Slopes,
+    Spec,
+    Table,
+    Waves,
+)
+
+if TYPE_CHECKING:  # needs torch, which a config alone does not
+    from posenc.models.weighing import Positions, Weighing
+
+JUDGED = (Rotary, Slopes, Buckets, Disentangled)  # Slopes and Buckets score any distance
+UNTRAINED = {"random": "as random as they are drawn", "alike": "all the same", "zero": "zero"}
+
+
+def outlook(
+    whole: Spec, spec: Spec, target: int, weighing: Weighing | None = None
+) -> tuple[list[str], list[str]]:
+    """What breaks, and what cannot be said; neither, where the target fits.
+
+    `spec` is the main stack of `whole`; other stacks that read text are judged with it.
+    """
+    problems, unknown = [], []
+    for name, part in [("", spec), *_beside(whole, spec)]:
+        where = f"{name}: " if name else ""
+        problems += [where + line for line in _problems(part, target, weighing)]
+        unknown += [where + line for line in _unknown(part, target)]
+    if weighing:
+        problems += _weighed_problems(whole, target, weighing)
+        unknown += _weighed_unknown(whole, spec, target, weighing)
+    return list(dict.fromkeys(problems)), list(dict.fromkeys(unknown))
+
+
+def _beside(whole: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
+    """The other stacks that read text, as the encoder beside a decoder, by their path."""
+    for name, part in whole.parts.items():
+        if NOT_TEXT.search(name) or NOT_TEXT.search(part.model):
+            continue
+        if part != main and (part.layers or part.embedding):
+            yield name, part
+        yield from ((f"{name}.{inner}", one) for inner, one in _beside(part, main))
+
+
+def _problems(spec: Spec, target: int, weighing: Weighing | None) -> Iterator[str]:
+    """What the config says would break."""
+    match spec.embedding:
+        case Table() as table if target > table.rows and not _stored(spec, weighing):
+            yield f"the table has {table.rows:,} rows: {_none_from(table.rows, target)}"
+        case Waves() if spec.context and target > spec.context and not _stored(spec, weighing):
+            span = _span(spec.context, target)
+            yield f"positions {span} have rows that no training has shown"
+    for rotary in spec.rotary:
+        yield from _turning_problems(rotary, spec, target)
+    biased = next((x.encoding for x in spec.layers if isinstance(x.encoding, Disentangled)), None)
+    if biased and spec.context and target > spec.context:
+        yield f"distances beyond {biased.reach:,} tokens all count as {biased.reach:,}"
+
+
+def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
+    if not sees_all(spec, rotary) or not spec.context:
+        return  # in a window distances stay as they were
+    trained = rotary.trained or spec.context
+    if rotary.by_length and target > trained:
+        yield (
+            f"{rotary.method}: past {trained:,} tokens all keys turn by other frequencies, so"
+            " those that a cache has turned before are wrong; compute them anew, or cache keys"
+            " before they are turned"
+        )
+    if target <= spec.context:
+        return
+    turns = rotary.frequencies(target).abs() / (2 * pi)
+    turns = turns.sum(0) if turns.ndim == 2 else turns
+    new = int(((turns > 0) & (turns * spec.context < 1)).sum())
+    if new:
+        yield (
+            f"{new} of {rotary.turned // 2} pairs complete no turn within {spec.context:,}"
+            f" tokens: up to {target:,} they meet angles that no training has shown"
+        )
+    else:
+        yield f"distances beyond {spec.context:,} tokens were never trained"
+
+
+def _unknown(spec: Spec, target: int) -> Iterator[str]:
+    """What the config leaves open."""
+    attending = [layer for layer in spec.layers if layer.attends]
+    if not attending and not spec.embedding:
+        if spec.model:
+            yield f"no layer of {printable(spec.model)!r} that attends to a text is known"
+        return
+    if isinstance(spec.embedding, Waves) and not spec.context:
+        yield "the config does not say how many positions training has shown"
+    far = [layer.encoding for layer in attending if layer.window is None]
+    if not spec.context and any(isinstance(one, Rotary) for one in far):
+        yield "the config does not say on how many tokens its frequencies were trained"
+    if None in far and not spec.embedding and target > (spec.context or 0):
+        trained = f"past {spec.context:,} tokens" if spec.context else "of this length"
+        yield f"some layers have no encoding, and how they fare {trained} only a trial shows"
+    for one in dict.fromkeys(far):
+        if isinstance(one, Pictured):
+            yield "its positions are points of a picture, of which a number of tokens says nothing"
+        elif one is not None and not isinstance(one, JUDGED):
+            yield f"what its {type(one).__name__} do past their training is not known"
+
+
+def _weighed_problems(whole: Spec, target: int, weighing: Weighing) -> Iterator[str]:
+    """What the weights say would break."""
+    for one in judged(weighing):
+        offset = _offset(one, whole)
+        rows, name = one.rows - offset, printable(one.tensor)
+        if target > rows:
+            more = ", though its formula would go on" if one.formula else ""
+            yield f"{name} has {rows:,} rows: {_none_from(rows, target)}{more}"
+        learned = one.learned
+        if learned and not learned.trained:
+            yield f"{name} looks untrained, from its first row to its last"
+        elif (
+            learned and learned.untrained and min(target, rows) > (met := learned.trained - offset)
+        ):
+            state = UNTRAINED[learned.untrained]
+            span = _span(met, min(target, rows))
+            yield f"{name}: the rows of positions {span} are {state}, training has not met them"
+    seen = weighing.evidence
+    if seen and seen.verdict and weighing.layout not in (None, seen.verdict):
+        yield (
+            f"the weights speak for layout {seen.verdict!r}, and the model is said to be in"
+            f" {weighing.layout!r}: queries and keys would turn wrongly, at any length"
+        )
+
+
+def _weighed_unknown(whole: Spec, spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
+    """What the weights leave open."""
+    if whole.kind == "nothing" and not whole.model:
+        yield "no config is beside the weights, so what else the layers do is not known"
+    if not weighing.recognised:
+        yield "nothing about positions was recognised in the weights"
+    elif isinstance(spec.embedding, Table) and not (weighing.tables or weighing.broken):
+        table = spec.embedding
+        size = f"{table.rows + table.offset:,} rows of {table.width:,}"
+        yield f"the config asks for a table of {size}, and the weights show none"
+    for one in judged(weighing):
+        falls = one.learned.falls if one.learned else None
+        if falls is not None and target > (start := falls - _offset(one, whole)):
+            yield (
+                f"{printable(one.tensor)} fades from position {start:,} on, as where training met"
+                " few texts so long"
+            )
+    yield from (f"{printable(name)} holds numbers that are not finite" for name in weighing.broken)
+    yield from (f"{printable(name)} {why}" for name, why in weighing.skipped.items())
+
+
+def judged(weighing: Weighing) -> list[Positions]:
+    """The tables of text; all of them, where each name is of pictures or sound."""
+    return [one for one in weighing.tables if not NOT_TEXT.search(one.tensor)] or weighing.tables
+
+
+def _offset(one: Positions, spec: Spec) -> int:
+    """Stored rows before that of position 0, where the config has such a table."""
+    if spec.embedding and spec.stored == (one.rows, one.width):
+        return spec.embedding.offset
+    return max((_offset(one, part) for part in spec.parts.values()), default=0)
+
+
+def _stored(spec: Spec, weighing: Weighing | None) -> bool:
+    """Is this table among those that were weighed?"""
+    tables = judged(weighing) if weighing else []
+    return spec.stored in [(one.rows, one.width) for one in tables]
+
+
+def _none_from(rows: int, target: int) -> str:
+    return f"there is none for positions {_span(rows, target)}"
+
+
+def _span(start: int, end: int) -> str:
+    return f"{start:,} … {end - 1:,}" if end - start > 1 else f"{start:,}"
+
+
+def sees_all(spec: Spec, rotary: Rotary) -> bool:
+    """Does a layer turn so whose queries see the whole text?"""
+    return any(x.encoding == rotary and x.window is None for x in spec.layers)

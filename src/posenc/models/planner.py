@@ -1,0 +1,36 @@
+"""How much memory a file's numbers ask for, known before any of it is taken.
+
+    plan(elements * 8, info.file, info.name)        raises ModelError where that is too much
+
+A shape is a few digits in a header, and a sparse file of terabytes takes no room on a disk: what a
+file says of its sizes is no sign that the sizes are meant.
+"""
+
+from pathlib import Path
+
+from posenc.models.errors import ModelError
+
+MOST_BYTES = 2**32
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def plan(needed: int, file: str | Path, key: str, most: int = MOST_BYTES, of: str = "") -> None:
+    """Raises ModelError, which names the file and the key, where more than `most` bytes are needed.
+
+    >>> plan(2**40, "config.json", "vocab_size")
+    Traceback (most recent call last):
+    posenc.models.errors.ModelError: config.json:vocab_size: needs 1 TiB, allowed: up to 4 GiB
+    """
+    if needed > most:
+        problem = f"needs {size(needed)}{of and ' ' + of}"
+        raise ModelError(file, key, problem, allowed=f"up to {size(most)}")
+
+
+def size(count: int) -> str:
+    """Bytes as they are told.
+
+    >>> size(512), size(2**32), size(137_438_953_472)
+    ('512 B', '4 GiB', '128 GiB')
+    """
+    power = min(max(count.bit_length() - 1, 0) // 10, len(UNITS) - 1)
+    return f"{count / 1024**power:,.4g} {UNITS[power]}"

@@ -1,0 +1,223 @@
+"""Against models whose rows are known to have been trained, or not, up to where they were made so:
+nothing fits because nothing is known of it."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from posenc.models import inspection
+from posenc.models.errors import ModelError
+from posenc.models.layouts import permutation
+from posenc.report import page
+
+GPT2 = {"model_type": "gpt2", "n_positions": 512, "n_embd": 32, "n_head": 4, "n_layer": 2}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 2048,
+}
+BERT = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 512}
+
+
+def smooth(rows, width=32):
+    steps = torch.randn(rows, width, generator=torch.Generator().manual_seed(0))
+    for p in range(1, rows):
+        steps[p] = 0.9 * steps[p - 1] + 0.19**0.5 * steps[p]
+    return steps
+
+
+def sines(rows, width=32):
+    angle = torch.arange(rows).double()[:, None] * 10_000 ** (-torch.arange(0, width, 2) / width)
+    return torch.stack((angle.sin(), angle.cos()), -1).flatten(1).float()
+
+
+@pytest.fixture
+def inspected(tmp_path):
+    def inspect(target, config=None, tensors=None):
+        if config:
+            (tmp_path / "config.json").write_text(json.dumps(config))
+        if tensors:
+            save_file(tensors, tmp_path / "model.safetensors")
+        return inspection.inspect(tmp_path, target, tensors is not None)
+
+    return inspect
+
+
+TABLE = torch.cat((smooth(384), torch.randn(128, 32) * 0.02))
+
+
+def test_rows_that_training_has_not_met_break_a_text_that_needs_them(inspected):
+    found = inspected(400, GPT2, {"wpe.weight": TABLE})
+    assert found.verdict == "breaks"
+    assert found.problems == [
+        "wpe.weight: the rows of positions 384 … 399 are as random as they are drawn, training has"
+        " not met them"
+    ]
+    assert "train on texts so long first" in found.advice[0]
+    assert inspected(384, GPT2, {"wpe.weight": TABLE}).verdict == "fits"
+    assert inspected(400, GPT2).verdict == "fits"  # as far as the config says
+
+
+def test_the_rows_of_the_weights_count_once_beside_those_of_the_config(inspected):
+    found = inspected(1024, GPT2, {"wpe.weight": smooth(512)})
+    none = "wpe.weight has 512 rows: there is none for positions 512 … 1,023"
+    assert found.problems == [none]
+    assert inspected(1024, GPT2).problems == [none.replace("wpe.weight", "the table")]
+    fewer = inspected(1024, GPT2, {"wpe.weight": smooth(300)})
+    assert [line.split(" has ")[1][:8] for line in fewer.problems] == ["512 rows", "300 rows"]
+
+
+def test_stored_rows_before_the_first_position_are_not_counted(inspected):
+    opt = {"model_type": "opt", "hidden_size": 32, "num_attention_heads": 4, "ffn_dim": 64}
+    opt |= {"max_position_embeddings": 510, "num_hidden_layers": 1, "word_embed_proj_dim": 32}
+    found = inspected(390, opt, {"model.decoder.embed_positions.weight": TABLE})
+    assert "the rows of positions 382 … 389 are" in found.problems[0]
+
+
+def test_without_a_config_a_table_breaks_past_its_end_and_says_no_more(inspected):
+    name = "embeddings.position_embeddings.weight"
+    found = inspected(1024, tensors={name: smooth(512)})
+    assert found.verdict == "breaks"
+    assert found.problems == [f"{name} has 512 rows: there is none for positions 512 … 1,023"]
+    found = inspected(400, tensors={name: smooth(512)})
+    assert (found.verdict, found.problems) == ("cannot say", [])
+    assert found.unknown[0].startswith("no config is beside the weights")
+
+
+def test_stored_sines_end_too(inspected):
+    found = inspected(100_000, tensors={"position_encoding.pe": sines(384)})
+    assert found.verdict == "breaks"
+    assert "384 rows: there is none for positions 384 … 99,999, though its" in found.problems[0]
+    assert found.advice == ["compute 99,616 more rows by its formula, and train on texts so long"]
+
+
+def test_a_table_that_fades_is_not_said_to_fit(inspected):
+    """The likeness of neighbours falls by degrees from row 300 on, as in RXNMapper's."""
+    noise = torch.randn(512, 32, generator=torch.Generator().manual_seed(1))
+    share = ((torch.arange(512) - 300).clamp_min(0) / 150).clamp_max(1)[:, None]
+    table = smooth(512) * (1 - share) + 3 * noise * share
+    found = inspected(500, GPT2, {"wpe.weight": table})
+    assert found.verdict != "fits"
+    assert any("fades from position" in line for line in found.unknown)
+    assert inspected(280, GPT2, {"wpe.weight": table}).verdict == "fits"
+
+
+def test_a_table_as_it_was_drawn_breaks_at_any_length(inspected):
+    found = inspected(2, GPT2, {"wpe.weight": torch.randn(512, 32) * 0.02})
+    assert found.problems == ["wpe.weight looks untrained, from its first row to its last"]
+
+
+def test_numbers_that_are_not_finite_leave_it_open(inspected):
+    found = inspected(100, GPT2, {"wpe.weight": torch.full((512, 32), torch.nan)})
+    assert (found.verdict, found.unknown) == (
+        "cannot say",
+        ["wpe.weight holds numbers that are not finite"],
+    )
+
+
+def test_a_table_that_the_weights_do_not_show_leaves_it_open(inspected):
+    found = inspected(100, GPT2, {"h.0.attn.q_proj.bias": torch.randn(32)})
+    assert found.verdict == "cannot say"
+    assert "nothing about positions was recognised in the weights" in found.unknown
+    bias = {"x.relative_attention_bias.weight": torch.randn(32, 4)}
+    assert inspected(100, GPT2, bias).unknown == [
+        "the config asks for a table of 512 rows of 32, and the weights show none"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"max_position_embeddings": None}, "does not say on how many tokens its frequencies"),
+        ({"model_type": "dinov3_vit"}, "positions are points of a picture"),
+        (
+            {"model_type": "jamba", "num_key_value_heads": 4},
+            "have no encoding, and how they fare past 2,048 tokens only a",
+        ),
+        ({"model_type": "resnet"}, "no layer of 'resnet' that attends to a text is known"),
+    ],
+)
+def test_what_a_config_leaves_open_is_named(inspected, config, says):
+    found = inspected(4096, LLAMA | config)
+    assert found.verdict == "cannot say"
+    assert any(says in line for line in found.unknown)
+
+
+def test_an_encoder_beside_the_decoder_is_judged_with_it(inspected):
+    config = {
+        "model_type": "encoder-decoder",
+        "encoder": {"model_type": "bert", "num_hidden_layers": 1, **BERT},
+        "decoder": GPT2 | {"n_positions": 2048},
+    }
+    found = inspected(1024, config)
+    assert found.spec.model == "gpt2"
+    assert found.problems == [
+        "encoder: the table has 512 rows: there is none for positions 512 … 1,023"
+    ]
+    assert inspected(512, config).verdict == "fits"
+
+
+def projections(layout):
+    """Three layers of four heads, 16 channels each: queries tied to the keys of their pairs."""
+    made, g = {}, torch.Generator().manual_seed(0)
+    order = permutation(16, 16, layout) if layout == "interleaved" else range(16)
+    for n in range(3):
+        k = torch.randn(2, 16, 96, generator=g)
+        q = torch.randn(4, 16, 96, generator=g) + k.roll(8, 1).repeat_interleave(2, 0)
+        for to, rows in zip("qk", (q, k), strict=True):
+            rows = rows[:, list(order)].flatten(0, 1)
+            made[f"model.layers.{n}.self_attn.{to}_proj.weight"] = rows.contiguous()
+    return made
+
+
+def test_another_layout_than_the_config_has_breaks_at_any_length(inspected):
+    config = LLAMA | {"hidden_size": 96, "num_key_value_heads": 2, "head_dim": 16}
+    config["num_hidden_layers"] = 3
+    assert inspected(64, config, projections("half")).verdict == "fits"
+    found = inspected(64, config, projections("interleaved"))
+    assert "queries and keys would turn wrongly, at any length" in found.problems[0]
+
+
+def test_weights_without_a_config_are_read_when_asked_for(tmp_path):
+    save_file({"wpe.weight": smooth(20)}, tmp_path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"has no config\.json beside it; pass --weights to ask"):
+        inspection.inspect(tmp_path, 10)
+
+
+def test_layers_that_turn_in_thousands_of_ways_are_refused(tmp_path):
+    kinds = [f"kind {n}" for n in range(1000)]
+    rope = {kind: {"rope_type": "default", "rope_theta": 1e4 + n} for n, kind in enumerate(kinds)}
+    config = LLAMA | {"num_hidden_layers": 1000, "layer_types": kinds, "rope_parameters": rope}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="turn in 1,000 different ways, allowed: up to 16"):
+        inspection.inspect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("target", "verdict", "words"),
+    [
+        (384, "fits", "Nothing breaks at 384 tokens."),
+        (400, "breaks", "At 400 tokens:"),
+        (512, "breaks", "would break:"),
+    ],
+)
+def test_json_and_page_give_the_same_answer(inspected, target, verdict, words):
+    found = inspected(target, GPT2, {"wpe.weight": TABLE})
+    told = found.to_json()
+    assert (told["verdict"], told["problems"], told["unknown"]) == (verdict, found.problems, [])
+    html = page.render(found)
+    assert words in html
+    assert ("Nothing breaks" in html) == (verdict == "fits")
+    assert "judged by config.json and the weights" in html
+
+
+def test_the_page_says_that_nothing_is_recognised(inspected):
+    found = inspected(10, tensors={"a.weight": torch.randn(3, 4)})
+    html = page.render(found)
+    assert "nothing about positions is recognised by name and shape" in html
+    assert "Whether it serves 10 tokens cannot be said:" in html
+    assert found.to_json()["verdict"] == "cannot say"
