@@ -135,7 +135,7 @@ def test_a_table_that_the_weights_do_not_show_leaves_it_open(inspected):
         ({"max_position_embeddings": None}, "does not say on how many tokens its frequencies"),
         ({"model_type": "dinov3_vit"}, "positions are points of a picture"),
         (
-            {"model_type": "jamba", "num_key_value_heads": 4},
+            {"model_type": "jamba", "num_key_value_heads": 4, "num_hidden_layers": 8},
             "have no encoding, and how they fare past 2,048 tokens only a",
         ),
         ({"model_type": "resnet"}, "no layer of 'resnet' that attends to a text is known"),
