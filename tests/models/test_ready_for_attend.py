@@ -11,7 +11,7 @@ import torch
 import transformers
 from small_models import REST, SIZE, T5, TOKENS
 
-from posenc import attend
+from posenc import ALiBi, attend
 from posenc.models.config import specify
 
 TEXT = torch.tensor([[3, 17, 5, 29, 8, 11, 3, 17, 25, 2, 9, 30, 31, 6, 7, 21]])
@@ -87,6 +87,7 @@ OWN = {  # those that attend in their own way: name of a layer's attention, proj
         "out_proj",
     ),
     "Falcon": ("Falcon", HEADS, "self_attention", "dense"),
+    "Falcon with slopes": ("Falcon", HEADS | dict(alibi=True), "self_attention", "dense"),
     "GPT-Neo": (
         "GPTNeo",
         HEADS | dict(num_layers=2, num_heads=4, attention_types=[[["global"], 2]]),
@@ -160,7 +161,8 @@ def live(kind, settings):
     torch.manual_seed(0)
     given = json.loads(json.dumps(settings))
     config = getattr(transformers, f"{kind}Config")(**given)
-    config._attn_implementation = "eager"
+    slopes = given.get("alibi")  # Falcon's eager attention adds them twice, in transformers 5.23
+    config._attn_implementation = "sdpa" if slopes else "eager"
     name = f"{kind}Model" if hasattr(transformers, f"{kind}Model") else f"{kind}ForCausalLM"
     model = getattr(transformers, name)(config).eval()
     for parameter in model.parameters():  # as large as needed to see a wrong scale
@@ -228,7 +230,22 @@ def test_so_are_those_that_attend_in_their_own_way(name):
         agree(layer, encoding, q, k, v, out)
 
 
-def projected(model, place, last):
+def test_far_into_a_text_falcon_rounds_its_slopes():
+    """And with the formula of ALiBi its layers give something else."""
+    sizes = dict(alibi=True, hidden_size=48, num_attention_heads=6, max_position_embeddings=600)
+    model = live("Falcon", HEADS | sizes)
+    text = torch.randint(40, (1, 600), generator=torch.Generator().manual_seed(0))
+    spec = specified(model, "")
+    assert any("rounded to bfloat16" in note for note in spec.notes)
+    _, q, k, v, out = projected(model, "self_attention", "dense", text)[0]
+    mask = spec.layers[0].mask()
+    mine = attend(q, k, v, spec.encodings()[0], mask=mask)
+    torch.testing.assert_close(mine, out, rtol=1e-4, atol=1e-4 * out.abs().max().item())
+    plain = attend(q, k, v, ALiBi(6, 8**-0.5), mask=mask)
+    assert (plain - out).abs().max() > 0.01 * out.abs().max()
+
+
+def projected(model, place, last, text=TEXT):
     """Queries, keys, values and output of each layer, at its projections."""
     calls = []
     for name, part in model.named_modules():
@@ -237,7 +254,7 @@ def projected(model, place, last):
             hear(part, last, seen)
             calls.append((part, seen))
     with torch.no_grad():
-        model(input_ids=TEXT, use_cache=False)
+        model(input_ids=text, use_cache=False)
     return [(part, *by_heads(part, seen)) for part, seen in calls]
 
 

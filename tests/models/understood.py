@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from transformers import CONFIG_MAPPING
 
+from posenc import ALiBi
 from posenc.models import families
 from posenc.models.config import specify
 from posenc.models.errors import ModelError, Unread
@@ -392,7 +393,7 @@ def _of_waves(config: Any, name: str, said: Waves) -> Iterator[str]:
 def _of_slopes(model_type: str, config: Any, spec: Spec) -> Iterator[str]:
     said = spec.layers[0].encoding
     assert isinstance(said, Slopes)
-    made, near = said.encoding().slopes / said.strength, 1e-6
+    made, near = ALiBi(said.heads).slopes.float(), 1e-6
     heads, ones = spec.heads, torch.ones(1, 2, dtype=torch.long)
     if model_type == "mpt":
         from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor as build

@@ -249,8 +249,14 @@ def _alibi(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     if heads is None:
         given.fail("num_attention_heads", "is missing")
     longest = given.count("max_position_embeddings")
-    strength = head_dim(given) ** -0.5 if known.form.get("divided") else 1.0
-    made = _alike(given, known, Slopes(heads, strength))
+    falcon = bool(known.form.get("divided"))
+    strength = head_dim(given) ** -0.5 if falcon else 1.0
+    if falcon:
+        notes.append(
+            "slopes times positions are rounded to bfloat16, as its code does: neighbours past"
+            " 256 tokens into a text are told apart less and less"
+        )
+    made = _alike(given, known, Slopes(heads, strength, falcon))
     return {"layers": made, "context": longest, "trained": longest}
 
 

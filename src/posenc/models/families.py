@@ -80,8 +80,8 @@ class Family:
     `waves`      fixed tables: {"halves": all sines before all cosines, "base": …, "step": "d/2" as
                  in the paper, or "d/2 − 1"}
     `form`       what else tells one model of a kind from another: T5 "bidirectional"; ALiBi
-                 "divided" by √channels; tables with as many rows as a "grid" of patches has,
-                 "width" the key of their channels
+                 "divided" by √channels and rounded to bfloat16; tables with as many rows as a
+                 "grid" of patches has, "width" the key of their channels
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
     `refused`    why posenc does not read it, in a sentence

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from posenc.additive.learned import Learned
     from posenc.additive.sinusoidal import Sinusoidal
     from posenc.bias.alibi import ALiBi
+    from posenc.bias.falcon import FalconALiBi
     from posenc.bias.t5 import T5Bias
     from posenc.encoding import Encoding
     from posenc.masks import Mask
@@ -119,8 +120,13 @@ class Slopes:
 
     heads: int
     strength: float = 1.0  # a factor of all slopes
+    rounded: bool = False  # to bfloat16, as Falcon's code does: `FalconALiBi`
 
-    def encoding(self) -> ALiBi:
+    def encoding(self) -> ALiBi | FalconALiBi:
+        if self.rounded:
+            from posenc.bias.falcon import FalconALiBi
+
+            return FalconALiBi(self.heads)
         from posenc.bias.alibi import ALiBi
 
         return ALiBi(self.heads, self.strength)
