@@ -657,7 +657,7 @@ def test_unknown_models_are_refused():
     [
         (llama, RoPE(16), "this RoPE was made for 16 channels of a head, LlamaModel has 8"),
         (llama, ALiBi(8), "this ALiBi was made for 8 heads, LlamaModel has 4"),
-        (llama, Sum(RoPE(8), Shaw(6)), "this Shaw was made for 6 channels of a head"),
+        (llama, Sum(NoPE(), Shaw(6)), "this Shaw was made for 6 channels of a head"),
         (llama, Sinusoidal(8), "this Sinusoidal was made for 8 channels of an embedding"),
         (llama, RoPE(axial(8, 2)), "this RoPE was made for 2 axes"),
         (deepseek_v3, Shaw(10), "this Shaw was made for 10 channels of a value, .* has 6"),

@@ -4,7 +4,10 @@
 
 For sinusoids M_k is a rotation in each pair of channels: for (sin, cos) it is [[c, s], [−s, c]],
 c = cos kθ, s = sin kθ, and its transpose for (cos, sin). Here it is not taken from the formula but
-fitted to rows, by least squares, so that `missed` tells where there is no such matrix.
+fitted to rows, by least squares, so that `missed` tells where there is no such matrix. The rows are
+those of random positions, up to four million where there are so many: neighbouring rows hardly
+differ in their slow pairs, and would leave M undetermined there. In directions that no row has,
+M is 1.
 
 Vaswani et al. 2017, arXiv:1706.03762, §3.5.
 """
@@ -17,6 +20,9 @@ from torch import Tensor
 from posenc.encoding import Encoding
 from posenc.probe import Probe
 
+FITTED = 64  # rows beyond two for each channel
+RANK = 1e-5  # of singular values, relative: rows are rounded to float32
+
 
 @dataclass(frozen=True)
 class Shift:
@@ -24,7 +30,7 @@ class Shift:
 
     by: int  # k, in tokens
     matrix: list[list[float]]
-    missed: float  # the largest |PE(p + k) − M_k PE(p)|, to the mean |PE(p)|
+    missed: float  # the largest |PE(p + k) − M_k PE(p)| of near rows, to their mean |PE(p)|
 
 
 @dataclass(frozen=True)
@@ -40,20 +46,38 @@ class Group:
 
 @torch.no_grad()
 def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None:
-    """Fitted to rows 0 … tokens − 1. None: positions have no rows, as in ALiBi."""
+    """Fitted to rows all over, tried on rows 0 … tokens − 1 too. None: positions have no rows."""
     probe = Probe(encoding, heads=None if encoding.heads else 1)
-    rows = probe.rows(probe.line(tokens + a + b))
-    if rows is None:
+    one = probe.rows(probe.line(1))
+    if one is None:
         return None
-    first, second, both = (_fitted(k, rows[:tokens], rows[k : k + tokens]) for k in (a, b, a + b))
+    room, many = max(1, probe.limit - a - b), 2 * one.shape[-1] + FITTED
+    if room < 2 * many:  # a table: half of its rows, to be tried on the others
+        far = torch.randperm(room, generator=probe.random)[: max(1, room // 2)]
+    else:
+        far = torch.randint(0, room, (many,), generator=probe.random)
+    pos = torch.cat((probe.line(min(tokens, room)), far))
+    # One text, for rows may depend on its length.
+    rows = probe.rows(torch.cat([pos + k for k in (0, a, b, a + b)]))
+    assert rows is not None
+    here, *there = rows.chunk(4)
+    near = len(pos) - len(far)
+    first, second, both = (
+        _fitted(k, here, moved, near) for k, moved in zip((a, b, a + b), there, strict=True)
+    )
     product = _matrix(first) @ _matrix(second)
     apart = (product - _matrix(both)).abs().max().item()
     return Group(first, second, both, product.tolist(), apart)
 
 
-def _fitted(by: int, here: Tensor, there: Tensor) -> Shift:
-    move = (torch.linalg.pinv(here, rtol=1e-6) @ there).mT
-    missed = (here @ move.mT - there).norm(dim=-1).max() / here.norm(dim=-1).mean()
+def _fitted(by: int, here: Tensor, there: Tensor, near: int) -> Shift:
+    """(row, channel) -> M, fitted to the rows after the first `near` and tried on all."""
+    _, size, basis = torch.linalg.svd(here[near:], full_matrices=False)
+    basis = basis[size > RANK * size[0]].mT  # (channel, rank): the directions that rows have
+    moved = torch.linalg.lstsq(here[near:] @ basis, there[near:]).solution  # (rank, channel)
+    rest = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.mT
+    move = (basis @ moved + rest).mT
+    missed = (here @ move.mT - there)[:near].norm(dim=-1).max() / here[:near].norm(dim=-1).mean()
     return Shift(by, move.tolist(), missed.item())
 
 
