@@ -128,6 +128,18 @@ def test_extends_and_says_what_changed(posenc, folder):
     assert "must be one of linear, ntk, dynamic, yarn, llama3" in err
 
 
+def test_extends_by_a_factor_of_what_it_was_trained_on(posenc, folder):
+    words = ("--method", "yarn", "--factor", "4", "--trained", "1024", "--json")
+    changes = json.loads(posenc("extend", folder, *words)[1])["changes"]
+    assert [change["after"] for change in changes] == [
+        4096,
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024},
+    ]
+    code, _, err = posenc("extend", folder, "--method", "yarn", "--factor", "1e308")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "above 1 and at most" in err
+
+
 def test_converts_there_and_back(posenc, folder, tmp_path):
     code, out, _ = posenc("convert", folder, "--layout", "interleaved", "--out", tmp_path / "other")
     assert code == 0

@@ -263,11 +263,16 @@ def extend(
     path: Path,
     /,
     *,
-    to: Tokens,
+    to: Tokens | None = None,
     method: str,
+    factor: float | None = None,
+    trained: Tokens | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a config for longer texts; the old one is kept beside it.
+
+    A text of `to` tokens is `factor` times as long as what the model was `trained` on: say one or
+    two of the three. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn.
 
     Parameters
     ----------
@@ -277,13 +282,17 @@ def extend(
         The length of text that it should serve, in tokens.
     method
         linear, ntk, dynamic, yarn or llama3.
+    factor
+        How many times longer texts become.
+    trained
+        The length that the model was trained on, where that is not what its config says.
     as_json
         Print what changed as one JSON document.
     """
     from posenc.models import extend as extension
 
     with _models():
-        made = extension.extend(path, to, method)
+        made = extension.extend(path, to, method, factor, trained)
     if as_json:
         changes = [vars(change) for change in made.changes]
         return _print_json(

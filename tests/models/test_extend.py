@@ -1,7 +1,10 @@
 """Against transformers: a written config must give its model the frequencies that the formula gives
 from the old ones; and against what was in the folder before, of which nothing may be lost."""
 
+import errno
 import json
+import os
+import stat
 
 import pytest
 import torch
@@ -213,3 +216,115 @@ def test_keys_that_have_nothing_to_do_with_it_stay_in_their_order(tmp_path):
     text = path.read_text()
     assert list(json.loads(text)) == [*LLAMA, "vocab_size", "name", "rope_scaling"]
     assert '    "name": "é"' in text
+
+
+QWEN3 = LLAMA | {"model_type": "qwen3", "max_position_embeddings": 40960, "num_key_value_heads": 8}
+RECIPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"factor": 4, "trained": 32768},
+        {"to": 131072, "trained": 32768},
+        {"to": 131072, "factor": 4.0},
+        {"to": 131072, "factor": 4.0, "trained": 32768},
+    ],
+)
+def test_qwen3s_own_recipe_is_written(said):
+    """As its model card gives it: the config's 40,960 are 32,768 and room for an answer."""
+    made, _ = extended(QWEN3, said.pop("to", None), "yarn", **said)
+    assert made["rope_scaling"] == RECIPE
+    assert made["max_position_embeddings"] == 131072
+    assert (specify(made).trained, specify(made).context) == (32768, 131072)
+
+
+def test_a_factor_alone_is_of_what_the_config_says():
+    made, _ = extended(LLAMA, None, "linear", factor=2.5)
+    assert (made["max_position_embeddings"], made["rope_scaling"]["factor"]) == (5120, 2.5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("factor", [1.5, 4.0])
+def test_every_method_takes_a_factor(method, factor):
+    made, _ = extended(LLAMA, None, method, factor=factor)
+    assert made == extended(LLAMA, round(2048 * factor), method)[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({}, "`to` or `factor` must be given"),
+        ({"trained": 1024}, "`to` or `factor` must be given"),
+        ({"factor": 1.0}, "above 1 and at most 1,048,576, got 1"),
+        ({"factor": -4}, "above 1 and at most 1,048,576, got -4"),
+        ({"factor": 1e308}, "above 1 and at most 1,048,576, got 1e.308"),
+        ({"factor": float("nan")}, "above 1 and at most 1,048,576, got nan"),
+        ({"factor": 4, "trained": 0}, "`trained` is a number of tokens, 1 to 2⁵³, got 0"),
+        ({"to": 10**400}, "`to` is a number of tokens, 1 to 2⁵³, got 1"),
+        ({"to": 8192, "factor": 4, "trained": 1024}, "`factor` 4, `trained` 1024: leave one out"),
+        ({"to": 8192, "factor": 3}, "`to` is `factor` times `trained`, all tokens whole, got `to`"),
+        (
+            {"factor": 4, "trained": 4096},
+            "max_position_embeddings: is 2048, `trained` is, got 4096",
+        ),
+        ({"factor": 2, "trained": 1000}, "it serves 2048 tokens already, asked for, got 2000"),
+    ],
+)
+def test_lengths_that_do_not_fit_together_are_refused(said, message):
+    with pytest.raises(ValueError, match=message):
+        extended(LLAMA, said.pop("to", None), "yarn", **said)
+
+
+def test_what_a_config_says_of_its_training_is_not_contradicted():
+    once, _ = extended(LLAMA, 8192, "yarn")
+    with pytest.raises(ModelError, match="says it was trained on 2048 tokens, `trained` is, got 1"):
+        extended(once, 16384, "yarn", trained=1024)
+    with pytest.raises(ModelError, match="dynamic scaling counts from it, `trained` is, got 1024"):
+        extended(LLAMA, 16384, "dynamic", trained=1024)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes as POSIX has them")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_the_mode_of_the_config_stays_and_the_kept_one_has_it_too(tmp_path, mode):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    path.chmod(mode)
+    made = extend(path, 4096, "yarn")
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, made.kept)] == [mode, mode]
+
+
+def test_the_kept_config_is_the_old_one_to_the_byte(tmp_path):
+    path = tmp_path / "config.json"
+    raw = json.dumps(LLAMA, indent=1).replace("\n", "\r\n").encode()
+    path.write_bytes(raw)
+    assert extend(path, 4096, "yarn").kept.read_bytes() == raw
+
+
+def test_a_config_that_is_a_link_is_refused_and_both_stay_as_they_are(tmp_path):
+    """As in the hub's cache, where what it leads to belongs to every revision."""
+    (tmp_path / "model").mkdir()
+    blob, path = tmp_path / "model" / "blob", tmp_path / "model" / "config.json"
+    blob.write_text(json.dumps(LLAMA))
+    path.symlink_to(blob)
+    with pytest.raises(ModelError, match=r"is a link to .*blob, which may serve others: give that"):
+        extend(tmp_path / "model", 4096, "yarn")
+    assert path.is_symlink()
+    assert json.loads(blob.read_text()) == LLAMA
+    assert len(list((tmp_path / "model").iterdir())) == 2
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_a_config_is_written_whole_or_not_at_all(tmp_path, monkeypatch, call):
+    """A full disk, at each call that can find it full."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left"):
+        extend(path, 4096, "yarn")
+    assert json.loads(path.read_text()) == LLAMA
+    assert {one.name for one in tmp_path.iterdir()} <= {"config.json", "config.original.json"}

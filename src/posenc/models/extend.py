@@ -10,18 +10,23 @@ window. A model that was stretched before is stretched further by its own method
 
 import json
 import os
+import stat
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any
 
 from posenc.models import files
 from posenc.models.config import specify
-from posenc.models.errors import ModelError
+from posenc.models.errors import ModelError, shown
 from posenc.models.spec import Rotary, Spec
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")
 OLD, NEW = "rope_scaling", "rope_parameters"
+MOST, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
 
 
 @dataclass(frozen=True)
@@ -43,23 +48,33 @@ class Extension:
     notes: list[str]
 
 
-def extend(path: Path, to: int, method: str) -> Extension:
-    """Write a config for texts of `to` tokens in place of the one at `path`, a file or a folder.
+def extend(
+    path: Path,
+    to: int | None = None,
+    method: str = "yarn",
+    factor: float | None = None,
+    trained: int | None = None,
+) -> Extension:
+    """Write a config for longer texts in place of the one at `path`, a file or a folder.
 
+    `to` tokens are `factor` times `trained`; what is not given follows, `trained` from the config.
     Raises ModelError where the model cannot be stretched so; nothing is written then.
     """
     config = files.find(path).config
     if config is None:
         raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
-    text = config.read_text(encoding="utf-8")
-    before = files.read_json(config)
-    after, notes = extended(before, to, method, config.name)
-    kept = _keep(config, text)
+    if config.is_symlink():
+        target = os.path.realpath(config)
+        meant = f"is a link to {target}, which may serve others: give that file, or a copy"
+        raise ModelError(config, "", meant)
+    raw, before = config.read_bytes(), files.read_json(config)
+    after, notes = extended(before, to, method, config.name, factor, trained)
+    text = raw.decode()
     indent = 4 if "\n    " in text and "\n  " + '"' not in text else 2
     made = json.dumps(after, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
-    unfinished = config.with_name(f".{config.name}.tmp")
+    unfinished = _written_beside(config, made.encode())
     try:
-        unfinished.write_text(made, encoding="utf-8")
+        kept = _keep(config, raw)
         os.replace(unfinished, config)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -67,14 +82,24 @@ def extend(path: Path, to: int, method: str) -> Extension:
 
 
 def extended(
-    config: dict[str, Any], to: int, method: str, file: str = "config.json"
+    config: dict[str, Any],
+    to: int | None,
+    method: str,
+    file: str = "config.json",
+    factor: float | None = None,
+    trained: int | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """The config for texts of `to` tokens, and what should be said about it."""
+    """The config for texts of `to` = `factor` · `trained` tokens, and what to say about it."""
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
     spec = specify(config, file)
     place, main = spec.main_place, spec.main
-    context, turn = _stretchable(main, file, to)
+    context, turn = _stretchable(main, file)
+    usual = turn.trained or (main.trained or context)
+    to, factor, trained = _lengths(to, factor, trained, usual)
+    if to <= context:
+        served = f"it serves {context} tokens already, asked for"
+        raise ModelError(file, "max_position_embeddings", served, to)
     if turn.method not in ("default", method):
         raise ModelError(
             file,
@@ -84,8 +109,7 @@ def extended(
             if turn.method in METHODS
             else f"is {turn.method!r}, whose factors were searched for, not computed",
         )
-    trained = turn.trained or (main.trained or context)
-    factor = to / trained
+    _check_trained(trained, usual, turn, context, method, file)
     made = deepcopy(config)
     inner = made
     for name in place:
@@ -101,6 +125,49 @@ def extended(
     return made, notes
 
 
+def _lengths(
+    to: int | None, factor: float | None, trained: int | None, usual: int
+) -> tuple[int, float, int]:
+    """All three of `to` = `factor` · `trained`, `trained` as usual where nothing else says it."""
+    for name, count in (("to", to), ("trained", trained)):
+        if count is not None and not 1 <= count <= MOST:
+            raise ValueError(f"`{name}` is a number of tokens, 1 to 2⁵³, got {shown(count)}.")
+    if factor is not None and not (isfinite(factor) and 1 < factor <= MOST_TIMES):
+        raise ValueError(
+            f"`factor` is how many times longer texts become: above 1 and at most {MOST_TIMES:,},"
+            f" got {factor:g}."
+        )
+    if to is None and factor is None:
+        raise ValueError("`to` or `factor` must be given: for how long a text, or how many times.")
+    if to is None or factor is None:
+        trained = trained or usual
+        length = round(trained * factor) if factor is not None else to or 0
+        return length, factor or length / trained, trained
+    implied = round(to / factor)
+    if abs(implied * factor - to) > 0.5 or trained not in (None, implied):
+        given = f"`to` {to}, `factor` {factor:g}" + (f", `trained` {trained}" if trained else "")
+        raise ValueError(
+            f"`to` is `factor` times `trained`, all tokens whole, got {given}: leave one out."
+        )
+    return to, factor, implied
+
+
+def _check_trained(
+    trained: int, usual: int, turn: Rotary, context: int, method: str, file: str
+) -> None:
+    """May the length that it was trained on be another than the config says?"""
+    key = "original_max_position_embeddings"
+    if trained == usual:
+        return
+    if turn.method != "default":
+        raise ModelError(file, key, f"says it was trained on {usual} tokens, `trained` is", trained)
+    if trained > context:
+        raise ModelError(file, "max_position_embeddings", f"is {context}, `trained` is", trained)
+    if method == "dynamic":
+        counts = f"is {context}, and dynamic scaling counts from it, `trained` is"
+        raise ModelError(file, "max_position_embeddings", counts, trained)
+
+
 def changes(before: Any, after: Any, path: str = "") -> list[Change]:
     """Every key that differs, by its path."""
     found = []
@@ -113,7 +180,7 @@ def changes(before: Any, after: Any, path: str = "") -> list[Change]:
     return found
 
 
-def _stretchable(main: Spec, file: str, to: int) -> tuple[int, Rotary]:
+def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
     """The context it has, and how the layers turn that see all of a text."""
     seeing = [x for x in main.layers if isinstance(x.encoding, Rotary) and x.window is None]
     if not main.rotary:
@@ -129,13 +196,6 @@ def _stretchable(main: Spec, file: str, to: int) -> tuple[int, Rotary]:
         )
     if main.context is None:
         raise ModelError(file, "max_position_embeddings", "is missing: stretched from what length?")
-    if to <= main.context:
-        raise ModelError(
-            file,
-            "max_position_embeddings",
-            f"it serves {main.context} tokens already, asked for",
-            to,
-        )
     turn = seeing[0].encoding
     assert isinstance(turn, Rotary)
     return main.context, turn
@@ -251,14 +311,35 @@ def _full(spec: Spec) -> Rotary:
     return next(turn for turn in found if isinstance(turn, Rotary))
 
 
-def _keep(config: Path, text: str) -> Path:
+def _keep(config: Path, raw: bytes) -> Path:
     """A copy beside it, under a name that was free."""
-    for n in range(1, 1_000):
-        kept = config.with_name(f"{config.stem}.original{'' if n == 1 else f'.{n}'}.json")
-        try:
-            with kept.open("x", encoding="utf-8") as file:
-                file.write(text)
-            return kept
-        except FileExistsError:
-            continue
+    copy = _written_beside(config, raw)
+    try:
+        for n in range(1, 1_000):
+            kept = config.with_name(f"{config.stem}.original{'' if n == 1 else f'.{n}'}.json")
+            with suppress(FileExistsError):
+                os.close(os.open(kept, os.O_CREAT | os.O_EXCL, 0o600))
+                os.replace(copy, kept)
+                return kept
+    finally:
+        copy.unlink(missing_ok=True)
     raise ModelError(config, "", "has a thousand originals beside it already")
+
+
+def _written_beside(config: Path, raw: bytes) -> Path:
+    """A new file with the mode and, where that is allowed, the owner of the config; on the disk."""
+    handle, name = mkstemp(prefix=f".{config.name}.", dir=config.parent)
+    try:
+        with open(handle, "wb") as file:
+            file.write(raw)
+            as_it_was = config.stat()
+            if hasattr(os, "fchown"):
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), as_it_was.st_uid, as_it_was.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(as_it_was.st_mode))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        os.unlink(name)
+        raise
+    return Path(name)
