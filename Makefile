@@ -1,5 +1,5 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
-.PHONY: run test check lint types table kernels bench weights weights-large
+.PHONY: run test check lint types resolve table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -16,6 +16,14 @@ lint:
 
 types:
 	pyright --pythonpath "$$(command -v python)"
+
+# pip asks the index alone, as on a machine where no wheel lies ready: a minute or two each.
+resolve:        ## what the README installs, resolved by pip for each Python
+	for python in 3.11 3.12 3.13; do \
+		PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= python -m pip install --quiet \
+			--dry-run --ignore-installed --use-feature=fast-deps --only-binary=:all: --target /tmp \
+			--python-version $$python -c constraints.txt ".[all,dev]" || exit 1; \
+	done
 
 # What only some machines have; large packages, so CI installs them last.
 kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB

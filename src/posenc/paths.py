@@ -249,7 +249,7 @@ def hidden(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> tuple[T
     batch, heads, tokens, _ = q.shape
     shape = (batch, heads, tokens, k.shape[-2])
     rows = [slice(None)]
-    if tokens > BLOCK and not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and tokens > BLOCK:  # in this order: it is one graph
         rows = _blocks(tokens)
     seen = [mask(*pairs(shape, some, q.device)).any(-2, keepdim=True) for some in rows]
     by_anybody = torch.cat(seen, -2).any(-2, keepdim=True).any(1, keepdim=True).mT

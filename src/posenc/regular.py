@@ -7,11 +7,10 @@ difference of indices, and what a query sees of a causal text or a window is an 
 from dataclasses import dataclass
 from math import ceil, floor, inf, isinf
 
-import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor  # type: ignore
 
 from posenc.masks import Mask
+from posenc.positions import visible
 from posenc.shapes import Seen
 
 
@@ -52,11 +51,7 @@ class Strip:
 
 def readable(*tensors: Tensor) -> bool:
     """Whether looking at their values costs nothing: no device to wait for, nothing traced."""
-    if torch.compiler.is_compiling():
-        return False
-    plain = all(type(x) is Tensor or type(x) is torch.nn.Parameter for x in tensors)
-    on_cpu = all(x.device.type == "cpu" for x in tensors)
-    return plain and on_cpu and not any(map(is_functorch_wrapped_tensor, tensors))
+    return visible(*tensors) and all(x.is_cpu for x in tensors)
 
 
 def line(pos: Tensor, step: int = 0) -> Line | None:

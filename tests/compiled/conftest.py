@@ -1,20 +1,34 @@
-"""What torch says of itself while it compiles is not ours to mend; seeds as in all tests."""
+"""What torch says of itself while it compiles is not ours to mend; seeds as in all tests.
+
+By hand: `python -m pytest -o addopts=--import-mode=importlib tests/compiled`.
+"""
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
 COMPILER = "CXX" in os.environ or any(map(shutil.which, ("g++", "c++", "clang++")))
+CHECKED = (
+    "the shape checker stands in the way of tracing: tests/test_compiled.py runs this without, or"
+    " pass `-o addopts=--import-mode=importlib`"
+)
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "compiler: runs what torch compiles, with a C++ compiler")
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:  # its parts are deprecated by torch itself
+def pytest_collection_modifyitems(config, items):
+    checked = config.getoption("jaxtyping_packages", None)
+    for item in items:
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        if checked:
+            item.add_marker(pytest.mark.skip(CHECKED))
+        # its parts are deprecated by torch itself
         item.add_marker(pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"))
         if item.get_closest_marker("compiler") and not COMPILER:
             item.add_marker(pytest.mark.skip("torch needs a C++ compiler here, and there is none"))

@@ -49,8 +49,8 @@ class Binary(Encoding):
                 f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: stay"
                 " within, or take more `bits`."
             )
-        place = torch.arange(self.bits - 1, -1, -1, device=pos.device)
-        return (pos.unsqueeze(-1) >> place & 1).repeat_interleave(self.width // self.bits, -1)
+        worth = 2 ** torch.arange(self.bits - 1, -1, -1, device=pos.device)
+        return (pos.unsqueeze(-1) // worth % 2).repeat_interleave(self.width // self.bits, -1)
 
     def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
         return add(x, at)

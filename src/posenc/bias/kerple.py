@@ -62,7 +62,8 @@ class Kerple(Encoding):
             p = bounded(self.p)
             return ByDistance(lambda h, δ: -p[h] * (a[h] * δ.abs()).log1p(), q_at, k_at)
         p = bounded(self.p, 2.0)
-        return ByDistance(lambda h, δ: -a[h] * δ.abs() ** p[h], q_at, k_at)
+        real = lambda δ: δ.to(torch.promote_types(δ.dtype, p.dtype))  # noqa: E731  ONNX's Pow keeps integers
+        return ByDistance(lambda h, δ: -a[h] * real(δ).abs() ** p[h], q_at, k_at)
 
     def extra_repr(self) -> str:
         return f"{self.heads} heads, curve={self.curve!r}"

@@ -110,7 +110,7 @@ def _fits(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
         where = f" from channel {start} on" if start else ""
         raise ValueError(f"the frequencies turn {turned} channels{where}, `x` has {channels}.")
     one_each(x, by.cos)
-    if table[-3] not in (1, size[-3]):
+    if table[-3] != 1 and table[-3] != size[-3]:  # traced, `in` would miss an equal symbol
         raise ValueError(
             f"the frequencies are for {table[-3]} heads, `x` has {size[-3]}: repeat its heads."
         )

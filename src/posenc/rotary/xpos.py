@@ -82,7 +82,8 @@ class XPos(Encoding):
         self.span, self.centre = span, whole_number(centre, "centre")
         self.layout: Layout = checked(layout)
         self.rates = zeta(len(self.freqs)).log() / span
-        self.reach = int(-log(LARGEST) / self.rates[0].item())
+        fastest = log(GAMMA / (1 + GAMMA)) / span
+        self.reach = int(-log(LARGEST) / fastest)
 
     def prepare(self, pos: Positions) -> Stretch:
         """Raises IndexError for positions so far from the centre that numbers would overflow."""
