@@ -62,8 +62,12 @@ class Kerple(Encoding):
             p = bounded(self.p)
             return ByDistance(lambda h, δ: -p[h] * (a[h] * δ.abs()).log1p(), q_at, k_at)
         p = bounded(self.p, 2.0)
-        real = lambda δ: δ.to(torch.promote_types(δ.dtype, p.dtype))  # noqa: E731  ONNX's Pow keeps integers
-        return ByDistance(lambda h, δ: -a[h] * real(δ).abs() ** p[h], q_at, k_at)
+
+        def power(h: Tensor, δ: Tensor) -> Tensor:
+            δ = δ.to(torch.promote_types(δ.dtype, p.dtype))  # a power in ONNX stays as whole as δ
+            return -a[h] * δ.abs() ** p[h]
+
+        return ByDistance(power, q_at, k_at)
 
     def extra_repr(self) -> str:
         return f"{self.heads} heads, curve={self.curve!r}"
