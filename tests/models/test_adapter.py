@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import io
 import sys
 from math import cos, sin
 
@@ -419,6 +420,36 @@ def test_a_cache_that_was_cut_back_or_has_fixed_room_decodes_the_same(encoding):
         close(torch.cat(parts, 1), full)
 
 
+class Counting(RoPE):
+    """RoPE that counts the keys that it turns."""
+
+    keys = 0
+
+    def on_keys(self, k, at):
+        self.keys += k.shape[2]
+        return super().on_keys(k, at)
+
+
+@torch.no_grad()
+def test_keys_are_turned_once_on_their_way_into_the_cache():
+    """Against the number of tokens; what is in the cache is not turned again in each step."""
+    model, encoding = build(llama), Counting(8)
+    with applied(model, Sum(encoding, ALiBi(4))):
+        cache, counted = T.DynamicCache(), encoding.keys
+        for part in TEXT.split((5, 1, 1, 4), 1):
+            model(part, past_key_values=cache)
+        assert encoding.keys - counted == 2 * 11  # layers, tokens
+
+
+def test_a_cache_that_checkpointing_drops_leaves_no_key_unturned():
+    model = build(llama)
+    with applied(model, RoPE(8)):
+        expected = logits(model, use_cache=False)
+        model.activation_checkpointing_enable()
+        out = model.train()(TEXT, past_key_values=T.DynamicCache(), use_cache=True)
+        close(out.logits, expected)
+
+
 @pytest.mark.parametrize("encoding", [HALF, ALiBi(4)], ids=type)
 def test_positions_for_all_rows_may_become_positions_for_each(encoding):
     model = build(llama)
@@ -584,6 +615,38 @@ def test_the_way_back_is_taken_also_after_an_error():
     with pytest.raises(IndexError), applied(model, Learned(4, 32)) as same:
         same(TEXT)
     assert everything(model) == before
+
+
+@EVERY
+@pytest.mark.parametrize("attention", [False, True], ids=["rotation", "attention"])
+def test_a_copy_has_an_encoding_of_its_own(make, attention):
+    model = build(make)
+    own = logits(model)
+    apply(model, T5Bias(4) if attention else OWN[make])
+    both, twin = logits(model), copy.deepcopy(model)
+    twins = everything(twin)
+    remove(twin)
+    assert torch.equal(logits(twin), own)
+    assert torch.equal(logits(model), both)
+    remove(model)
+    assert torch.equal(logits(model), own)
+    assert "posenc" not in " ".join(everything(twin))
+    assert "posenc" in " ".join(twins)
+
+
+@EVERY
+@pytest.mark.parametrize("attention", [False, True], ids=["rotation", "attention"])
+def test_a_model_is_pickled_with_its_encoding_and_the_way_back(make, attention):
+    model, file = build(make), io.BytesIO()
+    own = logits(model)
+    apply(model, Sum(T5Bias(4), Sinusoidal(32)) if attention else OWN[make])
+    both = logits(model)
+    torch.save(model, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=False)
+    assert torch.equal(logits(again), both)
+    remove(again)
+    assert torch.equal(logits(again), own)
 
 
 @EVERY

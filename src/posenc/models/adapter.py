@@ -22,17 +22,30 @@ right, since all layers but the first have cached what they saw through the old 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from inspect import signature
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
+import torch
 from torch import nn
 
 from posenc.encoding import Encoding
-from posenc.models.plugs import NAME, ByLength, Entrance, Plug, Silent, register
+from posenc.models.plugs import (
+    NAME,
+    ByLength,
+    Entrance,
+    GPTJPlug,
+    Plug,
+    Silent,
+    register,
+    unplug_gptj,
+)
 from posenc.models.sockets import Socket, found
+from posenc.none import NoPE
 from posenc.rotary.rope import RoPE
-from posenc.sum import Sum
+from posenc.sum import Sum, leaves
 from posenc.temperature import Temperature
 
 Given = Encoding | ByLength
@@ -61,22 +74,29 @@ def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
     rotation = all(map(socket.can_turn, made, attentions))
     by_length = [m for g, m in zip(given, made, strict=True) if not isinstance(g, Encoding)]
     _refuse_misplaced(made, by_length, rotation)
+    kinds = [*dict.fromkeys(map(id, given))]
+    parts = [_divided(one, socket.key_heads(a)) for one, a in zip(made, attentions, strict=True)]
     record = f"{NAME}_{next(_applied)}"
     bottom = made[0] if "on_embeddings" in made[0].acts_on else None
-    with ExitStack() as undo:
-        entrance = Entrance(bottom, bool(by_length), rotation)
-        hook = base.register_forward_pre_hook(entrance, with_kwargs=True)
-        undo.callback(hook.remove)
-        if hasattr(base, "rotary_emb"):
-            _set(undo, base, "rotary_emb", Silent())
-        if not rotation:
-            register()
-            _set(undo, base.config, "_attn_implementation", NAME)
-        for i, (layer, attention) in enumerate(zip(layers, attentions, strict=True)):
-            plug = Plug(i, given[i], socket, socket.turning(attention), rotation, record)
-            _plug_in(plug, layer, attention, made[i], undo)
-        setattr(base, NAME, Applied([g for g in given if isinstance(g, nn.Module)], base.device))
-        getattr(base, NAME).undo = undo.pop_all()
+    names = tuple(signature(base.forward).parameters)
+    put = Applied([g for g in given if isinstance(g, nn.Module)], base.device)
+    put.before(base, Entrance(names, bottom, bool(by_length), rotation, record))
+    if hasattr(base, "rotary_emb"):
+        base.rotary_emb = Silent(base.rotary_emb)
+    if not rotation:
+        register()
+        put.replace(base, "config", "_attn_implementation", NAME)
+    for i, (layer, attention) in enumerate(zip(layers, attentions, strict=True)):
+        gptj = hasattr(attention, "scale_attn")
+        turned = socket.turning(attention)
+        plug = (GPTJPlug if gptj else Plug)(
+            i, kinds.index(id(given[i])), given[i], *parts[i], socket, turned, rotation, record
+        )
+        put.before(attention if gptj else layer, plug)
+        if gptj:
+            put.after(attention, unplug_gptj)
+        put.settle(base, f"{socket.layers}.{i}.{socket.attention}", made[i], socket)
+    setattr(base, NAME, put)
 
 
 def remove(model: nn.Module) -> None:
@@ -84,7 +104,7 @@ def remove(model: nn.Module) -> None:
     base, _ = found(model)
     if not hasattr(base, NAME):
         raise ValueError("the model has no encoding applied: call `apply(model, encoding)` first.")
-    getattr(base, NAME).undo.close()
+    getattr(base, NAME).take_out(base)
     delattr(base, NAME)
 
 
@@ -99,31 +119,77 @@ def applied(model: nn.Module, encoding: Given | Sequence[Given]) -> Iterator[nn.
 
 
 class Applied(nn.Module):
-    """The encodings, as a part of the model, which makes their parameters its own; the way back."""
+    """The encodings, as a part of the model, which makes their parameters its own; the way back.
 
-    undo: ExitStack
+    It knows what it has replaced by paths, so that it can be copied and pickled with the model.
+    """
 
     def __init__(self, encodings: list[nn.Module], device: Any):
         super().__init__()
         self.encodings = nn.ModuleList(dict.fromkeys(encodings)).to(device)
+        self.hooks: list[Any] = []
+        self.replaced: list[tuple[str, str, Any]] = []  # path, attribute, what it was
+
+    def before(self, module: nn.Module, hook: Any) -> None:
+        self.hooks.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
+    def after(self, module: nn.Module, hook: Any) -> None:
+        self.hooks.append(module.register_forward_hook(hook, always_call=True))
+
+    def replace(self, base: nn.Module, path: str, name: str, value: Any) -> None:
+        thing = attrgetter(path)(base)
+        self.replaced.append((path, name, getattr(thing, name)))
+        setattr(thing, name, value)
+
+    def settle(self, base: nn.Module, path: str, encoding: Encoding, socket: Socket) -> None:
+        """Gives an attention the softmax scale of the encoding, and no temperature besides its."""
+        attention: Any = attrgetter(path)(base)
+        dim = socket.channels(attention)
+        factor = encoding.scale(dim) / dim**-0.5
+        if hasattr(attention, "scale_attn"):  # GPT-J divides
+            self.replace(base, path, "scale_attn", attention.scale_attn / factor)
+        else:
+            own = attention.scaling
+            if socket.trailing:  # that of DeepSeek holds what belongs to its YaRN
+                own = dim**-0.5
+            self.replace(base, path, "scaling", own * factor)
+        tuned = hasattr(attention, "attn_temperature_tuning")
+        if tuned and any(isinstance(part, Temperature) for part in leaves(encoding)):
+            self.replace(base, path, "attn_temperature_tuning", False)
+
+    def take_out(self, base: Any) -> None:
+        for hook in self.hooks:
+            hook.remove()
+        for path, name, value in reversed(self.replaced):
+            setattr(attrgetter(path)(base), name, value)
+        if hasattr(base, "rotary_emb"):
+            base.rotary_emb = base.rotary_emb.instead_of
 
 
-def _plug_in(plug: Plug, layer: Any, attention: Any, encoding: Encoding, undo: ExitStack) -> None:
-    dim = plug.socket.channels(attention)
-    factor = encoding.scale(dim) / dim**-0.5
-    if hasattr(attention, "scale_attn"):  # GPT-J
-        _set(undo, attention, "scale_attn", attention.scale_attn / factor)
-        hook = attention.register_forward_pre_hook(plug.in_gptj, with_kwargs=True)
-        for name in ("_attn", "_get_embed_positions"):
-            undo.callback(vars(attention).pop, name, None)
-    else:
-        deepseek = plug.socket.trailing  # whose scale holds what belongs to its YaRN
-        _set(undo, attention, "scaling", (dim**-0.5 if deepseek else attention.scaling) * factor)
-        hook = layer.register_forward_pre_hook(plug, with_kwargs=True)
-    undo.callback(hook.remove)
-    own = hasattr(attention, "attn_temperature_tuning")
-    if own and any(isinstance(part, Temperature) for part in _parts(encoding)):
-        _set(undo, attention, "attn_temperature_tuning", False)
+def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
+    """What acts on queries and keys alone, so that turned keys can be cached; and the rest.
+
+    Where the two cannot be told apart, or keys change their shape, all of it is the rest.
+    """
+    parts = [part for part in leaves(encoding) if {*part.acts_on} - {"on_embeddings"}]
+    turning = [part for part in parts if {*part.acts_on} <= {"on_queries", "on_keys"}]
+    rest = [part for part in parts if {*part.acts_on} <= {"on_scores", "on_values"}]
+    if len(turning) + len(rest) < len(parts) or not all(_keep(p, key_heads) for p in turning):
+        return NoPE(), encoding
+    return _together(turning), _together(rest)
+
+
+@torch.no_grad()
+def _keep(part: Encoding, key_heads: int) -> bool:
+    """Whether keys have the same heads and channels when it has acted on them."""
+    device = next((p.device for p in part.parameters()), None)
+    k = torch.zeros(1, key_heads, 1, part.dim or 1, device=device)
+    pos = torch.zeros(1, dtype=torch.long, device=device)
+    return part.on_keys(k, part.prepare(pos)).shape == k.shape
+
+
+def _together(parts: list[Encoding]) -> Encoding:
+    return parts[0] if len(parts) == 1 else Sum(*parts) if parts else NoPE()
 
 
 def _fitting(given: Given, attention: Any, base: Any, socket: Socket) -> Encoding:
@@ -135,7 +201,7 @@ def _fitting(given: Given, attention: Any, base: Any, socket: Socket) -> Encodin
             f" {type(encoding).__name__}."
         )
     dim, model = socket.channels(attention), type(base).__name__
-    for part in _parts(encoding):
+    for part in leaves(encoding):
         values = dim if "on_values" in part.acts_on else 0
         for what, asked, has in (
             ("heads", part.heads, base.config.num_attention_heads),
@@ -162,14 +228,3 @@ def _refuse_misplaced(made: list[Encoding], by_length: list[Encoding], rotation:
             "what depends on the length of the text can only be RoPE that turns the channels which"
             " the model turns, in its layout, with RoPE or NoPE in the other layers."
         )
-
-
-def _parts(encoding: Encoding) -> list[Encoding]:
-    if not isinstance(encoding, Sum):
-        return [encoding]
-    return [part for one in encoding for part in _parts(one)]
-
-
-def _set(undo: ExitStack, thing: Any, name: str, value: Any) -> None:
-    undo.callback(setattr, thing, name, getattr(thing, name))
-    setattr(thing, name, value)

@@ -42,12 +42,17 @@ class Socket:
     trailing: bool = False  # it is the last that turn
     layout: Layout = "half"
     table: Table = _doubled  # what the rotation takes
+    caches_keys: bool = True  # as they are attended to; DeepSeek caches what they are made of
 
     def channels(self, attention: Any) -> int:
         return getattr(attention, self.dim)
 
     def turning(self, attention: Any) -> int:
         return getattr(attention, self.turned) or self.channels(attention)
+
+    def key_heads(self, attention: Any) -> int:
+        config = attention.config
+        return getattr(config, "num_key_value_heads", None) or config.num_attention_heads
 
     def can_turn(self, encoding: Encoding, attention: Any) -> bool:
         """Can the model's own rotation do what the encoding does to queries and keys?"""
@@ -75,7 +80,11 @@ SOCKETS = {
     "GPTJModel": Socket("h", "attn", turned="rotary_dim", layout="interleaved", table=_sine_first),
     "Llama4TextModel": Socket(layout="interleaved", table=_complex),
     "DeepseekV3Model": Socket(
-        dim="qk_head_dim", turned="qk_rope_head_dim", trailing=True, layout="interleaved"
+        dim="qk_head_dim",
+        turned="qk_rope_head_dim",
+        trailing=True,
+        layout="interleaved",
+        caches_keys=False,
     ),
 }
 

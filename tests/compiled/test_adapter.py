@@ -1,0 +1,84 @@
+"""An adapted model that is compiled and exported, against the same model run as it is."""
+
+import pytest
+import torch
+import transformers as T
+
+from posenc import ALiBi, NoPE, RoPE, Sum, T5Bias
+from posenc.models.adapter import apply
+
+CONFIG = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=40)
+CONFIG |= dict(intermediate_size=48, num_key_value_heads=2, max_position_embeddings=64)
+TEXTS = torch.randint(2, 40, (4, 9), generator=torch.Generator().manual_seed(1))
+ENCODINGS = {
+    "half": lambda: RoPE(8, layout="half"),  # by the model's own rotation
+    "interleaved": lambda: RoPE(8),
+    "NoPE": NoPE,
+    "ALiBi": lambda: ALiBi(4),
+    "T5": lambda: T5Bias(4, bidirectional=False),
+    "Sum": lambda: Sum(RoPE(8), ALiBi(4)),
+}
+EVERY = pytest.mark.parametrize("make", ENCODINGS.values(), ids=ENCODINGS)
+
+
+def adapted(make):
+    torch.manual_seed(0)
+    model = T.LlamaForCausalLM(T.LlamaConfig(**CONFIG, initializer_range=0.3)).eval()
+    apply(model, make())
+    return model
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore:.*eager backend ignoring")
+def test_generating_with_a_static_cache_is_one_graph_that_is_never_traced_again(make):
+    """What transformers asks of its own models, and the same tokens as by a growing cache."""
+    torch.compiler.reset()
+    model, graphs = adapted(make), []
+    options = dict(max_new_tokens=5, do_sample=False, pad_token_id=0, eos_token_id=None)
+    expected = [model.generate(texts, **options) for texts in TEXTS.split(2)]
+
+    def backend(graph, example, **ignored):
+        graphs.append(graph)
+        return graph
+
+    compiling = T.CompileConfig(fullgraph=True, dynamic=False, backend=backend)
+    compiling._compile_all_devices = True
+    options |= dict(cache_implementation="static", compile_config=compiling)
+    for texts, tokens in zip(TEXTS.split(2), expected, strict=True):
+        assert torch.equal(model.generate(texts, **options), tokens)
+    assert len(graphs) == 1
+
+
+@EVERY
+def test_two_graphs_serve_all_lengths(make):
+    """One for the first length, one for any."""
+    torch.compiler.reset()
+    model, graphs = adapted(make), []
+    compiled = torch.compile(
+        model, fullgraph=True, backend=lambda graph, example: graphs.append(graph) or graph
+    )
+    with torch.no_grad():
+        for tokens in (5, 7, 9, 8):
+            texts = TEXTS[:2, :tokens]
+            expected = model(texts, use_cache=False).logits
+            torch.testing.assert_close(compiled(texts, use_cache=False).logits, expected)
+    assert len(graphs) == 2
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(ids, use_cache=False).logits
+
+
+@EVERY
+def test_one_exported_graph_serves_all_lengths(make):
+    model = Logits(adapted(make))
+    tokens = {1: torch.export.Dim("tokens", min=2, max=64)}
+    with torch.no_grad():
+        graph = torch.export.export(model, (TEXTS[:2],), dynamic_shapes=(tokens,)).module()
+        for some in (2, 5, 9):
+            torch.testing.assert_close(graph(TEXTS[:2, :some]), model(TEXTS[:2, :some]))
