@@ -183,8 +183,8 @@ def report(
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     model
-        A folder with a model of transformers, in safetensors, and its tokenizer; it reads the text.
-        No code of it is run, and nothing is fetched.
+        A folder with a model of transformers, in safetensors, and its tokenizer.json; it reads the
+        text. No code of it is run, and nothing is fetched.
     figures
         Write each figure as a file too, in a folder `figures`: png, svg or pdf.
     force

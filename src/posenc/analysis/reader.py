@@ -1,7 +1,7 @@
 """A real model that reads text, from a folder on this machine, and the same without its positions.
 
-Opened by transformers: safetensors only, never pickles, no code of the folder's, no network. What
-gives positions is switched off where it enters, for the time of a `with`; no weight is touched:
+What gives positions is switched off where it enters, for the time of a `with`; no weight is
+touched:
 
     learned tables        every row becomes 0
     rotary embeddings     cos becomes 1, sin becomes 0
@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc.analysis.capture import still
+from posenc.models.errors import printable
 
 TABLES = "position_embeddings", "embed_positions", "wpe", "relative_attention_bias"
 ROTARY = "rotary_emb"
@@ -37,6 +38,7 @@ class Reader:
 
     model: Any
     tokenizer: Any
+    unused: tuple[str, ...] = ()  # weights of heads, which are left aside
 
     def words(self, text: str) -> Words:
         made = self.tokenizer(text, return_tensors="pt", return_special_tokens_mask=True)
@@ -51,9 +53,9 @@ class Reader:
 
 
 def open_reader(folder: Path) -> Reader:
-    """Raises ValueError where there is no such folder, ImportError without transformers."""
+    """Raises ValueError in one sentence for what is no model, ImportError without transformers."""
     try:
-        from transformers import AutoModel, AutoTokenizer
+        import transformers  # noqa: F401
     except ImportError as missing:
         raise ImportError(
             "real models are opened by transformers, which is not installed: python -m pip install"
@@ -61,11 +63,13 @@ def open_reader(folder: Path) -> Reader:
         ) from missing
     if not (folder / "config.json").is_file():
         raise ValueError(
-            f"{folder} is no folder with a config.json: give that of a model on this machine."
+            f"{printable(str(folder), 200)} is no folder with a config.json: give that of a model"
+            " on this machine."
         )
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    model = AutoModel.from_pretrained(folder, use_safetensors=True, **safe)
-    return Reader(model.eval(), AutoTokenizer.from_pretrained(folder, **safe))
+    from posenc.models.loading import load
+
+    model, tokenizer, unused = load(folder)
+    return Reader(model, tokenizer, unused)
 
 
 @contextmanager

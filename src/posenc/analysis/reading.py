@@ -9,17 +9,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from posenc.analysis import decomposition, order, similarity
 from posenc.analysis.capture import Attended, capture
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.order import Order
-from posenc.analysis.reader import Reader, open_reader
+from posenc.analysis.reader import Reader, Words, open_reader
 from posenc.analysis.similarity import Bound, Curve
 from posenc.analysis.text import Text
 from posenc.encoding import Encoding
+from posenc.models.errors import ModelError
 from posenc.models.inspection import Inspection, inspect
+from posenc.models.loading import TOKENIZER, named, one_sentence
 from posenc.rotary.rope import RoPE
 
 WINDOW = 256  # tokens of the text for curves, or as many as the model takes
@@ -58,11 +61,38 @@ def read(folder: Path, text: Text) -> Reading:
     """Raises ValueError or TypeError, in one sentence, for what is no such model."""
     found, reader = inspect(folder), open_reader(folder)
     sentence = " ".join(text.words[_telling(text)])
-    words, notes = reader.words(sentence), []
+    with one_sentence("config.json", "makes a model that cannot read the text"):
+        words = reader.words(sentence)
+        _refuse_unreadable(reader, words, found.spec.context)
+        return _read(folder, found, reader, text, sentence, words)
+
+
+def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> None:
+    """Raise ModelError where the tokenizer and the model do not belong together."""
+    count, own = words.ids.shape[-1], words.ids[0, words.own]
+    rows = reader.model.get_input_embeddings().weight.shape[0]
+    if context and count > context:
+        long = f"takes a sentence for {count:,} tokens, and the model reads {context:,}"
+        raise ModelError(TOKENIZER, "", long)
+    if not 0 <= int(words.ids.min()) <= int(words.ids.max()) < rows:
+        token = int(words.ids.max())
+        raise ModelError(TOKENIZER, "", f"has a token {token:,}, and the model knows {rows:,}")
+    if len(own) < 2 or len(own.unique()) < 2:
+        raise ModelError(TOKENIZER, "", "takes every word of the text for the same token")
+
+
+def _read(
+    folder: Path, found: Inspection, reader: Reader, text: Text, sentence: str, words: Words
+) -> Reading:
+    notes: list[str] = []
+    if reader.unused:
+        notes.append(f"Its body alone reads; left aside: {named(reader.unused)}.")
     if reader.model.config.is_encoder_decoder:
         reader = replace(reader, model=reader.model.get_encoder())
         notes.append("It has an encoder and a decoder: what is shown is the encoder's.")
     near = capture(reader.model, {"input_ids": words.ids})
+    if not all(torch.isfinite(one.scores()).all() for one in near):
+        raise ModelError(folder.resolve(), "", "computes numbers that are not finite")
     window = min(WINDOW, found.spec.context or WINDOW)
     far = capture(reader.model, {"input_ids": _window(reader, text, window)})
     encodings = _encodings(found, notes)
