@@ -124,10 +124,11 @@ def _stack(given: Fields, known: Family) -> Spec:
     if known.kind == "nothing":
         return Spec(known.name, known.kind)
     notes: list[str] = []
-    values = _as_the_class_reads(given, known, notes)
+    values = _heeded(_as_the_class_reads(given, known, notes), given, known, notes)
     given = Fields(values, given.file, given.path, known.keys, known.defaults)
     _check_heads(given)
     made = KINDS[known.kind](given, known, notes)
+    _refuse_switched(given, known)
     unlike = {word for layer in made["layers"] for word in layer.unlike}
     notes += [f"its attention {word}, which `attend` does not" for word in sorted(unlike)]
     heads = given.count("num_attention_heads") or 0
@@ -157,6 +158,31 @@ def _as_the_class_reads(given: Fields, known: Family, notes: list[str]) -> dict[
     if own.startswith("qk_") and values.get("head_dim") not in (None, values.get(own)):
         notes.append(f"{given.at('head_dim')} is {shown(values.pop('head_dim'))}: {own} counts")
     return values
+
+
+def _heeded(
+    values: dict[str, Any], given: Fields, known: Family, notes: list[str]
+) -> dict[str, Any]:
+    """What a config says, without what the code of such a model ignores."""
+    names = {name for key in known.ignored for name in (key, known.keys.get(key, key))}
+    names -= {"partial_rotary_factor"}  # some methods heed it where rotations do not: see settings
+    if "rope_scaling" in names:
+        names |= {*PLACES}
+    elif any(values.get(place) for place in PLACES):
+        names -= {"rope_theta"}  # which then counts as if it were there
+    for key in sorted(key for key in values.keys() & names if values[key] is not None):
+        value = shown(values[key])
+        notes.append(f"{given.at(key)} is {value}, which the code of {known.name} ignores")
+    return {key: value for key, value in values.items() if key not in names}
+
+
+def _refuse_switched(given: Fields, known: Family) -> None:
+    """A key that changes what the model does about positions, and that nothing here has read."""
+    for key, usual in known.switched.items():
+        value = given.values.get(key)
+        if key not in given.read and value is not None and value != usual:
+            expected = "where it is not there" if usual is None else f"where it is {shown(usual)}"
+            given.refuse(key, known.name, f"with {key} {shown(value)}, but only {expected}")
 
 
 def _check_heads(given: Fields) -> None:
