@@ -28,6 +28,10 @@ TARGET = Path(__file__).parent.parent / "src/posenc/models/families.json"
 
 # ------------------------------------------------------------------ read by a person, not measured
 
+RELATIVE_KEYS = (
+    "transformers 4 added learned vectors of distance to its keys (Shaw), transformers 5 runs it"
+    " without any positions: which is meant the file does not say"
+)
 FULL_NONE = {"types": ["full_attention"]}
 GEMMA = {
     "full_attention": {"theta": "rope_theta", "scaled": True},
@@ -223,6 +227,7 @@ READ: dict[str, dict[str, Any]] = {
             "key": "position_embedding_type",
             "absolute": {"kind": "learned", "offset": "pad + 1"},
             "rotary": {},
+            "": {"refused": RELATIVE_KEYS},
         },
     },
     "falcon": {
@@ -233,6 +238,22 @@ READ: dict[str, dict[str, Any]] = {
         "layout": "half",
         "attention": ["full_attention"],
         "switch": {"key": "position_embedding_type", "rope": {}, "": {"kind": "none"}},
+    },
+    "wav2vec2-conformer": {
+        "kind": "transformer-xl",
+        "form": {"halves": False},
+        "switch": {
+            "key": "position_embeddings_type",
+            "relative": {},
+            "rotary": {"refused": "it turns what queries and keys are projected from, not them"},
+            "null": {"kind": "none"},
+        },
+    },
+    "xlnet": {
+        "kind": "transformer-xl",
+        "form": {"halves": True, "segments": True},
+        "switch": {"key": "attn_type", "uni": {"causal": True}, "": {}},
+        "keys": {"head_dim": "d_head"},
     },
     # encoders and decoders
     "t5": {"stacks": T5},
@@ -412,7 +433,7 @@ REFUSED: dict[str, str] = {
     "sines of the distance, projected, with two learned biases, in both directions "
     "(Conformer after Transformer-XL)": (
         "fastspeech2_conformer funnel gemma3n_audio gemma4_audio gemma4_unified_audio "
-        "nemotron_asr_streaming_encoder parakeet_encoder seamless_m4t wav2vec2-conformer xlnet"
+        "nemotron_asr_streaming_encoder parakeet_encoder seamless_m4t"
     ),
     "a learned vector for each distance is scored against queries (Shaw)": (
         "granite_speech5_encoder granite_speech_encoder granite_speech_plus_encoder "
@@ -519,7 +540,7 @@ BOTH: dict[str, str] = {
         "qwen2_5_omni_audio_encoder qwen2_audio_encoder qwen3_omni_moe_audio_encoder "
         "siglip2_text_model siglip_text_model siglip_vision_model splinter squeezebert "
         "t5gemma2_text tipsv2_text_model ultrabert unlimited_ocr_vision_encoder vit vit_msn "
-        "voxtral_encoder groupvit_vision_model xclip_vision_model yoso"
+        "voxtral_encoder groupvit_vision_model wav2vec2-conformer xclip_vision_model xlnet yoso"
     ),
     "causal": "flaubert xlm",
     "is_decoder": (
@@ -583,7 +604,8 @@ POSITIONAL = (
     " partial_rotary_factor original_max_position_embeddings pad_token_id"
     " attn_temperature_tuning floor_scale attn_scale image_size patch_size num_channels"
     " max_source_positions max_target_positions embedding_size input_embedding_size"
-    " query_pre_attn_scalar attention_multiplier attn_logit_softcapping".split(),
+    " query_pre_attn_scalar attention_multiplier attn_logit_softcapping position_embeddings_type"
+    " attn_type".split(),
 )
 READ_BY_NAME = {*POSITIONAL, "rope_parameters", "query_pre_attn_scalar", "attention_multiplier"}
 STEPS = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")

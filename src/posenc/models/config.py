@@ -22,6 +22,7 @@ from posenc.models.spec import (
     Disentangled,
     Layer,
     Pictured,
+    Projected,
     Slopes,
     Spec,
     Table,
@@ -275,6 +276,17 @@ def _alibi(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     if heads is None:
         given.fail("num_attention_heads", "is missing")
     longest = given.count("max_position_embeddings")
+    if (own := given.object("attn_config")) is not None:  # MPT's
+        for key, usual in (("alibi", True), ("rope", False), ("learned_pos_emb", False)):
+            if own.given(key) not in (None, usual):
+                why = "its makers' code heeds it, and transformers adds slopes all the same"
+                own.refuse(key, known.name, why)
+        if own.given("alibi_bias_max") not in (None, 8):
+            most = shown(own.given("alibi_bias_max"))
+            notes.append(
+                f"{own.at('alibi_bias_max')} is {most}: slopes are those of 8 here, as transformers"
+                " ignores it; MPT's own code does not"
+            )
     falcon = bool(known.form.get("divided"))
     strength = head_dim(given) ** -0.5 if falcon else 1.0
     if falcon:
@@ -317,12 +329,29 @@ def _deberta(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     buckets = given.value("position_buckets")
     terms = given.value("pos_att_type")
     terms = terms.split("|") if isinstance(terms, str) else terms
-    if not isinstance(terms, list) or sorted(terms) != ["c2p", "p2c"]:
+    terms = [] if terms is None else terms
+    if not isinstance(terms, list) or any(term not in ("c2p", "p2c") for term in terms):
         given.refuse("pos_att_type", known.name, "it has other terms than c2p and p2c")
+    terms = tuple(dict.fromkeys(terms))
+    if not terms:
+        return made | _bottom(given, known)
     reach = rows if not isinstance(reach, int) or reach < 1 else reach
     buckets = buckets if isinstance(buckets, int) and buckets > 0 else 0
-    encoding = Disentangled(dim, heads, dim * heads, reach, buckets)
+    encoding = Disentangled(dim, heads, dim * heads, reach, buckets, terms)
     return made | {"layers": _alike(given, known, encoding)}
+
+
+def _transformer_xl(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    heads, width = given.count("num_attention_heads"), given.count("hidden_size")
+    if heads is None or width is None:
+        given.fail("hidden_size", "or the number of heads is missing")
+    for key, usual in (("clamp_len", -1), ("bi_data", False)):  # XLNet's
+        if given.value(key) not in (None, usual):
+            given.refuse(key, known.name, f"with {key} its distances are others than they are")
+    if known.form.get("segments"):
+        notes.append("with token_type_ids it adds a bias for tokens of another segment as well")
+    encoding = Projected(head_dim(given), heads, width, bool(known.form.get("halves")))
+    return {"layers": _alike(given, known, encoding)}
 
 
 def _dinov3(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
@@ -346,6 +375,7 @@ KINDS = {
     "alibi": _alibi,
     "t5": _t5,
     "deberta": _deberta,
+    "transformer-xl": _transformer_xl,
     "dinov3": _dinov3,
     "none": _none,
 }

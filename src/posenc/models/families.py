@@ -190,8 +190,8 @@ class Family:
             return replace(self, stacks=stacks)
         if not self.switch:
             return self
-        value = config.get(self.switch["key"])
-        value = self.defaults.get(self.switch["key"]) if value is None else value
+        key = self.switch["key"]  # null is a value too
+        value = config[key] if key in config else self.defaults.get(key)
         name = value if isinstance(value, str) else json.dumps(value)
         return self._with(self.switch.get(name, self.switch.get("", {})))
 

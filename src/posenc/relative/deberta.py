@@ -4,9 +4,10 @@
     Kr_h = P W_{k,h},  Qr_h = P W_{q,h}                 P: 2·reach learned rows of w channels
     δ(i, j) = clip(pᵢ − pⱼ + reach, 0, 2·reach − 1)     tokens
 
-The terms are content-to-content, content-to-position and position-to-content; three of them, hence
-√(3d) instead of √d. Mind δ(j, i) in the last: the distance as the key sees it. From version 2 on
-P has rows for B = `buckets` either way, distances beyond B/2 sharing them ever more coarsely:
+The terms are content-to-content, content-to-position ("c2p") and position-to-content ("p2c"), three
+of them: hence √(3d) instead of √d, and √(2d) with one of the last two alone, `terms`. Mind δ(j, i)
+in the last: the distance as the key sees it. From version 2 on P has rows for B = `buckets` either
+way, distances beyond B/2 sharing them ever more coarsely:
 
     bucket(n) = n                                               |n| ≤ m = B/2
     bucket(n) = ±(m + ⌈(m − 1) ln(|n|/m) / ln((reach − 1)/m)⌉)   beyond;  δ = clip(bucket + B, …)
@@ -18,6 +19,7 @@ the rows mirrored, but not for their weights: see `released`. One P serves all t
 `deberta.rows = other.rows` shares it.
 """
 
+from collections.abc import Sequence
 from math import log
 
 import torch
@@ -69,8 +71,12 @@ class DeBERTa(Encoding):
         width: int | None = None,
         released: bool = False,
         buckets: int = 0,
+        terms: Sequence[str] = ("c2p", "p2c"),
     ):
         super().__init__()
+        if not set(terms) <= {"c2p", "p2c"} or not terms or isinstance(terms, str):
+            raise ValueError(f"`terms` are 'c2p', 'p2c' or both, in a tuple, got {terms!r}.")
+        self.terms = tuple(terms)
         self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
         if whole_number(buckets, "buckets") and not (2 < buckets < 2 * reach - 2):
             raise ValueError(
@@ -83,8 +89,9 @@ class DeBERTa(Encoding):
         room("the rows", 2 * self.span, width)
         room("a projection", heads, width, dim)
         self.rows = nn.Parameter(torch.randn(2 * self.span, width) * 0.02)
-        self.to_keys = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
-        self.to_queries = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
+        made = [nn.Parameter(torch.randn(heads, width, dim) * width**-0.5) for _ in range(2)]
+        self.to_keys = made[0] if "c2p" in terms else None
+        self.to_queries = made[1] if "p2c" in terms else None
 
     def delta(self, offset: Tensor) -> Tensor:
         offset = whole(offset, "DeBERTa")
@@ -94,13 +101,17 @@ class DeBERTa(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        by_query = q @ (self.rows @ self.to_keys * scale).mT.to(q.dtype)
-        by_key = k @ (self.rows @ self.to_queries * scale).mT.to(k.dtype)
+        by_query, by_key = (
+            None if to is None else x @ (self.rows @ to * scale).mT.to(x.dtype)
+            for x, to in ((q, self.to_keys), (k, self.to_queries))
+        )
+        if by_query is None:
+            by_query = q.new_zeros(*q.shape[:-1], 2 * self.span)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
         return ByRow(q_at, k_at, self.reach, self.delta, by_query, back, by_key)
 
     def scale(self, dim: int) -> float:
-        return (3 * dim) ** -0.5
+        return ((1 + len(self.terms)) * dim) ** -0.5
 
 
 CARD = Card(
