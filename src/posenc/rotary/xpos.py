@@ -10,7 +10,8 @@ in the middle of the text so far break cached keys.
 
 But numbers overflow: keys grow 3.5-fold every S tokens past the centre, queries before it. float32
 and bfloat16 hold 16,430 tokens either side (IndexError beyond), where a query at one end still has
-finite scores and gradients with a key at the other; float16 about 3,500, and nothing warns of more. So the centre is that of 4,096 tokens, and a text further on wants its own.
+finite scores and gradients with a key at the other; float16 about 3,500, and nothing warns of more.
+So the centre is that of 4,096 tokens, and a text further on wants its own.
 
 Sun et al. 2022, "A Length-Extrapolatable Transformer", arXiv:2212.10554, algorithm 1; the authors'
 code for ζ and S, though it centres by length.
