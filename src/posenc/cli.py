@@ -322,13 +322,14 @@ def convert(
     Parameters
     ----------
     path
-        A model folder with a config.json and weights in safetensors.
+        A model folder with a config.json and weights in safetensors; or a GGUF file, which becomes
+        such a folder. What blocks of quantised numbers stand for is written in float32.
     layout
         Where the two channels of a pair are to sit: half a head apart, or side by side.
     out
         A new folder for the copy.
     was
-        The layout that it has, where neither its weights nor its config say.
+        The layout that it has, where its weights do not show it; else it is as its config says.
     as_json
         Print what was done as one JSON document.
     """
@@ -340,6 +341,7 @@ def convert(
         return _print_json(vars(made) | {"out": str(made.out)})
     size = f"{made.bytes / 2**20:,.1f} MiB"
     print(f"{made.was} → {made.now}: {len(made.moved)} of {made.tensors} tensors moved")
+    print(f"it was in layout {made.was!r}: {made.by}")
     print(f"{made.out} is written, {size}; the model as it was is untouched.")
     for note in made.notes:
         print(f"note: {note}")

@@ -316,12 +316,82 @@ def test_an_unknown_model_needs_its_layout_said(llama, tmp_path):
     assert any("'somebodys' is not known" in note for note in done.notes)
 
 
-def test_a_layout_that_contradicts_the_config_is_refused(llama, tmp_path):
-    with pytest.raises(ModelError, match="is in layout 'half', not 'interleaved'"):
-        convert(llama, "half", tmp_path / "out", from_="interleaved")
+def test_what_is_said_is_believed_where_the_weights_do_not_show_it(llama, tmp_path):
+    """Random queries and keys show no layout; Meta's own files of Llama are interleaved."""
+    done = convert(llama, "half", tmp_path / "out", from_="interleaved")
+    assert (done.was, done.now) == ("interleaved", "half")
+    assert done.by == "`--was` says so, though 'llama' in transformers is usually in 'half'"
     for wrong in ({"to": "neox"}, {"to": "half", "from_": "gptj"}):
         with pytest.raises(ValueError, match="is a layout: 'half' or 'interleaved', got"):
-            convert(llama, out=tmp_path / "out", **wrong)
+            convert(llama, out=tmp_path / "again", **wrong)
+
+
+def test_what_is_said_must_not_contradict_the_metadata(llama, tmp_path):
+    done = convert(llama, "interleaved", tmp_path / "out")
+    with pytest.raises(
+        ModelError, match="in both layouts, 'interleaved': its metadata says so; 'ha"
+    ):
+        convert(done.out, "interleaved", tmp_path / "again", from_="half")
+
+
+def test_what_is_said_must_not_contradict_a_key_of_the_config(tmp_path):
+    model_of("deepseek_v3", tmp_path / "a", **MLA)
+    with pytest.raises(ModelError, match="says 'interleaved', and `--was` says 'half'; set it r"):
+        convert(tmp_path / "a", "interleaved", tmp_path / "b", from_="half")
+
+
+TIED = CONFIG | {"hidden_size": 96, "num_hidden_layers": 3, "head_dim": 16}
+
+
+def tied(folder, layout, config=TIED):
+    """Queries tied to the keys of their pairs, as training ties them, in this layout."""
+    made, g = {}, torch.Generator().manual_seed(0)
+    order = permutation(16, 16, layout) if layout == "interleaved" else list(range(16))
+    for n in range(3):
+        k = torch.randn(2, 16, 96, generator=g)
+        q = torch.randn(4, 16, 96, generator=g) + k.roll(8, 1).repeat_interleave(2, 0)
+        for to, rows in (("q", q[:, order]), ("k", k[:, order]), ("v", k)):
+            name = f"model.layers.{n}.self_attn.{to}_proj.weight"
+            made[name] = rows.flatten(0, 1).contiguous()
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(made, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("from_", ["interleaved", None])
+def test_weights_that_show_that_they_are_interleaved_are_believed(tmp_path, from_):
+    """Though llama is in halves in transformers."""
+    model, halves = tied(tmp_path / "a", "interleaved"), tied(tmp_path / "b", "half")
+    done = convert(model, "half", tmp_path / "out", from_)
+    assert same_bytes(tensors(done.out), tensors(halves))
+    assert done.by.startswith("its weights speak for it ('interleaved' t = ")
+    assert done.by.endswith("though 'llama' in transformers is usually in 'half'")
+
+
+def test_weights_that_show_another_layout_than_is_said_are_refused(tmp_path):
+    model = tied(tmp_path / "a", "half")
+    with pytest.raises(
+        ModelError, match=r"in both layouts, 'half': its weights speak for it .* 'inter"
+    ):
+        convert(model, "half", tmp_path / "out", from_="interleaved")
+    with pytest.raises(ModelError, match=r"is already in layout 'half': its weights speak for it"):
+        convert(model, "half", tmp_path / "out")
+
+
+def test_an_unknown_model_whose_weights_show_its_layout_needs_nothing_said(tmp_path):
+    config = TIED | {"model_type": "somebodys", "rope_theta": 1e4}
+    model = tied(tmp_path / "a", "interleaved", config)
+    assert convert(model, "half", tmp_path / "out").was == "interleaved"
+
+
+def test_weights_that_the_disk_has_no_room_for_are_refused(tmp_path, monkeypatch):
+    model = tied(tmp_path / "a", "half")
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(ModelError, match=r"needs .* KiB on the disk, allowed: up to 1,000 B"):
+        convert(model, "interleaved", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_config_that_contradicts_the_weights_is_refused(tmp_path):
@@ -431,6 +501,19 @@ def planned(more=(), config=(), without=(), to="interleaved", at=AT, dtype="F32"
 
 
 HEAD = [0, 4, 1, 5, 2, 6, 3, 7]
+
+
+def test_a_head_of_thousands_of_channels_is_looked_at_before_its_order_is_made():
+    wide = {"head_dim": 2**16, "num_attention_heads": 2**16, "num_key_value_heads": 2**16}
+    tracemalloc.start()
+    with pytest.raises(ModelError, match="does not fit the config"):
+        planned(config=wide)
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
+    scales = {"q_proj.weight_scale_inv": (1, 2)}
+    blocks = wide | {"quantization_config": {"weight_block_size": [2**32, 8]}}
+    with pytest.raises(ModelError, match="needs 256 GiB of memory, allowed: up to 4 GiB"):
+        planned(scales, blocks, without=LAYER)
 
 
 def test_grouped_heads_move_one_by_one():

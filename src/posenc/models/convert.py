@@ -4,7 +4,15 @@
 
 Bytes are moved and never computed with, so the way back gives the same bytes. One tensor at a time
 is in memory. The copy grows in a folder beside `out` and gets its name once it is complete. Each
-file of weights says in its metadata which layout it is in, and that is believed first.
+file of weights says in its metadata which layout it is in. In which layout a model is, is known by
+
+    1  what its files of weights say of themselves
+    2  what its queries and keys show (posenc.analysis.bands)
+    3  `from_`
+    4  what its config says, or what transformers does with a model of its name
+
+and the first that says it is believed; 1 to 3 must not contradict each other, nor a key of the
+config. A GGUF file becomes a folder of safetensors with its config, in either layout.
 """
 
 from __future__ import annotations
@@ -19,19 +27,19 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.models import families
+from posenc.models import families, from_gguf, gguf_config
 from posenc.models.config import specify
 from posenc.models.errors import ModelError, printable
 from posenc.models.files import ModelFiles, find, inside, read_json
-from posenc.models.layouts import OTHER, own, plan
+from posenc.models.layouts import KEY, OTHER, own, plan
+from posenc.models.planner import plan as afford
 from posenc.models.reading import opened, parse_json
-from posenc.models.spec import Spec
-from posenc.models.weights import open_weights, safetensors
+from posenc.models.weights import Weights, open_weights, safetensors
+from posenc.models.weights.info import BITS
 
 if TYPE_CHECKING:
     from posenc.theta import Layout
 
-KEY = "posenc.layout"  # in the metadata of safetensors
 COPIED = (".json", ".jsonl", ".txt", ".model", ".jinja", ".tiktoken", ".bpe", ".md", "")
 PIECE = 2**24  # bytes copied at a time
 
@@ -44,6 +52,7 @@ class Converted:
 
     out: Path
     was: Layout
+    by: str  # what `was` is known by
     now: Layout
     tensors: int
     moved: tuple[str, ...]
@@ -60,9 +69,9 @@ def convert(
 ) -> Converted:
     """Writes the model in `path` to the new folder `out`, in layout `to`.
 
-    `from_` says in which layout it is, where neither its weights nor its config do. Raises
-    ModelError for a model that cannot be converted with certainty, ValueError for an unknown
-    layout, FileExistsError if `out` holds anything; nothing has been written then.
+    `from_` says in which layout it is, where its weights do not. Raises ModelError for a model that
+    cannot be converted with certainty, ValueError for an unknown layout, FileExistsError if `out`
+    holds anything; nothing has been written then.
     """
     for name, layout in (("to", to), ("from_", from_)):
         if layout not in OTHER and not (name == "from_" and layout is None):
@@ -72,32 +81,34 @@ def convert(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
     files = find(path)
-    if files.config is None:
+    if files.config is None and files.format != "gguf":
         raise ModelError(path, "", "holds no config.json, which says how its heads lie")
     weights = open_weights(files)
-    if files.format != "safetensors":
-        raise ModelError(files.weights[0], "", "cannot be converted", files.format, "safetensors")
-    config = read_json(files.config)
-    orders, notes = plan(weights.infos, config, to, files.config.name)
-    shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
-    spec = specify(config, files.config.name).main
-    _refuse_unless_other(to, from_, spec, files.config, shards)
-    copied, left = _others(files, shards, out)
+    if files.format == "onnx":
+        raise ModelError(
+            files.weights[0], "", "cannot be converted", files.format, "safetensors, gguf"
+        )
+    source = (Gguf if files.format == "gguf" else Safetensors)(files, weights, out)
+    orders, notes = plan(source.infos, source.config, to, source.file.name)
+    was, by = _was(source, weights, from_)
+    if was == to and files.format != "gguf":
+        raise ModelError(source.file, "", f"the model is already in layout {to!r}: {by}")
+    orders = orders if was != to else {}
+    for name in orders:
+        info = source.infos[name]
+        afford(info.elements * BITS[info.dtype] // 8, info.file, name, of="of memory")
+    home = next(parent for parent in out.parents if parent.exists())
+    room = shutil.disk_usage(home).free
+    afford(source.bytes, home, "", room, of="on the disk")
 
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
         done = 0
-        for shard in shards:
-            target = part / shard.relative_to(files.root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            for name in _write(shard, target, orders, to):
-                done += 1
-                progress(name, done, len(weights))
-        for file in copied:
-            with opened(file) as given, (part / file.name).open("xb") as copy:
-                shutil.copyfileobj(given, copy)
-        notes.append(_declare(part / files.config.name, config, spec.model, to))
+        for name in source.write(part, orders, to):
+            done += 1
+            progress(name, done, len(weights))
+        notes.append(_declare(part / "config.json", source.config, source.spec.model, to))
         size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         if out.exists():
             out.rmdir()  # raises if somebody has put something there meanwhile
@@ -105,44 +116,124 @@ def convert(
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    if left:
-        notes.append(f"left behind: {', '.join(map(printable, left))}")
-    notes = [*files.notes, *notes]
-    return Converted(out, OTHER[to], to, done, tuple(orders), size, tuple(notes))
+    notes = [*files.notes, *source.notes, *notes]
+    if source.left:
+        notes.append(f"left behind: {', '.join(map(printable, source.left))}")
+    return Converted(out, was, by, to, done, tuple(orders), size, tuple(notes))
 
 
-def layout_of(spec: Spec, metadata: Mapping[str, Any], file: Path) -> Layout | None:
-    """The layout of a file of weights: what its metadata says, or else what is usual in its family.
+class Safetensors:
+    """A folder with a config and files of weights, copied as they are but for what moves."""
 
-    None: nothing says it.
-    """
-    mark = metadata.get(KEY)
-    if mark is not None:
-        if mark not in OTHER:
-            raise ModelError(file, KEY, "is not known", mark, ", ".join(OTHER))
-        return mark
-    return spec.rotary[0].layout  # all layers of a family are alike
+    def __init__(self, files: ModelFiles, weights: Weights, out: Path):
+        assert files.config is not None
+        self.root, self.file, self.infos = files.root, files.config, weights.infos
+        self.config = read_json(self.file)
+        self.spec = specify(self.config, self.file.name).main
+        self.shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
+        self.copied, self.left = _others(files, self.shards, out)
+        self.notes: list[str] = []
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.stat().st_size for file in (*self.shards, *self.copied))
+
+    def marks(self) -> dict[Path, str | None]:
+        """What each file of weights says of its layout."""
+        return {shard: safetensors.read(shard).metadata.get(KEY) for shard in self.shards}
+
+    def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
+        """Copies each file; yields the name of each tensor as it is written."""
+        for shard in self.shards:
+            target = part / shard.relative_to(self.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            yield from _write(shard, target, orders, to)
+        for file in self.copied:
+            with opened(file) as given, (part / file.name).open("xb") as copy:
+                shutil.copyfileobj(given, copy)
 
 
-def _refuse_unless_other(
-    to: Layout, from_: Layout | None, spec: Spec, config: Path, shards: list[Path]
-) -> None:
-    """Is the model in the other layout, by all that is said of it?"""
-    said = {shard: layout_of(spec, safetensors.read(shard).metadata, shard) for shard in shards}
+class Gguf:
+    """A GGUF file, written as transformers would have its model."""
+
+    def __init__(self, files: ModelFiles, weights: Weights, out: Path):
+        self.file, self.weights = files.weights[0], weights
+        self.named = from_gguf.named(weights)
+        self.infos = {info.name: info for info in self.named.values()}
+        self.config = from_gguf.config(weights, self.file.name)
+        self.spec = gguf_config.read(weights.metadata, weights.infos, self.file.name)
+        self.left = ["the tokenizer, which is within the GGUF file"]
+        blocks = sorted({info.dtype for info in weights.infos.values()} - BITS.keys())
+        exact = f"{', '.join(blocks)} are written as the float32 that they stand for"
+        self.notes = [exact] if blocks else []
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.elements * BITS[info.dtype] // 8 for info in self.infos.values())
+
+    def marks(self) -> dict[Path, str | None]:
+        return {self.file: None}
+
+    def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
+        """Writes the config and one file of weights; yields the name of each tensor."""
+        text = json.dumps(self.config, ensure_ascii=False, indent=2) + "\n"
+        (part / "config.json").write_text(text, "utf-8")
+        header, end = {}, 0
+        for info in self.infos.values():
+            size = info.elements * BITS[info.dtype] // 8
+            offsets = [end, end + size]
+            header[info.name] = {"dtype": info.dtype, "shape": info.shape, "data_offsets": offsets}
+            end += size
+        with (part / "model.safetensors").open("xb") as out:
+            out.write(_header(header, {KEY: to}))
+            for name, info in self.named.items():
+                raw = from_gguf.raw(self.weights, name)
+                moved = _reordered(raw, orders[info.name]) if info.name in orders else [raw]
+                out.writelines(moved)
+                yield info.name
+
+
+def _was(source: Safetensors | Gguf, weights: Weights, from_: Layout | None) -> tuple[Layout, str]:
+    """The layout that a model is in, and what it is known by."""
+    from posenc.models.weighing import layout_evidence  # needs torch
+
+    marks, file = source.marks(), source.file
+    for shard, mark in marks.items():
+        if mark is not None and mark not in OTHER:
+            raise ModelError(shard, KEY, "is not known", mark, ", ".join(OTHER))
+    if len(set(marks.values())) > 1:
+        raise ModelError(file, "", "its files of weights are in different layouts", "both")
+    usual = source.spec.rotary[0].layout  # all layers of a family are alike
+    known = families.family(source.spec.model)
+    evidence = layout_evidence(source.spec, weights)
+    shown = evidence.verdict if evidence else None
+    values = ", ".join(f"{n!r} t = {t:.1f}" for n, t in evidence.t.items()) if evidence else ""
+    said: dict[str, Any] = {  # those that say it, in the order in which they are believed
+        "its metadata says so": next(iter(marks.values())),
+        f"its weights speak for it ({values})": shown,
+        "`--was` says so": from_,
+    }
+    said = {by: layout for by, layout in said.items() if layout is not None}
     if len(set(said.values())) > 1:
-        raise ModelError(config, "", "its files of weights are in different layouts", "both")
-    now, usual = next(iter(said.values())), layout_of(spec, {}, config)
-    known = families.family(spec.model)
-    if known is not None and known.layout_key and now != usual:
-        contradicts = f"says {usual!r}, and the weights say {now!r}; set it right"
-        raise ModelError(config, known.layout_key, contradicts)
-    if now is None and from_ is None:
+        each = "; ".join(f"{layout!r}: {by}" for by, layout in said.items())
+        raise ModelError(file, "", f"the model is said to be in both layouts, {each}")
+    by, now = next(iter(said.items()), ("", None))
+    if now and known and known.layout_key and isinstance(source, Safetensors) and now != usual:
+        teller = "`--was` says" if now == from_ and len(said) == 1 else "the weights say"
+        contradicts = f"says {usual!r}, and {teller} {now!r}; set it right"
+        raise ModelError(file, known.layout_key, contradicts)
+    if now and usual and now != usual:
+        by += f", though {whose(source)} is usually in {usual!r}"
+    if now is None and usual is None:
         unknown = "does not say where the channels of a pair sit; say which layout it is in now"
-        raise ModelError(config, "model_type", unknown, spec.model, ", ".join(OTHER))
-    if None not in (now, from_) and now != from_:
-        raise ModelError(config, "", f"the model is in layout {now!r}, not {from_!r}")
-    if (now or from_) == to:
-        raise ModelError(config, "", f"the model is already in layout {to!r}")
+        raise ModelError(file, "model_type", unknown, source.spec.model, ", ".join(OTHER))
+    return (now, by) if now else (usual, f"{whose(source)} is")
+
+
+def whose(source: Safetensors | Gguf) -> str:
+    """Whose layout it is that a model has, where nothing in it says another."""
+    place = "GGUF" if isinstance(source, Gguf) else "transformers"
+    return f"{printable(source.spec.model)!r} in {place}"
 
 
 def _write(
@@ -153,11 +244,7 @@ def _write(
         length = int.from_bytes(file.read(8), "little")
         header = parse_json(_exactly(file, length, source), source)
         metadata = header.pop("__metadata__", {})
-        # Without "format", transformers 4 refuses a file that has metadata at all.
-        marked = {"__metadata__": {"format": "pt", **metadata, KEY: to}, **header}
-        text = json.dumps(marked, ensure_ascii=False, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        out.write(len(text).to_bytes(8, "little") + text)
+        out.write(_header(header, {**metadata, KEY: to}))
         for begin, end, name in sorted((*header[name]["data_offsets"], name) for name in header):
             if name in orders:
                 out.writelines(_reordered(_exactly(file, end - begin, source), orders[name]))
@@ -165,6 +252,15 @@ def _write(
                 for at in range(begin, end, PIECE):
                     out.write(_exactly(file, min(PIECE, end - at), source))
             yield name
+
+
+def _header(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
+    """What a file of safetensors begins with."""
+    # Without "format", transformers 4 refuses a file that has metadata at all.
+    marked = {"__metadata__": {"format": "pt", **metadata}, **tensors}
+    text = json.dumps(marked, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 def _reordered(raw: bytes, order: list[int]) -> Iterator[memoryview]:

@@ -59,6 +59,15 @@ FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.
 
 def read(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
     """The specification of a GGUF file. Raises ModelError, or Unread for other architectures."""
+    spec = specify(config(metadata, tensors, file), file)
+    _, layout = MODELS[metadata["general.architecture"]]
+    notes = (*spec.notes, f"read from the metadata of {file}, as the keys of a config.json")
+    layers = tuple(_laid(layer, layout) for layer in spec.layers)
+    return replace(spec, layers=layers, notes=notes)
+
+
+def config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """What its metadata says of positions, as the keys of a config.json."""
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in MODELS:
         known = ", ".join(MODELS)
@@ -66,25 +75,23 @@ def read(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> 
     for factors in FACTORS:
         if factors in tensors:
             raise Unread(file, factors, "divides the frequencies, which posenc does not read")
-    model, layout = MODELS[name]
+    model, _ = MODELS[name]
     own = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
-    config = {usual: own[key] for key, usual in KEYS.items() if key in own}
+    said: dict[str, Any] = {"model_type": model}
+    said |= {usual: own[key] for key, usual in KEYS.items() if key in own}
     scaling = {usual: own[key] for key, usual in SCALING.items() if key in own}
     if scaling.get("rope_type", "none") != "none":
-        config["rope_scaling"] = scaling
-    turned, heads = own.get("rope.dimension_count"), config.get("num_attention_heads")
-    dim = config.get("head_dim")
-    if dim is None and isinstance(heads, int) and isinstance(config.get("hidden_size"), int):
-        dim = config["hidden_size"] // max(heads, 1)
+        said["rope_scaling"] = scaling
+    turned, heads = own.get("rope.dimension_count"), said.get("num_attention_heads")
+    dim = said.get("head_dim")
+    if dim is None and isinstance(heads, int) and isinstance(said.get("hidden_size"), int):
+        dim = said["hidden_size"] // max(heads, 1)
     if isinstance(turned, int) and isinstance(dim, int) and dim > 0 and turned != dim:
         if not 0 < turned < dim:
             key = f"{name}.rope.dimension_count"
             raise ModelError(file, key, "is of a head's channels", turned, f"1 … {dim}")
-        config["partial_rotary_factor"] = turned / dim
-    spec = specify({"model_type": model, **config}, file)
-    notes = (*spec.notes, f"read from the metadata of {file}, as the keys of a config.json")
-    layers = tuple(_laid(layer, layout) for layer in spec.layers)
-    return replace(spec, layers=layers, notes=notes)
+        said["partial_rotary_factor"] = turned / dim
+    return said
 
 
 def _laid(layer: Layer, layout: "Layout") -> Layer:

@@ -22,12 +22,14 @@ from posenc.models import families
 from posenc.models.config import specify
 from posenc.models.errors import ModelError, printable
 from posenc.models.fields import Fields
+from posenc.models.planner import plan as afford
 from posenc.models.spec import Rotary, Spec
 from posenc.models.weights.info import BITS, Info
 
 if TYPE_CHECKING:
     from posenc.theta import Layout
 
+KEY = "posenc.layout"  # in the metadata of safetensors
 OTHER: dict[Layout, Layout] = {"half": "interleaved", "interleaved": "half"}
 
 HOLDS = {  # a module of attention -> queries, keys, values
@@ -54,6 +56,7 @@ FUSED = {  # how the heads lie in one tensor
 }
 GATED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")  # q_proj: q gate, q gate, …
 
+ROW = 64  # bytes of a whole number in a list, about
 LOOKS_LIKE = re.compile(r"(?i)(?:^|[._])(?:w?(?:q|k|qk|kv|qkvz?)|query|queries|keys?)(?=[._]|$)")
 IN_LAYER = re.compile(r"(.*?\b(?:layers|layer|h|blocks|block))\.(\d{1,6})\.(.+)")
 NOT_TEXT = re.compile(r"(?i)vision|visual|vit\b|image|video|audio|speech|perceiver|resampler")
@@ -245,14 +248,14 @@ def _order(info: Info, place: Place, model: Model, to: Layout) -> list[int] | No
         return _rows(turning, permutation(turn.dim, turn.turned, to, turn.trailing))
     turning, dim = model.turning(module, info), model.channels(module, turn)
     trailing = turn.trailing or module == SHARED_KEY
-    order = _rows(turning, permutation(dim, turn.turned, to, trailing))
-    if SCALES.fullmatch(leaf):
-        if info.shape[0] != len(order):
-            return _check_blocks(info, order, model)
-    elif not OF_ROWS.fullmatch(leaf):
+    blocks = bool(SCALES.fullmatch(leaf)) and info.shape[0] != len(turning) * dim
+    if not blocks and not SCALES.fullmatch(leaf) and not OF_ROWS.fullmatch(leaf):
         _refuse(info, "is stored so that its rows cannot be moved; convert before quantising")
-    _check(info, info.shape[0], len(turning), dim)
-    return order
+    if not blocks:
+        _check(info, info.shape[0], len(turning), dim)
+    afford(ROW * len(turning) * dim, info.file, info.name, of="of memory")
+    order = _rows(turning, permutation(dim, turn.turned, to, trailing))
+    return _check_blocks(info, order, model) if blocks else order
 
 
 def _rows(turning: Sequence[bool], one: list[int]) -> list[int]:

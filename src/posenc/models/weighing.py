@@ -23,7 +23,7 @@ from posenc.analysis.curves import Steps, Vectors
 from posenc.analysis.formula import Formula, formula
 from posenc.analysis.tables import Rows, rows
 from posenc.models import projections
-from posenc.models.convert import KEY
+from posenc.models.layouts import KEY
 from posenc.models.projections import Projection
 from posenc.models.spec import Buckets, Rotary, Spec
 from posenc.models.weights import Info, Tensors, Weights
@@ -147,6 +147,13 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     )
 
 
+def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
+    """What queries and keys say of their layout, by some layers from the first to the last."""
+    found = projections.find(spec, weights)
+    some = found[:: max(len(found) // layers, 1)]
+    return bands.evidence(_Turned(some, _Held(weights)).layers()) if some else None
+
+
 class _Held(Tensors):
     """The weights in float32. The last two read are kept; those not finite are noted."""
 
@@ -171,7 +178,7 @@ class _Held(Tensors):
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.kept:
             self.kept = dict([*self.kept.items()][-1:])
-            self.kept[name] = self.weights[name].float()
+            self.kept[name] = self.weights[name].to(torch.float32, copy=True)  # frees its bytes
         return self.kept[name]
 
     def __iter__(self) -> Iterator[str]:

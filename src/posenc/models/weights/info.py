@@ -78,7 +78,9 @@ def stored(info: Info, start: int, size: int) -> bytearray:
             ends = f"lies past the end of the file: it needs {start + size} bytes"
             raise ModelError(info.file, info.name, ends)
         file.seek(start)
-        return bytearray(file.read(size))
+        raw = bytearray(size)
+        file.readinto(raw)
+        return raw
 
 
 def tensor(info: Info, raw: bytearray) -> "torch.Tensor":
