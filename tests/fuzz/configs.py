@@ -4,8 +4,9 @@
 
 The seeds are published configs, for each family what its class takes by default, and metadata of
 GGUF files. A change sets, takes away or adds a key, anywhere; moves a value, or puts one there that
-no config should hold. What is read is then asked for its frequencies, short texts and long ones.
-Each failure is printed with as few keys as show it.
+no config should hold. What is read is then asked for its frequencies, short texts and long ones,
+and each 20th config is inspected as `posenc inspect` does. Each failure is printed with as few keys
+as show it.
 """
 
 import argparse
@@ -17,15 +18,17 @@ import warnings
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import torch  # noqa: F401  (before any clock runs)
+import torch
 from published import KINDS, published
 
 from posenc.models import families, gguf_config
 from posenc.models.config import specify
 from posenc.models.errors import ModelError
+from posenc.models.inspection import inspect
 from posenc.models.spec import Rotary, Spec
 
 SECONDS = 2.0  # that one config may take
@@ -150,12 +153,17 @@ def measured(spec: Spec) -> None:
             measured(part)
 
 
-def failure(config: dict[str, Any]) -> str:
-    """What is wrong with how a config is met; nothing where all is well."""
+def failure(config: dict[str, Any], path: Path | None = None) -> str:
+    """What is wrong with how a config is met, as a file at `path` too; nothing if all is well."""
     begun = time.process_time()
     try:
-        gguf = "general.architecture" in config
-        measured(gguf_config.read(config, {}, "x.gguf") if gguf else specify(config))
+        if "general.architecture" in config:
+            measured(gguf_config.read(config, {}, "x.gguf"))
+        else:
+            measured(specify(config))
+            if path is not None:
+                path.write_text(json.dumps(config))
+                inspect(path, target=1_000_000)
     except ModelError as error:
         if "\n" in str(error) or len(str(error)) > 1_000:
             return f"not one line: {str(error)[:200]!r}"
@@ -165,12 +173,12 @@ def failure(config: dict[str, Any]) -> str:
     return f"took {taken:.1f} s" if taken > SECONDS else ""
 
 
-def smaller(config: dict[str, Any], kind: str) -> dict[str, Any]:
+def smaller(config: dict[str, Any], kind: str, path: Path | None = None) -> dict[str, Any]:
     """The same failure from fewer keys."""
     for place in list(_objects(config)):
         for key in list(place):
             value = place.pop(key)
-            if failure(config).partition(":")[0] != kind:
+            if failure(config, path).partition(":")[0] != kind:
                 place[key] = value
     return config
 
@@ -180,12 +188,17 @@ def fuzz(seconds: float, seed: int, runs: int = 10**9) -> tuple[int, dict[str, d
     rng, of = random.Random(seed), seeds()
     keys = sorted({key for config in of for place in _objects(config) for key in place})
     end, count, failures = time.monotonic() + seconds, 0, {}
-    while time.monotonic() < end and count < runs:
-        config = changed(rng.choice(of), rng, keys)
-        wrong = failure(config)
-        count += 1
-        if wrong and wrong not in failures:
-            failures[wrong] = smaller(config, wrong.partition(":")[0])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # processor time is counted
+    with TemporaryDirectory() as folder:
+        while time.monotonic() < end and count < runs:
+            config = changed(rng.choice(of), rng, keys)
+            path = Path(folder) / "config.json" if count % 20 == 0 else None
+            wrong = failure(config, path)
+            count += 1
+            if wrong and wrong not in failures:
+                failures[wrong] = smaller(config, wrong.partition(":")[0], path)
+    torch.set_num_threads(threads)
     return count, failures
 
 

@@ -107,7 +107,7 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     "24 head_dim 65": ({"head_dim": 65}, "head_dim: channels turn in pairs: of a head of 65"),
     "25 head_dim 0": (
         {"head_dim": 0},
-        "head_dim: must be a whole number, got 0, allowed: 1 … 65536",
+        "head_dim: must be a whole number, got 0, allowed: 1 … 4096",
     ),
     "26 head_dim -1": ({"head_dim": -1}, "head_dim: must be a whole number, got -1"),
     "27 head_dim 1": ({"head_dim": 1}, "head_dim: channels turn in pairs: of a head of 1"),
@@ -204,11 +204,11 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "a head too wide": (
         {"head_dim": 10**9},
-        "head_dim: must be a whole number, got 1000000000, allowed: 1 … 65536",
+        "head_dim: must be a whole number, got 1000000000, allowed: 1 … 4096",
     ),
     "heads too wide": (
         {"hidden_size": 2**31},
-        "hidden_size: shared by 32 heads exceeds the 65536 channels of one, got 2147483648",
+        "hidden_size: shared by 32 heads exceeds the 4096 channels of one, got 2147483648",
     ),
     "one pair, and a ramp over pairs": (
         scaled(YARN) | {"head_dim": 2},
@@ -313,6 +313,6 @@ def test_a_folder_without_a_config_says_so(tmp_path):
 
 def test_configs_changed_at_random_are_read_or_refused_in_one_line():
     """What tests/fuzz/configs.py does for longer: no traceback, none that takes seconds."""
-    count, failures = fuzz(seconds=60.0, seed=0, runs=3_000)
-    assert count == 3_000
+    count, failures = fuzz(seconds=60.0, seed=0, runs=800)
+    assert count == 800
     assert failures == {}

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from posenc.models.errors import ModelError, Unread, printable, shown
 
 MOST = 2**53  # whole numbers that JSON carries without rounding; no model has a larger number
-WIDEST = 2**16  # channels of a head: beyond, it is the width of something else
+WIDEST = 2**12  # channels of a head: beyond, it is the width of something else
 LEAST = 1e-9  # by which a number exceeds its bound: closer to it, what is divided by it overflows
 
 
