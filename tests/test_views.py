@@ -302,6 +302,8 @@ POS = sequence(200)
     ("encoding", "pos", "mask", "path", "why"),
     [
         (NoPE(), POS, masks.padding([200, 9]), "sdpa", "NoPE adds nothing to scores"),
+        (RoPE(DIM), POS, causal(POS), "sdpa", "RoPE adds nothing to scores"),
+        (RoPE(DIM), POS, causal() & window(9), "view", "^positions stand at equal steps and"),
         (ALiBi(4), POS, causal(), "view", "ALiBi goes by distance, .* equal steps and the mask"),
         (ALiBi(4), 7 * POS + 3, causal(7 * POS), "view", "goes by distance"),
         (Shaw(DIM), POS, None, "view", "Shaw goes by distance"),
@@ -334,11 +336,13 @@ def test_gradients_and_few_queries_are_reasons_too():
     assert said.path == "blocks"
     assert "scores of Shaw go by content and offset, and have no gradients" in said.why
     said = explain(q[..., :5, :], k, v, ALiBi(4), POS[:5] * 0.5, POS)
-    assert said.path == "reference"
+    assert said.path == "blocks"
     assert "5 queries are one block" in said.why
     said = explain(q[..., :1, :], k, v, ALiBi(4), POS[-1:], POS)
-    assert said.path == "reference"
+    assert said.path == "blocks"
     assert "as in decoding" in said.why
+    said = explain(q[..., :1, :].requires_grad_(), k, v, ALiBi(4), POS[-1:], POS)
+    assert said.path == "reference"
     said = explain(q.to("meta"), k.to("meta"), v.to("meta"), ALiBi(4))
     assert "torch's CPU kernel" in said.why
 
@@ -346,7 +350,7 @@ def test_gradients_and_few_queries_are_reasons_too():
 @pytest.mark.parametrize(
     ("encoding", "mask", "message"),
     [
-        (RoPE(DIM), None, '"view"` cannot serve here: the bias of RoPE is no view, or there is'),
+        (Sum(ALiBi(4), Shaw(DIM)), None, '"view"` cannot serve here: the bias of Sum is no view'),
         (ALiBi(4), masks.padding([9, 9]), "the mask is no strip along the diagonal; use "),
         (DeBERTa(DIM, 4), None, "DeBERTa go by content and offset, and have no gradients"),
     ],

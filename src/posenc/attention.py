@@ -14,14 +14,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.arguments import number, shown
-from posenc.call import Call, per_query_head
+from posenc.call import Call, per_query_head, trains
 from posenc.encoding import Encoding, on_meta
 from posenc.masks import Mask
-from posenc.paths import Explanation, Implementation, chosen, hidden, logits, run, viewable
+from posenc.paths import Explanation, Implementation, chosen, logits, run, zero_unseen
 from posenc.positions import exact, sequence
+from posenc.regular import strip
 from posenc.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
 from posenc.sum import Sum, leaves
 from posenc.theta import per_head
+from posenc.watched import beyond_gradients, readable
 
 
 def attend(
@@ -100,17 +102,27 @@ def _call(
     k_at = at if k_at is None else k_at
     at, k_at = _stand(encoding, at, q, "`at`"), _stand(encoding, k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
-    k, v = hidden(q, k, v, mask)
-    if implementation in ("auto", "view"):
-        short = encoding.by_vector(q, at, k_at)
-        if short is not None:
-            call = Call(encoding, short[0], k, v, at, k_at, scale, short[1], mask)
-            if not isinstance(viewable(call), str):
-                return call
-    q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
-    v = v if k.shape[1] == v.shape[1] else per_query_head(v, q)  # keys may differ by query head now
-    bias = encoding.on_scores(q, per_query_head(k, q), at, k_at, scale)
-    return Call(encoding, q, k, v, at, k_at, scale, bias, mask)
+    acts_on, learns = encoding.acts_on, trains(encoding, q, k, v)
+    looks = readable(q, k, v) and not beyond_gradients()
+    seen = strip(mask, q.shape[-2], k.shape[-2]) if looks else None
+    ours = implementation in ("auto", "view")
+    # Paths that go by a strip of pairs never touch a key that nobody sees.
+    skips = seen is not None and ours and not learns and "on_values" not in acts_on
+    causal = isinstance(mask, Mask) and mask.is_causal
+    if not (mask is None or causal or skips or (seen is not None and seen.sees_all_keys)):
+        k, v = zero_unseen(q, k, v, mask)
+    short = encoding.by_vector(q, at, k_at, scale) if ours and looks and not learns else None
+    if short is not None:
+        q, bias = short
+    else:
+        q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+        if k.shape[1] != v.shape[1]:
+            v = per_query_head(v, q)  # keys may differ by query head now
+        bias = encoding.on_scores(q, k, at, k_at, scale) if "on_scores" in acts_on else None
+    if scale <= 0:  # torch's kernels take the sign of −∞ with it
+        q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
+    on_values = "on_values" in acts_on
+    return Call(encoding, q, k, v, at, k_at, scale, bias, mask, seen, on_values, learns)
 
 
 def scores(

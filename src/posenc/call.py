@@ -1,19 +1,17 @@
 """One call of attention, after the hooks: what every path computes from."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from posenc.distance import ByVector
 from posenc.encoding import Encoding
 from posenc.masks import Mask
-from posenc.shapes import Bias, Heads, Keys, Seen, Values
+from posenc.regular import Strip
+from posenc.shapes import Heads, Keys, Seen, Values
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     encoding: Encoding
     q: Heads
     k: Keys
@@ -21,18 +19,17 @@ class Call:
     at: Any
     k_at: Any
     scale: float
-    bias: Bias | ByVector | None = None
+    bias: Any = None  # a `Bias`, or a `ByVector`
     mask: Mask | Seen | None = None
+    seen: Strip | None = None  # what the mask shows, where that is a strip
+    on_values: bool = False  # whether the encoding adds to the values
+    trains: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(batch, head, query, key)"""
         batch, heads, tokens, _ = self.q.shape
         return batch, heads, tokens, self.k.shape[-2]
-
-    @property
-    def on_values(self) -> bool:
-        return "on_values" in self.encoding.acts_on
 
     @property
     def exact(self) -> torch.dtype:
@@ -44,10 +41,11 @@ class Call:
         """Not the comparison itself: traced, that is a symbol, which the kernels do not take."""
         return True if self.q.shape[1] != self.k.shape[1] else False
 
-    @property
-    def trains(self) -> bool:
-        learned = (self.q, self.k, self.v, *self.encoding.parameters())
-        return torch.is_grad_enabled() and any(x.requires_grad for x in learned)
+
+def trains(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    return any(x.requires_grad for x in (q, k, v, *encoding.parameters()))
 
 
 def per_query_head(x: Tensor, q: Tensor) -> Tensor:

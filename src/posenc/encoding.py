@@ -73,7 +73,9 @@ class Encoding(nn.Module):
         """
         return None
 
-    def by_vector(self, q: Heads, q_at: Any, k_at: Any) -> tuple[Heads, ByVector] | None:
+    def by_vector(
+        self, q: Heads, q_at: Any, k_at: Any, scale: float
+    ) -> tuple[Heads, ByVector] | None:
         """The scores of its hooks, as a bias of content and offset, if they have such a form.
 
         No hook: a fast path where `on_queries` and `on_keys` add many channels. Gives the queries

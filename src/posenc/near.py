@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from posenc.call import Call, per_query_head
-from posenc.distance import ByRow
+from posenc.distance import ByRow, away
 from posenc.regular import Strip
 from posenc.views import fitted, flash
 
@@ -32,7 +32,7 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     behind = strip.within(ceil((bias.reach - shift) / step), strip.high)
     ahead = strip.within(strip.low, floor((-bias.reach - shift) / step))
     out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
-    ends = {1: _Far(call, bias, bias.reach), -1: _Far(call, bias, -bias.reach)}
+    far = _Far(call, bias)
     for start in strip.rows[::ROWS]:
         rows = slice(start, min(start + ROWS, strip.rows.stop))
         keys = strip.seen(rows)
@@ -44,9 +44,9 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
             after = slice(keys.stop, keys.stop)
         parts = [
             _near(call, bias, strip, rows, slice(keys.start, before.start)),
-            ends[1].part(rows, before),
+            far.part(bias.reach, rows, before),
             _near(call, bias, strip, rows, slice(before.stop, after.start)),
-            ends[-1].part(rows, after),
+            far.part(-bias.reach, rows, after),
             _near(call, bias, strip, rows, slice(after.stop, keys.stop)),
         ]
         out[:, :, rows] = _joined([part for part in parts if part is not None])
@@ -65,45 +65,36 @@ Part = tuple[Tensor, Tensor]  # out (batch, head, query, value), log-sum-exp (ba
 
 
 def _joined(parts: list[Part]) -> Tensor:
-    if len(parts) == 1:
-        return parts[0][0]
-    sums = torch.stack([lse for _, lse in parts])
-    weights = (sums - sums.logsumexp(0)).exp().unsqueeze(-1)
-    out = parts[0][0] * weights[0]
-    for (made, _), weight in zip(parts[1:], weights[1:], strict=True):
-        out.addcmul_(made, weight)
+    (out, lse), *others = parts
+    for made, sums in others:
+        out = torch.lerp(out, made, (sums - lse).sigmoid().unsqueeze(-1))
+        lse = torch.logaddexp(lse, sums)
     return out
 
 
 class _Far:
     """Keys at offsets of `end` and beyond."""
 
-    def __init__(self, call: Call, bias: ByRow, end: int):
+    def __init__(self, call: Call, bias: ByRow):
+        self.call, self.bias = call, bias
         self.q, self.k, self.v = fitted(call.q, call.k, call.v)
-        self.scale, self.channels = call.scale, call.v.shape[-1]
-        at = torch.tensor(end)
-        row = bias.row(at)
-        self.of_query = bias.by_query[..., row].to(call.exact)
-        self.of_key = self.value = None
-        if bias.by_key is not None and bias.back is not None:
-            self.of_key = bias.by_key[..., bias.back(at)].to(call.exact).contiguous()
-        if bias.values is not None:
-            self.value = bias.values[row].to(call.exact)
 
-    def part(self, rows: slice, keys: slice) -> Part | None:
+    def part(self, end: int, rows: slice, keys: slice) -> Part | None:
         if keys.start == keys.stop:
             return None
-        bias = None
-        if self.of_key is not None:
-            shape = (*self.of_query.shape[:2], rows.stop - rows.start, keys.stop - keys.start)
-            bias = self.of_key[..., keys].unsqueeze(-2).expand(shape)
+        call = self.call
+        of_query, of_key = self.bias.end(end, rows, keys)
+        if of_key is not None:
+            shape = (*of_key.shape[:2], rows.stop - rows.start, of_key.shape[-1])
+            of_key = of_key.to(call.exact).contiguous().unsqueeze(-2).expand(shape)
         out, lse = flash(
             self.q[:, :, rows], self.k[:, :, keys], self.v[:, :, keys],
-            attn_mask=bias, scale=self.scale,
+            attn_mask=of_key, scale=call.scale,
         )  # fmt: skip
-        out = out[..., : self.channels].to(lse.dtype)
-        lse = lse + self.of_query[..., rows]
-        return out if self.value is None else out + self.value, lse
+        out = out[..., : call.v.shape[-1]].to(lse.dtype)
+        if self.bias.values is not None:
+            out = out + self.bias.values[self.bias.row(torch.tensor(end))].to(lse.dtype)
+        return out, lse + of_query
 
 
 def _near(call: Call, bias: ByRow, strip: Strip, rows: slice, keys: slice) -> Part | None:
@@ -112,7 +103,7 @@ def _near(call: Call, bias: ByRow, strip: Strip, rows: slice, keys: slice) -> Pa
         return None
     q = call.q[:, :, rows].to(call.exact)
     k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
-    scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
+    scores = (q @ k.mT).mul_(call.scale).add_(bias.block(q.shape[1], rows, keys))
     all_seen = _all(strip, rows, keys)
     if all_seen != keys:
         i = torch.arange(rows.start, rows.stop).unsqueeze(-1)
@@ -131,17 +122,20 @@ def _near(call: Call, bias: ByRow, strip: Strip, rows: slice, keys: slice) -> Pa
 def _of_values(weights: Tensor, bias: ByRow, rows: slice, keys: slice) -> Tensor:
     """Σⱼ weights[i, j] values[row(pᵢ − pⱼ)]: skewed, so that equal offsets are one column."""
     assert bias.values is not None
+    values = bias.values.to(weights.dtype)
+    if rows.stop - rows.start == 1:
+        apart = away(bias.q_pos, bias.k_pos, rows, keys)
+        return weights @ values[bias.row(apart[0, 0, 0])]
     *outer, n, m = weights.shape
     columns = n + m - 1
     skewed = weights.new_zeros(*outer, n, columns)
     strides = (*skewed.stride()[:-2], columns - 1, 1)
     skewed.as_strided((*outer, n, m), strides, n - 1).copy_(weights)
     q_pos, k_pos = bias.q_pos.reshape(-1)[rows], bias.k_pos.reshape(-1)[keys]
-    away = torch.cat((q_pos.flip(0) - k_pos[0], q_pos[0] - k_pos[1:]))
-    first = int((away >= bias.reach).sum())
-    last = max(first, columns - int((away <= -bias.reach).sum()))
-    values = bias.values.to(weights.dtype)
-    near = skewed[..., first:last] @ values[bias.row(away[first:last])]
+    apart = torch.cat((q_pos.flip(0) - k_pos[0], q_pos[0] - k_pos[1:]))
+    first = int((apart >= bias.reach).sum())
+    last = max(first, columns - int((apart <= -bias.reach).sum()))
+    near = skewed[..., first:last] @ values[bias.row(apart[first:last])]
     for some, end in ((skewed[..., :first], bias.reach), (skewed[..., last:], -bias.reach)):
         if some.shape[-1]:
             near.addcmul_(some.sum(-1, keepdim=True), values[bias.row(torch.tensor(end))])

@@ -2,8 +2,8 @@
 
     reference  softmax(q · kᵀ · scale + bias) · v + on_values(weights), in plain tensor operations
     sdpa       torch's own kernel; carries no bias
-    view       a bias of distance, on the CPU, over positions at equal steps, as strided views that
-               torch's kernel reads: `views.py`, `near.py`, `skew.py`
+    view       a bias of distance or a window, on the CPU, over positions at equal steps, as strided
+               views that torch's kernel reads: `views.py`, `near.py`, `skew.py`
     blocks     a few queries at a time, made again for the gradients: memory grows with
                tokens · block, never with tokens²
     flex       FlexAttention, compiled: `flexible.py`; on the CPU for inference only, and not for
@@ -24,20 +24,20 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from posenc.call import Call, per_query_head
-from posenc.distance import ByDistance, ByRow, ByVector, dense, pairs
+from posenc.distance import FEW, ByDistance, ByRow, ByVector, block, dense, pairs
 from posenc.flexible import flexible
 from posenc.masks import Mask
 from posenc.near import near_and_far
-from posenc.regular import Strip, lines, readable, strip
+from posenc.regular import Strip, lines
 from posenc.shapes import Scores, Seen
 from posenc.skew import skewed
-from posenc.sum import Sum
+from posenc.sum import leaves
 from posenc.views import view
+from posenc.watched import beyond_gradients, readable
 
 Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
 BLOCK = 128  # queries at a time, at most
 HELD = 2**21  # scores at a time, unless 16 queries make more: 8 MB in float32
-FEW = 8  # queries, as in decoding: to set up views of a bias takes longer than to make it
 HUGE = 2.0**60  # of a key or value; two of that size still have a product
 
 
@@ -73,12 +73,7 @@ def logits(call: Call, rows: slice, keys: slice = slice(None)) -> Scores:
 
 
 def _bias(call: Call, rows: slice, keys: slice) -> Tensor:
-    bias = call.bias
-    assert bias is not None
-    assert not isinstance(bias, ByVector)
-    if isinstance(bias, ByRow) and bias.q_pos.ndim == bias.k_pos.ndim == 1:
-        return bias.block(rows, keys).to(call.exact)
-    return bias(*pairs(call.shape, rows, call.q.device, keys)).to(call.exact)
+    return block(call.bias, call.shape, rows, keys, call.q.device).to(call.exact)
 
 
 def reference(call: Call) -> Tensor:
@@ -89,10 +84,11 @@ def blocks(call: Call) -> Tensor:
     batch, heads, tokens, keys = call.shape
     most = max(16, min(BLOCK, HELD // max(1, batch * heads * keys)))
     parts = _blocks(tokens, most) or [slice(0, 0)]
-    seen = None if call.on_values else strip(call.mask, tokens, keys)
-    columns = [slice(None) if seen is None else _of_block(seen, rows) for rows in parts]
+    columns = [_columns(call, rows) for rows in parts]
     here = readable(call.q, call.k, call.v)
     each = _fused if here and not call.on_values else _rows
+    if len(parts) == 1 and not call.trains:
+        return each(call, slice(None), columns[0])
     if call.trains:
         # Of a block keep the output only; the rest is made again for the gradients.
         again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
@@ -106,83 +102,111 @@ def blocks(call: Call) -> Tensor:
     return out
 
 
-def _of_block(seen: Strip, rows: slice) -> slice:
-    keys = seen.seen(slice(rows.start, min(rows.stop, seen.queries)))
+def _columns(call: Call, rows: slice) -> slice:
+    """The keys that these queries see, as far as the mask is a strip."""
+    if call.seen is None or call.on_values or call.seen.is_all:
+        return slice(None)
+    keys = call.seen.seen(slice(rows.start, min(rows.stop, call.seen.queries)))
     return keys if keys.start < keys.stop else slice(0, 1)  # the mask hides it
 
 
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
     """As `_rows`, by torch's CPU kernel, which does not make scores and weights of a block."""
-    if call.bias is None:
-        return _rows(call, rows, keys)
-    bias = _bias(call, rows, keys)
-    if bias.requires_grad:  # the kernel has no gradient for it
+    bias = None if call.bias is None else _bias(call, rows, keys)
+    if bias is not None and bias.requires_grad:  # the kernel has no gradient for it
         return _rows(call, rows, keys)
     q, k, v = call.q[..., rows, :], call.k[..., keys, :], call.v[..., keys, :]
-    alone = None
-    if call.mask is not None:
-        seen = call.mask(*pairs(call.shape, rows, q.device, keys))
-        alone = ~seen.any(-1, keepdim=True)  # kernels differ in what they make of an empty row
-        bias = bias.masked_fill(~(seen | alone), float("-inf"))
-    shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-    out = _kernel(q, k, v, call, attn_mask=bias.expand(shape))
-    return out if alone is None else out.masked_fill(alone, 0)
+    if call.mask is None or _sees_all(call, rows, keys):
+        return _kernel(q, k, v, call, attn_mask=bias)
+    seen = call.mask(*pairs(call.shape, rows, q.device, keys))
+    return _unless_alone(q, k, v, call, seen, bias)
 
 
-def _kernel(q: Tensor, k: Tensor, v: Tensor, call: Call, **options) -> Tensor:
+def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
+    """Whether each of these queries sees each of these keys."""
+    if call.seen is None:
+        return False
+    queries, columns = range(call.q.shape[-2])[rows], range(call.k.shape[-2])[keys]
+    if not queries or not columns:
+        return True
+    low, high = queries[0] - columns[-1], queries[-1] - columns[0]
+    return call.seen.low <= low and high <= call.seen.high
+
+
+def _unless_alone(
+    q: Tensor, k: Tensor, v: Tensor, call: Call, seen: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """Kernels differ in what they make of a row that sees nothing: here it is 0."""
+    alone = ~seen.any(-1, keepdim=True)
+    shown = seen | alone
+    shown = shown if bias is None else bias.masked_fill(~shown, float("-inf"))
+    return _kernel(q, k, v, call, attn_mask=shown).masked_fill(alone, 0)
+
+
+def _kernel(
+    q: Tensor, k: Tensor, v: Tensor, call: Call, attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> Tensor:  # fmt: skip
     channels = v.shape[-1]
     if channels < q.shape[-1]:  # the fused kernels want q, k and v alike
         v = F.pad(v, (0, q.shape[-1] - channels))
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(*q.shape[:3], k.shape[2])
     out = F.scaled_dot_product_attention(
-        q, k, v, scale=call.scale, enable_gqa=call.grouped, **options
+        q, k, v, attn_mask, 0.0, is_causal, scale=call.scale, enable_gqa=call.grouped
     )
-    return out[..., :channels]
+    return out if out.shape[-1] == channels else out[..., :channels]
 
 
 def sdpa(call: Call) -> Tensor:
     _refuse_unless(call.bias is None and not call.on_values, call, "sdpa", "carries no bias")
-    q, k, v, mask = call.q, call.k, call.v, call.mask
-    if mask is None or (isinstance(mask, Mask) and mask.is_causal):
-        return _kernel(q, k, v, call, is_causal=mask is not None)
-    seen = dense(mask, call.shape, q.device)
-    alone = ~seen.any(-1, keepdim=True)  # kernels differ in what they make of an empty row
-    out = _kernel(q, k, v, call, attn_mask=(seen | alone).expand(call.shape))
-    return out.masked_fill(alone, 0)
+    q, k, v, mask, seen = call.q, call.k, call.v, call.mask, call.seen
+    if mask is None or (seen is not None and seen.is_all):
+        return _kernel(q, k, v, call)
+    if (isinstance(mask, Mask) and mask.is_causal) or (seen is not None and seen.is_causal):
+        return _kernel(q, k, v, call, is_causal=True)
+    return _unless_alone(q, k, v, call, dense(mask, call.shape, q.device))
 
 
 def views(call: Call) -> Tensor:
     able = viewable(call)
     if isinstance(able, str):
         raise ValueError(f'`implementation="view"` cannot serve here: {able}; use "auto".')
+    return _viewed(call, *able)
+
+
+def _viewed(call: Call, seen: Strip, steps: tuple[int, int]) -> Tensor:
+    if not seen.rows:
+        return nothing(call)
     if isinstance(call.bias, ByRow):
-        return near_and_far(call, *able)
-    return skewed(call, *able) if isinstance(call.bias, ByVector) else view(call, *able)
+        return near_and_far(call, seen, steps)
+    if isinstance(call.bias, ByVector):
+        return skewed(call, seen, steps)
+    return view(call, seen, steps)
 
 
 def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
     """What `view` goes by: the strip of pairs that are seen, step and shift; or why it cannot."""
     name, bias = type(call.encoding).__name__, call.bias
-    if not isinstance(bias, ByDistance | ByRow | ByVector):
-        return f"the bias of {name} is no view, or there is none"
+    if not (bias is None or isinstance(bias, ByDistance | ByRow | ByVector)):
+        return f"the bias of {name} is no view"
     if call.on_values and not (isinstance(bias, ByRow) and bias.values is not None and _one(call)):
         return f"{name} adds to the values, which takes the weights themselves"
     if not readable(call.q, call.k, call.v):
         return "it takes torch's CPU kernel, which reads strides, outside of what is traced"
-    if call.trains and not isinstance(bias, ByDistance):
+    if call.trains and isinstance(bias, ByRow | ByVector):
         return f"scores of {name} go by content and offset, and have no gradients as a view"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
         return "there is nothing to attend to"
-    steps = lines(bias.q_pos, bias.k_pos)
+    steps = (1, 0) if bias is None else lines(bias.q_pos, bias.k_pos)
     if steps is None:
         return "positions are not whole numbers at equal steps, alike in the batch"
-    seen = strip(call.mask, *call.shape[2:])
-    return "the mask is no strip along the diagonal" if seen is None else (seen, steps)
+    return "the mask is no strip along the diagonal" if call.seen is None else (call.seen, steps)
 
 
 def _one(call: Call) -> bool:
     """Whether but one encoding adds to the values."""
-    parts = call.encoding if isinstance(call.encoding, Sum) else (call.encoding,)
-    return sum("on_values" in part.acts_on for part in parts) == 1
+    return sum("on_values" in leaf.acts_on for leaf in leaves(call.encoding)) == 1
 
 
 def flex(call: Call) -> Tensor:
@@ -200,33 +224,54 @@ IMPLEMENTATIONS: dict[str, Callable[[Call], Tensor]] = {
 
 def run(call: Call, implementation: Implementation) -> Tensor:
     """(batch, head, query, value). Raises ValueError for what the implementation cannot do."""
-    return IMPLEMENTATIONS[chosen(call, implementation).path](call)
+    path, _, able = _choice(call, implementation)
+    return IMPLEMENTATIONS[path](call) if able is None else _viewed(call, *able)
 
 
 def chosen(call: Call, implementation: Implementation = "auto") -> Explanation:
-    """Never one that raises; flex, which compiles for seconds, only on request."""
+    path, why, _ = _choice(call, implementation)
+    return Explanation(path, why)
+
+
+def _choice(
+    call: Call, implementation: Implementation
+) -> tuple[str, str, tuple[Strip, tuple[int, int]] | None]:
+    """The path and why; never one that raises, and flex, which compiles, only on request.
+
+    With what `view` goes by, so that it need not ask again.
+    """
     if implementation in IMPLEMENTATIONS:
-        return Explanation(implementation, "it was asked for.")
+        return implementation, "it was asked for.", None
     if implementation != "auto":
         known = ", ".join(map(repr, ("auto", *IMPLEMENTATIONS)))
         raise ValueError(f"`implementation` must be one of {known}, got {implementation!r}.")
-    name = type(call.encoding).__name__
-    if call.bias is None and not call.on_values:
-        return Explanation("sdpa", f"{name} adds nothing to scores or values, as torch wants it.")
+    name, seen, queries = type(call.encoding).__name__, call.seen, call.q.shape[-2]
+    if beyond_gradients():
+        return "reference", "torch's kernels know first derivatives alone, and backwards.", None
+    if call.bias is None and not call.on_values and (seen is None or seen.is_all or seen.is_causal):
+        return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
+    if torch.compiler.is_compiling():  # a graph must not depend on the length
+        return "reference", "loops over blocks are not for what is traced.", None
     able = viewable(call)
-    if not isinstance(able, str):  # so it is not traced: a graph must not depend on the length
-        if call.q.shape[-2] <= FEW and not isinstance(call.bias, ByVector):
-            return Explanation("reference", "so few queries are one small block, as in decoding.")
-        return Explanation(
-            "view",
-            f"the bias of {name} goes by distance, positions stand at equal steps and the mask"
-            " is a strip along the diagonal.",
-        )
-    if torch.compiler.is_compiling():
-        return Explanation("reference", "loops over blocks are not for what is traced.")
-    if call.q.shape[-2] <= BLOCK:
-        return Explanation("reference", f"{able}, and {call.q.shape[-2]} queries are one block.")
-    return Explanation("blocks", f"{able}; so a block of queries at a time.")
+    few = queries <= FEW and not isinstance(call.bias, ByRow)
+    if isinstance(able, str) or few:
+        why = able if isinstance(able, str) else "as in decoding"
+        if queries > BLOCK:
+            return "blocks", f"{why}; so a block of queries at a time.", None
+        path = "reference" if call.trains else "blocks"
+        return path, f"{why}, and {queries} queries are one block.", None
+    goes = f"the bias of {name} goes by distance, " if call.bias is not None else ""
+    why = f"{goes}positions stand at equal steps and the mask is a strip along the diagonal."
+    return "view", why, able
+
+
+def nothing(call: Call) -> Tensor:
+    """Zeros where no query sees a key, with gradients of zero for all that could have some."""
+    out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
+    if not call.trains:
+        return out
+    part = sum([x.sum() for x in (call.q, call.k, call.v, *call.encoding.parameters())])
+    return (out + part).masked_fill(torch.ones_like(out, dtype=torch.bool), 0).to(out.dtype)
 
 
 def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
@@ -237,13 +282,11 @@ def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
         )
 
 
-def hidden(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None) -> tuple[Tensor, Tensor]:
+def zero_unseen(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen) -> tuple[Tensor, Tensor]:
     """Zeros for keys and values that no query sees: 0 · NaN would be NaN, also in the gradients.
 
     Where one look at them shows only ordinary numbers, their weights of 0 are enough.
     """
-    if mask is None or (isinstance(mask, Mask) and mask.is_causal):
-        return k, v
     if readable(k, v) and _ordinary(k) and _ordinary(v):
         return k, v
     batch, heads, tokens, _ = q.shape

@@ -5,13 +5,15 @@ difference of indices, and what a query sees of a causal text or a window is an 
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, inf, isinf
+from math import isinf
+from typing import NamedTuple
 
 from torch import Tensor
 
-from posenc.masks import Mask
-from posenc.positions import visible
+from posenc.kept import kept
+from posenc.masks import Band, Mask
 from posenc.shapes import Seen
+from posenc.watched import readable
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,7 @@ class Line:
     step: int
 
 
-@dataclass(frozen=True)
-class Strip:
+class Strip(NamedTuple):
     """Pairs of query i and key j with low ≤ i − j ≤ high, of so many queries and keys."""
 
     queries: int
@@ -37,8 +38,26 @@ class Strip:
 
     @property
     def rows(self) -> range:
-        """The queries that see a key."""
+        """The queries that see a key; none, where `low` is above `high`."""
+        if self.low > self.high:
+            return range(0)
         return range(max(0, self.low), min(self.queries, self.keys + self.high))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every query sees every key."""
+        return self.low <= 1 - self.keys and self.high >= self.queries - 1
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is the triangle that kernels have built in."""
+        return self.low == 0 and self.high >= self.queries - 1 and self.queries == self.keys
+
+    @property
+    def sees_all_keys(self) -> bool:
+        """Whether each key is seen by a query."""
+        rows = self.rows
+        return bool(rows) and self.seen(slice(rows.start, rows.stop)) == slice(0, self.keys)
 
     def seen(self, rows: slice) -> slice:
         """The keys that some of these rows see; each of them is seen by one of the rows."""
@@ -47,11 +66,6 @@ class Strip:
 
     def within(self, low: int, high: int) -> "Strip":
         return Strip(self.queries, self.keys, max(self.low, low), min(self.high, high))
-
-
-def readable(*tensors: Tensor) -> bool:
-    """Whether looking at their values costs nothing: no device to wait for, nothing traced."""
-    return visible(*tensors) and all(x.is_cpu for x in tensors)
 
 
 def line(pos: Tensor, step: int = 0) -> Line | None:
@@ -73,6 +87,12 @@ def line(pos: Tensor, step: int = 0) -> Line | None:
 
 def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     """(step, shift), if every offset is step · (i − j) + shift; else None."""
+    if not readable(q_pos, k_pos):
+        return None
+    return kept(k_pos, "lines", (q_pos, k_pos), lambda: _lines(q_pos, k_pos))
+
+
+def _lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     k = line(k_pos, step=1)
     q = k if q_pos is k_pos else line(q_pos, step=k.step if k else 1)
     if q and k and k_pos.shape[-1] == 1:
@@ -82,20 +102,34 @@ def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
 
 def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
     """The pairs that this mask shows, if they are a strip; else None."""
-    whole = Strip(queries, keys, 1 - keys, queries - 1)
     if mask is None:
-        return whole
-    if not isinstance(mask, Mask) or mask.bands is None:
+        return Strip(queries, keys, 1 - keys, queries - 1)
+    if not isinstance(mask, Mask) or mask.bands is None or not readable(*(mask.made_of or ())):
         return None
-    for band in mask.bands:
-        placed = (1, 0)
+    bands = mask.bands
+    return kept(mask, (queries, keys), mask.made_of or (), lambda: _strip(bands, queries, keys))
+
+
+def _strip(bands: tuple[Band, ...], queries: int, keys: int) -> Strip | None:
+    low, high = 1 - keys, queries - 1
+    for band in bands:
+        step, shift = 1, 0
         if band.q_pos is not None and band.k_pos is not None:
-            placed = lines(band.q_pos, band.k_pos)
-        if placed is None:
-            return None
-        step, shift = placed
-        low, high = (band.low - shift) / step, (band.high - shift) / step
-        whole = whole.within(
-            whole.low if low == -inf else ceil(low), whole.high if isinf(high) else floor(high)
-        )
-    return whole
+            if _hides_nothing(band, band.q_pos, band.k_pos):
+                continue
+            placed = _lines(band.q_pos, band.k_pos)
+            if placed is None:
+                return None
+            step, shift = placed
+        # Whole numbers, for positions beyond what a float counts
+        low = low if isinf(band.low) else max(low, -int((shift - band.low) // step))
+        high = high if isinf(band.high) else min(high, int((band.high - shift) // step))
+    return Strip(queries, keys, low, high)
+
+
+def _hides_nothing(band: Band, q_pos: Tensor, k_pos: Tensor) -> bool:
+    """As in decoding, where all keys stand before the query: a look at the ends is enough."""
+    if not q_pos.numel() or not k_pos.numel():
+        return True
+    (first, last), (k_first, k_last) = ([x.item() for x in pos.aminmax()] for pos in (q_pos, k_pos))
+    return first - k_last >= band.low and last - k_first <= band.high

@@ -29,7 +29,7 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     group = heads // k.shape[1]
     top = min(queries - 1, strip.high + ROWS)
     apart = torch.arange(top, max(-strip.keys, strip.low - ROWS), -1)  # i − j, as columns run
-    vectors = bias.vectors(step * apart + shift).mT.to(call.exact) * call.scale
+    vectors = bias.vectors(step * apart + shift).mT.to(call.exact)
     x = bias.x.to(call.exact)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     held = q.new_empty(batch * HEADS * ROWS * (strip.keys + ROWS), dtype=call.exact)

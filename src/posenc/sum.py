@@ -7,12 +7,13 @@ One that acts on scores sees queries and keys as the others have left them.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
 
 from posenc.arguments import shown
-from posenc.distance import ByDistance
+from posenc.distance import Added, ByDistance
 from posenc.encoding import HOOKS, Encoding
 from posenc.shapes import Bias, Embeddings, Heads, Keys, Points, Positions, Wider
 
@@ -111,8 +112,10 @@ def added(biases: list[Bias]) -> Bias | None:
         return biases[0] if biases else None
     by_distance = [bias for bias in biases if isinstance(bias, ByDistance)]
     if len(by_distance) < len(biases):
-        return _total(biases)
-    return replace(by_distance[0], f=_total([bias.f for bias in by_distance]))
+        return Added(tuple(biases))
+    parts = [bias.made_of for bias in by_distance if bias.made_of is not None]
+    made_of = tuple(chain(*parts)) if len(parts) == len(biases) else None
+    return replace(by_distance[0], f=_total([bias.f for bias in by_distance]), made_of=made_of)
 
 
 def _total(functions: list[Callable[..., Tensor]]) -> Callable[..., Tensor]:

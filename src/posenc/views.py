@@ -45,30 +45,38 @@ class Tile(NamedTuple):
 
 
 def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, query, value), of a call whose bias is a `ByDistance`."""
+    """(batch, head, query, value), of a call whose bias is a `ByDistance`, or None."""
     q, k, v = fitted(call.q, call.k, call.v)
+    bias = call.bias
     u = vector(call, strip, steps)
     learned = u.requires_grad and torch.is_grad_enabled()
     tiles = tiled(strip, slice(0, q.shape[1]))
-    if not learned:
-        u = u.detach()
+    if not learned and bias is not None and strip.queries >= FEW:
+        u = u.detach().clone()  # it may be kept for other layers
         tiles = cut(u, q, k, v, call.scale, strip) or tiles
     if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))):
         out: Tensor = Viewed.apply(q, k, v, u, strip, tiles, call.scale)[0]  # type: ignore
     else:
         out = _forward(q, k, v, u, tiles, call.scale)
-    return out[..., : call.v.shape[-1]]
+    return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
 
 
 def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     """u, (head, query + key − 1): the bias along r + j, −∞ where no query sees."""
-    bias, (step, shift) = call.bias, steps
-    assert isinstance(bias, ByDistance)
-    offsets = step * torch.arange(strip.high, strip.low - 1, -1) + shift
-    heads = call.q.shape[1]
-    seen = bias.f(torch.arange(heads).unsqueeze(-1), offsets).expand(heads, -1).to(call.exact)
+    bias, heads, exact = call.bias, call.q.shape[1], call.exact
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
-    return F.pad(seen, ends, value=float("-inf")).contiguous()
+    if bias is None:  # of a mask alone: one row of 0 and −∞ serves all heads
+        u = F.pad(torch.zeros(1, strip.width, dtype=exact), ends, value=float("-inf"))
+        return u.expand(heads, -1)
+    assert isinstance(bias, ByDistance)
+
+    def make() -> Tensor:
+        step, shift = steps
+        offsets = step * torch.arange(strip.high, strip.low - 1, -1) + shift
+        seen = bias.f(torch.arange(heads).unsqueeze(-1), offsets).expand(heads, -1).to(exact)
+        return F.pad(seen, ends, value=float("-inf")).contiguous()
+
+    return bias.kept((heads, exact, strip), make)
 
 
 def cut(
@@ -161,6 +169,14 @@ def _forward(
     lse: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Rows that see no key are in no tile."""
+    if (
+        len(tiles) == 1
+        and lse is None
+        and tiles[0][:2] == (slice(0, q.shape[1]), slice(0, q.shape[2]))
+    ):
+        bias, (_, _, keys) = _strided(u, q.shape[2], tiles[0]), tiles[0]
+        made = flash(q.flip(2), k[:, :, keys], v[:, :, keys], attn_mask=bias, scale=scale)[0]
+        return made.flip(2)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     for tile in tiles:
         heads, rows, _ = tile

@@ -275,9 +275,9 @@ def _biases(
     if not isinstance(bias, ByRow):
         yield f"bias of {type(part).__name__}", whole
         return
-    by_query = replace(bias, back=None, by_key=None)(*index)
+    by_query = replace(bias, back=None, of_key=None)(*index)
     yield FOUR[1], by_query
-    if bias.by_key is not None:
+    if bias.of_key is not None:
         yield FOUR[2], whole.double() - by_query.double()
 
 

@@ -62,7 +62,8 @@ class ALiBi(Encoding):
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
         m = self.slopes.to(torch.promote_types(q.dtype, torch.float32)).to(q.device)
-        return ByDistance(lambda h, offset: -m[h] * offset.abs(), q_at, k_at)
+        made_of = (self, self.slopes, m.dtype)
+        return ByDistance(lambda h, offset: -m[h] * offset.abs(), q_at, k_at, made_of)
 
 
 CARD = Card(

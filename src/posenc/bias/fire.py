@@ -29,8 +29,8 @@ from posenc.properties import (
     norm_preserving,
     order_sensitive,
 )
-from posenc.regular import readable
 from posenc.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.watched import readable
 
 EPS = 1e-6
 
@@ -72,7 +72,8 @@ class FIRE(Encoding):
         length = self.multiplier.abs() * self.length
         if readable(q_at, length) and q_at.numel() and q_at.max() <= length:
             near = self.ψ(length) + EPS
-            return ByDistance(lambda h, δ: self.f(h, self.ψ(δ.abs()) / near), q_at, k_at)
+            f = lambda h, δ: self.f(h, self.ψ(δ.abs()) / near)  # noqa: E731
+            return ByDistance(f, q_at, k_at, (self, *self.parameters()))
         return self._beyond(length, q_at, k_at)
 
     def _beyond(self, length: Tensor, q_at: Tensor, k_at: Tensor) -> Bias:

@@ -57,17 +57,17 @@ class Kerple(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        a = bounded(self.a)
+        a, made_of = bounded(self.a), (self, self.p, self.a)
         if self.curve == "log":
             p = bounded(self.p)
-            return ByDistance(lambda h, δ: -p[h] * (a[h] * δ.abs()).log1p(), q_at, k_at)
+            return ByDistance(lambda h, δ: -p[h] * (a[h] * δ.abs()).log1p(), q_at, k_at, made_of)
         p = bounded(self.p, 2.0)
 
         def power(h: Tensor, δ: Tensor) -> Tensor:
             δ = δ.to(torch.promote_types(δ.dtype, p.dtype))  # a power in ONNX stays as whole as δ
             return -a[h] * δ.abs() ** p[h]
 
-        return ByDistance(power, q_at, k_at)
+        return ByDistance(power, q_at, k_at, made_of)
 
     def extra_repr(self) -> str:
         return f"{self.heads} heads, curve={self.curve!r}"

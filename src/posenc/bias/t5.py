@@ -22,6 +22,7 @@ from posenc.arguments import count, query_heads, room, shown, switch, whole_numb
 from posenc.card import Card, Paper
 from posenc.distance import ByDistance
 from posenc.encoding import Encoding
+from posenc.kept import kept
 from posenc.positions import whole
 from posenc.properties import (
     any_length,
@@ -65,9 +66,13 @@ def starts(buckets: int, reach: int) -> list[int]:
 def bucket(offset: Tensor, buckets: int, reach: int, bidirectional: bool) -> Tensor:
     """The bucket of each offset, query − key."""
     side = buckets // 2 if bidirectional else buckets
-    distance = offset.abs() if bidirectional else offset.clamp_min(0)
     first = torch.tensor(starts(side, reach), device=offset.device)
-    ahead = (offset < 0) * side if bidirectional else 0
+    return _bucketed(offset, first, bidirectional)
+
+
+def _bucketed(offset: Tensor, first: Tensor, bidirectional: bool) -> Tensor:
+    distance = offset.abs() if bidirectional else offset.clamp_min(0)
+    ahead = (offset < 0) * len(first) if bidirectional else 0
     return torch.bucketize(distance, first, right=True) - 1 + ahead
 
 
@@ -79,21 +84,25 @@ class T5Bias(Encoding):
         self.heads, self.buckets = query_heads(heads), whole_number(buckets, "buckets")
         self.reach = count(reach, "reach", most=MOST_REACH)
         self.bidirectional = switch(bidirectional, "bidirectional")
-        starts(buckets // 2 if bidirectional else buckets, reach)  # refuses what cannot be
+        first = starts(buckets // 2 if bidirectional else buckets, reach)
+        self.first = torch.tensor(first, device="cpu")
         room("a table", 2 * reach + 1, heads)
         self.weight = nn.Parameter(torch.randn(buckets, heads) * 0.1)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        offsets = torch.arange(-self.reach, self.reach + 1, device=q.device)
-        by_offset = self.weight[bucket(offsets, self.buckets, self.reach, self.bidirectional)]
+        def make() -> Tensor:
+            offsets = torch.arange(-self.reach, self.reach + 1, device=q.device)
+            return self.weight[_bucketed(offsets, self.first.to(q.device), self.bidirectional)]
+
+        by_offset = kept(k_at, "of each offset", (self, self.weight), make)
 
         def value(h: Tensor, offset: Tensor) -> Tensor:
             row = whole(offset, "T5Bias").clamp(-self.reach, self.reach) + self.reach
             return by_offset[row, h]
 
-        return ByDistance(value, q_at, k_at)
+        return ByDistance(value, q_at, k_at, (self, self.weight))
 
     def extra_repr(self) -> str:
         way = "bidirectional" if self.bidirectional else "causal"

@@ -22,7 +22,6 @@ from posenc.models.spec import (
     Disentangled,
     Layer,
     Pictured,
-    Projected,
     Rotary,
     Slopes,
     Spec,
@@ -245,9 +244,7 @@ def does(layer: Layer) -> str:
     return words
 
 
-def described(
-    one: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | Table | Waves,
-) -> str:
+def described(one: Rotary | Slopes | Buckets | Disentangled | Pictured | Table | Waves) -> str:
     """An encoding in a few words.
 
     >>> described(Buckets(8, 32, 128, True))
@@ -270,10 +267,7 @@ def described(
             return f"T5 bias, {one.buckets} {way} buckets up to {one.reach} tokens"
         case Disentangled():
             rows = f"{one.buckets} buckets each way" if one.buckets else f"up to {one.reach} tokens"
-            terms = "" if len(one.terms) == 2 else f", {one.terms[0]} alone"
-            return f"DeBERTa, {rows}{terms}"
-        case Projected():
-            return f"Transformer-XL, projected sines of {one.width} channels"
+            return f"DeBERTa, {rows}"
         case Pictured():
             return (
                 f"axial RoPE over a picture taken as −1 … 1, {one.dim} channels, base {one.base:g}"

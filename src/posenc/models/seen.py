@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.masks import Band, Mask, causal
-from posenc.regular import readable
+from posenc.watched import readable
 
 
 def mask_of(seen: Tensor | None, batch: int, queries: int, keys: int) -> Mask | None:

@@ -71,24 +71,38 @@ class TransformerXL(Encoding):
 
     def on_queries(self, q: Heads, at: Waves) -> Wider:
         one_each(q, at.sin)
-        query = q + self.v
+        return torch.cat((q + self.u, *self.turned(q + self.v, at)), -1).to(q.dtype)
+
+    def turned(self, query: Tensor, at: Waves) -> tuple[Tensor, Tensor]:
+        """What belongs to sin bθ and to cos bθ, for z = Wᵀ query."""
         z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
-        turned = (z_ * at.sin - z * at.cos, z * at.sin + z_ * at.cos)
-        return torch.cat((q + self.u, *turned), -1).to(q.dtype)
+        return z_ * at.sin - z * at.cos, z * at.sin + z_ * at.cos
 
     def on_keys(self, k: Heads, at: Waves) -> Wider:
         one_each(k, at.sin)
         position = torch.cat((at.sin, at.cos), -1).to(k.dtype)
         return torch.cat((k, position.expand(*k.shape[:-1], -1)), -1)
 
-    def by_vector(self, q: Heads, q_at: Waves, k_at: Waves) -> tuple[Heads, ByVector] | None:
+    def by_vector(
+        self, q: Heads, q_at: Waves, k_at: Waves, scale: float
+    ) -> tuple[Heads, ByVector] | None:
         if q.dtype == torch.float64:
             return None  # R is rounded to float32 once: the two forms would not agree
+        x = (q + self.v) * scale
 
         def vectors(offset: Tensor) -> Tensor:
             return waves(offset, self.freqs, "half").to(self.project.dtype) @ self.project.mT
 
-        return (q + self.u).to(q.dtype), ByVector(q_at.pos, k_at.pos, q + self.v, vectors)
+        def pairs(rows: slice, keys: slice) -> Tensor:
+            at = Waves(q_at.sin[..., rows, :], q_at.cos[..., rows, :], q_at.pos)
+            of_sin, of_cos = self.turned(x[..., rows, :], at)
+            # All heads share the sines of the keys: one product of matrices, not one a head
+            flat = (x.flatten(1, 2) for x in (of_sin, of_cos))
+            tables = (table[..., keys, :].squeeze(-3).mT for table in (k_at.sin, k_at.cos))
+            sines, cosines = (one @ table for one, table in zip(flat, tables, strict=True))
+            return (sines + cosines).unflatten(1, of_sin.shape[1:3])
+
+        return (q + self.u).to(q.dtype), ByVector(q_at.pos, k_at.pos, x, vectors, pairs)
 
 
 CARD = Card(
