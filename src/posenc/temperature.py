@@ -31,7 +31,7 @@ class Factor(NamedTuple):
 class Temperature(Encoding):
     prepared = Factor
 
-    def __init__(self, every: int, strength: float = 0.1, start: int = 0):
+    def __init__(self, every: float, strength: float = 0.1, start: int = 0):
         super().__init__()
         if not 1 <= real(every, "every") < inf:
             raise ValueError(f"`every` is the tokens of a step, at least 1, got {every}.")

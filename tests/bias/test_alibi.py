@@ -84,3 +84,27 @@ def test_a_head_sees_about_4_6_tokens_over_its_slope():
 def test_says_that_there_must_be_heads():
     with pytest.raises(ValueError, match="`heads` must be at least 1, got 0"):
         ALiBi(0)
+
+
+@pytest.mark.parametrize("heads", [1, 3, 8, 12, 32, 71])
+def test_slopes_are_what_python_computes_to_the_last_bit(heads):
+    power = 2 ** int(math.log2(heads))
+    expected = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    expected += [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
+    assert slopes(heads).tolist() == pytest.approx(expected[:heads], rel=1e-15, abs=0)
+
+
+def test_attention_in_float64_has_slopes_in_float64():
+    """Rounded to float32 they were off by 2.7e-8."""
+    q, pos, alibi = torch.randn(1, 12, 9, 8, dtype=torch.float64), 1000 * torch.arange(9), ALiBi(12)
+    away = (pos.unsqueeze(-1) - pos).abs().double()
+    bias = torch.stack([-m * away for m in slopes(12).tolist()])
+    expected = (q @ q.mT * 8**-0.5 + bias).softmax(-1) @ q
+    for path in ("reference", "blocks", "auto"):
+        made = attend(q, q, q, alibi, pos, implementation=path)
+        torch.testing.assert_close(made, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_constants_are_not_cast_with_the_model():
+    assert ALiBi(12).bfloat16().slopes.equal(slopes(12))
+    assert torch.equal(ALiBi(12, strength=0.125).slopes, slopes(12) / 8)

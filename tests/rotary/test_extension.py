@@ -9,7 +9,7 @@ from published import MODELS
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from posenc import frequencies
+from posenc import Mixed, axial, frequencies, mrope
 from posenc.rotary.extension import (
     by_parts,
     dynamic_ntk,
@@ -233,3 +233,78 @@ def test_other_impossible_arguments_are_refused():
     for one_pair in (lambda f: yarn(f, 2.0, 2048), lambda f: ntk(f, 2.0)):
         with pytest.raises(ValueError, match="from the fastest pair to the slowest: got 1 pair"):
             one_pair(frequencies(2))
+
+
+# Matrices of frequencies
+
+MATRIX = {
+    "interpolate": lambda f: interpolate(f, 3.0),
+    "ntk": lambda f: ntk(f, 4.0),
+    "dynamic_ntk": lambda f: dynamic_ntk(f, 60, 14, 2.0),
+    "by_parts": lambda f: by_parts(f, 4.0, 200),
+    "llama3": lambda f: llama3(f, 8.0, 300),
+    "yarn": lambda f: yarn(f, 4.0, 200),
+    "yarn, not rounded": lambda f: yarn(f, 4.0, 200, rounded=False),
+}
+along = pytest.mark.parametrize("extend", MATRIX.values(), ids=MATRIX)
+
+
+@along
+@pytest.mark.parametrize("axes", [2, 3])
+def test_each_axis_of_axial_frequencies_is_extended_as_if_alone(extend, axes):
+    """The fastest pair of the second axis is the fastest, wherever it lies."""
+    dim = 16
+    made, alone = extend(axial(axes * dim, axes)), extend(frequencies(dim))
+    for axis in range(axes):
+        part = slice(axis * dim // 2, (axis + 1) * dim // 2)
+        torch.testing.assert_close(made[axis, part], alone, rtol=1e-14, atol=0)
+        assert made[axis].count_nonzero() == dim // 2
+
+
+def test_ntk_leaves_the_fastest_pair_of_the_second_axis():
+    assert ntk(axial(8), 4.0)[1].tolist() == pytest.approx([0, 0, 1, 0.01 / 4])
+    assert yarn(axial(64), 2.0, 14).shape == (2, 32)
+
+
+@along
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_m_rope_is_extended_before_or_after_it_is_dealt_out(extend, interleaved):
+    """A token of text stands alike on all axes, and turns as with RoPE."""
+    theta, sections = frequencies(32), (6, 5, 5)
+    torch.testing.assert_close(
+        extend(mrope(theta, sections, interleaved)),
+        mrope(extend(theta), sections, interleaved),
+        rtol=1e-14, atol=0,
+    )  # fmt: skip
+
+
+@along
+def test_mixed_frequencies_keep_their_directions(extend):
+    """|θ| of each pair is extended as axial's; the direction that the pair turns along stays."""
+    theta = Mixed(32, heads=3).freqs.detach()
+    made = extend(theta)
+    assert made.shape == theta.shape
+    alone = extend(frequencies(16, 10.0))
+    torch.testing.assert_close(
+        made.norm(dim=0).double(), alone.repeat(2).expand(3, -1), rtol=1e-5, atol=0
+    )
+    torch.testing.assert_close(
+        torch.atan2(made[0], made[1]), torch.atan2(theta[0], theta[1]), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_pairs_that_do_not_turn_stay_so():
+    for extend in MATRIX.values():
+        made = extend(axial(14, 2))  # the last pair is left over
+        assert made[:, -1].tolist() == [0, 0]
+        assert made.isfinite().all()
+
+
+def test_a_matrix_without_a_ladder_is_refused():
+    slanted = torch.tensor([[1.0, 0.5, 0.4], [0.3, 0.2, 0.1]], dtype=torch.float64)
+    for extend in (lambda f: ntk(f, 2.0), lambda f: yarn(f, 2.0, 99)):
+        with pytest.raises(ValueError, match="frequencies that fall by equal factors, as `axial`"):
+            extend(slanted)
+        with pytest.raises(ValueError, match="from the fastest pair to the slowest: got 1 pair"):
+            extend(axial(4))
+    assert by_parts(slanted, 2.0, 99).shape == slanted.shape

@@ -84,3 +84,37 @@ def test_a_model_built_on_meta_needs_no_repair():
 def test_positions_in_16_bits_are_refused(dtype, most):
     with pytest.raises(TypeError, match=f"cannot count past {most}; pass integers"):
         RoPE(8).prepare(torch.arange(4).to(dtype))
+
+
+def test_a_learned_theta_starts_where_the_constant_is_and_no_cast_moves_it():
+    pos, x = torch.tensor([0, 3, 10**6 + 1]), torch.randn(1, 1, 3, 64)
+    expected = RoPE(frequencies(64, 500_000.0)).prepare(pos)
+    for cast in (torch.float32, torch.bfloat16, torch.float64):
+        rope = RoPE(frequencies(64, 500_000.0), learned=True).to(cast)
+        assert [(name, p.dtype) for name, p in rope.named_parameters()] == [("delta", cast)]
+        made = rope.prepare(pos)
+        assert made.cos.equal(expected.cos)
+        assert made.sin.equal(expected.sin)
+        assert rope.on_queries(x, made).isfinite().all()
+
+
+def test_its_gradient_is_that_of_theta_itself():
+    pos, q = torch.tensor([0, 3, 50]), torch.randn(1, 2, 3, 8, dtype=torch.float64)
+    whole, part = RoPE(torch.nn.Parameter(frequencies(8))), RoPE(8, learned=True).double()
+    for rope in (whole, part):
+        rope.on_queries(q, rope.prepare(pos)).pow(3).sum().backward()
+    torch.testing.assert_close(part.delta.grad, whole.freqs.grad)
+    assert part.theta.equal(frequencies(8))
+    with torch.no_grad():
+        part.delta += 0.25
+    torch.testing.assert_close(part.theta, frequencies(8) + 0.25)
+
+
+def test_weights_of_a_theta_that_was_learned_as_a_whole_are_loaded():
+    moved = torch.nn.Parameter(1.5 * frequencies(8))
+    model = torch.nn.ModuleList([RoPE(8, learned=True)])
+    model.load_state_dict(torch.nn.ModuleList([RoPE(moved)]).state_dict())
+    torch.testing.assert_close(model[0].theta, moved.detach(), rtol=1e-7, atol=0)
+    again = RoPE(8, learned=True)
+    again.load_state_dict(model[0].state_dict())
+    assert again.theta.equal(model[0].theta)

@@ -26,6 +26,7 @@ released with it, and every model since, ramps over pairs and rounds the ends. D
 from collections.abc import Sequence
 from math import ceil, floor, log, pi, sqrt
 
+from jaxtyping import Float
 from torch import Tensor, arange, float64, tensor
 
 from posenc.arguments import number, positive, shown
@@ -33,15 +34,17 @@ from posenc.positions import visible
 from posenc.shapes import Frequencies
 from posenc.theta import theta
 
+Theta = Frequencies | Float[Tensor, "axis head pair"]  # which are those of RoPE-Mixed
+
 ALIKE, APART = 1e-5, 1e-2  # of speeds that are one, relative; of a rung of the ladder
 
 
-def interpolate(freqs: Frequencies, factor: float) -> Frequencies:
+def interpolate(freqs: Theta, factor: float) -> Theta:
     """Position interpolation: every wavelength `factor` times as long."""
     return _finite(_theta(freqs) / positive(factor, "factor"), factor)
 
 
-def ntk(freqs: Frequencies, factor: float) -> Frequencies:
+def ntk(freqs: Theta, factor: float) -> Theta:
     """NTK-aware: the fastest pair stays, the slowest is interpolated in full, all between in part.
 
     >>> from posenc import frequencies
@@ -52,7 +55,7 @@ def ntk(freqs: Frequencies, factor: float) -> Frequencies:
     return _finite(freqs * positive(factor, "factor") ** (-index / (pairs - 1)), factor)
 
 
-def dynamic_ntk(freqs: Frequencies, length: int, trained: int, factor: float) -> Frequencies:
+def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta:
     """NTK-aware, by as much as a text of `length` tokens needs; up to `trained` nothing changes.
 
     All keys of a text must be turned by the same frequencies: a cache of turned keys is no longer
@@ -64,8 +67,8 @@ def dynamic_ntk(freqs: Frequencies, length: int, trained: int, factor: float) ->
 
 
 def by_parts(
-    freqs: Frequencies, factor: float, trained: int, slow: float = 1.0, fast: float = 32.0
-) -> Frequencies:
+    freqs: Theta, factor: float, trained: int, slow: float = 1.0, fast: float = 32.0
+) -> Theta:
     """NTK by parts, the ramp of the YaRN paper: pairs of more than `fast` turns stay as they are,
     those of fewer than `slow` are interpolated.
     """
@@ -76,21 +79,19 @@ def by_parts(
     return _blend(freqs, factor, kept.clamp(0, 1))
 
 
-def llama3(
-    freqs: Frequencies, factor: float, trained: int, low: float = 1.0, high: float = 4.0
-) -> Frequencies:
+def llama3(freqs: Theta, factor: float, trained: int, low: float = 1.0, high: float = 4.0) -> Theta:
     """Llama 3.1's scaling: NTK by parts, with the ends `low_freq_factor` and `high_freq_factor`."""
     return by_parts(freqs, factor, trained, slow=low, fast=high)
 
 
 def yarn(
-    freqs: Frequencies,
+    freqs: Theta,
     factor: float,
     trained: int,
     fast: float = 32.0,
     slow: float = 1.0,
     rounded: bool = True,
-) -> Frequencies:
+) -> Theta:
     """YaRN as deployed; `rounded` ends of the ramp, except where a model says `truncate: false`.
 
     Give the model `gain=yarn_gain(factor)` as well.
@@ -131,8 +132,8 @@ def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
 
 
 def longrope(
-    freqs: Frequencies, length: int, trained: int, short: Sequence[float], long: Sequence[float]
-) -> Frequencies:
+    freqs: Theta, length: int, trained: int, short: Sequence[float], long: Sequence[float]
+) -> Theta:
     """LongRoPE: a searched factor for each pair, other ones for texts longer than `trained`.
 
     A cache of keys turned by the short list is no longer valid when the text outgrows it.
@@ -160,26 +161,26 @@ def longrope_gain(factor: float, trained: int) -> float:
     return sqrt(1 + log(factor) / log(trained))
 
 
-def turned(freqs: Frequencies, length: float) -> Tensor:
+def turned(freqs: Theta, length: float) -> Tensor:
     """How often each pair turns in full within `length` tokens."""
     return length * freqs / (2 * pi)
 
 
-def _theta(freqs: Frequencies) -> Frequencies:
+def _theta(freqs: Theta) -> Theta:
     if not isinstance(freqs, Tensor):
         raise TypeError(
             f"`freqs` must be a tensor of frequencies, got {shown(freqs)}: pass"
             " `posenc.frequencies(dim)`."
         )
-    return freqs if freqs.ndim == 3 else theta(freqs)  # (axis, head, pair) is RoPE-Mixed's
+    return freqs if freqs.ndim == 3 else theta(freqs)
 
 
-def _speed(freqs: Frequencies) -> Tensor:
+def _speed(freqs: Theta) -> Tensor:
     """|θⱼ| over the axes, shape (pair,) or (head, pair); of a vector θ itself."""
     return freqs if freqs.ndim == 1 else freqs.norm(dim=0)
 
 
-def _ladder(freqs: Frequencies, who: str) -> tuple[Tensor, int]:
+def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
     """j of each pair, and how many there are; in a matrix, j counts different speeds."""
     speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
     index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
@@ -201,7 +202,7 @@ def _ladder(freqs: Frequencies, who: str) -> tuple[Tensor, int]:
     return index, pairs
 
 
-def _blend(freqs: Frequencies, factor: float, kept: Tensor) -> Frequencies:
+def _blend(freqs: Theta, factor: float, kept: Tensor) -> Theta:
     return (1 - kept) * interpolate(freqs, factor) + kept * freqs
 
 
@@ -215,7 +216,7 @@ def _ends(slow: float, fast: float) -> None:
         raise ValueError(f"turns must be 0 < `slow` ≤ `fast`, got {slow} and {fast}.")
 
 
-def _finite(freqs: Frequencies, factor: float) -> Frequencies:
+def _finite(freqs: Theta, factor: float) -> Theta:
     if visible(freqs) and not freqs.isfinite().all():
         raise ValueError(f"`factor` must leave θ finite, got {factor}: take one nearer 1.")
     return freqs

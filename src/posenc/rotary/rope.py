@@ -13,6 +13,8 @@ distance is only an upper bound: a key turned by r tokens beforehand is found be
 Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -89,6 +91,13 @@ class RoPE(Encoding):
         if self.delta is None:
             return self.freqs
         return self.freqs.to(self.delta.device) + self.delta.double()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Also weights of a RoPE whose θ was a Parameter as a whole."""
+        if self.delta is not None and f"{prefix}freqs" in state_dict:
+            moved = state_dict.pop(f"{prefix}freqs").double().cpu() - self.freqs.cpu()
+            state_dict[f"{prefix}delta"] = moved.to(self.delta.dtype)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[-1] != self.dim:
