@@ -12,10 +12,12 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+import switches
 import torch
 import watched
 from torch import Tensor, nn
@@ -26,6 +28,10 @@ TARGET = Path(__file__).parent.parent / "src/posenc/models/families.json"
 
 # ------------------------------------------------------------------ read by a person, not measured
 
+RELATIVE_KEYS = (
+    "transformers 4 added learned vectors of distance to its keys (Shaw), transformers 5 runs it"
+    " without any positions: which is meant the file does not say"
+)
 FULL_NONE = {"types": ["full_attention"]}
 GEMMA = {
     "full_attention": {"theta": "rope_theta", "scaled": True},
@@ -51,6 +57,7 @@ MINISTRAL = {
     "every": "rope_parameters.original_max_position_embeddings",
     "strength": "rope_parameters.llama_4_scaling_beta",
 }
+ABSOLUTE = "use_absolute_position_embeddings"
 CLOSED = {"halves": True, "base": 10_000.0, "step": "d/2 − 1"}
 SOURCE = {"max_position_embeddings": "max_source_positions"}
 WHISPER = {"keys": SOURCE, "waves": CLOSED}
@@ -84,7 +91,16 @@ READ: dict[str, dict[str, Any]] = {
     "flint": {"nope": {**FULL_NONE, "needs": "sliding_window"}},
     "afmoe": {"nope": FULL_NONE},
     # one set of rope settings for each type of layer
-    "gemma3_text": {"rope": GEMMA},
+    "gemma3_text": {
+        "rope": GEMMA,
+        "switch": {
+            "key": "use_bidirectional_attention",
+            "true": {
+                "causal": False,
+                "windows": {"sliding_attention": {"key": "sliding_window", "over": 2, "plus": 1}},
+            },
+        },
+    },
     "gemma3n_text": {"rope": GEMMA},
     "t5gemma2_text": {"rope": GEMMA},
     "t5gemma2_decoder": {"rope": GEMMA},
@@ -200,6 +216,7 @@ READ: dict[str, dict[str, Any]] = {
         "kind": "rotary",
         "layout": "interleaved",
         "defaults": {"rope_theta": 10_000.0},
+        "ignored": ["rope_theta", "partial_rotary_factor", "rope_scaling"],
         "switch": {"key": "rotary_value", "true": {"refused": "values are turned too"}},
     },
     # a key decides what there is
@@ -210,6 +227,7 @@ READ: dict[str, dict[str, Any]] = {
             "key": "position_embedding_type",
             "absolute": {"kind": "learned", "offset": "pad + 1"},
             "rotary": {},
+            "": {"refused": RELATIVE_KEYS},
         },
     },
     "falcon": {
@@ -220,6 +238,22 @@ READ: dict[str, dict[str, Any]] = {
         "layout": "half",
         "attention": ["full_attention"],
         "switch": {"key": "position_embedding_type", "rope": {}, "": {"kind": "none"}},
+    },
+    "wav2vec2-conformer": {
+        "kind": "transformer-xl",
+        "form": {"halves": False},
+        "switch": {
+            "key": "position_embeddings_type",
+            "relative": {},
+            "rotary": {"refused": "it turns what queries and keys are projected from, not them"},
+            "null": {"kind": "none"},
+        },
+    },
+    "xlnet": {
+        "kind": "transformer-xl",
+        "form": {"halves": True, "segments": True},
+        "switch": {"key": "attn_type", "uni": {"causal": True}, "": {}},
+        "keys": {"head_dim": "d_head"},
     },
     # encoders and decoders
     "t5": {"stacks": T5},
@@ -300,10 +334,23 @@ READ: dict[str, dict[str, Any]] = {
         "extra": 2,
     },
     "idefics2_perceiver": {"keys": {"num_hidden_layers": "resampler_depth"}},
+    # a key takes the table away
+    "internvl_vision": {"switch": {"key": ABSOLUTE, "false": {"kind": "none"}}},
+    "qianfan_ocr_vision": {"switch": {"key": ABSOLUTE, "false": {"kind": "none"}}},
+    "trocr": {
+        "switch": {
+            "key": "use_learned_position_embeddings",
+            "false": {"kind": "sinusoidal", "waves": CLOSED, "offset": "pad + 1"},
+        },
+    },
     # a config that no class of its own defaults can make
     "nougat": {"kind": "parts", "parts": ["encoder", "decoder"]},
     "bridgetower": {"kind": "parts", "parts": ["text_config", "vision_config"]},
     "clap": {"kind": "parts", "parts": ["text_config", "audio_config"]},
+    "lfm2": {
+        "layers": {"listed": "full_attn_idxs", "is": "full_attention", "else": "conv"},
+        "attention": ["full_attention"],
+    },
     "lfm3": {
         "rope": LABELLED,
         "layers": {
@@ -386,7 +433,7 @@ REFUSED: dict[str, str] = {
     "sines of the distance, projected, with two learned biases, in both directions "
     "(Conformer after Transformer-XL)": (
         "fastspeech2_conformer funnel gemma3n_audio gemma4_audio gemma4_unified_audio "
-        "nemotron_asr_streaming_encoder parakeet_encoder seamless_m4t wav2vec2-conformer xlnet"
+        "nemotron_asr_streaming_encoder parakeet_encoder seamless_m4t"
     ),
     "a learned vector for each distance is scored against queries (Shaw)": (
         "granite_speech5_encoder granite_speech_encoder granite_speech_plus_encoder "
@@ -493,7 +540,7 @@ BOTH: dict[str, str] = {
         "qwen2_5_omni_audio_encoder qwen2_audio_encoder qwen3_omni_moe_audio_encoder "
         "siglip2_text_model siglip_text_model siglip_vision_model splinter squeezebert "
         "t5gemma2_text tipsv2_text_model ultrabert unlimited_ocr_vision_encoder vit vit_msn "
-        "voxtral_encoder groupvit_vision_model xclip_vision_model yoso"
+        "voxtral_encoder groupvit_vision_model wav2vec2-conformer xclip_vision_model xlnet yoso"
     ),
     "causal": "flaubert xlm",
     "is_decoder": (
@@ -541,6 +588,8 @@ BEYOND = {
 
 # --------------------------------------------------------------------------------------- measuring
 
+MOST_LAYERS = 8  # of models that are run to see what a key switches
+
 USUAL = (
     "hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim"
     " max_position_embeddings"
@@ -555,10 +604,13 @@ POSITIONAL = (
     " partial_rotary_factor original_max_position_embeddings pad_token_id"
     " attn_temperature_tuning floor_scale attn_scale image_size patch_size num_channels"
     " max_source_positions max_target_positions embedding_size input_embedding_size"
-    " query_pre_attn_scalar attention_multiplier attn_logit_softcapping".split(),
+    " query_pre_attn_scalar attention_multiplier attn_logit_softcapping position_embeddings_type"
+    " attn_type".split(),
 )
+READ_BY_NAME = {*POSITIONAL, "rope_parameters", "query_pre_attn_scalar", "attention_multiplier"}
 STEPS = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 STEPS += ("layer_group_size", "attn_layer_period")
+PLACES = ("attn_layer_offset",)
 
 
 def read(model_type: str) -> dict[str, Any]:
@@ -617,11 +669,93 @@ def line(model_type: str) -> dict[str, Any]:
             made["layers"] = rule
     if made.get("kind") == "none" and made.get("layers") and "attention" not in made:
         made |= attending(watched.trace(model_type))
+    made |= {
+        k: v for k, v in heeding(model_type, made | attention(model_type)).items() if k not in made
+    }
     for stack in made.get("stacks", {}).values():
         stated = {f.name: f.default for f in fields(kind)}
         own = {usual: stated.get(key) for usual, key in stack.get("keys", {}).items()}
         stack["defaults"] = {u: v for u, v in own.items() if v not in (None, MISSING)}
     return made | attention(model_type)
+
+
+SCALED = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
+TRIED: dict[str, list[dict[str, Any]]] = {  # what a reader might believe, and what it needs
+    "rope_theta": [{"rope_theta": 50_000.0}],
+    "partial_rotary_factor": [{"partial_rotary_factor": 0.5}, {"partial_rotary_factor": 0.25}],
+    "rotary_dim": [{"rotary_dim": 16}, {"rotary_dim": 32}],
+    "rope_scaling": [{"rope_scaling": SCALED}, {"rope_parameters": SCALED}],
+    "sliding_window": [{"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 0}],
+}
+SHARE = "partial_rotary_factor"
+
+
+def heeding(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that a reader would believe and this model does not heed; and others that it heeds.
+
+    Both are told by switching them, and seeing whether the model does anything else.
+    """
+    few, named = _few(model_type, made), made.get("keys", {})
+    plain = watched.behaviour(watched.config(model_type, **few))
+
+    def heeds(values: Mapping[str, Any]) -> bool:
+        """A model that cannot be built with them heeds them."""
+        with suppress(Exception):
+            return watched.behaviour(watched.config(model_type, **{**few, **values})) != plain
+        return True
+
+    ignored = []
+    for usual, variants in TRIED.items():
+        seen = "attended" if usual == "sliding_window" else "turned"
+        if not plain.get(seen) or (seen == "attended" and not any(x[-1] for x in plain[seen])):
+            continue  # it cannot be run, or makes masks in a way of its own
+        own = [{named.get(key, key): value for key, value in v.items()} for v in variants]
+        if not any(map(heeds, (*variants, *own))):
+            ignored.append(usual)
+    within = [_within(model_type, SHARE, values[SHARE]) for values in TRIED[SHARE]]
+    if all(within) and not any(map(heeds, within)):
+        ignored.append(f"rope_parameters.{SHARE}")
+    stands = lambda values: _stands(model_type, {**few, **values})  # noqa: E731
+    rules = json.dumps(made)
+    switched = {
+        key: default
+        for key, (default, _) in switches.stated(model_type).items()
+        if key not in READ_BY_NAME and f'"{key}"' not in rules
+        if any(heeds(values) for values in filter(stands, switches.of(model_type, key)))
+    }
+    return {"ignored": ignored, "switched": switched}
+
+
+def _stands(model_type: str, values: Mapping[str, Any]) -> bool:
+    """Can such a model be built?"""
+    try:
+        watched.built(watched.config(model_type, **values))
+    except Exception:
+        return False
+    return True
+
+
+def _within(model_type: str, key: str, value: Any) -> dict[str, Any]:
+    """A key in the rope settings; nothing, if there are none."""
+    rope = getattr(watched.config(model_type), "rope_parameters", None) or {}
+    if not rope:
+        return {}
+    nested = {label: {**own, key: value} for label, own in rope.items() if isinstance(own, dict)}
+    return {"rope_parameters": json.loads(json.dumps(nested or {**rope, key: value}))}
+
+
+def _few(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Few layers, where that can be."""
+    name = made.get("keys", {}).get("num_hidden_layers", "num_hidden_layers")
+    mended = watched.MENDED.get(model_type, {})
+    if any(isinstance(value, list) for value in mended.values()) or "num_hidden_layers" in mended:
+        return {}
+    try:
+        config = watched.config(model_type, **{name: MOST_LAYERS})
+        types = getattr(config, "layer_types", None)
+        return {name: MOST_LAYERS} if types is None or len(types) == MOST_LAYERS else {}
+    except Exception:
+        return {}
 
 
 def parts(model_type: str) -> list[str]:
@@ -739,9 +873,18 @@ def layer_rule(model_type: str) -> dict[str, Any]:
                     if changed != by_rule({**rule, "every": value}, 24):
                         break
                 else:
-                    return {"key": key, **rule}
+                    return {"key": key, **rule, **_placed(model_type, {"key": key, **rule})}
             return rule
     print(f"{model_type}: no rule for its types of layers", file=sys.stderr)
+    return {}
+
+
+def _placed(model_type: str, rule: Mapping[str, Any]) -> dict[str, str]:
+    """The key of the place of the one layer among the others, if there is one."""
+    for key in PLACES:
+        tried = range(rule["every"])
+        if all(_types(model_type, 24, **{key: n}) == by_rule({**rule, "at": n}, 24) for n in tried):
+            return {"at_key": key}
     return {}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, AutoModel, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoModel, PreTrainedModel, masking_utils
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
@@ -28,6 +28,7 @@ TURNS = re.compile(r"apply_.*(rot|rope)|^rotate_queries_or_keys$", re.I)
 TABLES = re.compile(r"(rotary|rope).*(embedding|emb)$", re.I)
 LAYER = re.compile(r"(?:layers|layer|h|blocks|block)\.(\d+)\b")
 TOKENS = 4
+FAR = 2**18  # tokens further than any window
 
 # What a class must be told before a model can be built: its own defaults contradict themselves.
 MENDED: dict[str, dict[str, Any]] = {
@@ -85,10 +86,12 @@ class Attended:
     """A call of the attention: the layer, and shapes (batch, head, token, channel)."""
 
     layer: int
+    where: str  # the module that was entered last
     query: tuple[int, ...]
     key: tuple[int, ...]
     scale: float | None
-    window: int | None
+    window: int | None  # as the attention is told
+    sees: tuple[int | None, int | None] | None  # by its mask: keys back, itself included, and ahead
 
 
 @dataclass
@@ -165,7 +168,7 @@ def model_class(of: type[PreTrainedConfig]) -> type[PreTrainedModel] | None:
 def built(of: PreTrainedConfig) -> nn.Module:
     """The model of a config, on the meta device."""
     of._attn_implementation = "eager"
-    with torch.device("meta"):
+    with torch.device("meta"), _without_values():
         if of.model_type in MODEL_MAPPING_NAMES and of.model_type != "voxtral_realtime_text":
             return AutoModel.from_config(of, attn_implementation="eager").eval()
         kind = model_class(type(of))
@@ -174,16 +177,30 @@ def built(of: PreTrainedConfig) -> nn.Module:
         return kind(of).eval()
 
 
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Weights on meta have no values, and making none takes most of the time."""
+    kinds = [nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.LayerNorm]
+    kept = {kind: kind.reset_parameters for kind in kinds}
+    for kind in kinds:
+        kind.reset_parameters = lambda self: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for kind, own in kept.items():
+            kind.reset_parameters = own  # type: ignore[method-assign]
+
+
 def trace(model_type: str, **given: Any) -> Trace:
     """Run a model of default size and see which layers attend, and which of them turn how."""
     return run(config(model_type, **given))
 
 
-def run(of: PreTrainedConfig) -> Trace:
-    """The same, of a config."""
-    seen = Trace(built(of), of)
+def run(of: PreTrainedConfig, model: nn.Module | None = None) -> Trace:
+    """The same, of a config, and of its model if it has been built."""
+    seen = Trace(model or built(of), of)
     at = [""]
-    with _watched(seen, at), torch.no_grad(), torch.device("meta"):
+    with _masked(), _watched(seen, at), torch.no_grad(), torch.device("meta"):
         wanted = inspect.signature(seen.model.forward).parameters
         inputs: dict[str, Any] = {}
         if "input_ids" in wanted:
@@ -212,6 +229,36 @@ def real(value: Any) -> Any:
     return torch.arange(value.shape[-1], device="cpu").expand(value.shape)
 
 
+def _mask(
+    batch_size: int, q_length: int, kv_length: int, mask_function: Callable[..., Any], **_: Any
+) -> Tensor:
+    """In place of transformers' mask, one that says how far it lets see: told by token 0."""
+    with torch.device("cpu"):
+        first, others = torch.tensor(0), torch.arange(FAR)
+        back = mask_function(0, 0, others, first).broadcast_to(FAR)
+        ahead = mask_function(0, 0, first, others).broadcast_to(FAR)
+    mask = torch.zeros(batch_size, 1, q_length, kv_length, device="meta")
+    counts = [None if seen.all() else int(seen.sum()) for seen in (back, ahead)]
+    mask.sees = (counts[0], None if counts[1] is None else counts[1] - 1)  # type: ignore[attr-defined]
+    return mask
+
+
+@contextmanager
+def _masked() -> Iterator[None]:
+    """With masks that say how far they let see."""
+    kept, chunked = (
+        masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"],
+        masking_utils.chunked_overlay,
+    )
+    masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"] = _mask
+    masking_utils.chunked_overlay = lambda size, _: chunked(size, torch.zeros(1, device="cpu"))
+    try:
+        yield
+    finally:
+        masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"] = kept
+        masking_utils.chunked_overlay = chunked
+
+
 @contextmanager
 def _watched(seen: Trace, at: list[str]) -> Iterator[None]:
     module = sys.modules[type(seen.model).__module__]
@@ -228,6 +275,8 @@ def _watched(seen: Trace, at: list[str]) -> Iterator[None]:
         elif re.search(r"(mlp|feed_forward|block_sparse_moe|moe|ffn|experts)$", name):
             two = re.search(r"return \w+, \w+", inspect.getsource(type(part).forward))
             part.forward = (lambda x, *_, **__: (x, None)) if two else (lambda x, *_, **__: x)
+        elif re.search(r"(RMS|Layer)Norm$", type(part).__name__):
+            part.forward = lambda x, *_, **__: x
     try:
         yield
     finally:
@@ -282,7 +331,9 @@ def _attention(seen: Trace, at: list[str]) -> Callable[..., Any]:
         **_: Any,
     ) -> tuple[Tensor, None]:
         shapes = tuple(query.shape), tuple(key.shape)
-        seen.attended.append(Attended(_layer(at[0]), *shapes, scaling, sliding_window))
+        sees = getattr(attention_mask, "sees", None)
+        told = Attended(_layer(at[0]), at[0], *shapes, scaling, sliding_window, sees)
+        seen.attended.append(told)
         batch, heads, tokens = query.shape[:3]
         return value.new_zeros(batch, tokens, heads, value.shape[-1]), None
 
@@ -374,6 +425,50 @@ def _angles(seen: Trace, call: Turned, name: str) -> Tensor:
     module = sys.modules[call.function.__module__]
     table = module.create_sinusoidal_positions(TOKENS, 2 * shape[-1])  # GPT-J: sines, then cosines
     return table.chunk(2, -1)[name == "cos"].reshape(shape)
+
+
+POSITIONAL = re.compile(
+    r"(^|[._])(pos|position|positional|relative|rotary|rope|inv_freq|alibi|wpe|embed_positions)([._]|$)"
+)
+
+
+def behaviour(of: PreTrainedConfig, seen: Trace | None = None) -> dict[str, Any]:
+    """All that can be seen of what a model does about positions; alike for models that do alike.
+
+    `seen` is the model, run, if it has been.
+    """
+    model = seen.model if seen else built(of)
+    named = (*model.named_parameters(), *model.named_buffers())
+    found: dict[str, Any] = {
+        "tables": {n: tuple(p.shape) for n, p in named if POSITIONAL.search(n)}
+    }
+    try:
+        seen = seen or run(of, model)
+        calls = {(call.layer, call.where): call for call in seen.main}
+    except Exception:  # it cannot be run on nothing
+        with suppress(Exception):
+            seen, call = alone(of)
+            found["turned"] = _plain(rotation(seen, call))
+        return found
+    alike: dict[Any, tuple[Any, ...]] = {}  # layers share their tables of angles
+    found["turned"] = []
+    for (layer, _), call in calls.items():
+        given = call.arguments.values()
+        same = (
+            call.function,
+            *(x.shape if isinstance(x, Tensor) and x.ndim > 3 else id(x) for x in given),
+        )
+        if same not in alike:
+            alike[same] = _plain(rotation(seen, call))
+        found["turned"].append((layer, *alike[same]))
+    found["attended"] = [
+        (call.layer, call.query[-1], call.scale, call.window, call.sees) for call in seen.attended
+    ]
+    return found
+
+
+def _plain(of: Rotation) -> tuple[Any, ...]:
+    return of.layout, of.pairs, tuple(of.theta.tolist()), round(of.gain, 6), of.place, of.dim
 
 
 def alone(of: PreTrainedConfig, layer_type: str = "") -> tuple[Trace, Turned]:

@@ -116,7 +116,7 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
         "partial_rotary_factor: must be a number, got 1.5, allowed: above 0 and at most 1",
     ),
     "28b partial odd": (
-        {"partial_rotary_factor": 0.33, "head_dim": 100},
+        {"model_type": "stablelm", "partial_rotary_factor": 0.33, "hidden_size": 3200},
         "partial_rotary_factor: channels turn in pairs: of a head of 100 it turns 33",
     ),
     "28c partial 0": ({"partial_rotary_factor": 0}, "partial_rotary_factor: must be a number"),

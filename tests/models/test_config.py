@@ -16,6 +16,7 @@ from posenc.models.spec import (
     Buckets,
     Disentangled,
     Pictured,
+    Projected,
     Rotary,
     Sharpened,
     Slopes,
@@ -433,3 +434,39 @@ def test_nothing_is_said_of_what_was_not_read():
         specify(step)
     with pytest.raises(Unread, match="nothing under text_config and vision_config"):
         specify({"model_type": "qwen2_5_vl"})
+
+
+def test_relative_keys_of_esm_are_refused_as_transformers_5_forgot_them():
+    """In transformers 4 they were Shaw's; 5.23 runs such a model without any positions."""
+    config = {"model_type": "esm", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32}
+    for kind in ("relative_key", "relative_key_query"):
+        with pytest.raises(Unread, match=r"transformers 4 added learned vectors .* \(Shaw\)"):
+            specify(config | {"position_embedding_type": kind})
+    assert isinstance(
+        specify(config | {"position_embedding_type": "rotary"}).layers[0].encoding, Rotary
+    )
+
+
+def test_xlnet_and_conformers():
+    """With what would change their distances refused."""
+    assert {x.encoding for x in specify({"model_type": "xlnet"}).layers} == {
+        Projected(64, 16, 1024)
+    }
+    with pytest.raises(Unread, match="with clamp_len its distances are others"):
+        specify({"model_type": "xlnet", "clamp_len": 256})
+    conformer = {"model_type": "wav2vec2-conformer"}
+    assert specify(conformer).layers[0].encoding == Projected(64, 12, 768, halves=False)
+    assert specify(conformer | {"position_embeddings_type": None}).layers[0].encoding is None
+    with pytest.raises(Unread, match="it turns what queries and keys are projected from"):
+        specify(conformer | {"position_embeddings_type": "rotary"})
+
+
+def test_mpt_with_other_slopes_says_whose_are_counted():
+    """transformers' class reads `alibi_bias_max` and makes slopes of 8 all the same."""
+    mpt = {"model_type": "mpt", "n_heads": 4, "d_model": 64}
+    spec = specify(mpt | {"attn_config": {"alibi": True, "alibi_bias_max": 16}})
+    assert spec.layers[0].encoding == Slopes(4)
+    assert "alibi_bias_max is 16: slopes are those of 8 here" in spec.notes[0]
+    assert specify(mpt | {"attn_config": {"alibi_bias_max": 8}}).notes == ()
+    with pytest.raises(Unread, match=r"attn_config\.alibi: .*adds slopes all the same"):
+        specify(mpt | {"attn_config": {"alibi": False}})

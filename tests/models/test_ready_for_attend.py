@@ -103,6 +103,9 @@ OWN = {  # those that attend in their own way: name of a layer's attention, proj
         "",
     ),
 }
+for term in ("c2p", "p2c"):
+    kind, settings, *rest = OWN["DeBERTa"]
+    OWN[f"DeBERTa with {term} alone"] = (kind, settings | dict(pos_att_type=[term]), *rest)
 
 
 class Heard:
@@ -206,12 +209,12 @@ def test_a_specification_is_ready_for_attend(name):
         agree(layer, encoding, q, k, v, out)
 
 
-def agree(layer, encoding, q, k, v, out):
+def agree(layer, encoding, q, k, v, out, atol=1e-4):
     assert layer.unlike == ()
     mask = layer.mask(torch.arange(TEXT.shape[1]))
     for scale in (None, layer.scale):
         mine = attend(q, k, v, encoding, mask=mask, scale=scale)
-        torch.testing.assert_close(mine, out, rtol=1e-4, atol=1e-4 * out.abs().max().item())
+        torch.testing.assert_close(mine, out, rtol=1e-4, atol=atol * out.abs().max().item())
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -224,10 +227,61 @@ def test_so_are_those_that_attend_in_their_own_way(name):
     for layer, encoding, (part, q, k, v, out) in zip(spec.layers, encodings, calls, strict=True):
         if kind == "DebertaV2":  # keys and queries of distances by the projections of the content
             encoding.rows = model.encoder.rel_embeddings.weight
-            encoding.to_keys, encoding.to_queries = (
-                by_head(p) for p in (part.key_proj, part.query_proj)
-            )
+            terms = {"c2p": ("to_keys", part.key_proj), "p2c": ("to_queries", part.query_proj)}
+            for name, projection in (terms[term] for term in encoding.terms):
+                setattr(encoding, name, by_head(projection))
         agree(layer, encoding, q, k, v, out)
+
+
+@pytest.mark.parametrize("way", ["bi", "uni"])
+def test_so_is_xlnet(way):
+    sizes = dict(d_model=32, n_layer=2, n_head=4, d_inner=48, vocab_size=40, attn_type=way)
+    model, calls = live("XLNet", sizes | TOKENS), []
+    for block in model.layer:
+        part, core = block.rel_attn, block.rel_attn.rel_attn_core
+
+        def heard_core(q, k, v, r, *rest, core=core, part=part, **named):
+            out = core(q, k, v, r, *rest, **named)
+            calls.append((part, *(x.permute(1, 2, 0, 3) for x in (q, k, v, out))))
+            return out
+
+        part.rel_attn_core = heard_core
+    with torch.no_grad():
+        model(input_ids=TEXT, use_mems=False)
+    spec = specified(model, "")
+    for layer, encoding, (part, q, k, v, out) in zip(
+        spec.layers, spec.encodings(), calls, strict=True
+    ):
+        encoding.u.data, encoding.v.data = part.r_w_bias[:, None], part.r_r_bias[:, None]
+        encoding.project.data = part.r.permute(1, 2, 0)
+        agree(layer, encoding, q, k, v, out, atol=1e-3)
+
+
+def test_so_is_a_conformer():
+    """Its sines and cosines alternate, so that columns of its projection change places."""
+    from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as m
+
+    torch.manual_seed(0)
+    sizes = {key: SIZE[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads")}
+    config = transformers.Wav2Vec2ConformerConfig(**sizes, intermediate_size=48)
+    model, calls = m.Wav2Vec2ConformerEncoder(config).eval(), []
+    for parameter in model.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    for layer in model.layers:
+        seen = {}
+        hear(layer.self_attn, "linear_out", seen)
+        calls.append((layer.self_attn, seen))
+    with torch.no_grad():
+        model(torch.randn(1, TEXT.shape[1], 32))
+    spec = specify(json.loads(json.dumps(config.to_dict(), default=str)))
+    for layer, encoding, (part, seen) in zip(spec.layers, spec.encodings(), calls, strict=True):
+        names = ("linear_q", "linear_k", "linear_v", "out")
+        q, k, v, out = (heads(seen[name], 4) for name in names)
+        columns = part.linear_pos.weight.unflatten(0, (4, -1))
+        encoding.project.data = torch.cat((columns[..., ::2], columns[..., 1::2]), -1)
+        encoding.u.data, encoding.v.data = part.pos_bias_u[:, None], part.pos_bias_v[:, None]
+        assert not layer.encoding.halves
+        agree(layer, encoding, q, k, v, out, atol=1e-3)
 
 
 def test_far_into_a_text_falcon_rounds_its_slopes():

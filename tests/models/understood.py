@@ -210,10 +210,8 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
         yield from _of_disentangled(config, spec)
     if Pictured in kinds:
         yield from _of_pictured(spec)
-    if known.kind == "none" and (seen := _ran(config)):
-        attends = {n for n, layer in enumerate(spec.layers) if layer.attends}
-        if (true := seen.attends) and true != attends:
-            yield f"layers {sorted(attends ^ true)} attend in one and not in the other"
+    if seen := _ran(config):
+        yield from _of_layers(name, seen, spec)
 
 
 def _of_none(config: Any) -> Iterator[str]:
@@ -256,6 +254,28 @@ def _of_pictured(spec: Spec) -> Iterator[str]:
                 yield "angles differ"
 
 
+# ---------------------------------------------------------------------------------------- layers
+
+CROSS = re.compile(r"cross|encoder_attn|EncDecAttention")
+
+
+def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
+    """Which layers attend, and how far they see."""
+    calls = {
+        call.layer: call
+        for call in seen.attended
+        if not CROSS.search(call.where) and (not name or call.where.startswith(f"{name}."))
+    }
+    attends = {n for n, layer in enumerate(spec.layers) if layer.attends}
+    if calls and set(calls) != attends:
+        yield f"layers {sorted(set(calls) ^ attends)} attend in one and not in the other"
+    for layer in sorted(attends & set(calls)):
+        said, true = spec.layers[layer].window, calls[layer]
+        if true.sees and said != true.sees[0]:
+            yield f"layer {layer} sees {true.sees} tokens, not {said}"
+            return
+
+
 # ---------------------------------------------------------------------------------------- rotary
 
 
@@ -274,14 +294,8 @@ def _of_rotary(model_type: str, config: Any, known: Family, spec: Spec) -> Itera
                 )
                 seen, calls[layer] = lone
     turns = {n for n, layer in enumerate(spec.layers) if isinstance(layer.encoding, Rotary)}
-    alike = (
-        len(turns) == len(spec.layers) and set(calls) == seen.attends
-    )  # whatever they are counted
-    if set(calls) != turns and not alike:
+    if set(calls) != turns:
         yield f"layers {sorted(set(calls) ^ turns)} turn in one and not in the other"
-    attends = {n for n, layer in enumerate(spec.layers) if layer.attends}
-    if seen.attended and seen.attends != attends and not alike:
-        yield f"layers {sorted(seen.attends ^ attends)} attend in one and not in the other"
     queries = {at.layer: at for at in seen.attended}
     compared: set[Any] = set()
     for layer in sorted(turns & set(calls)):
@@ -295,8 +309,6 @@ def _of_rotary(model_type: str, config: Any, known: Family, spec: Spec) -> Itera
         yield from _of_rotation(layer, said, done, at, watched.after(call))
         if said.sections:
             yield from _of_axes(config, said, done)
-        if at and at.window and spec.layers[layer].window != at.window:
-            yield f"layer {layer} sees {at.window} tokens, not {spec.layers[layer].window}"
 
 
 def _of_rotation(layer: int, said: Rotary, done: Any, at: Any, after: bool) -> Iterator[str]:

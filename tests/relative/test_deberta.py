@@ -161,3 +161,9 @@ def test_rows_can_be_shared_among_layers():
     q = torch.randn(1, 2, 5, 4)
     (attend(q, q, q, bottom) + attend(q, q, q, top)).sum().backward()
     assert top.rows.grad is bottom.rows.grad
+
+
+def test_terms_are_c2p_p2c_or_both():
+    for terms in ("c2p", (), ("c2p", "p2p")):
+        with pytest.raises(ValueError, match="`terms` are 'c2p', 'p2c' or both, in a tuple, got"):
+            DeBERTa(4, 2, terms=terms)

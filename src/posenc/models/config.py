@@ -22,6 +22,7 @@ from posenc.models.spec import (
     Disentangled,
     Layer,
     Pictured,
+    Projected,
     Slopes,
     Spec,
     Table,
@@ -124,10 +125,11 @@ def _stack(given: Fields, known: Family) -> Spec:
     if known.kind == "nothing":
         return Spec(known.name, known.kind)
     notes: list[str] = []
-    values = _as_the_class_reads(given, known, notes)
+    values = _heeded(_as_the_class_reads(given, known, notes), given, known, notes)
     given = Fields(values, given.file, given.path, known.keys, known.defaults)
     _check_heads(given)
     made = KINDS[known.kind](given, known, notes)
+    _refuse_switched(given, known)
     unlike = {word for layer in made["layers"] for word in layer.unlike}
     notes += [f"its attention {word}, which `attend` does not" for word in sorted(unlike)]
     heads = given.count("num_attention_heads") or 0
@@ -157,6 +159,31 @@ def _as_the_class_reads(given: Fields, known: Family, notes: list[str]) -> dict[
     if own.startswith("qk_") and values.get("head_dim") not in (None, values.get(own)):
         notes.append(f"{given.at('head_dim')} is {shown(values.pop('head_dim'))}: {own} counts")
     return values
+
+
+def _heeded(
+    values: dict[str, Any], given: Fields, known: Family, notes: list[str]
+) -> dict[str, Any]:
+    """What a config says, without what the code of such a model ignores."""
+    names = {name for key in known.ignored for name in (key, known.keys.get(key, key))}
+    names -= {"partial_rotary_factor"}  # some methods heed it where rotations do not: see settings
+    if "rope_scaling" in names:
+        names |= {*PLACES}
+    elif any(values.get(place) for place in PLACES):
+        names -= {"rope_theta"}  # which then counts as if it were there
+    for key in sorted(key for key in values.keys() & names if values[key] is not None):
+        value = shown(values[key])
+        notes.append(f"{given.at(key)} is {value}, which the code of {known.name} ignores")
+    return {key: value for key, value in values.items() if key not in names}
+
+
+def _refuse_switched(given: Fields, known: Family) -> None:
+    """A key that changes what the model does about positions, and that nothing here has read."""
+    for key, usual in known.switched.items():
+        value = given.values.get(key)
+        if key not in given.read and value is not None and value != usual:
+            expected = "where it is not there" if usual is None else f"where it is {shown(usual)}"
+            given.refuse(key, known.name, f"with {key} {shown(value)}, but only {expected}")
 
 
 def _check_heads(given: Fields) -> None:
@@ -249,6 +276,17 @@ def _alibi(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     if heads is None:
         given.fail("num_attention_heads", "is missing")
     longest = given.count("max_position_embeddings")
+    if (own := given.object("attn_config")) is not None:  # MPT's
+        for key, usual in (("alibi", True), ("rope", False), ("learned_pos_emb", False)):
+            if own.given(key) not in (None, usual):
+                why = "its makers' code heeds it, and transformers adds slopes all the same"
+                own.refuse(key, known.name, why)
+        if own.given("alibi_bias_max") not in (None, 8):
+            most = shown(own.given("alibi_bias_max"))
+            notes.append(
+                f"{own.at('alibi_bias_max')} is {most}: slopes are those of 8 here, as transformers"
+                " ignores it; MPT's own code does not"
+            )
     falcon = bool(known.form.get("divided"))
     strength = head_dim(given) ** -0.5 if falcon else 1.0
     if falcon:
@@ -291,12 +329,29 @@ def _deberta(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
     buckets = given.value("position_buckets")
     terms = given.value("pos_att_type")
     terms = terms.split("|") if isinstance(terms, str) else terms
-    if not isinstance(terms, list) or sorted(terms) != ["c2p", "p2c"]:
+    terms = [] if terms is None else terms
+    if not isinstance(terms, list) or any(term not in ("c2p", "p2c") for term in terms):
         given.refuse("pos_att_type", known.name, "it has other terms than c2p and p2c")
+    terms = tuple(dict.fromkeys(terms))
+    if not terms:
+        return made | _bottom(given, known)
     reach = rows if not isinstance(reach, int) or reach < 1 else reach
     buckets = buckets if isinstance(buckets, int) and buckets > 0 else 0
-    encoding = Disentangled(dim, heads, dim * heads, reach, buckets)
+    encoding = Disentangled(dim, heads, dim * heads, reach, buckets, terms)
     return made | {"layers": _alike(given, known, encoding)}
+
+
+def _transformer_xl(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
+    heads, width = given.count("num_attention_heads"), given.count("hidden_size")
+    if heads is None or width is None:
+        given.fail("hidden_size", "or the number of heads is missing")
+    for key, usual in (("clamp_len", -1), ("bi_data", False)):  # XLNet's
+        if given.value(key) not in (None, usual):
+            given.refuse(key, known.name, f"with {key} its distances are others than they are")
+    if known.form.get("segments"):
+        notes.append("with token_type_ids it adds a bias for tokens of another segment as well")
+    encoding = Projected(head_dim(given), heads, width, bool(known.form.get("halves")))
+    return {"layers": _alike(given, known, encoding)}
 
 
 def _dinov3(given: Fields, known: Family, notes: list[str]) -> dict[str, Any]:
@@ -320,6 +375,7 @@ KINDS = {
     "alibi": _alibi,
     "t5": _t5,
     "deberta": _deberta,
+    "transformer-xl": _transformer_xl,
     "dinov3": _dinov3,
     "none": _none,
 }

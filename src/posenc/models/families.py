@@ -38,6 +38,9 @@ ALIASES = {  # model_type of published files → that of the class which transfo
 }
 
 
+LISTS = ("parts", "attention", "sinks", "ignored")  # fields that are tuples
+
+
 @dataclass(frozen=True)
 class Family:
     """One `model_type`. What a field does not say is as in Llama.
@@ -57,7 +60,8 @@ class Family:
     `rope`       label under `rope_parameters` → {"theta": old key of its base, "scaled": does an
                  old `rope_scaling` apply to it}, where each type of layer has its own
     `labels`     type of layer → label under `rope_parameters`, where they differ
-    `layers`     types of layers where the config has no `layer_types`: see `types`
+    `layers`     types of layers where the config has no `layer_types`: see `types`; "key" and
+                 "at_key" are keys of `every` and `at`, "listed" a list of those that are "is"
     `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not
     `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
@@ -84,6 +88,10 @@ class Family:
                  "grid" of patches has, "width" the key of their channels
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
+    `ignored`    usual names of keys that other classes heed and this one does not: at the top of a
+                 config without `rope_parameters`, or within these, as "rope_parameters.…"; with
+                 "rope_scaling" these are ignored altogether
+    `switched`   other keys that change what the model does about positions, and their defaults
     `refused`    why posenc does not read it, in a sentence
     """
 
@@ -119,6 +127,8 @@ class Family:
     switch: Mapping[str, Any] = field(default_factory=dict)
     stacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    switched: Mapping[str, Any] = field(default_factory=dict)
     refused: str = ""
 
     def stack(self, name: str) -> "Family":
@@ -132,11 +142,13 @@ class Family:
         }
         return replace(self, **{**line, **merged})
 
-    def types(self, count: int, every: int | None = None) -> tuple[str, ...] | None:
+    def types(
+        self, count: int, every: int | None = None, at: int | None = None
+    ) -> tuple[str, ...] | None:
         """The type of each of `count` layers where the config lists none; None: all are alike.
 
-        Layer i is of type `layers["is"]` where i % every = `layers["at"]`, −1 the last of each
-        `every`, and of type `layers["else"]` otherwise; or types go round as in `layers["cycle"]`.
+        Layer i is of type `layers["is"]` where i % every = at, −1 the last of each `every`, and of
+        type `layers["else"]` otherwise; or types go round as in `layers["cycle"]`.
         `layers["first"]` are those of the first layers, `layers["last"]` is the very last one's.
         With `layers["end"]`, i counts from the last layer down.
         """
@@ -147,7 +159,7 @@ class Family:
         if cycle is None:
             step = every or rule["every"]
             cycle = [rule["else"]] * step
-            cycle[rule["at"]] = rule["is"]
+            cycle[rule["at"] if at is None else at] = rule["is"]
         of = [cycle[i % len(cycle)] for i in range(count)]
         of = of[::-1] if rule.get("end") else of
         first = rule.get("first", [])[:count]
@@ -178,8 +190,8 @@ class Family:
             return replace(self, stacks=stacks)
         if not self.switch:
             return self
-        value = config.get(self.switch["key"])
-        value = self.defaults.get(self.switch["key"]) if value is None else value
+        key = self.switch["key"]  # null is a value too
+        value = config[key] if key in config else self.defaults.get(key)
         name = value if isinstance(value, str) else json.dumps(value)
         return self._with(self.switch.get(name, self.switch.get("", {})))
 
@@ -205,6 +217,6 @@ def _lines() -> dict[str, dict[str, Any]]:
 
 
 def _read(name: str, line: Mapping[str, Any]) -> Family:
-    lists = {f.name for f in fields(Family) if f.name in ("parts", "attention", "sinks")}
+    lists = {f.name for f in fields(Family) if f.name in LISTS}
     values = {key: tuple(value) if key in lists else value for key, value in line.items()}
     return Family(name, **{"folder": name.replace("-", "_"), **values})

@@ -22,6 +22,7 @@ from posenc.models.spec import (
     Disentangled,
     Layer,
     Pictured,
+    Projected,
     Rotary,
     Slopes,
     Spec,
@@ -244,7 +245,9 @@ def does(layer: Layer) -> str:
     return words
 
 
-def described(one: Rotary | Slopes | Buckets | Disentangled | Pictured | Table | Waves) -> str:
+def described(
+    one: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | Table | Waves,
+) -> str:
     """An encoding in a few words.
 
     >>> described(Buckets(8, 32, 128, True))
@@ -267,7 +270,10 @@ def described(one: Rotary | Slopes | Buckets | Disentangled | Pictured | Table |
             return f"T5 bias, {one.buckets} {way} buckets up to {one.reach} tokens"
         case Disentangled():
             rows = f"{one.buckets} buckets each way" if one.buckets else f"up to {one.reach} tokens"
-            return f"DeBERTa, {rows}"
+            terms = "" if len(one.terms) == 2 else f", {one.terms[0]} alone"
+            return f"DeBERTa, {rows}{terms}"
+        case Projected():
+            return f"Transformer-XL, projected sines of {one.width} channels"
         case Pictured():
             return (
                 f"axial RoPE over a picture taken as −1 … 1, {one.dim} channels, base {one.base:g}"

@@ -90,9 +90,11 @@ def _types(given: Fields, known: Family, count: int) -> tuple[str, ...]:
     if known.layers and known.nope.get("key") and given.counts(known.nope["key"]):
         kinds = {True: known.layers["is"], False: known.layers["else"]}  # Llama 4
         return tuple(kinds[bare] for bare in _bare(given, known, ("",) * count))
-    every = given.count(known.layers["key"]) if known.layers.get("key") else None
-    made = known.types(count, every)
-    if made is not None:
+    if "listed" in known.layers:
+        listed = given.counts(known.layers["listed"])
+        one, other = known.layers["is"], known.layers["else"]
+        return tuple(one if listed is None or i in listed else other for i in range(count))
+    if (made := known.types(count, *_step(given, known))) is not None:
         return made
     if (
         given.flag("use_sliding_window")
@@ -100,6 +102,19 @@ def _types(given: Fields, known: Family, count: int) -> tuple[str, ...]:
     ):
         return tuple("sliding_attention" if i >= first else "full_attention" for i in range(count))
     return ("full_attention",) * count
+
+
+def _step(given: Fields, known: Family) -> tuple[int | None, int | None]:
+    """Of how many layers one is of another type, and which, where keys of the config say so."""
+    rule = known.layers
+    every = given.count(rule["key"]) if "key" in rule else None
+    at = given.count(rule["at_key"], least=0) if "at_key" in rule else None
+    place, period = rule.get("at", 0) if at is None else at, every or rule.get("every", 1)
+    if place >= period:
+        given.fail(
+            rule.get("at_key") or rule["key"], f"must be below {rule['key']}, {period}", place
+        )
+    return every, at
 
 
 def _bare(given: Fields, known: Family, types: tuple[str, ...]) -> list[bool]:

@@ -154,12 +154,17 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     usual = known.defaults.get("rope_parameters") or {}  # keys of this model's own
     own.refuse_others((*EVERY, *METHODS[name], *usual), f"rope_type {name!r}")
     base = own.number("rope_theta", above=1.0) or 10_000.0
-    dim, turned, share = _width(own, given, known, name)
+    dim, turned, share = _width(own, given, known, name, notes)
     sections = own.counts("mrope_section") or tuple(known.mrope.get("sections", ()))
     if sections and sum(sections) != turned // 2:
         own.fail("mrope_section", f"must sum to the {turned // 2} pairs that turn", list(sections))
     woven = own.flag("mrope_interleaved")
-    woven = bool(known.mrope.get("woven")) if woven is None else woven
+    if known.mrope and woven not in (None, usually := bool(known.mrope.get("woven"))):
+        ignores = f"the code of {known.name} ignores: its axes "
+        ignores += "take turns" if usually else "have blocks of pairs"
+        notes.append(f"{own.at('mrope_interleaved')} is {shown(woven)}, which {ignores}")
+        woven = usually
+    woven = bool(known.mrope.get("woven") if woven is None else woven)
     if sections:
         _check_sections(own, sections, woven)
     if name in ("ntk", "dynamic", "yarn") and turned < 4:
@@ -212,7 +217,9 @@ def _check_sections(own: Fields, sections: tuple[int, ...], woven: bool) -> None
         own.fail("mrope_section", f"taking turns, axes would get {shares} pairs", list(sections))
 
 
-def _width(own: Fields, given: Fields, known: Family, name: str) -> tuple[int, int, float]:
+def _width(
+    own: Fields, given: Fields, known: Family, name: str, notes: list[str]
+) -> tuple[int, int, float]:
     """Channels of a head, how many of them turn, and the share of pairs (proportional)."""
     dim = head_dim(given)
     rest = (
@@ -221,6 +228,14 @@ def _width(own: Fields, given: Fields, known: Family, name: str) -> tuple[int, i
         else 0
     )
     share = own.number("partial_rotary_factor", above=0, most=1.0) or 1.0
+    within = own.given("partial_rotary_factor") is not None
+    unheeded = f"{'rope_parameters.' if within else ''}partial_rotary_factor" in known.ignored
+    if share < 1 and name != "proportional" and unheeded:
+        ignores = f"the code of {known.name} ignores: its heads turn as a whole"
+        if name != "default":
+            own.fail("partial_rotary_factor", f"is heeded by {name!r}, and {ignores}", share)
+        notes.append(f"{own.at('partial_rotary_factor')} is {share:g}, which {ignores}")
+        share = 1.0
     if name == "proportional":
         turned = dim
     elif (turned := given.count("rotary_dim", least=2) or 0) == 0:

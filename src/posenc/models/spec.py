@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from posenc.encoding import Encoding
     from posenc.masks import Mask
     from posenc.relative.deberta import DeBERTa
+    from posenc.relative.transformer_xl import TransformerXL
     from posenc.rotary.rope import RoPE
     from posenc.shapes import Frequencies
     from posenc.theta import Layout
@@ -156,13 +157,38 @@ class Disentangled:
     width: int
     reach: int
     buckets: int = 0  # 0: each distance up to `reach` has a row of its own
+    terms: tuple[str, ...] = ("c2p", "p2c")
 
     def encoding(self) -> DeBERTa:
         from posenc.relative.deberta import DeBERTa
 
         return DeBERTa(
-            self.dim, self.heads, self.reach, self.width, released=True, buckets=self.buckets
+            self.dim,
+            self.heads,
+            self.reach,
+            self.width,
+            released=True,
+            buckets=self.buckets,
+            terms=self.terms,
         )
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A layer that scores queries against projected sines of the distance: `TransformerXL`.
+
+    Without its weights, whose columns go with the sines before the cosines, or alternate.
+    """
+
+    dim: int
+    heads: int
+    width: int
+    halves: bool = True
+
+    def encoding(self) -> TransformerXL:
+        from posenc.relative.transformer_xl import TransformerXL
+
+        return TransformerXL(self.dim, self.heads, self.width)
 
 
 @dataclass(frozen=True)
@@ -203,7 +229,8 @@ class Layer:
     Cross-attention, where a decoder has it, sees all keys, without any encoding but at this scale.
     """
 
-    encoding: Rotary | Slopes | Buckets | Disentangled | Pictured | None = None  # None: NoPE
+    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | None = None
+    # None: NoPE
     kind: str = "full_attention"  # as transformers calls it
     attends: bool = True  # False: a convolution, a recurrence
     window: int | None = None  # tokens that a query sees, itself included; None: all

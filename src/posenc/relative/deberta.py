@@ -4,9 +4,10 @@
     Kr_h = P W_{k,h},  Qr_h = P W_{q,h}                 P: 2·reach learned rows of w channels
     δ(i, j) = clip(pᵢ − pⱼ + reach, 0, 2·reach − 1)     tokens
 
-The terms are content-to-content, content-to-position and position-to-content; three of them, hence
-√(3d) instead of √d. Mind δ(j, i) in the last: the distance as the key sees it. From version 2 on
-P has rows for B = `buckets` either way, distances beyond B/2 sharing them ever more coarsely:
+The terms are content-to-content, content-to-position ("c2p") and position-to-content ("p2c"), three
+of them: hence √(3d) instead of √d, and √(2d) with one of the last two alone, `terms`. Mind δ(j, i)
+in the last: the distance as the key sees it. From version 2 on P has rows for B = `buckets` either
+way, distances beyond B/2 sharing them ever more coarsely:
 
     bucket(n) = n                                               |n| ≤ m = B/2
     bucket(n) = ±(m + ⌈(m − 1) ln(|n|/m) / ln((reach − 1)/m)⌉)   beyond;  δ = clip(bucket + B, …)
@@ -18,6 +19,7 @@ the rows mirrored, but not for their weights: see `released`. One P serves all t
 `deberta.rows = other.rows` shares it.
 """
 
+from collections.abc import Sequence
 from math import log
 
 import torch
@@ -71,8 +73,12 @@ class DeBERTa(Encoding):
         width: int | None = None,
         released: bool = False,
         buckets: int = 0,
+        terms: Sequence[str] = ("c2p", "p2c"),
     ):
         super().__init__()
+        if not set(terms) <= {"c2p", "p2c"} or not terms or isinstance(terms, str):
+            raise ValueError(f"`terms` are 'c2p', 'p2c' or both, in a tuple, got {terms!r}.")
+        self.terms = tuple(terms)
         self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
         if whole_number(buckets, "buckets") and not (2 < buckets < 2 * reach - 2):
             raise ValueError(
@@ -85,8 +91,9 @@ class DeBERTa(Encoding):
         room("the rows", 2 * self.span, width)
         room("a projection", heads, width, dim)
         self.rows = nn.Parameter(torch.randn(2 * self.span, width) * 0.02)
-        self.to_keys = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
-        self.to_queries = nn.Parameter(torch.randn(heads, width, dim) * width**-0.5)
+        made = [nn.Parameter(torch.randn(heads, width, dim) * width**-0.5) for _ in range(2)]
+        self.to_keys = made[0] if "c2p" in terms else None
+        self.to_queries = made[1] if "p2c" in terms else None
 
     def delta(self, offset: Tensor) -> Tensor:
         offset = whole(offset, "DeBERTa")
@@ -98,21 +105,33 @@ class DeBERTa(Encoding):
     ) -> Bias:
         of_query, of_key = self.tables(k_at, scale, q.dtype)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
-        k = per_query_head(k, q)
-        return ByRow(q_at, k_at, self.reach, self.delta, q @ of_query.mT, back, k, of_key)
+        if of_query is None:
+            by_query = q.new_zeros(*q.shape[:-1], 2 * self.span)
+        else:
+            by_query = q @ of_query.mT
+        keys = None if of_key is None else per_query_head(k, q)
+        return ByRow(q_at, k_at, self.reach, self.delta, by_query, back, keys, of_key)
 
-    def tables(self, at: Positions, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Kr and Qr times `scale`, (head, row, channel): kept with the positions of the keys."""
+    def tables(
+        self, at: Positions, scale: float, dtype: torch.dtype
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Kr and Qr times `scale`, (head, row, channel), None for a term that there is not.
+
+        They are kept with the positions of the keys.
+        """
         learned = (self.rows, self.to_keys, self.to_queries)
 
-        def make() -> tuple[Tensor, Tensor]:
-            of_query, of_key = (self.rows @ to * scale for to in (self.to_keys, self.to_queries))
-            return of_query.to(dtype), of_key.to(dtype)
+        def make() -> tuple[Tensor | None, Tensor | None]:
+            of_query, of_key = (
+                None if to is None else (self.rows @ to * scale).to(dtype)
+                for to in (self.to_keys, self.to_queries)
+            )
+            return of_query, of_key
 
         return kept(at, (scale, dtype), learned, make)
 
     def scale(self, dim: int) -> float:
-        return (3 * dim) ** -0.5
+        return ((1 + len(self.terms)) * dim) ** -0.5
 
 
 CARD = Card(

@@ -9,8 +9,9 @@ is for causal attention only. The centre cancels, if it is the same for all: lib
 in the middle of the text so far break cached keys.
 
 But numbers overflow: keys grow 3.5-fold every S tokens past the centre, queries before it. float32
-and bfloat16 hold 27,000 tokens either side (IndexError beyond), float16 about 3,500, and nothing
-warns of more. So the centre is that of 4,096 tokens, and a text further on wants its own.
+and bfloat16 hold 16,430 tokens either side (IndexError beyond), where a query at one end still has
+finite scores and gradients with a key at the other; float16 about 3,500, and nothing warns of more.
+So the centre is that of 4,096 tokens, and a text further on wants its own.
 
 Sun et al. 2022, "A Length-Extrapolatable Transformer", arXiv:2212.10554, algorithm 1; the authors'
 code for ζ and S, though it centres by length.
@@ -39,7 +40,7 @@ from posenc.shapes import Frequencies, Heads, Positions
 from posenc.theta import Layout, angles, checked, theta
 
 GAMMA = 0.4
-LARGEST = 2.0**96  # of a factor: leaves float32 another 2³⁰ for queries, keys and their sums
+LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, keys and their sums
 
 
 class Stretch(NamedTuple):

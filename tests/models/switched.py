@@ -1,0 +1,137 @@
+"""Every key of a config that says something about positions, switched, against the models.
+
+    python tests/models/switched.py [model_type …]
+
+Each variant must be read as the model does it, or refused by name, or be one that transformers
+itself does not build.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import understood
+from understood import _script, watched
+
+from posenc.models import families
+from posenc.models.config import specify
+from posenc.models.errors import ModelError
+
+switches = _script("switches")
+
+
+@dataclass(frozen=True)
+class Switched:
+    model_type: str
+    values: dict[str, Any]
+    outcome: str  # "equal", "refused", "impossible" or "wrong"
+    why: str = ""
+
+
+def variants(model_type: str) -> Iterator[dict[str, Any]]:
+    known = families.family(model_type)
+    assert known
+    if not known.refused and known.kind not in ("parts", "nothing"):
+        yield from switches.switches(model_type)
+
+
+def switched(model_type: str, values: dict[str, Any]) -> Switched:
+    """How posenc does on a file with other values than the default ones."""
+    done = lambda outcome, why="": Switched(model_type, values, outcome, why)  # noqa: E731
+    known = families.family(model_type)
+    assert known
+    given = {**base(model_type, values), **values}
+    file = {"model_type": model_type, **given}
+    try:
+        config = watched.config(model_type, **json.loads(json.dumps(given)))
+        model = watched.built(config)
+    except Exception as error:
+        return done("impossible", f"{type(error).__name__}: {error}")
+    if runs(model_type):
+        try:
+            understood._last[:] = config, watched.run(config, model)
+        except Exception as error:
+            return done("impossible", f"{type(error).__name__}: {error}")
+    try:
+        spec = specify(file)
+    except ModelError as error:
+        return done("refused", str(error))
+    except Exception as error:
+        return done("wrong", f"{type(error).__name__}: {error}")
+    try:
+        settled = known.settled(file)
+        stacks = spec.parts if known.stacks else {"": spec}
+        wrong = [
+            line
+            for name in known.stacks or ("",)
+            for line in understood._of_stack(model_type, config, settled, name, stacks[name])
+        ]
+        wrong += _saved(model_type, config, spec)
+    except Exception as error:
+        return done("wrong", f"cannot be compared: {type(error).__name__}: {error}")
+    return done("wrong", "; ".join(wrong)) if wrong else done("equal")
+
+
+def _saved(model_type: str, config: Any, spec: Any) -> Iterator[str]:
+    """The same, of the file that transformers would write, where that means the same to it."""
+    file = json.loads(json.dumps(config.to_dict(), default=str))
+    file = {k: v for k, v in file.items() if v is not None or k in file}
+    try:
+        again = watched.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(file)))
+    except Exception:
+        return
+    if json.loads(json.dumps(again.to_dict(), default=str)) != file:
+        return
+    try:
+        saved = specify(file)
+    except ModelError:
+        return
+    if difference := understood._unlike(saved, spec):
+        yield f"as saved, {difference}"
+
+
+def base(model_type: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a model of few layers."""
+    mended = watched.MENDED.get(model_type, {})
+    name = families.family(model_type).keys.get("num_hidden_layers", "num_hidden_layers")  # type: ignore[union-attr]
+    lists = [v for v in {**mended, **values}.values() if isinstance(v, list)]
+    if name in values or "num_hidden_layers" in mended or any(len(v) > 8 for v in lists):
+        return mended
+    try:
+        config = watched.config(model_type, **{name: understood.DEPTH})
+    except Exception:
+        return mended
+    typed = getattr(config, "layer_types", None) or [0] * understood.DEPTH
+    return {**mended, name: understood.DEPTH} if len(typed) == understood.DEPTH else mended
+
+
+_runs: dict[str, bool] = {}
+
+
+def runs(model_type: str) -> bool:
+    """Does the default model run on four tokens of nothing?"""
+    if model_type not in _runs:
+        try:
+            watched.run(watched.config(model_type, **base(model_type, {})))
+            _runs[model_type] = True
+        except Exception:
+            _runs[model_type] = False
+    return _runs[model_type]
+
+
+def main() -> None:
+    watched.quiet()
+    counts: Counter[str] = Counter()
+    for model_type in sys.argv[1:] or understood.models():
+        for one in (switched(model_type, values) for values in variants(model_type)):
+            counts[one.outcome] += 1
+            if one.outcome in ("wrong", "refused"):
+                print(f"{one.outcome} {model_type} {json.dumps(one.values)[:100]}: {one.why}")
+    print(f"{counts.total()} variants:", *(f"{n} {outcome}" for outcome, n in counts.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Other values of keys that speak of positions, against transformers' models: see switched.py."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+sys.path.insert(0, str(Path(__file__).parent))
+from switched import switched
+from understood import watched
+
+from posenc.models.config import specify
+from posenc.models.errors import ModelError
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Warnings of transformers are no errors of ours."""
+    watched.quiet()
+
+
+def same(model_type: str, **values: Any) -> None:
+    """Holds what `specify` says of such a file against the model that is built from it."""
+    one = switched(model_type, values)
+    assert (one.outcome, one.why) == ("equal", "")
+
+
+@pytest.mark.parametrize("which", [[1, 4], [0]])
+def test_convolutions_of_lfm2_neither_attend_nor_turn(which: list[int]):
+    same("lfm2", num_hidden_layers=6, full_attn_idxs=which)
+    spec = specify({"model_type": "lfm2", "num_hidden_layers": 6, "full_attn_idxs": which})
+    assert [n for n, layer in enumerate(spec.layers) if layer.attends] == which
+    assert [n for n, layer in enumerate(spec.layers) if layer.encoding] == which
+
+
+def test_types_of_layers_of_lfm2_stand_above_its_list():
+    types = ["conv", "full_attention", "conv"]
+    same("lfm2", num_hidden_layers=3, layer_types=types, full_attn_idxs=[0])
+
+
+@pytest.mark.parametrize(("period", "offset"), [(8, 2), (4, 1), (4, 3), (1, 0), (13, 12)])
+def test_layers_of_jamba_that_attend_are_those_at_the_offset(period: int, offset: int):
+    same("jamba", num_hidden_layers=14, attn_layer_period=period, attn_layer_offset=offset)
+
+
+def test_an_offset_beyond_the_period_is_refused():
+    """As transformers refuses it; 4 is what its class takes."""
+    with pytest.raises(ModelError, match="attn_layer_offset: must be below attn_layer_period, 4"):
+        specify({"model_type": "jamba", "attn_layer_period": 4})
+
+
+def test_embedding_gemma_sees_a_window_to_both_sides():
+    same("gemma3_text", num_hidden_layers=6, sliding_window=512, use_bidirectional_attention=True)
+    config = {"model_type": "gemma3_text", "sliding_window": 512}
+    spec = specify({**config, "use_bidirectional_attention": True})
+    assert spec.layers[0].window == 257
+
+
+@pytest.mark.parametrize("model_type", ["internvl_vision", "qianfan_ocr_vision"])
+def test_a_picture_without_absolute_positions_has_no_table(model_type: str):
+    same(model_type, num_hidden_layers=2, use_absolute_position_embeddings=False)
+    spec = specify({"model_type": model_type, "use_absolute_position_embeddings": False})
+    assert spec.embedding is None
+
+
+def test_trocr_without_learned_positions_has_waves():
+    same("trocr", decoder_layers=2, use_learned_position_embeddings=False)
+    same("trocr", decoder_layers=2, use_learned_position_embeddings=False, pad_token_id=5)
+
+
+@pytest.mark.parametrize("where", ["top", "rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize("model_type", ["llama", "qwen2", "mistral"])
+def test_a_share_of_channels_is_believed_only_of_models_that_heed_it(model_type: str, where: str):
+    """Here 85 classes do not."""
+    share = {"partial_rotary_factor": 0.5}
+    values = share if where == "top" else {where: {"rope_type": "default", **share}}
+    same(model_type, num_hidden_layers=2, **values)
+    notes = specify({"model_type": model_type, **values}).notes
+    assert any("partial_rotary_factor is 0.5, which the code of" in note for note in notes)
+    same("stablelm", num_hidden_layers=2, **values)
+
+
+def test_a_share_that_only_a_scaling_heeds_is_refused():
+    """transformers scales half of the channels of a head of which all would turn."""
+    rope = {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}
+    with pytest.raises(ModelError, match="partial_rotary_factor: is heeded by 'linear', and the"):
+        specify({"model_type": "llama", "rope_parameters": rope})
+
+
+@pytest.mark.parametrize("model_type", ["gptj", "codegen", "roformer"])
+@pytest.mark.parametrize(
+    "values",
+    [{"rope_theta": 5e5}, {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}],
+    ids=["base", "scaling"],
+)
+def test_a_fixed_base_is_not_changed_by_a_key(model_type: str, values: dict[str, Any]):
+    layers = "num_hidden_layers" if model_type == "roformer" else "n_layer"
+    same(model_type, **{layers: 2}, **values)
+    (turn,) = specify({"model_type": model_type, **values}).rotary
+    assert (turn.base, turn.factor) == (10_000.0, 1.0)
+
+
+@pytest.mark.parametrize("model_type", ["qwen2_vl_text", "qwen3_vl_text"])
+@pytest.mark.parametrize("woven", [True, False])
+def test_how_axes_share_pairs_is_the_models_own(model_type: str, woven: bool):
+    """`mrope_interleaved` is read by none of transformers' models."""
+    rope = {"rope_theta": 1e6, "mrope_interleaved": woven}
+    same(model_type, num_hidden_layers=2, rope_parameters=rope)
+    (turn,) = specify({"model_type": model_type, "rope_parameters": rope}).rotary
+    assert turn.woven == (model_type == "qwen3_vl_text")
