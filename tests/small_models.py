@@ -15,6 +15,8 @@ ROPE = dict(rope_type="default", rope_theta=500.0)
 MORE = {
     "Llama": dict(num_key_value_heads=2, rope_parameters=ROPE),
     "Gemma3Text": dict(num_key_value_heads=2, head_dim=8),
+    "Gemma2": dict(num_key_value_heads=2, head_dim=8, attn_logit_softcapping=0.5, sliding_window=3),
+    "GptOss": dict(num_key_value_heads=2, head_dim=8, num_local_experts=2, num_experts_per_tok=1),
     "GPTNeoX": dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.5)),
     "ModernBert": {},
     "Bert": {},

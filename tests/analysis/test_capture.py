@@ -1,5 +1,7 @@
 """Captured queries, keys and scores: against eager attention's own weights, and the projections."""
 
+import sys
+
 import pytest
 import torch
 from small_models import minilm, tiny
@@ -129,6 +131,41 @@ def test_a_model_without_the_registry_is_refused():
     model = torch.nn.TransformerEncoderLayer(8, 2, 16)
     with pytest.raises(TypeError, match="TransformerEncoderLayer does not attend through"):
         capture(model, {"src": torch.randn(3, 1, 8)})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["GptOss", "Gemma2"])
+def test_sinks_and_softcaps_are_those_of_eager_attention(name, dtype):
+    """gpt-oss has a sink for each head, Gemma 2 caps its scores, both in windows too."""
+    model = tiny(name).to(dtype)
+    for module in model.modules():
+        if hasattr(module, "sinks"):
+            torch.nn.init.normal_(module.sinks)
+    found = capture(model, {"input_ids": IDS})
+    said = attentions(model, {"input_ids": IDS}).attentions
+    for one, weights in zip(found, said, strict=True):
+        assert (one.sinks is None, one.softcap is None) == (name != "GptOss", name != "Gemma2")
+        close = dict(atol=1e-6, rtol=1e-5) if dtype is torch.float32 else dict(atol=0.02, rtol=0.1)
+        torch.testing.assert_close(one.weights(), weights.float(), **close)
+
+
+def test_what_the_scores_do_not_explain_is_refused_by_name(monkeypatch):
+    """Llama's eager attention is given a term that nobody has heard of."""
+    model = tiny("Llama")
+    home = sys.modules[type(model).__module__]
+    eager = home.eager_attention_forward
+
+    def gated(*args, **kwargs):
+        out, weights = eager(*args, **kwargs)
+        return out, weights * 0.5
+
+    monkeypatch.setattr(home, "eager_attention_forward", gated)
+    with pytest.raises(ValueError, match=r"weights of layers.0.self_attn \(LlamaAttention\) are"):
+        capture(model, {"input_ids": IDS})
+    assert model.config._attn_implementation == "sdpa"
+    monkeypatch.setattr(home, "eager_attention_forward", None)
+    with pytest.raises(TypeError, match="LlamaAttention has no `eager_attention_forward`"):
+        capture(model, {"input_ids": IDS})
 
 
 def test_minilm_is_captured_as_its_eager_attention_says():

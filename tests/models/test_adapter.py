@@ -9,6 +9,7 @@ from math import cos, sin
 import pytest
 import torch
 import transformers as T
+from safetensors.torch import load_file, save_file
 
 from posenc import (
     ALiBi,
@@ -25,7 +26,9 @@ from posenc import (
     frequencies,
     p_rope,
 )
-from posenc.models.adapter import applied, apply, remove
+from posenc.bias.fire import FIRE
+from posenc.bias.kerple import Kerple
+from posenc.models.adapter import applied, apply, load, remove
 from posenc.rotary.extension import dynamic_ntk, longrope, longrope_gain, yarn, yarn_logit_gain
 from posenc.rotary.xpos import XPos
 from posenc.temperature import Temperature
@@ -700,6 +703,96 @@ def test_generates(make):
         for row, start in zip(made, (0, 4), strict=True):
             for n in range(11, 15):
                 assert logits(model, row[None, start:n])[0, -1].argmax() == row[n]
+
+
+# saved and loaded --------------------------------------------------------------------------------
+
+
+def saved_and_loaded(model, folder, *encoding, **options):
+    model.save_pretrained(folder, **options)
+    return load(folder, *encoding)
+
+
+@EVERY
+@pytest.mark.parametrize("attention", [False, True], ids=["rotation", "attention"])
+def test_a_saved_model_is_loaded_with_its_encoding_or_not_at_all(make, attention, tmp_path):
+    """Against the model that was saved; by transformers alone it would be another, in silence."""
+    model = build(make)
+    own = logits(model)
+    apply(model, Sum(T5Bias(4), Sinusoidal(32)) if attention else OWN[make])
+    both = logits(model)
+    again = saved_and_loaded(model, tmp_path)
+    assert type(again) is type(model)
+    assert torch.equal(logits(again), both)
+    for auto in (type(model), T.AutoModelForCausalLM, T.AutoModel):
+        with pytest.raises(
+            ValueError, match=r"posenc: load this folder by posenc.models.adapter.lo"
+        ):
+            auto.from_pretrained(tmp_path)
+    for one in (again, model):
+        remove(one)
+        assert torch.equal(logits(one), own)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(logits(type(model).from_pretrained(tmp_path)), own)
+
+
+def test_what_was_learned_is_saved_for_each_layer_and_in_shards(tmp_path):
+    model, shared = build(llama), Kerple(4)
+    apply(model, [Sum(RoPE(8), shared), FIRE(4)])
+    for parameter in model.model.posenc.parameters():
+        parameter.data += 0.1 * torch.rand_like(parameter)
+    again = saved_and_loaded(model.model, tmp_path, max_shard_size="5KB")
+    assert len([*tmp_path.glob("*.safetensors")]) > 1
+    for one, other in zip(again.posenc.parameters(), model.model.posenc.parameters(), strict=True):
+        assert torch.equal(one, other)
+    with torch.no_grad():
+        expected = model.model(TEXT).last_hidden_state
+        assert torch.equal(again(TEXT).last_hidden_state, expected)
+    loss = again(TEXT).last_hidden_state.square().sum()
+    assert all(grad.abs().max() > 0 for grad in torch.autograd.grad(loss, [*shared_of(again)]))
+
+
+def shared_of(model):
+    return model.posenc.encodings[0].parts[1].parameters()
+
+
+class Steep(ALiBi):
+    """Somebody's own encoding."""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "why"),
+    [(Steep(4), "Steep is no class of posenc"), (lambda n: HALF, "function is no encoding")],
+    ids=["a class of one's own", "a function"],
+)
+def test_an_encoding_that_a_folder_cannot_hold_is_asked_for(encoding, why, tmp_path):
+    model = build(llama)
+    apply(model, encoding)
+    expected = logits(model)
+    with pytest.raises(ValueError, match=f"cannot be made again, as {why}: pass it as `encoding`"):
+        saved_and_loaded(model, tmp_path)
+    assert torch.equal(logits(load(tmp_path, encoding)), expected)
+
+
+def test_a_folder_without_an_encoding_or_with_other_weights_is_refused(tmp_path):
+    model = build(llama)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"config.json:posenc: names no encoding: load the model by"
+    ):
+        load(tmp_path)
+    apply(model, T5Bias(4))
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    learned = weights.pop("model.posenc.encodings.0.weight")
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"has no weights for model.posenc.encodings.0.weight"):
+        load(tmp_path)
+    weights["model.posenc.encodings.0.weight"] = learned
+    weights["model.layers.9.self_attn.q_proj.weight"] = weights.pop("model.norm.weight")
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"missing keys in the weights: model.norm.weight"):
+        load(tmp_path)
 
 
 # refusals ----------------------------------------------------------------------------------------

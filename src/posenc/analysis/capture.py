@@ -1,15 +1,19 @@
 """The queries and keys that a transformers model attends with, before and after they are turned.
 
     one of `capture(model, inputs)` for each attention, in the order in which they ran:
-    scores = q · kᵀ · scale + bias         as they enter the softmax, masked where not `seen`
+    scores = cap(q · kᵀ · scale) + bias    as they enter the softmax, masked where not `seen`,
+                                           beside the score of a sink for each head, if there is one
     q_plain, k_plain                       what q and k would be had the rotation done nothing
 
 The model attends by torch's SDPA, which gives no scores away; here it does so through an entry of
-its own in transformers' registry of attention, which writes down what it is handed. The plain ones
-come from the same attention run again on what it was given, with cos = 1 and sin = 0: no layout has
-to be known for that. Needs transformers 5; nothing of the model is changed in the end.
+its own in transformers' registry of attention, which writes down what it is handed, and runs the
+model's own eager attention: where that gives other weights than the scores say, `capture` refuses.
+The plain ones come from the same attention run again on what it was given, with cos = 1 and
+sin = 0: no layout has to be known for that. Needs transformers 5; nothing of the model is changed
+in the end.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +40,8 @@ class Attended:
     k_plain: Tensor
     bias: Tensor | None  # (batch, head, query, key), of T5 and its like, in logits
     seen: Tensor | None  # (batch, head, query, key): True where the mask lets through
+    softcap: float | None = None  # c · tanh(score / c), as in Gemma 2
+    sinks: Tensor | None = None  # (head,): scores of a key that has no value, as in gpt-oss
 
     @property
     def turned(self) -> bool:
@@ -45,21 +51,29 @@ class Attended:
         """(batch, head, query, key), in float32 or better, before the mask."""
         exact = torch.promote_types(self.q.dtype, torch.float32)
         made = self.q.to(exact) @ per_query_head(self.k, self.q).to(exact).mT * self.scale
+        if self.softcap is not None:
+            made = self.softcap * (made / self.softcap).tanh()
         return made if self.bias is None else made + self.bias
 
     def weights(self) -> Tensor:
         """After mask and softmax; a query that sees no key has none."""
         made, seen = self.scores(), self.seen
-        if seen is None:
-            return made.softmax(-1)
-        return made.masked_fill(~seen, torch.finfo(made.dtype).min).softmax(-1) * seen
+        if seen is not None:
+            made = made.masked_fill(~seen, torch.finfo(made.dtype).min)
+        if self.sinks is not None:
+            sinks = self.sinks.to(made.dtype).view(-1, 1, 1).expand(*made.shape[:-1], 1)
+            weights = torch.cat((made, sinks), -1).softmax(-1)[..., :-1]
+        else:
+            weights = made.softmax(-1)
+        return weights if seen is None else weights * seen
 
 
 @torch.no_grad()
 def capture(model: nn.Module, inputs: Mapping[str, Any]) -> list[Attended]:
     """Runs `model(**inputs)` once, as for use, without dropout.
 
-    Raises TypeError for models of which transformers' registry of attention is no part.
+    Raises TypeError for models of which transformers' registry of attention is no part, ValueError
+    where a model's own weights are not those of the scores that are written down.
     """
     found: list[Attended] = []
     with _listening(model, found):
@@ -87,12 +101,12 @@ class _Listener:
             names = signature(module.forward).parameters
             self.calls[module] = dict(zip(names, args, strict=False)) | kwargs
 
-    def hears(
-        self, module: nn.Module, q: Tensor, k: Tensor, seen: Any, scale: float, bias: Any
-    ) -> None:
+    def hears(self, module: nn.Module, heard: "_Heard") -> Tensor:
+        """Writes it down, and returns what comes out of the attention."""
+        q, k, v = heard.q, heard.k, heard.v
         self.plain = q, k
         if self.again:
-            return
+            return q.new_zeros(len(q), q.shape[2], q.shape[1], v.shape[-1])
         given = self.calls.get(module, {})
         table = given.get("position_embeddings")
         if table is not None:
@@ -102,11 +116,65 @@ class _Listener:
                 module(**{**given, **cache, "position_embeddings": still(table)})
             finally:
                 self.again = False
+        seen, bias = heard.seen, heard.more.get("position_bias")
         if seen is not None and seen.is_floating_point():  # what is added: a bias, −∞ or nearly
             through = seen > torch.finfo(seen.dtype).min / 2
             added = seen.masked_fill(~through, 0)
             bias, seen = added if bias is None else bias + added, through
-        self.found.append(Attended(self.names[module], q, k, scale, *self.plain, bias, seen))
+        sinks = heard.more.get("s_aux", heard.more.get("sinks"))
+        name, softcap = self.names[module], heard.more.get("softcap")
+        one = Attended(name, q, k, heard.scale, *self.plain, bias, seen, softcap, sinks)
+        out, weights = heard.eagerly(module)
+        _hold(one, weights, module, heard)
+        self.found.append(one)
+        return out.to(v.dtype)
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """What an attention hands to the function that is registered for it."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    seen: Tensor | None
+    scale: float
+    more: dict[str, Any]
+
+    def eagerly(self, module: nn.Module) -> tuple[Tensor, Tensor | None]:
+        """The model's own eager attention, in float32 or better, where 16 bits round scores."""
+        home = sys.modules[type(module).__module__]
+        own = getattr(home, "eager_attention_forward", None)
+        if own is None:
+            raise TypeError(
+                f"{type(module).__name__} has no `eager_attention_forward` beside it to hold its"
+                " weights against: pass a model of transformers 5."
+            )
+        exact = torch.promote_types(self.q.dtype, torch.float32)
+        q, k, v = (x.to(exact) for x in (self.q, self.k, self.v))
+        added = self.seen
+        if added is not None and added.dtype == torch.bool:
+            added = torch.zeros_like(added, dtype=exact).masked_fill(~added, torch.finfo(exact).min)
+        more = {"scaling": self.scale, "dropout": 0.0, **self.more}
+        return own(module, q, k, v, added, **more)
+
+
+def _hold(one: Attended, weights: Tensor | None, module: nn.Module, heard: _Heard) -> None:
+    """Refuses what the captured scores do not explain: eager attention is the definition."""
+    if weights is None:
+        return
+    ours = one.weights()
+    sees = torch.ones_like(ours[..., :1], dtype=torch.bool)
+    if one.seen is not None:  # a query that sees nothing gets arbitrary weights
+        sees = one.seen.any(-1, keepdim=True)
+    off = float(((ours - weights.to(ours.dtype)) * sees).abs().max()) if ours.numel() else 0.0
+    if not off < torch.finfo(ours.dtype).eps ** 0.5:
+        more = ", ".join(sorted(key for key, value in heard.more.items() if value is not None))
+        raise ValueError(
+            f"the weights of {one.module} ({type(module).__name__}) are not those of its queries,"
+            f" keys, mask, bias, cap and sinks: its own eager attention differs by {off:.2g}"
+            f"{f', and is handed {more}' if more else ''}; pass a model that adds nothing else."
+        )
 
 
 @contextmanager
@@ -156,14 +224,9 @@ def _attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
     listener: _Listener = getattr(module, NAME)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    bias = kwargs.get("position_bias")
-    listener.hears(module, query, key, attention_mask, scale, bias)
-    kwargs |= {"scaling": scale, "dropout": dropout}
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    return listener.hears(module, _Heard(query, key, value, attention_mask, scale, kwargs)), None
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:

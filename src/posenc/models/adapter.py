@@ -15,6 +15,10 @@ none at all, in silence. The model's masks stay, and Llama 4's temperature unles
 one; its positional encoding goes, with the scale that DeepSeek's YaRN brought along. Filling that
 `attention_mask` shows moves no position.
 
+`model.save_pretrained(folder)` writes the encoding into the config, and what is learned among the
+weights; `load(folder)` makes both again. transformers by itself refuses such a folder, since it
+would leave the encoding out: the config asks for an attention that names `load`.
+
 A cache belongs to the encoding that it was filled under. Where the frequencies depend on the length
 of the text (dynamic NTK, LongRoPE), pass the function length -> RoPE. Each row goes by its own
 length; once that asks for other frequencies than its cache was filled with, only a fresh pass is
@@ -26,12 +30,15 @@ from contextlib import contextmanager
 from inspect import signature
 from itertools import count
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from posenc.encoding import Encoding
+from posenc.models.errors import ModelError, printable
+from posenc.models.files import inside
 from posenc.models.plugs import (
     NAME,
     ByLength,
@@ -42,6 +49,8 @@ from posenc.models.plugs import (
     register,
     unplug_gptj,
 )
+from posenc.models.reading import read_json
+from posenc.models.saved import ENTRY, described, restored, weights
 from posenc.models.sockets import Socket, found
 from posenc.none import NoPE
 from posenc.rotary.rope import RoPE
@@ -49,6 +58,7 @@ from posenc.sum import Sum, leaves
 from posenc.temperature import Temperature
 
 Given = Encoding | ByLength
+ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such
 _applied = count()
 
 
@@ -97,6 +107,80 @@ def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
             put.after(attention, unplug_gptj)
         put.settle(base, f"{socket.layers}.{i}.{socket.attention}", made[i], socket)
     setattr(base, NAME, put)
+    base.config.posenc, base.config.attn_implementation = described(given), ASKS_FOR_LOAD
+
+
+def load(
+    folder: str | Path, encoding: Given | Sequence[Given] | None = None, **options: Any
+) -> nn.Module:
+    """The model that was saved in `folder` with an encoding applied, and that encoding applied.
+
+    `encoding` is needed where it is of a class of your own, or a function; what it has learned is
+    read from the folder. `options` go to `from_pretrained`. Raises ValueError for a folder that
+    holds no such model, or other weights than this one has.
+    """
+    root = Path(folder)
+    file = inside(root, "config.json")
+    config = read_json(file)
+    entry = config.get(ENTRY)
+    if not isinstance(entry, dict):
+        raise ModelError(
+            file, ENTRY, "names no encoding: load the model by transformers, and `apply` one to it"
+        )
+    if encoding is None and "refused" in entry:
+        raise ModelError(
+            file,
+            ENTRY,
+            f"cannot be made again, as {printable(str(entry['refused']))}: pass it as `encoding`",
+        )
+    given: Any = restored(entry, file) if encoding is None else encoding
+    model = _without_encoding(root, file, config.get("architectures"), options)
+    base, _ = found(model)
+    path = next(name for name, module in model.named_modules() if module is base)
+    several = given if isinstance(given, Sequence | nn.ModuleList) else [given]
+    learned = nn.ModuleList(dict.fromkeys(one for one in several if isinstance(one, nn.Module)))
+    prefix = f"{path}.{NAME}.encodings.".removeprefix(".")
+    wanted = {prefix + name: tied for name, tied in learned.state_dict(keep_vars=True).items()}
+    tensors = weights(root, {*wanted})
+    there = {id(wanted[name]) for name in tensors}
+    if lacking := sorted(name for name, one in wanted.items() if id(one) not in there):
+        raise ModelError(file, ENTRY, f"has no weights for {printable(', '.join(lacking))}")
+    learned.load_state_dict(
+        {name.removeprefix(prefix): tensor for name, tensor in tensors.items()},
+        strict=False,
+        assign=True,
+    )
+    apply(model, given)
+    return model
+
+
+def _without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any]) -> Any:
+    """The model alone, by transformers; refuses weights that are missing or belong to no part."""
+    import transformers
+
+    name = names[0] if isinstance(names, list) and names else names
+    kind = getattr(transformers, name, None) if isinstance(name, str) else None
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        raise ModelError(file, "architectures", "is no model of transformers", names)
+    here = {
+        "local_files_only": True,
+        "attn_implementation": options.pop("attn_implementation", None),
+    }
+    config = kind.config_class.from_pretrained(root, **here)
+    del config.posenc
+    ours = [rf"(^|\.){NAME}\.encodings\."]  # expected: they are read afterwards
+    silent = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": ours})
+    silent.__module__ = kind.__module__
+    model, said = silent.from_pretrained(
+        root, config=config, local_files_only=True, use_safetensors=True, output_loading_info=True,
+        **options,
+    )  # fmt: skip
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if said.get(what):
+            keys = printable(", ".join(map(str, sorted(said[what]))), 200)
+            raise ModelError(file, "", f"{what.replace('_', ' ')} in the weights: {keys}")
+    model.__class__ = kind
+    return model
 
 
 def remove(model: nn.Module) -> None:
@@ -164,6 +248,7 @@ class Applied(nn.Module):
             setattr(attrgetter(path)(base), name, value)
         if hasattr(base, "rotary_emb"):
             base.rotary_emb = base.rotary_emb.instead_of
+        del base.config.posenc, base.config.attn_implementation
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
