@@ -1,11 +1,14 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
-.PHONY: run test check lint types resolve table kernels bench weights weights-large
+.PHONY: run test quick check lint types fuzz resolve table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
 
 test:           ## tests, doctests, examples, the code of the README, and the compiled paths
 	python -m pytest
+
+quick: lint     ## minutes: without what is traced, browsers, all models, benchmarks and builds
+	python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 check: lint types test
 
@@ -16,6 +19,14 @@ lint:
 
 types:
 	pyright --pythonpath "$$(command -v python)"
+
+# Half of the time for configs, changed at random, half for files, led by coverage.
+SECONDS ?= 60
+SEED ?= 0
+fuzz:           ## readers of configs, safetensors, GGUF, ONNX and indexes: make fuzz SECONDS=600
+	python -m pip install -q -c constraints.txt atheris
+	python tests/fuzz/configs.py --seconds $$(($(SECONDS) / 2)) --seed $(SEED)
+	python tests/fuzz/readers.py --seconds $$(($(SECONDS) / 2)) --seed $(SEED)
 
 # pip asks the index alone, as on a machine where no wheel lies ready: a minute or two each.
 resolve:        ## what the README installs, resolved by pip for each Python
@@ -29,6 +40,7 @@ resolve:        ## what the README installs, resolved by pip for each Python
 kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB
 	python -m pip install -c constraints.txt -e ".[fast]" triton
 	python -m pytest -rs tests/rotary/test_rotate.py -k kernel
+	pyright --pythonpath "$$(command -v python)" src/posenc/rotary/numba_kernel.py
 
 table:          ## write the property table of the README anew
 	python docs/table.py

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).parent / "compiled"
 
 
@@ -18,11 +20,14 @@ def test_by_hand_they_are_skipped_with_a_sentence():
     assert not any(word in asked.stdout for word in (" passed", " failed", " error"))
 
 
-def test_all_that_traces_the_code_passes():
-    options = ["-q", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider"]
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("test_*.py")), ids=lambda file: file.stem)
+def test_all_that_traces_the_code_passes(file):
+    options = ["-q", "-rs", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider"]
     asked = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(FOLDER)],
+        [sys.executable, "-m", "pytest", *options, str(file)],
         cwd=FOLDER.parents[1], capture_output=True, text=True,
     )  # fmt: skip
+    if asked.returncode == 5:  # nothing was collected: what it needs is missing
+        pytest.skip(asked.stdout.strip().splitlines()[-2])
     assert asked.returncode == 0, asked.stdout + asked.stderr
     assert " passed" in asked.stdout

@@ -68,7 +68,7 @@ def test_the_commands_of_the_readme_resolve_without_local_wheels(extras, python)
 
 
 def test_nothing_is_pinned_that_nothing_brings():
-    taken = set(map(plain, resolved("all,dev,fast", "3.11")))
+    taken = set(map(plain, resolved("all,dev,fast,fuzz", "3.11")))
     assert set(map(plain, PINNED)) <= taken
 
 

@@ -1,17 +1,21 @@
-"""Every encoding of the catalogue compiles, exports and runs on meta and on fake tensors.
+"""Every encoding compiles, exports, also to ONNX, and runs on meta and on fake tensors.
 
 Positions are an input and `prepare` is inside, so that what it looks at is traced too. Held against
-the same layer, untraced.
+the same layer, untraced; a graph of ONNX also against its own checker, run by its own evaluator.
 """
+
+import functools
+import io
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posenc import masks
-from posenc.catalog import CATALOG
+from posenc.catalog import CATALOG, create
 from posenc.encoding import Encoding
 from posenc.layer import SelfAttention
+from posenc.paths import Implementation
 from posenc.positions import folded
 
 DIM, HEADS = 8, 4
@@ -24,12 +28,13 @@ class Layer(torch.nn.Module):
 
     def __init__(self, encoding: Encoding):
         super().__init__()
+        self.path: Implementation = "auto"
         self.encoding = encoding
         self.layer = SelfAttention(DIM * HEADS, HEADS, encoding)
 
-    def forward(self, x, pos, implementation="auto"):
+    def forward(self, x, pos):
         mask = masks.causal(pos) if self.encoding.axes == 1 else masks.causal()
-        return self.layer(x, pos, mask, implementation)
+        return self.layer(x, pos, mask, self.path)
 
 
 def inputs(encoding, tokens, rows=()):
@@ -54,24 +59,53 @@ def test_every_encoding_is_one_graph_over_all_lengths(card):
     assert len(graphs) == 1
 
 
+@functools.cache
+def exported(name, **options):
+    """A layer with this encoding, and the program that stands for it at any length."""
+    layer = Layer(create(name, DIM, HEADS, **options)).requires_grad_(False)
+    tokens = torch.export.Dim("tokens", max=512)
+    dynamic = ({1: tokens}, {0: tokens})
+    return layer, torch.export.export(layer, inputs(layer.encoding, FIRST), dynamic_shapes=dynamic)
+
+
 @every
 def test_every_encoding_exports_for_all_lengths(card):
-    layer = Layer(card.make(DIM, HEADS))
-    tokens = torch.export.Dim("tokens", max=512)
-    dynamic = ({1: tokens}, {0: tokens}, None)
-    args = (*inputs(layer.encoding, FIRST), "auto")
-    program = torch.export.export(layer, args, dynamic_shapes=dynamic).module()
+    layer, program = exported(card.name)
     for length in (FIRST + 1, 131):
         x, pos = inputs(layer.encoding, length)
-        torch.testing.assert_close(program(x, pos, "auto"), layer(x, pos))
+        torch.testing.assert_close(program.module()(x, pos), layer(x, pos))
+
+
+@pytest.mark.filterwarnings("ignore")  # what torch and onnxscript say of each other
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((card.name, {}) for card in CATALOG), ("kerple", {"curve": "power"})],
+    ids=[*(card.slug for card in CATALOG), "kerple power"],
+)
+def test_every_encoding_is_a_valid_graph_of_onnx(name, options):
+    onnx = pytest.importorskip("onnx", reason="onnx, of the extra `dev`, is not installed")
+    reference = pytest.importorskip("onnx.reference")
+    pytest.importorskip("onnxscript", reason="onnxscript, of the extra `dev`, is not installed")
+    layer, program = exported(name, **options)
+    converted = torch.onnx.export(program, optimize=False, verbose=False)
+    assert converted is not None
+    converted.save(file := io.BytesIO())
+    graph = onnx.load_from_string(file.getvalue())
+    onnx.checker.check_model(graph, full_check=True)
+    run, names = reference.ReferenceEvaluator(graph), [entry.name for entry in graph.graph.input]
+    for length in (FIRST, 33):
+        x, pos = inputs(layer.encoding, length)
+        (out,) = run.run(None, dict(zip(names, (x.numpy(), pos.numpy()), strict=True)))
+        torch.testing.assert_close(torch.tensor(out), layer(x, pos))
 
 
 def assert_runs_in_shape(encoding, device):
     layer = Layer(encoding)
     layer = layer.to(device) if device == "meta" else layer
     for path in ("auto", "blocks"):
+        layer.path = path
         x, pos = (x.to(device) for x in inputs(encoding, 150))
-        out = layer(x, pos, path)
+        out = layer(x, pos)
         assert (out.shape, out.device.type) == ((2, 150, DIM * HEADS), device)
 
 

@@ -8,6 +8,8 @@ with the threads of its parent: `forked` says so, and tensor operations take ove
 """
 
 # pyright: reportMissingImports=false, reportCallIssue=false
+# Numba sets the attributes of its configuration as it starts, and marks no name as exported:
+# pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 import os
 
 import numba
