@@ -92,6 +92,8 @@ class Attended:
     scale: float | None
     window: int | None  # as the attention is told
     sees: tuple[int | None, int | None] | None  # by its mask: keys back, itself included, and ahead
+    softcap: float | None = None
+    sinks: bool = False
 
 
 @dataclass
@@ -328,11 +330,14 @@ def _attention(seen: Trace, at: list[str]) -> Callable[..., Any]:
         attention_mask: Any = None,
         scaling: float | None = None,
         sliding_window: int | None = None,
+        softcap: float | None = None,
+        s_aux: Any = None,
         **_: Any,
     ) -> tuple[Tensor, None]:
         shapes = tuple(query.shape), tuple(key.shape)
         sees = getattr(attention_mask, "sees", None)
-        told = Attended(_layer(at[0]), at[0], *shapes, scaling, sliding_window, sees)
+        more = softcap, s_aux is not None
+        told = Attended(_layer(at[0]), at[0], *shapes, scaling, sliding_window, sees, *more)
         seen.attended.append(told)
         batch, heads, tokens = query.shape[:3]
         return value.new_zeros(batch, tokens, heads, value.shape[-1]), None

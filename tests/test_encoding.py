@@ -283,3 +283,13 @@ def test_parts_with_other_axes_are_refused():
 def test_what_acts_in_two_places_is_not_called_by_itself(unchecked):
     with pytest.raises(TypeError, match="Sum acts on embeddings, queries and keys: use `SelfAtten"):
         Sum(Sinusoidal(8), RoPE(8))(torch.randn(1, 3, 8))
+
+
+def test_a_models_own_softmax_scale_is_taken_by_attend_and_in_a_sum():
+    """Against `scale` given to `attend`."""
+    q, k, v = torch.randn(3, 1, 2, 5, 8)
+    nope, alibi = NoPE(), ALiBi(2)
+    nope.softmax_scale = 0.7
+    assert torch.equal(attend(q, k, v, nope), attend(q, k, v, NoPE(), scale=0.7))
+    both = attend(q, k, v, Sum(nope, alibi))
+    torch.testing.assert_close(both, attend(q, k, v, alibi, scale=0.7))

@@ -37,6 +37,11 @@ def without(base, key):
     return {"rope_scaling": {k: v for k, v in base.items() if k != key}}
 
 
+def seen(**settings):
+    """Of a model with axes: Qwen2-VL's."""
+    return {"model_type": "qwen2_vl_text", "rope_scaling": {"rope_type": "default"} | settings}
+
+
 def longrope(which, factors):
     return scaled(LONG, **{which: factors})
 
@@ -215,15 +220,15 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
         "rope_scaling.rope_type: yarn runs from the fastest pair to the slowest, and but one turns",
     ),
     "interleaved sections of unlike shares": (
-        scaled({"rope_type": "default", "mrope_section": [16, 24, 24], "mrope_interleaved": True}),
+        seen(mrope_section=[16, 24, 24]) | {"model_type": "qwen3_vl_text"},
         r"mrope_section: taking turns, axes would get \[16, 21, 21\] pairs, got \[16, 24, 24\]",
     ),
     "an axis without a pair": (
-        scaled({"rope_type": "default", "mrope_section": [64, 0]}),
+        seen(mrope_section=[64, 0]),
         r"mrope_section: must give each axis a pair, got \[64, 0\]",
     ),
     "sections that do not fit": (
-        scaled({"rope_type": "default", "mrope_section": [16, 24, 25]}),
+        seen(mrope_section=[16, 24, 25]),
         "rope_scaling.mrope_section: must sum to the 64 pairs that turn",
     ),
 }
@@ -250,6 +255,10 @@ def test_the_config_they_are_changed_from_is_sound():
     [
         (scaled({"rope_type": "linear", "factor": 0.5}), "below 1 it shortens the context"),
         (scaled(YARN, mscale=0.7), "mscale without mscale_all_dim counts for nothing"),
+        (
+            scaled(YARN, mrope_section=[16, 24, 24], mrope_interleaved=True),
+            "mrope_section is (16, 24, 24), which the code of llama ignores: it has one axis",
+        ),
     ],
 )
 def test_what_is_legal_but_odd_gets_a_note(changed, note):

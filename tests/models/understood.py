@@ -32,6 +32,7 @@ from posenc.models.families import Family
 from posenc.models.spec import (
     Buckets,
     Disentangled,
+    Layer,
     Pictured,
     Rotary,
     Slopes,
@@ -59,6 +60,7 @@ def _script(name: str) -> ModuleType:
 
 
 watched = _script("watched")
+_script("switches")  # which docs/families.py imports by this name
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,31 @@ def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
         if true.sees and said != true.sees[0]:
             yield f"layer {layer} sees {true.sees} tokens, not {said}"
             return
+        if wrong := _of_attention(spec.model, spec.layers[layer], true):
+            yield f"layer {layer} {wrong}"
+            return
+
+
+BEFORE = (
+    "esm",
+    "kosmos_2_5_text_model",
+    "openai_privacy_filter",
+    "opt",
+)  # they scale queries first
+
+
+def _of_attention(model: str, said: Layer, true: Any) -> str:
+    """What else attention is told: which way it looks, the softmax scale, softcap and sinks."""
+    if true.sees and said.causal != (true.sees[1] == 0):
+        return f"is{'' if true.sees[1] == 0 else ' not'} causal"
+    gain = said.encoding.logit_gain if isinstance(said.encoding, Rotary) else 1.0
+    usual = true.query[-1] ** -0.5 * gain
+    scale = usual if said.scale is None else said.scale
+    if true.scale is not None and model not in BEFORE and not _near(true.scale, scale):
+        return f"scales by {true.scale:.6f}, not {scale:.6f}"
+    if (said.softcap, said.sinks) != (true.softcap, true.sinks):
+        return f"has softcap {true.softcap} and sinks {true.sinks}"
+    return ""
 
 
 # ---------------------------------------------------------------------------------------- rotary

@@ -155,18 +155,7 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     own.refuse_others((*EVERY, *METHODS[name], *usual), f"rope_type {name!r}")
     base = own.number("rope_theta", above=1.0) or 10_000.0
     dim, turned, share = _width(own, given, known, name, notes)
-    sections = own.counts("mrope_section") or tuple(known.mrope.get("sections", ()))
-    if sections and sum(sections) != turned // 2:
-        own.fail("mrope_section", f"must sum to the {turned // 2} pairs that turn", list(sections))
-    woven = own.flag("mrope_interleaved")
-    if known.mrope and woven not in (None, usually := bool(known.mrope.get("woven"))):
-        ignores = f"the code of {known.name} ignores: its axes "
-        ignores += "take turns" if usually else "have blocks of pairs"
-        notes.append(f"{own.at('mrope_interleaved')} is {shown(woven)}, which {ignores}")
-        woven = usually
-    woven = bool(known.mrope.get("woven") if woven is None else woven)
-    if sections:
-        _check_sections(own, sections, woven)
+    sections, woven = _sections(own, known, turned, notes)
     if name in ("ntk", "dynamic", "yarn") and turned < 4:
         own.fail(
             "rope_type", f"{name} runs from the fastest pair to the slowest, and but one turns"
@@ -205,6 +194,33 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     elif name == "longrope":
         turn |= _longrope(own, turned, _trained(own, trained, longest), longest)
     return Rotary(**turn)
+
+
+def _sections(
+    own: Fields, known: Family, turned: int, notes: list[str]
+) -> tuple[tuple[int, ...], bool]:
+    """The pairs of each axis, none where there is but one, and whether axes take turns."""
+    sections, woven = own.counts("mrope_section"), own.flag("mrope_interleaved")
+    if known.folder and not known.mrope:
+        for key, value in {"mrope_section": sections, "mrope_interleaved": woven}.items():
+            if value:
+                ignores = f"the code of {known.name} ignores: it has one axis"
+                notes.append(f"{own.at(key)} is {shown(value)}, which {ignores}")
+        return (), False
+    sections = sections or tuple(known.mrope.get("sections", ()))
+    usually = bool(known.mrope.get("woven"))
+    if known.mrope and woven not in (None, usually):
+        ignores = f"the code of {known.name} ignores: its axes "
+        ignores += "take turns" if usually else "have blocks of pairs"
+        notes.append(f"{own.at('mrope_interleaved')} is {shown(woven)}, which {ignores}")
+        woven = usually
+    woven = usually if woven is None else woven
+    if sections:
+        if sum(sections) != turned // 2:
+            problem = f"must sum to the {turned // 2} pairs that turn"
+            own.fail("mrope_section", problem, list(sections))
+        _check_sections(own, sections, woven)
+    return sections, woven
 
 
 def _check_sections(own: Fields, sections: tuple[int, ...], woven: bool) -> None:
