@@ -5,6 +5,7 @@ from math import log
 import pytest
 import torch
 
+from posenc.analysis import text as text_module
 from posenc.analysis.text import REACH, _ppmi, novel, read
 
 
@@ -81,3 +82,24 @@ def test_a_byte_order_mark_is_no_word(tmp_path):
     path = tmp_path / "given.txt"
     path.write_bytes(b"\xef\xbb\xbf" + b"word " * 40)
     assert read(path).words == ["word"] * 40
+
+
+def test_a_list_of_words_without_end_is_refused_before_vectors_are_made(tmp_path, monkeypatch):
+    """Vectors of 5 million words, as in a file of 30 MB, would take 5 GB, some of it thrice."""
+    assert text_module.MOST_DISTINCT * 256 * 4 <= 2**29
+    monkeypatch.setattr(text_module, "MOST_DISTINCT", 1000)
+    path = tmp_path / "list.txt"
+    path.write_text(" ".join(f"{n:x}" for n in range(1001)))
+    with pytest.raises(
+        ValueError, match="holds 1,001 distinct words, as no prose does; up to 1,000"
+    ):
+        read(path)
+
+
+def test_vectors_are_scaled_where_they_are():
+    """Against the formula written out of place."""
+    text = novel()
+    vectors = text.vectors(32)
+    made = torch.randn(len(text.distinct), 32, generator=torch.Generator().manual_seed(0))
+    rare = 32**0.5 * torch.nn.functional.normalize(made, dim=-1)
+    torch.testing.assert_close(vectors[3000:], rare[3000:], rtol=0, atol=0)

@@ -25,6 +25,7 @@ VOCABULARY = 3_000
 REACH = 4  # words to either side that count as company
 MOST = 32 * 2**20  # bytes; of a longer file the beginning is read
 LEAST = 32  # words
+MOST_DISTINCT = 2**19  # words; their vectors of 256 channels take half a GiB
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,10 @@ class Text:
         u, s = _factors(_ppmi(self.ids, known), min(width, known), seed)
         vectors[:known, : len(s)] = u * s.sqrt()
         vectors[:known, len(s) :] = 0
-        return width**0.5 * torch.nn.functional.normalize(vectors + 1e-6 * (vectors == 0), dim=-1)
+        vectors[vectors == 0] = 1e-6
+        vectors /= vectors.norm(dim=-1, keepdim=True)  # in place: of a long text they are large
+        vectors *= width**0.5
+        return vectors
 
 
 def novel() -> Text:
@@ -95,6 +99,12 @@ def read(path: Path) -> Text:
     parsed = parse(path.name, text)
     if len(parsed.words) < LEAST:
         raise ValueError(f"{path} holds {len(parsed.words)} words; at least {LEAST} are needed")
+    distinct = len(set(parsed.words))
+    if distinct > MOST_DISTINCT:
+        raise ValueError(
+            f"{path} holds {distinct:,} distinct words, as no prose does; up to {MOST_DISTINCT:,}"
+            " get vectors, so give less of it"
+        )
     return parsed
 
 
