@@ -1,10 +1,12 @@
 """The commands, as a person types them: what they print, and the exit code."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -235,3 +237,86 @@ def test_a_folder_may_be_called_as_a_terminal_would_be_told(posenc, tmp_path):
         assert (code, err.count("\n"), "\x1b" in err) == (2, 1, False)
         code, _, err = posenc("inspect", tmp_path / name)
         assert (code, err.count("\n"), "\x1b" in err) == (2, 1, False)
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4}
+LLAMA |= {"num_hidden_layers": 2, "max_position_embeddings": 2048}
+NAMES = ["", "\0", "-", "a" * 100_000, "\x1b[31m", "[red]", "../..", "\udcff", "None", "two\nlines"]
+PLACES = ["", "a\0b", "pipe", "loop", "loop/x", "file/x", "b" * 5000, "/dev/null", "/proc/nothing"]
+PLACES += ["absent", "\x1b[31m", "[/b]", "\udcff", "~", "absent/x/y", "two\nlines"]
+NUMBERS = ["nan", "inf", "-1", "0", "1e308", "1e400", "5e-324", "x", "", "9" * 5000, "1.5", "\0"]
+WORDS = ["", "\0", "x", "\x1b", "YARN", "half ", "9" * 5000]
+OPTIONS = {  # a command line, in which each hostile value takes the place of None
+    "names": (
+        NAMES,
+        [["show", None], ["cite", None], ["compare", None], ["report", None, "--out=o"]],
+    ),
+    "parts": (NAMES, [["bench", "--malloc=default", None]]),
+    "files": (
+        PLACES,
+        [
+            ["compare", "nope", "--text", None],
+            ["report", "nope", "--out=o", "--text", None],
+            ["report", "nope", "--out=o", "--model", None],
+            ["inspect", None, "--weights"],
+            ["extend", None, "--to=4096", "--method=yarn"],
+            ["convert", None, "--layout=half", "--out=new"],
+        ],
+    ),
+    "numbers": (
+        NUMBERS,
+        [
+            ["inspect", "config.json", "--target", None],
+            ["extend", "config.json", "--method=yarn", "--to", None],
+            ["extend", "config.json", "--method=yarn", "--factor=2", "--trained", None],
+        ],
+    ),
+    "factors": (
+        [n for n in NUMBERS if n != "1.5"],
+        [["extend", "config.json", "--method=yarn", "--factor", None]],
+    ),
+    "words": (
+        WORDS,
+        [
+            ["extend", "config.json", "--to=4096", "--method", None],
+            ["convert", ".", "--out=new", "--layout", None],
+            ["convert", ".", "--out=new", "--layout=half", "--was", None],
+            ["report", "nope", "--out=o", "--figures", None],
+            ["bench", "--malloc", None],
+        ],
+    ),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a FIFO")
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_hostile_values_of_every_option_get_one_line(posenc, tmp_path, monkeypatch, kind):
+    """And nothing is measured, nor a file changed."""
+
+    def work(*_, **__):
+        raise AssertionError("it began to work")
+
+    for module, name in ((comparison, "compare"), (portrait, "portray")):
+        monkeypatch.setattr(module, name, work)
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("loop").symlink_to("loop")
+    Path("file").write_text("x")
+    Path("config.json").write_text(json.dumps(LLAMA))
+    values, commands = OPTIONS[kind]
+    for command, value in product(commands, values):
+        said = [value if word is None else word for word in command]
+        code, out, err = posenc(*said)
+        assert (code in (1, 2), out) == (True, ""), said
+        assert err.startswith("error: "), said
+        assert (err.count("\n"), "\x1b" in err, len(err) < 500) == (1, False, True), said
+    assert json.loads(Path("config.json").read_text()) == LLAMA
+
+
+def test_a_name_that_is_empty_does_not_mean_this_folder(posenc, tmp_path, monkeypatch):
+    """As where a variable of the shell was not set: `posenc extend "$model" …`."""
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(LLAMA))
+    assert posenc("extend", "", "--to=4096", "--method=yarn")[2] == "error: `the path` is empty.\n"
+    assert posenc("compare", "nope", "--out", "")[2] == "error: `--out` is empty.\n"
+    assert os.listdir() == ["config.json"]

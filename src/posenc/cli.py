@@ -57,8 +57,22 @@ def _whole(_: type, words: Sequence[Token]) -> int:
     )
 
 
+def _name(_: type, words: Sequence[Token]) -> str:
+    """A path's name. An empty one, as of a variable that is not set, does not mean this folder."""
+    said = words[0].value
+    if not said or "\0" in said:
+        what = words[0].keyword or "the path"
+        raise UsageError(f"`{what}` is {'empty' if not said else 'no path: it holds a zero byte'}.")
+    return said
+
+
+def _place(_: type, words: Sequence[Token]) -> Path:
+    return Path(_name(str, words))
+
+
 LARGEST = 2**53  # beyond, readers of JSON disagree
 Tokens = Annotated[int, Parameter(converter=_whole)]
+Place = Annotated[Path, Parameter(converter=_place)]
 Force = Annotated[bool, Parameter(negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -120,8 +134,8 @@ def cite(*names: Annotated[str, Parameter(required=True)]) -> None:
 @app.command
 def compare(
     *names: str,
-    text: Path | None = None,
-    out: Path | None = None,
+    text: Place | None = None,
+    out: Place | None = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -141,13 +155,13 @@ def compare(
     as_json
         Print the results as one JSON document instead of tables.
     """
+    for name in names:
+        _found(name)
+    given = _text(text)
     if out is not None:
         _writable(out, force)
     from posenc.analysis import comparison
 
-    for name in names:
-        _found(name)
-    given = _text(text)
     with _progress() as progress:
         result = comparison.compare(names, given, progress=progress)
     if out is not None:
@@ -164,9 +178,9 @@ def compare(
 @app.command
 def report(
     *names: str,
-    out: Path,
-    text: Path | None = None,
-    model: Path | None = None,
+    out: Place,
+    text: Place | None = None,
+    model: Place | None = None,
     figures: Literal["png", "svg", "pdf"] | None = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -192,13 +206,14 @@ def report(
     as_json
         Print the results as one JSON document too.
     """
+    for name in names:
+        _found(name)
+    given = _text(text)
     _writable(out, force)
     from posenc.analysis import portrait
     from posenc.analysis.text import novel
 
-    for name in names:
-        _found(name)
-    given = _text(text) or novel()
+    given = given or novel()
     read = None if model is None else _read(model, given)
     with _progress() as progress:
         result = portrait.portray(names, given, read, progress=progress)
@@ -214,12 +229,12 @@ def report(
 
 @app.command
 def inspect(
-    model: str,
+    model: Annotated[str, Parameter(converter=_name)],
     /,
     *,
     target: Tokens | None = None,
     weights: Annotated[bool, Parameter(negative="")] = False,
-    out: Path | None = None,
+    out: Place | None = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -245,9 +260,12 @@ def inspect(
     from posenc.models import hub, inspection
 
     with _models():
-        found = inspection.inspect(hub.local(model, weights), target, weights)
+        path = hub.local(model, weights)
     if out is not None:
         _writable(out, force)
+    with _models():
+        found = inspection.inspect(path, target, weights)
+    if out is not None:
         _write(found, out)
     if as_json:
         return _print_json(found.to_json())
@@ -260,7 +278,7 @@ def inspect(
 
 @app.command
 def extend(
-    path: Path,
+    path: Place,
     /,
     *,
     to: Tokens | None = None,
@@ -309,11 +327,11 @@ def extend(
 
 @app.command
 def convert(
-    path: Path,
+    path: Place,
     /,
     *,
     layout: Literal["half", "interleaved"],
-    out: Path,
+    out: Place,
     was: Literal["half", "interleaved"] | None = None,
     as_json: AsJson = False,
 ) -> None:
@@ -352,7 +370,7 @@ def bench(
     *parts: str,
     quick: Annotated[bool, Parameter(negative="")] = False,
     malloc: Literal["warm", "default"] = "warm",
-    out: Path | None = None,
+    out: Place | None = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -428,8 +446,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _say_wrong(what: object, code: int) -> NoReturn:
-    """One line on stderr, with nothing in it that a terminal would obey."""
-    print(f"error: {printable(' '.join(str(what).split()), 2_000)}", file=sys.stderr)
+    """One line on stderr, with no name without end, and nothing that a terminal would obey."""
+    words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(what).split())
+    print(f"error: {printable(' '.join(words), 2_000)}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -475,7 +494,7 @@ def _models() -> Iterator[None]:
     except (ValueError, FileExistsError) as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise Failure(f"{error.filename or 'a file'}: {error.strerror}.") from None
+        raise Failure(f"{error.filename or 'a file of the model'}: {error.strerror}.") from None
 
 
 def _described(card: Any) -> dict[str, Any]:

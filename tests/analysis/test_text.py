@@ -1,6 +1,8 @@
 """Words and their vectors, against counting by hand; and the refusal of what is no text."""
 
+import os
 from math import log
+from threading import Thread
 
 import pytest
 import torch
@@ -103,3 +105,15 @@ def test_vectors_are_scaled_where_they_are():
     made = torch.randn(len(text.distinct), 32, generator=torch.Generator().manual_seed(0))
     rare = 32**0.5 * torch.nn.functional.normalize(made, dim=-1)
     torch.testing.assert_close(vectors[3000:], rare[3000:], rtol=0, atol=0)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a FIFO")
+def test_a_pipe_is_read_to_its_end_and_not_waited_for_without_a_writer(tmp_path):
+    """As `--text <(zcat book.gz)` gives one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match="holds 0 words"):
+        read(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    Thread(target=lambda: (os.write(writer, b"a word " * 40), os.close(writer))).start()
+    assert len(read(pipe).words) == 80

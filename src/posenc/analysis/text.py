@@ -9,6 +9,7 @@ Factorization".
 """
 
 import lzma
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -82,9 +83,9 @@ def novel() -> Text:
 def read(path: Path) -> Text:
     """A text file in UTF-8. Raises ValueError, in one sentence, for what is not one."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             found = file.read(MOST)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # a zero byte in the name
         raise ValueError(f"there is no file {path}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
@@ -106,6 +107,14 @@ def read(path: Path) -> Text:
             " get vectors, so give less of it"
         )
     return parsed
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a pipe that nobody writes to as an empty file; from one that is written to, wait."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(handle, True)
+    return handle
 
 
 def parse(source: str, text: str) -> Text:

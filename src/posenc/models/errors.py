@@ -19,7 +19,7 @@ class ModelError(ValueError):
     def __init__(
         self, file: str | Path, key: str, problem: str, got: Any = _NOTHING, allowed: str = ""
     ):
-        name = file.name if isinstance(file, Path) else file
+        name = file.name or str(file) if isinstance(file, Path) else file
         where = ":".join(printable(part, 200) for part in (name, key) if part)
         given = "" if got is _NOTHING else f", got {shown(got)}"
         super().__init__(f"{where}: {problem}{given}{f', allowed: {allowed}' if allowed else ''}")
