@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from posenc.bench import attention, embeddings, growth, rotation, run, training
+from posenc import attend
+from posenc.bench import adapter, attention, embeddings, growth, rotation, run, training
 from posenc.bench.record import Row, Table, Target
 from posenc.bench.timing import Times
 
@@ -145,3 +146,21 @@ def test_a_run_of_one_part(monkeypatch):
 def test_a_part_that_there_is_not():
     with pytest.raises(LookupError, match=r"no part 'rotating': name some of rotation, emb"):
         run.benchmark(["rotating"])
+
+
+def test_a_model_with_an_encoding_plugged_in_is_beside_itself():
+    for kind in adapter.MOST:
+        table = adapter.benchmark(kind, adapter.Size(1, 16), 1, 0.0)
+        assert [row.name for row in table.rows if not row.ours] == ["the model's own"]
+        assert all(row.error < 1e-4 for row in table.rows)
+        assert len(table.targets) == 4
+        assert f"ALiBi, {kind} / the model's own" in [target.what for target in table.targets]
+
+
+def test_a_model_that_decodes_other_logits_is_not_timed(monkeypatch):
+    from posenc.models import plugs
+
+    wrong = lambda *args, **kwargs: attend(*args, **kwargs) * 1.01 ** args[0].shape[2]  # noqa: E731
+    monkeypatch.setattr(plugs, "attend", wrong)
+    with pytest.raises(AssertionError, match=r"interleaved is .* off"):
+        adapter.benchmark("prefill", adapter.Size(1, 16), 1, 0.0)

@@ -63,7 +63,7 @@ def masked(q, k, v, bias):
 
 def alibi_matrix(q, k, v):
     """As in transformers' models: a tokens × tokens bias, made in each call."""
-    return masked(q, k, v, -slopes(HEADS).view(-1, 1, 1) * offsets(q, k))
+    return masked(q, k, v, -slopes(HEADS).float().view(-1, 1, 1) * offsets(q, k))
 
 
 @dataclass

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from posenc.bench import attention, embeddings, growth, rotation, startup, training
+from posenc.bench import adapter, attention, embeddings, growth, rotation, startup, training
 from posenc.bench.record import Growth, Table, Target
 from posenc.provenance import Provenance, since
 
 SCHEMA = 1
-PARTS = ("rotation", "embeddings", "attention", "training", "start-up", "fast")
+PARTS = ("rotation", "embeddings", "attention", "training", "adapter", "start-up", "fast")
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -36,11 +37,12 @@ class Effort:
     compiled: tuple[str, ...]  # cases that are compiled too, which takes half a minute each
     peers: bool  # their start-up
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
+    model: adapter.Size = adapter.FULL  # that encodings are plugged into
 
 
 LENGTHS = (256, 1024, 4096, 16384)
 FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
-QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"))
+QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK)
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,12 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                 )
     if part == "training":
         yield part, lambda: training.benchmark(rounds, budget)
+    if part == "adapter" and find_spec("transformers"):
+        for kind in adapter.MOST:
+            yield (
+                f"adapter, {kind}",
+                lambda k=kind: adapter.benchmark(k, effort.model, rounds, budget),
+            )
     if part == "start-up":
         yield part, lambda: startup.benchmark(rounds, budget, effort.peers)
 
