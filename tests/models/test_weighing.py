@@ -449,6 +449,15 @@ def drawn(found, width=80):
     return console.file.getvalue()
 
 
+def test_what_is_zero_is_said_to_be_zero(tmp_path):
+    tensors = {name: torch.zeros_like(tensor) for name, tensor in llama().items()}
+    lines = told(weighed(tmp_path, tensors | {"wpe.weight": torch.zeros(40, 16)}, LLAMA))
+    assert lines[0] == "wpe.weight: 40 rows of 16, all zero: it looks untrained"
+    assert "layers 0–2: queries or keys are zero in every pair" in told(
+        weighed(tmp_path, tensors, LLAMA, {"posenc.layout": "half"})
+    )
+
+
 def test_everything_is_drawn(tmp_path):
     name = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     tensors = {"wpe.weight": smooth(300, 16), "pos_emb": waves(30, 8), name: torch.randn(32, 3)}

@@ -134,9 +134,6 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
             path, "", "has no config.json beside it; pass --weights to ask its tensors"
         )
     spec = Spec("", "nothing") if bare else config.read(path)
-    if len(spec.main.rotary) > MOST_WAYS:
-        many = f"its layers turn in {len(spec.main.rotary):,} different ways"
-        raise ModelError(path, "", many, allowed=f"up to {MOST_WAYS}")
     if weights:
         from posenc.models.weighing import weigh
         from posenc.models.weights import open_weights
@@ -156,6 +153,10 @@ def _inspect(
     weighing: Weighing | None = None,
 ) -> Inspection:
     whole, spec = spec, spec.main
+    for count, what in ((len(spec.rotary), "turn"), (len(set(spec.layers)), "attend")):
+        if count > MOST_WAYS:
+            many = f"has layers that {what} in {count:,} different ways, more than any model"
+            raise ModelError(file, "", many, allowed=f"up to {MOST_WAYS}")
     spec = replace(spec, notes=(*spec.notes, *notes))
     problems, unknown = outlook(whole, spec, target, weighing) if target else ([], [])
     turned = cache(lambda *of: _turning(spec, target or spec.context, *of))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # needs torch, which a config alone does not
     from posenc.models.weighing import Positions, Weighing
 
 JUDGED = (Rotary, Slopes, Buckets, Disentangled)  # Slopes and Buckets score any distance
-UNTRAINED = {"random": "as random as they are drawn", "alike": "all the same", "zero": "zero"}
+UNTRAINED = {"random": "as random as they are drawn", "alike": "all the same", "zero": "all zero"}
 
 
 def outlook(

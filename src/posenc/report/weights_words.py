@@ -48,18 +48,18 @@ def _formula(made: Formula) -> str:
 
 
 def _learned(size: str, found: Rows, count: int) -> Iterator[str]:
+    what = {"random": "as random as they are drawn", "alike": "all the same", "zero": "all zero"}
     if not found.trained:
-        yield f"{size}, as random as they are drawn: it looks untrained"
+        yield f"{size}, {what[found.untrained or 'random']}: it looks untrained"
         return
     alike = " ".join(f"{value:.2f}" for value in found.likeness_quarters)
     yield (
         f"{size}, learned; cosine of neighbouring rows, by quarters: {alike};"
         f" the rows differ along about {found.directions:.1f} directions"
     )
-    what = {"random": "are as random as they are drawn", "alike": "are all the same"}
     if found.untrained:
         rows = f"rows {found.trained:,} … {count - 1:,}"
-        yield f"{rows} {what.get(found.untrained, 'are zero')}: training has not met them"
+        yield f"{rows} are {what[found.untrained]}: training has not met them"
     if found.falls is not None:
         yield (
             f"from row {found.falls:,} on neighbours are less and less alike, as where training"
@@ -107,6 +107,9 @@ def relative(found: list[Relative]) -> Iterator[str]:
 def bands(one: Bands) -> Iterator[str]:
     """How strong the pairs are, in a sentence."""
     both = [q * k for q, k in zip(one.queries, one.keys, strict=True)]
+    if not max(both):
+        yield f"{runs(one.layers)}: queries or keys are zero in every pair"
+        return
     ends = both.index(max(both)), both.index(min(both))
     told = [
         f"pair {n}" + (f" ({tokens(one.wavelengths[n])} tokens a turn)" if one.wavelengths else "")
