@@ -406,6 +406,19 @@ def test_mimo_sees_128_tokens_back_and_turns_otherwise_there():
         specify(MINE["MiMo-V2-Flash"][0] | {"rope_theta": 1e4})
 
 
+def test_keys_of_a_class_count_before_those_of_older_files():
+    """nomic-embed-text-v1.5's file has both, since transformers reads it."""
+    older = MINE["nomic-embed-text"][0]
+    added = {"max_position_embeddings": 2048, "hidden_size": 768, "rope_parameters": None}
+    added["rope_parameters"] = {"rope_theta": 1000.0, "rope_type": "default"}
+    spec = specify(older | added)
+    assert (spec.context, spec.layers) == (2048, specify(older).layers)
+    assert spec.notes == ("n_positions is 8192: max_position_embeddings counts",)
+    assert specify({"model_type": "nomic_bert"}).context == 2048
+    with pytest.raises(ModelError, match="rope_theta and rope_theta: disagree"):
+        specify(older | added | {"rotary_emb_base": 500})
+
+
 def test_kimi_in_kimi_k25():
     text = MINE["Kimi-K2"][0]
     whole = {"model_type": "kimi_k25", "text_config": text, "vision_config": {"hidden_size": 1152}}

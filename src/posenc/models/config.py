@@ -151,10 +151,12 @@ def _as_the_class_reads(given: Fields, known: Family, notes: list[str]) -> dict[
             why = f"its class takes {key} for {shown(value)}, and its makers' code as it stands"
             given.refuse(key, known.name, why)
     for older, usual in known.older.items():
-        if values.get(older) is not None:
-            given.agree(older, given, usual)
-            values.setdefault(usual, values[older])
-            del values[older]
+        if (value := values.pop(older, None)) is None:
+            continue
+        if values.get(usual) is None:
+            values[usual] = value
+        elif value != values[usual]:
+            notes.append(f"{given.at(older)} is {shown(value)}: {usual} counts")
     own = known.keys.get("head_dim", "")
     if own.startswith("qk_") and values.get("head_dim") not in (None, values.get(own)):
         notes.append(f"{given.at('head_dim')} is {shown(values.pop('head_dim'))}: {own} counts")
