@@ -99,8 +99,8 @@ def _call(
                 " `k_at`, made by `encoding.prepare`."
             )
         at = _prepared(encoding, sequence(q.shape[-2], 0, q.device), "`at`")
-    k_at = at if k_at is None else k_at
-    at, k_at = _stand(encoding, at, q, "`at`"), _stand(encoding, k_at, k, "`k_at`")
+    at = _stand(encoding, at, q, "`at`")
+    k_at = _stand(encoding, at if k_at is None else k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     acts_on, learns = encoding.acts_on, trains(encoding, q, k, v)
     looks = readable(q, k, v) and not beyond_gradients()
@@ -230,13 +230,15 @@ def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
             raise TypeError(_foreign(encoding, at, name))
         at = at if at.dtype is torch.int64 else exact(at)
         _match(at, encoding.axes, x, name)
-    elif isinstance(at, Tensor):
-        rows = not encoding.width or (at.ndim > 1 and at.shape[-1] == encoding.width)
-        if encoding.prepared is not Tensor or not rows:
-            return _prepared(encoding, at, name)
-    elif _bare(at) or (encoding.prepared is not Tensor and not isinstance(at, encoding.prepared)):
-        raise TypeError(_foreign(encoding, at, name))
-    return at
+        return at
+    rows = encoding.prepared is Tensor  # or something else of an encoding of your own
+    if not isinstance(at, Tensor):
+        if _bare(at) if rows else not isinstance(at, encoding.prepared):
+            raise TypeError(_foreign(encoding, at, name))
+        return at
+    if rows and (not encoding.width or (at.ndim > 1 and at.shape[-1] == encoding.width)):
+        return at
+    return _prepared(encoding, at, name)
 
 
 def _bare(at: Any) -> bool:
