@@ -87,7 +87,7 @@ class ByRow:
     k: Tensor | None = None
     of_key: Tensor | None = None
     values: Tensor | None = None
-
+    of: Any = None  # the encoding, by which what is kept is told apart
     by_key: Tensor | None = field(init=False, default=None)  # k · of_key, as `products` makes it
 
     def __post_init__(self) -> None:

@@ -36,40 +36,47 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
     `what` tells apart what is kept with the same object; `make` must read nothing else that
     changes. Values that gradients flow through are never kept.
     """
-    tensors = [x for x in made_of if isinstance(x, Tensor)]
-    if torch.is_grad_enabled() and any([x.requires_grad for x in tensors]):
+    if torch.compiler.is_compiling():
         return make()
-    if not readable(*tensors) or beyond_gradients():
-        return make()
-    carried = on.__dict__.get("_kept")
-    if carried is None:
-        carried = on.__dict__["_kept"] = Kept()
-    modes = torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+    graded = torch.is_grad_enabled()
+    modes = graded, torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
     key = (what, modes, *map(id, made_of))
-    entry = carried.get(key)
-    if entry is not None and all(map(_unchanged, tensors, entry[1])):
+    carried = on.__dict__.get("_kept")
+    entry = None if carried is None else carried.get(key)
+    if entry is not None and _unchanged(entry[1]):
         return entry[2]
+    tensors = [x for x in made_of if isinstance(x, Tensor)]
+    learns = graded and any([x.requires_grad for x in tensors])
+    if learns or not readable(*tensors) or beyond_gradients():
+        return make()
     marks = [_mark(x) for x in tensors]
     value = make()
     if None not in marks:
+        if carried is None:
+            carried = on.__dict__["_kept"] = Kept()
         if len(carried) >= MOST:
             carried.pop(next(iter(carried)), None)
         carried[key] = made_of, marks, value  # and so no other object can have the same `id`
     return value
 
 
-def _mark(x: Tensor) -> tuple[int, Tensor | None] | None:
+Mark = tuple[Tensor, int | None, Tensor | None]  # a tensor, its version, and numbers of it
+
+
+def _mark(x: Tensor) -> Mark | None:
     """What would be different, had `x` been written to; None where nothing would."""
     if not x.is_inference():
-        return x._version, _some(x).clone() if x.requires_grad else None
-    return (0, x.clone()) if x.numel() <= COMPARED else None
+        return x, x._version, _some(x).clone() if x.requires_grad else None
+    return (x, None, x.clone()) if x.numel() <= COMPARED else None
 
 
-def _unchanged(x: Tensor, mark: tuple[int, Tensor | None]) -> bool:
-    version, numbers = mark
-    if not x.is_inference() and x._version != version:
-        return False
-    return numbers is None or torch.equal(_some(x), numbers)
+def _unchanged(marks: list[Mark]) -> bool:
+    for x, version, numbers in marks:
+        if version is not None and x._version != version:
+            return False
+        if numbers is not None and not torch.equal(_some(x), numbers):
+            return False
+    return True
 
 
 def _some(x: Tensor) -> Tensor:

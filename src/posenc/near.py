@@ -13,16 +13,65 @@ Memory O(rows · (rows + reach)); for positions at equal steps, without gradient
 """
 
 from math import ceil, floor
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posenc.call import Call, per_query_head
 from posenc.distance import ByRow, away
+from posenc.kept import kept
 from posenc.regular import Strip
 from posenc.views import fitted, flash
 
 ROWS = 256
+
+
+def one_query(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
+    """(batch, head, 1, value), of a call with one query and a `ByRow`, as in decoding.
+
+    The definition, with all that is the same for keys further off than `reach` left to the softmax,
+    which does not see a constant, or added to the query: only keys near by are looked up.
+    """
+    bias, (step, shift) = call.bias, steps
+    assert isinstance(bias, ByRow)
+    keys = strip.seen(slice(0, 1))
+    first = min(max(keys.start, (shift - bias.reach) // step + 1), keys.stop)  # of those near by
+    near = slice(first, keys.stop)
+    made_of = (bias.q_pos, bias.k_pos, bias.of, bias.of_key, bias.values)
+    rows, far, of_key, end, values, value = kept(
+        bias.k_pos, ("one query", near.start, near.stop), made_of, lambda: _placed(bias, near)
+    )
+    batch, heads, _, _channels = call.q.shape
+    q, k, v = call.q * call.scale, call.k[:, :, keys], call.v[:, :, keys]
+    grouped = (batch, k.shape[1], heads // k.shape[1], -1)
+    x = q if end is None else q + end
+    scores = (x.view(grouped) @ k.mT).view(batch, heads, 1, -1)
+    of_query = bias.by_query.index_select(-1, rows).sub_(bias.by_query[..., far])
+    if of_key is not None:
+        k_near = per_query_head(call.k[:, :, near], q)
+        of_query += torch.linalg.vecdot(k_near, of_key).unsqueeze(-2)
+    count = near.stop - near.start
+    by_near = slice(scores.shape[-1] - count, None)
+    scores[..., by_near] += of_query
+    weights = scores.softmax(-1)
+    out = (weights.view(grouped) @ v).view(batch, heads, 1, -1)
+    return out if values is None else out.add_(value).add_(weights[..., by_near] @ values)
+
+
+def _placed(bias: ByRow, near: slice) -> tuple[Any, ...]:
+    """Rows of the keys near by and of those far behind, and the tables less what is far behind."""
+    apart = away(bias.q_pos, bias.k_pos, slice(0, 1), near)[0, 0, 0]
+    at = torch.tensor([bias.reach])
+    rows, far = bias.row(apart), bias.row(at)
+    of_key = end = values = value = None
+    if bias.back is not None and bias.of_key is not None:
+        end = bias.of_key[..., bias.back(at), :]
+        of_key = bias.of_key.index_select(-2, bias.back(apart)) - end
+    if bias.values is not None:
+        value = bias.values[far]
+        values = bias.values[rows] - value
+    return rows, far, of_key, end, values, value
 
 
 def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:

@@ -27,7 +27,7 @@ from posenc.call import Call, per_query_head
 from posenc.distance import FEW, ByDistance, ByRow, ByVector, block, dense, pairs
 from posenc.flexible import flexible
 from posenc.masks import Mask
-from posenc.near import near_and_far
+from posenc.near import near_and_far, one_query
 from posenc.regular import Strip, lines
 from posenc.shapes import Scores, Seen
 from posenc.skew import skewed
@@ -179,7 +179,9 @@ def _viewed(call: Call, seen: Strip, steps: tuple[int, int]) -> Tensor:
     if not seen.rows:
         return nothing(call)
     if isinstance(call.bias, ByRow):
-        return near_and_far(call, seen, steps)
+        # 16 bits are left to the kernel, which widens them as it reads
+        one = len(seen.rows) == call.q.shape[-2] == 1 and call.q.dtype is call.exact
+        return (one_query if one else near_and_far)(call, seen, steps)
     if isinstance(call.bias, ByVector):
         return skewed(call, seen, steps)
     return view(call, seen, steps)
@@ -252,14 +254,13 @@ def _choice(
         return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
     if torch.compiler.is_compiling():  # a graph must not depend on the length
         return "reference", "loops over blocks are not for what is traced.", None
-    able = viewable(call)
     few = queries <= FEW and not isinstance(call.bias, ByRow)
-    if isinstance(able, str) or few:
-        why = able if isinstance(able, str) else "as in decoding"
+    able = "as in decoding" if few else viewable(call)
+    if isinstance(able, str):
         if queries > BLOCK:
-            return "blocks", f"{why}; so a block of queries at a time.", None
+            return "blocks", f"{able}; so a block of queries at a time.", None
         path = "reference" if call.trains else "blocks"
-        return path, f"{why}, and {queries} queries are one block.", None
+        return path, f"{able}, and {queries} queries are one block.", None
     goes = f"the bias of {name} goes by distance, " if call.bias is not None else ""
     why = f"{goes}positions stand at equal steps and the mask is a strip along the diagonal."
     return "view", why, able

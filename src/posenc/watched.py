@@ -1,16 +1,25 @@
 """Who looks on: a compiler or a transform of functions, for whom tensors are not numbers."""
 
 import torch
-from torch import Tensor
-from torch._C._functorch import TransformType, get_interpreter_stack  # type: ignore
+from torch import Tensor, nn
+from torch._C._functorch import (  # type: ignore
+    TransformType,
+    get_interpreter_stack,
+    is_functorch_wrapped_tensor,
+)
 from torch.autograd import forward_ad
-
-from posenc.positions import visible
 
 
 def readable(*tensors: Tensor) -> bool:
     """Whether looking at their values costs nothing: no device to wait for, nothing traced."""
-    return all([x.is_cpu for x in tensors]) and visible(*tensors)
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return False
+    transformed = torch._C._are_functorch_transforms_active()
+    for x in tensors:
+        plain = type(x) is Tensor or type(x) is nn.Parameter
+        if not (plain and x.is_cpu) or (transformed and is_functorch_wrapped_tensor(x)):
+            return False
+    return True
 
 
 def beyond_gradients() -> bool:

@@ -110,7 +110,7 @@ class DeBERTa(Encoding):
         else:
             by_query = q @ of_query.mT
         keys = None if of_key is None else per_query_head(k, q)
-        return ByRow(q_at, k_at, self.reach, self.delta, by_query, back, keys, of_key)
+        return ByRow(q_at, k_at, self.reach, self.delta, by_query, back, keys, of_key, of=self)
 
     def tables(
         self, at: Positions, scale: float, dtype: torch.dtype

@@ -47,7 +47,7 @@ class Shaw(Encoding):
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
         by_query = q @ (self.keys * scale).mT.to(q.dtype)
-        return ByRow(q_at, k_at, self.reach, self.row, by_query, values=self.values)
+        return ByRow(q_at, k_at, self.reach, self.row, by_query, values=self.values, of=self)
 
     def on_values(
         self, weights: Tensor, q_at: Positions, k_at: KeyPositions, rows: slice
