@@ -48,7 +48,7 @@ def logits(model):
         return model(input_ids=torch.arange(24).reshape(2, 12) * 5 % 61 + 3).logits
 
 
-def as_llama_cpp_writes(kind, model, path, quantised=None, more=None, says=None):
+def as_llama_cpp_writes(kind, model, path, quantised=None, more=None, counts=None):
     """Its GGUF file: queries and keys of llama reordered as `permute` in its converter does."""
     writer = gguf.GGUFWriter(path, kind)
     writer.add_context_length(128)
@@ -60,14 +60,14 @@ def as_llama_cpp_writes(kind, model, path, quantised=None, more=None, says=None)
     writer.add_head_count_kv(2)
     writer.add_rope_freq_base(5000.0)
     writer.add_layer_norm_rms_eps(1e-5)
-    if kind == "llama":
+    if kind == "llama" and not counts:
         writer.add_rope_dimension_count(16)
     if kind == "qwen3":
         writer.add_key_length(16)
     for key, value in {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2}.items():
         writer.add_uint32(key, value)
-    for key, value in (says or {}).items():
-        writer.add_float32(key, value)
+    for key, value in (counts or {}).items():
+        writer.add_uint32(key, value)
     arch = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
     names = gguf.get_tensor_name_map(arch.get(kind, gguf.MODEL_ARCH.QWEN3), 2)
     written = {}
@@ -170,6 +170,13 @@ def test_what_takes_more_than_renaming_is_refused(kind, more, message, tmp_path)
     with pytest.raises(ModelError, match=message):
         convert(tmp_path / "a.gguf", "half", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_heads_that_turn_in_part_are_refused_where_transformers_turns_all(tmp_path):
+    says = {"llama.rope.dimension_count": 8}
+    as_llama_cpp_writes("llama", model_of("llama"), tmp_path / "a.gguf", counts=says)
+    with pytest.raises(ModelError, match="of 16, but LlamaForCausalLM turns all, got 8"):
+        convert(tmp_path / "a.gguf", "half", tmp_path / "out")
 
 
 def test_the_command_says_what_it_did(tmp_path, capsys):

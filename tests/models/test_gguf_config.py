@@ -56,6 +56,14 @@ def test_scaling_and_partial_rotation(tmp_path):
     assert (turn.turned, turn.dim) == (4, 16)
 
 
+def test_channels_that_turn_count_also_where_transformers_turns_all(tmp_path):
+    """llama.cpp reads them for every architecture; transformers' Llama ignores such a key."""
+    path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=8, **SIZES)
+    (turn,) = read(path).rotary
+    assert (turn.turned, turn.dim) == (8, 16)
+    assert not any("ignores" in note for note in read(path).notes)
+
+
 def test_a_head_cannot_turn_more_channels_than_it_has(tmp_path):
     path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=20, **SIZES)
     with pytest.raises(ModelError, match=r"dimension_count: is of a head's .* got 20, allowed: 1"):

@@ -83,6 +83,10 @@ def config(weights: Weights, file: str) -> dict[str, Any]:
     """The config.json of the same model, as its class in transformers takes it."""
     says = weights.metadata
     kind = says["general.architecture"]
+    turn = gguf_config.read(says, weights.infos, file).rotary[0]
+    if turn.turned != turn.dim:
+        key, class_ = f"{kind}.rope.dimension_count", CLASSES[kind]
+        raise ModelError(file, key, f"of {turn.dim}, but {class_} turns all", turn.turned)
     made = {"architectures": [CLASSES[kind]], **gguf_config.config(says, weights.infos, file)}
     for key, usual in KEYS.items():
         if (value := says.get(f"{kind}.{key}")) is not None:

@@ -54,15 +54,17 @@ SCALING = {
     "rope.scaling.original_context_length": "original_max_position_embeddings",
     "rope.scaling.attn_factor": "attention_factor",
 }
+SIZES = ("head_dim", "num_attention_heads", "hidden_size")
 FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
 def read(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
     """The specification of a GGUF file. Raises ModelError, or Unread for other architectures."""
-    spec = specify(config(metadata, tensors, file), file)
+    said = config(metadata, tensors, file)
+    turned, spec = _turned(metadata, said, file), specify(said, file)
     _, layout = MODELS[metadata["general.architecture"]]
     notes = (*spec.notes, f"read from the metadata of {file}, as the keys of a config.json")
-    layers = tuple(_laid(layer, layout) for layer in spec.layers)
+    layers = tuple(_laid(layer, layout, turned) for layer in spec.layers)
     return replace(spec, layers=layers, notes=notes)
 
 
@@ -82,20 +84,26 @@ def config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -
     scaling = {usual: own[key] for key, usual in SCALING.items() if key in own}
     if scaling.get("rope_type", "none") != "none":
         said["rope_scaling"] = scaling
-    turned, heads = own.get("rope.dimension_count"), said.get("num_attention_heads")
-    dim = said.get("head_dim")
-    if dim is None and isinstance(heads, int) and isinstance(said.get("hidden_size"), int):
-        dim = said["hidden_size"] // max(heads, 1)
-    if isinstance(turned, int) and isinstance(dim, int) and dim > 0 and turned != dim:
-        if not 0 < turned < dim:
-            key = f"{name}.rope.dimension_count"
-            raise ModelError(file, key, "is of a head's channels", turned, f"1 … {dim}")
-        said["partial_rotary_factor"] = turned / dim
     return said
 
 
-def _laid(layer: Layer, layout: "Layout") -> Layer:
+def _turned(metadata: Mapping[str, Any], said: Mapping[str, Any], file: str) -> int | None:
+    """Channels of a head that turn; None: all."""
+    key = f"{metadata['general.architecture']}.rope.dimension_count"
+    turned, dim, heads, width = metadata.get(key), *map(said.get, SIZES)
+    if dim is None and isinstance(heads, int) and isinstance(width, int):
+        dim = width // max(heads, 1)
+    if not isinstance(turned, int) or not isinstance(dim, int) or dim < 1 or turned == dim:
+        return None
+    if not 0 < turned < dim:
+        raise ModelError(file, key, "is of a head's channels", turned, f"1 … {dim}")
+    if turned % 2:
+        raise ModelError(file, key, "channels turn in pairs, so it must be even", turned)
+    return turned
+
+
+def _laid(layer: Layer, layout: "Layout", turned: int | None) -> Layer:
     turn = layer.encoding
     if not isinstance(turn, Rotary):
         return layer
-    return replace(layer, encoding=replace(turn, layout=layout))
+    return replace(layer, encoding=replace(turn, layout=layout, turned=turned or turn.turned))
