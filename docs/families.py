@@ -102,7 +102,10 @@ READ: dict[str, dict[str, Any]] = {
         },
     },
     "gemma3n_text": {"rope": GEMMA},
-    "t5gemma2_text": {"rope": GEMMA},
+    "t5gemma2_text": {
+        "rope": GEMMA,
+        "windows": {"sliding_attention": {"key": "sliding_window", "over": 2, "up": 1}},
+    },
     "t5gemma2_decoder": {"rope": GEMMA},
     "modernbert": {"rope": MODERNBERT, "windows": {"sliding_attention": {**HALF, "plus": 1}}},
     "modernbert-decoder": {"rope": MODERNBERT, "windows": {"sliding_attention": HALF}},
@@ -333,6 +336,8 @@ READ: dict[str, dict[str, Any]] = {
         "offset": "pad + 1",
         "extra": 2,
     },
+    # its attention writes the heads of one stack into the config that both share
+    "moonshine": {"switched": {"encoder_num_attention_heads": 8, "decoder_num_attention_heads": 8}},
     "idefics2_perceiver": {"keys": {"num_hidden_layers": "resampler_depth"}},
     # a key takes the table away
     "internvl_vision": {"switch": {"key": ABSOLUTE, "false": {"kind": "none"}}},
@@ -498,6 +503,7 @@ REFUSED: dict[str, str] = {
     "only layers in `rope_scaling_layers` are scaled": "molmo2_text",
     "a share of channels turns that its two other keys must agree with": "mistral4",
     "its dense layers turn by a rule of their own": "cohere2_moe",
+    "its layers run again and again, and keys of their own say how often": "hrm_text",
     "it is a tokenizer or vocoder of sound, whose positions are frames": (
         "mimi mimi_decoder mimi_encoder moshi neucodec pe_audio_encoder "
         "pocket_tts_audio_tokenizer pocket_tts_audio_tokenizer_decoder "
@@ -562,7 +568,7 @@ SCALES: list[tuple[dict[str, Any], str]] = [
         "granitemoeshared hyperclovax",
     ),
     ({"key": "attn_config.softmax_scale"}, "mpt"),
-    ({"key": "attention_head_dim", "times": 0.5, "power": -0.5}, "zamba"),
+    ({"key": "attention_head_dim", "times": 0.5, "power": -0.5, "else": "width"}, "zamba"),
     ({"flag": "scale_attn_weights"}, "gpt-sw3 gpt2 gpt_bigcode imagegpt"),
 ]
 SOFTCAP = {"attn_logit_softcapping": "gemma2 t5_gemma_module vaultgemma"}
@@ -577,6 +583,7 @@ BEYOND = {
     ),
     "normalizes queries and keys after they were turned": "hunyuan_v1_dense hunyuan_v1_moe",
     "joins a decoder's own keys and those of the encoder in one softmax": "t5gemma2_decoder",
+    "sees a token further ahead than back, where a window is even": "t5gemma2_text",
     "subtracts a second softmax": "diffllama",
     "hides keys by a learned mask that moves with the text": "doge",
     "sees random and global tokens beside a window, in long texts": "big_bird bigbird_pegasus",
@@ -669,9 +676,8 @@ def line(model_type: str) -> dict[str, Any]:
             made["layers"] = rule
     if made.get("kind") == "none" and made.get("layers") and "attention" not in made:
         made |= attending(watched.trace(model_type))
-    made |= {
-        k: v for k, v in heeding(model_type, made | attention(model_type)).items() if k not in made
-    }
+    made.setdefault("ignored", ignored(model_type, made))
+    made["switched"] = made.get("switched", {}) | switched(model_type, made | attention(model_type))
     for stack in made.get("stacks", {}).values():
         stated = {f.name: f.default for f in fields(kind)}
         own = {usual: stated.get(key) for usual, key in stack.get("keys", {}).items()}
@@ -679,69 +685,60 @@ def line(model_type: str) -> dict[str, Any]:
     return made | attention(model_type)
 
 
-SCALED = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
-TRIED: dict[str, list[dict[str, Any]]] = {  # what a reader might believe, and what it needs
-    "rope_theta": [{"rope_theta": 50_000.0}],
-    "partial_rotary_factor": [{"partial_rotary_factor": 0.5}, {"partial_rotary_factor": 0.25}],
-    "rotary_dim": [{"rotary_dim": 16}, {"rotary_dim": 32}],
-    "rope_scaling": [{"rope_scaling": SCALED}, {"rope_parameters": SCALED}],
-    "sliding_window": [{"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 0}],
-}
 SHARE = "partial_rotary_factor"
 
 
-def heeding(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys that a reader would believe and this model does not heed; and others that it heeds.
-
-    Both are told by switching them, and seeing whether the model does anything else.
-    """
-    few, named = _few(model_type, made), made.get("keys", {})
-    plain = watched.behaviour(watched.config(model_type, **few))
-
-    def heeds(values: Mapping[str, Any]) -> bool:
-        """A model that cannot be built with them heeds them."""
-        with suppress(Exception):
-            return watched.behaviour(watched.config(model_type, **{**few, **values})) != plain
-        return True
-
-    ignored = []
-    for usual, variants in TRIED.items():
-        seen = "attended" if usual == "sliding_window" else "turned"
-        if not plain.get(seen) or (seen == "attended" and not any(x[-1] for x in plain[seen])):
-            continue  # it cannot be run, or makes masks in a way of its own
-        own = [{named.get(key, key): value for key, value in v.items()} for v in variants]
-        if not any(map(heeds, (*variants, *own))):
-            ignored.append(usual)
-    within = [_within(model_type, SHARE, values[SHARE]) for values in TRIED[SHARE]]
-    if all(within) and not any(map(heeds, within)):
-        ignored.append(f"rope_parameters.{SHARE}")
-    stands = lambda values: _stands(model_type, {**few, **values})  # noqa: E731
-    rules = json.dumps(made)
-    switched = {
-        key: default
-        for key, (default, _) in switches.stated(model_type).items()
-        if key not in READ_BY_NAME and f'"{key}"' not in rules
-        if any(heeds(values) for values in filter(stands, switches.of(model_type, key)))
-    }
-    return {"ignored": ignored, "switched": switched}
+def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
+    """Keys that a reader would believe, since others heed them, and this model does not."""
+    kind, named = CONFIG_MAPPING[model_type], made.get("keys", {})
+    code = "".join(inspect.getsource(module) for module in watched.modules(kind))
+    own = inspect.getsource(sys.modules[kind.__module__])
+    rope = lambda **given: getattr(kind(**given), "rope_parameters", None)  # noqa: E731
+    found = []
+    if made.get("kind") == "rotary":
+        for usual, value in (("rope_theta", 50_000.0), (SHARE, 0.4375)):
+            keys = {usual, named.get(usual, usual)}
+            moved = any(rope(**{key: value}) != rope() for key in keys)
+            heeded = usual in code if moved else any(f"config.{key}" in code for key in keys)
+            found += [] if heeded else [usual]
+        found += [] if "config.rotary_dim" in code or "rotary_dim" in own else ["rotary_dim"]
+        found += [] if "rope_parameters" in vars(kind()) else ["rope_scaling"]
+        found += [] if SHARE in code else [f"rope_parameters.{SHARE}"]
+    if "sliding_window" not in switches.stated(model_type) and not _slides(model_type, code, made):
+        found.append("sliding_window")
+    return found
 
 
-def _stands(model_type: str, values: Mapping[str, Any]) -> bool:
-    """Can such a model be built?"""
-    try:
-        watched.built(watched.config(model_type, **values))
-    except Exception:
+def _slides(model_type: str, code: str, made: Mapping[str, Any]) -> bool:
+    """Has it windows, where a config has the keys of one?"""
+    if "sliding" not in code:
         return False
+    windows = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 0}
+    few = _few(model_type, made)
+    with suppress(Exception):
+        plain, other = (
+            watched.behaviour(watched.config(model_type, **few, **given)) for given in ({}, windows)
+        )
+        return plain != other or not any(call[-1] for call in plain["attended"])
     return True
 
 
-def _within(model_type: str, key: str, value: Any) -> dict[str, Any]:
-    """A key in the rope settings; nothing, if there are none."""
-    rope = getattr(watched.config(model_type), "rope_parameters", None) or {}
-    if not rope:
-        return {}
-    nested = {label: {**own, key: value} for label, own in rope.items() if isinstance(own, dict)}
-    return {"rope_parameters": json.loads(json.dumps(nested or {**rope, key: value}))}
+def switched(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that change what a model does, and that no rule is about; and their defaults.
+
+    That they do is told by switching them, and seeing whether it does anything else.
+    """
+    few, rules = _few(model_type, made), json.dumps(made)
+    stated = switches.stated(model_type)
+    asked = [key for key in stated if key not in READ_BY_NAME and f'"{key}"' not in rules]
+    plain = watched.behaviour(watched.config(model_type, **few)) if asked else {}
+
+    def heeds(values: Mapping[str, Any]) -> bool:
+        with suppress(Exception):  # such a model cannot be built
+            return watched.behaviour(watched.config(model_type, **{**few, **values})) != plain
+        return False
+
+    return {k: stated[k][0] for k in asked if any(map(heeds, switches.of(model_type, k)))}
 
 
 def _few(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:

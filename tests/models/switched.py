@@ -7,8 +7,9 @@ itself does not build.
 """
 
 import json
+import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,23 @@ def variants(model_type: str) -> Iterator[dict[str, Any]]:
     assert known
     if not known.refused and known.kind not in ("parts", "nothing"):
         yield from switches.switches(model_type)
+
+
+def sample() -> list[tuple[str, dict[str, Any]]]:
+    """For each key that any class has, its first other value in one of these classes."""
+    having: dict[str, list[str]] = defaultdict(list)
+    for model_type in understood.models():
+        known = families.family(model_type)
+        if known and not known.refused and known.kind not in ("parts", "nothing"):
+            for key in switches.stated(model_type):
+                having[key].append(model_type)
+    chosen = []
+    for n, (key, names) in enumerate(sorted(having.items())):
+        model_type = names[n % len(names)]
+        values = next(switches.of(model_type, key), None)
+        if values is not None:
+            chosen.append((model_type, values))
+    return chosen
 
 
 def switched(model_type: str, values: dict[str, Any]) -> Switched:
@@ -78,7 +96,6 @@ def switched(model_type: str, values: dict[str, Any]) -> Switched:
 def _saved(model_type: str, config: Any, spec: Any) -> Iterator[str]:
     """The same, of the file that transformers would write, where that means the same to it."""
     file = json.loads(json.dumps(config.to_dict(), default=str))
-    file = {k: v for k, v in file.items() if v is not None or k in file}
     try:
         again = watched.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(file)))
     except Exception:
@@ -89,6 +106,8 @@ def _saved(model_type: str, config: Any, spec: Any) -> Iterator[str]:
         saved = specify(file)
     except ModelError:
         return
+    if families.family(model_type).parts:  # type: ignore[union-attr]
+        return  # they are in the saved file alone
     if difference := understood._unlike(saved, spec):
         yield f"as saved, {difference}"
 
@@ -125,12 +144,17 @@ def runs(model_type: str) -> bool:
 def main() -> None:
     watched.quiet()
     counts: Counter[str] = Counter()
+    refused: dict[str, list[str]] = defaultdict(list)
     for model_type in sys.argv[1:] or understood.models():
         for one in (switched(model_type, values) for values in variants(model_type)):
             counts[one.outcome] += 1
-            if one.outcome in ("wrong", "refused"):
-                print(f"{one.outcome} {model_type} {json.dumps(one.values)[:100]}: {one.why}")
-    print(f"{counts.total()} variants:", *(f"{n} {outcome}" for outcome, n in counts.items()))
+            if one.outcome == "wrong":
+                print(f"WRONG {model_type} {json.dumps(one.values)[:200]}: {one.why}", flush=True)
+            elif one.outcome == "refused":
+                refused[re.sub(r", got .*|\d+", "", one.why)].append(model_type)
+    for why, names in sorted(refused.items(), key=lambda item: -len(item[1])):
+        print(f"{len(names):5} refused, {why}: {' '.join(sorted(set(names)))[:120]}")
+    print(f"{counts.total()} variants:", ", ".join(f"{n} {which}" for which, n in counts.items()))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
-"""Other values of keys that speak of positions, against transformers' models: see switched.py."""
+"""Other values of keys that speak of positions, against transformers' models: see switched.py.
 
+Here those that were once misread, and one of each key; POSENC_SWEEP=1 runs the whole sweep.
+"""
+
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,8 +13,8 @@ import pytest
 pytest.importorskip("transformers")
 
 sys.path.insert(0, str(Path(__file__).parent))
-from switched import switched
-from understood import watched
+from switched import sample, switched, variants
+from understood import models, watched
 
 from posenc.models.config import specify
 from posenc.models.errors import ModelError
@@ -111,3 +115,30 @@ def test_how_axes_share_pairs_is_the_models_own(model_type: str, woven: bool):
     same(model_type, num_hidden_layers=2, rope_parameters=rope)
     (turn,) = specify({"model_type": model_type, "rope_parameters": rope}).rotary
     assert turn.woven == (model_type == "qwen3_vl_text")
+
+
+def test_a_key_that_other_classes_heed_changes_nothing_and_is_said():
+    """Llama has no windows; GPT-J counts its channels in `rotary_dim`, and Llama does not."""
+    same("llama", num_hidden_layers=2, sliding_window=5)
+    same("llama", num_hidden_layers=2, rotary_dim=16)
+    spec = specify({"model_type": "llama", "sliding_window": 5})
+    assert "sliding_window is 5, which the code of llama ignores" in spec.notes
+    assert spec.layers[0].window is None
+
+
+def test_a_base_beside_rope_settings_that_a_class_states_is_ignored():
+    """Its class states them whole, with a base of their own."""
+    same("cwm", num_hidden_layers=4, rope_theta=5e4)
+
+
+@pytest.mark.parametrize(("model_type", "values"), sample(), ids=str)
+def test_each_key_is_read_or_refused(model_type: str, values: dict[str, Any]):
+    """One model that has it, of all."""
+    one = switched(model_type, values)
+    assert one.outcome in ("equal", "refused", "impossible"), one.why
+
+
+@pytest.mark.skipif("POSENC_SWEEP" not in os.environ, reason="minutes: POSENC_SWEEP=1 runs it")
+def test_every_key_of_every_model_is_read_or_refused():
+    every = (switched(name, values) for name in models() for values in variants(name))
+    assert [one for one in every if one.outcome == "wrong"] == []

@@ -211,7 +211,7 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
     if Disentangled in kinds:
         yield from _of_disentangled(config, spec)
     if Pictured in kinds:
-        yield from _of_pictured(spec)
+        yield from _of_pictured(config, spec)
     if seen := _ran(config):
         yield from _of_layers(name, seen, spec)
 
@@ -241,13 +241,13 @@ def _mended(model_type: str) -> Any:
     return watched.config(model_type, **mended, **deeper)
 
 
-def _of_pictured(spec: Spec) -> Iterator[str]:
+def _of_pictured(config: Any, spec: Spec) -> Iterator[str]:
     """DINOv3 makes its table from the size of a picture: 3 × 5 patches."""
     from transformers.models.dinov3_vit import modeling_dinov3_vit as m
 
     from posenc.positions import centred
 
-    table = m.DINOv3ViTRopePositionEmbedding(config := watched.config("dinov3_vit")).eval()
+    table = m.DINOv3ViTRopePositionEmbedding(config).eval()
     cos, sin = table(torch.zeros(1, 3, 3 * config.patch_size, 5 * config.patch_size))
     for layer in spec.layers:
         turn = layer.made().prepare(centred(3, 5))  # type: ignore[attr-defined]
@@ -272,9 +272,18 @@ def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
     if calls and set(calls) != attends:
         yield f"layers {sorted(set(calls) ^ attends)} attend in one and not in the other"
     for layer in sorted(attends & set(calls)):
-        said, true = spec.layers[layer].window, calls[layer]
-        if true.sees and said != true.sees[0]:
-            yield f"layer {layer} sees {true.sees} tokens, not {said}"
+        said, call = spec.layers[layer], calls[layer]
+        ahead = 0 if said.causal else said.window and said.window - 1
+        if call.sees and said.beyond:  # more than a window can say
+            ahead = call.sees[1]
+        if call.sees and call.sees != (said.window, ahead):
+            yield f"layer {layer} sees {call.sees} tokens back and ahead, not {said.window, ahead}"
+            return
+        # where it is told 1, queries may have been scaled before
+        gain = said.encoding.logit_gain if isinstance(said.encoding, Rotary) else 1.0
+        scale = call.query[-1] ** -0.5 * gain if said.scale is None else said.scale
+        if call.scale not in (None, 1.0, said.scale) and not _near(call.scale, scale):
+            yield f"layer {layer} scales scores by {call.scale:.6f}, not {scale:.6f}"
             return
         if wrong := _of_attention(spec.model, spec.layers[layer], true):
             yield f"layer {layer} {wrong}"
@@ -359,8 +368,6 @@ def _of_rotation(layer: int, said: Rotary, done: Any, at: Any, after: bool) -> I
     last = done.place == "trailing" or (done.dim < dim and after)
     if said.trailing != last:
         yield f"layer {layer} turns the {'last' if last else 'first'} channels"
-    if at and said.logit_gain != 1 and not _near(at.scale * dim**0.5, said.logit_gain):
-        yield f"layer {layer} scales scores by {at.scale * dim**0.5:.6f}, not {said.logit_gain:.6f}"
 
 
 def _of_axes(config: Any, said: Rotary, done: Any) -> Iterator[str]:

@@ -180,10 +180,10 @@ def _heeded(
 
 
 def _refuse_switched(given: Fields, known: Family) -> None:
-    """A key that changes what the model does about positions, and that nothing here has read."""
+    """A key that changes what the model does about positions, and that no rule here is about."""
     for key, usual in known.switched.items():
         value = given.values.get(key)
-        if key not in given.read and value is not None and value != usual:
+        if value is not None and value != usual:
             expected = "where it is not there" if usual is None else f"where it is {shown(usual)}"
             given.refuse(key, known.name, f"with {key} {shown(value)}, but only {expected}")
 

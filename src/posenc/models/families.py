@@ -74,7 +74,8 @@ class Family:
     `logit_gain` "mscale": the softmax scale is multiplied by g(mscale_all_dim)², as DeepSeek does
     `causal`     does a query see only what stands before it; or the key of the config that says so
     `scale`      of the softmax, where it is not 1/√channels: {"is": a number}, {"key": of a number,
-                 "times": a factor, "power": of it}, or {"flag": of GPT-2's rule}
+                 "times": a factor, "power": of it; "else": "width", where it is missing, 1/√ of
+                 an even share of the width}, or {"flag": of GPT-2's rule}
     `softcap`    the key of c, where scores s become c tanh(s/c)
     `sinks`      types of layers with a learned logit in each head that takes its share of softmax
     `beyond`     what else its attention does that `attend` does not, after "its attention"

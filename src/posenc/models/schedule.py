@@ -60,6 +60,8 @@ def _scale(given: Fields, known: Family, index: int) -> float | None:
         return None
     own, key = _within(given, rule["key"])
     value = own.number(key)
+    if value is None and rule.get("else") == "width":  # of a head as wide as an even share of it
+        return head_dim(given) ** -0.5
     return None if value is None else (value * rule.get("times", 1)) ** rule.get("power", 1)
 
 
@@ -145,7 +147,7 @@ def _window(given: Fields, known: Family, kind: str) -> int | None:
         if isinstance(rule, str):
             return given.count(rule)
         size = given.count(rule["key"])
-        return size and size // rule.get("over", 1) + rule.get("plus", 0)
+        return size and (size + rule.get("up", 0)) // rule.get("over", 1) + rule.get("plus", 0)
     alike = not known.layers and given.given("layer_types") is None and not known.windows
     if kind == "sliding_attention" or (alike and not given.value("max_window_layers")):
         return given.count("sliding_window")

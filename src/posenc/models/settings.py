@@ -256,6 +256,9 @@ def _width(
         turned = dim
     elif (turned := given.count("rotary_dim", least=2) or 0) == 0:
         turned = int(dim * share)
+    elif within and turned != int(dim * share) and given.given("rotary_dim") is not None:
+        problem = f"disagrees with {given.at('rotary_dim')}, {turned} channels of {dim}"
+        own.fail("partial_rotary_factor", problem, share)
     if turned < 2 or turned % 2 or turned > dim:
         key = "partial_rotary_factor" if share < 1 else "head_dim"
         of = own if share < 1 else given
