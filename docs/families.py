@@ -565,8 +565,9 @@ SCALES: list[tuple[dict[str, Any], str]] = [
     (
         {"key": "attention_multiplier"},
         "granite granite4_vision_text granite_docling_text granitemoe granitemoehybrid "
-        "granitemoeshared hyperclovax",
+        "granitemoeshared",
     ),
+    ({"key": "attention_multiplier", "else": "width"}, "hyperclovax"),
     ({"key": "attn_config.softmax_scale"}, "mpt"),
     ({"key": "attention_head_dim", "times": 0.5, "power": -0.5, "else": "width"}, "zamba"),
     ({"flag": "scale_attn_weights"}, "gpt-sw3 gpt2 gpt_bigcode imagegpt"),
@@ -614,7 +615,7 @@ POSITIONAL = (
     " query_pre_attn_scalar attention_multiplier attn_logit_softcapping position_embeddings_type"
     " attn_type".split(),
 )
-READ_BY_NAME = {*POSITIONAL, "rope_parameters", "query_pre_attn_scalar", "attention_multiplier"}
+READ_BY_NAME = {*POSITIONAL, "rope_parameters", "scale_attn_by_inverse_layer_idx"}
 STEPS = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 STEPS += ("layer_group_size", "attn_layer_period")
 PLACES = ("attn_layer_offset",)
@@ -693,12 +694,19 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
     kind, named = CONFIG_MAPPING[model_type], made.get("keys", {})
     code = "".join(inspect.getsource(module) for module in watched.modules(kind))
     own = inspect.getsource(sys.modules[kind.__module__])
-    rope = lambda **given: getattr(kind(**given), "rope_parameters", None)  # noqa: E731
+    usually = vars(kind()).get("rope_parameters")
+
+    def moves(key: str, value: float) -> bool:
+        """A class that cannot take it so heeds it in another way."""
+        with suppress(Exception):
+            return vars(kind(**{key: value})).get("rope_parameters") != usually
+        return True
+
     found = []
     if made.get("kind") == "rotary":
         for usual, value in (("rope_theta", 50_000.0), (SHARE, 0.4375)):
             keys = {usual, named.get(usual, usual)}
-            moved = any(rope(**{key: value}) != rope() for key in keys)
+            moved = any(moves(key, value) for key in keys)
             heeded = usual in code if moved else any(f"config.{key}" in code for key in keys)
             found += [] if heeded else [usual]
         found += [] if "config.rotary_dim" in code or "rotary_dim" in own else ["rotary_dim"]
