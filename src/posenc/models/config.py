@@ -168,11 +168,12 @@ def _heeded(
 ) -> dict[str, Any]:
     """What a config says, without what the code of such a model ignores."""
     names = {name for key in known.ignored for name in (key, known.keys.get(key, key))}
-    names -= {"partial_rotary_factor"}  # some methods heed it where rotations do not: see settings
+    if "rope_parameters.partial_rotary_factor" in names:  # some methods heed it: see settings
+        names -= {"partial_rotary_factor"}
     if "rope_scaling" in names:
         names |= {*PLACES}
     elif any(values.get(place) for place in PLACES):
-        names -= {"rope_theta"}  # which then counts as if it were there
+        names -= {"rope_theta", "partial_rotary_factor"}  # which then count as if they were there
     for key in sorted(key for key in values.keys() & names if values[key] is not None):
         value = shown(values[key])
         notes.append(f"{given.at(key)} is {value}, which the code of {known.name} ignores")

@@ -89,7 +89,8 @@ def _types(given: Fields, known: Family, count: int) -> tuple[str, ...]:
         if len(flags) != count:
             given.fail(known.layers["flags"], f"must have a flag for each of {count} layers", flags)
         return tuple(known.layers["is" if flag == 0 else "else"] for flag in flags)
-    if known.layers and known.nope.get("key") and given.counts(known.nope["key"]):
+    bare = [key for key in ("key", "every") if known.nope.get(key)]
+    if known.layers and any(given.given(known.nope[key]) for key in bare):
         kinds = {True: known.layers["is"], False: known.layers["else"]}  # Llama 4
         return tuple(kinds[bare] for bare in _bare(given, known, ("",) * count))
     if "listed" in known.layers:

@@ -245,8 +245,9 @@ def _width(
     )
     share = own.number("partial_rotary_factor", above=0, most=1.0) or 1.0
     within = own.given("partial_rotary_factor") is not None
-    unheeded = f"{'rope_parameters.' if within else ''}partial_rotary_factor" in known.ignored
-    if share < 1 and name != "proportional" and unheeded:
+    stated = within or given.given("partial_rotary_factor") is not None
+    unheeded = "rope_parameters.partial_rotary_factor" in known.ignored
+    if stated and share < 1 and name != "proportional" and unheeded:
         ignores = f"the code of {known.name} ignores: its heads turn as a whole"
         if name != "default":
             own.fail("partial_rotary_factor", f"is heeded by {name!r}, and {ignores}", share)
