@@ -279,13 +279,7 @@ def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
         if call.sees and call.sees != (said.window, ahead):
             yield f"layer {layer} sees {call.sees} tokens back and ahead, not {said.window, ahead}"
             return
-        # where it is told 1, queries may have been scaled before
-        gain = said.encoding.logit_gain if isinstance(said.encoding, Rotary) else 1.0
-        scale = call.query[-1] ** -0.5 * gain if said.scale is None else said.scale
-        if call.scale not in (None, 1.0, said.scale) and not _near(call.scale, scale):
-            yield f"layer {layer} scales scores by {call.scale:.6f}, not {scale:.6f}"
-            return
-        if wrong := _of_attention(spec.model, spec.layers[layer], true):
+        if wrong := _of_attention(spec.model, said, call):
             yield f"layer {layer} {wrong}"
             return
 
