@@ -320,3 +320,22 @@ def test_a_name_that_is_empty_does_not_mean_this_folder(posenc, tmp_path, monkey
     assert posenc("extend", "", "--to=4096", "--method=yarn")[2] == "error: `the path` is empty.\n"
     assert posenc("compare", "nope", "--out", "")[2] == "error: `--out` is empty.\n"
     assert os.listdir() == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["show", "rpoe"], "rope"),
+        (["cite", "alibbi"], "alibi"),
+        (["compare", "sinusodal"], "sinusoidal"),
+        (["report", "deberta-v3", "--out=o"], "deberta"),
+        (["show", "learnt"], "learned"),
+        (["shwo"], '"show"'),
+        (["inspct", "."], '"inspect"'),
+        (["compare", "--txt=x"], "--text"),
+        (["report", "--ot=x"], "--out"),
+    ],
+)
+def test_a_slip_of_the_keys_is_told_what_was_meant(posenc, words, meant):
+    code, _, err = posenc(*words)
+    assert (code, f"Did you mean {meant}" in err) == (2, True)

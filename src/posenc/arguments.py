@@ -74,7 +74,7 @@ def switch(value: Any, name: str) -> bool:
 def room(name: str, *shape: int) -> tuple[int, ...]:
     """The shape of a table that is about to be made, if this machine has the memory for it."""
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    needed, most = prod(shape) * dtype.itemsize, _memory()
+    needed, most = prod(shape) * dtype.itemsize, memory()
     if needed > most and device.type != "meta":
         raise ValueError(
             f"{name} of shape {shape} would take {needed / 2**30:,.0f} GiB, there are"
@@ -95,7 +95,8 @@ def shown(value: Any) -> str:
     return f"{'an' if type(value).__name__[0] in 'AEIOUaeiou' else 'a'} {type(value).__name__}"
 
 
-def _memory() -> int:
+def memory() -> int:
+    """Bytes that this machine has."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on Windows

@@ -102,6 +102,18 @@ def test_weights_that_do_not_fit_are_named(folder, change, says):
         reading.read(folder, TEXT)
 
 
+def test_weights_that_no_memory_holds_are_not_loaded(folder, monkeypatch):
+    monkeypatch.setattr(loading, "memory", lambda: 2**15)
+    assert refusal(folder).startswith("the weights: needs ")
+    path = folder / "model.safetensors"
+    shape = {"dtype": "F32", "shape": [10**9, 32], "data_offsets": [0, 128 * 10**9]}
+    header = json.dumps({"embed_tokens.weight": shape}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(path, 8 + len(header) + 128 * 10**9)  # which takes no room on the disk
+    configure(folder, vocab_size=10**9)
+    assert "needs 119.2 GiB of memory, allowed: up to 32 KiB" in refusal(folder)
+
+
 def test_shards_outside_of_the_folder_are_not_read(folder):
     names = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").rename(folder.parent / "secret.safetensors")

@@ -15,10 +15,13 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
+from posenc.arguments import memory
 from posenc.models.errors import ModelError, printable
 from posenc.models.files import find, inside, read_json
+from posenc.models.planner import plan
 from posenc.models.reading import opened
 from posenc.models.weights import Weights, open_weights
+from posenc.models.weights.info import BITS
 
 TOKENIZER = "tokenizer.json"
 MOST_TOKENIZER = 2**27  # bytes
@@ -200,8 +203,9 @@ def _refuse_unless_as_large(empty: nn.Module, weights: Weights) -> None:
             f"asks for {asked:,} weights, most of them in {printable(name)}, and {there:,} are"
             " there",
         )
-    if computed > MOST_BUFFERS:
-        raise ModelError("config.json", "", f"asks for tables of {computed / 2**30:,.1f} GiB")
+    plan(computed, "config.json", "", MOST_BUFFERS, of="of memory for tables")
+    stored = sum(info.elements * BITS[info.dtype] // 8 for info in weights.infos.values())
+    plan(stored, "the weights", "", memory(), of="of memory")
 
 
 def _unused(prefix: str, said: Mapping[str, Any], weights: Weights) -> tuple[str, ...]:
