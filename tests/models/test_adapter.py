@@ -444,6 +444,29 @@ def test_keys_are_turned_once_on_their_way_into_the_cache():
         assert encoding.keys - counted == 2 * 11  # layers, tokens
 
 
+class Asked(T5Bias):
+    """T5's bias that counts how often it is asked for."""
+
+    times = 0
+
+    def on_scores(self, *given):
+        self.times += 1
+        return super().on_scores(*given)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [llama, gemma3, gptj], ids=lambda make: make.__name__)
+def test_one_row_of_a_bias_serves_all_layers_of_a_step(make):
+    """Against a pass without a cache; GPT-J's layers share nothing."""
+    model, encoding = build(make), Asked(4, reach=20, bidirectional=False)
+    with applied(model, Sum(Temperature(2), encoding)):
+        cache = model(TEXT[:, :9]).past_key_values
+        encoding.times = 0
+        step = model(TEXT[:, 9:10], past_key_values=cache).logits
+        assert encoding.times == (2 if make in (gptj, gemma3) else 1)  # Gemma 3 has a window too
+        close(step, logits(model)[:, 9:10])
+
+
 def test_a_cache_that_checkpointing_drops_leaves_no_key_unturned():
     model = build(llama)
     with applied(model, RoPE(8)):

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posenc.attention import attend
+from posenc.distance import ByDistance, pairs
 from posenc.encoding import Encoding
 from posenc.masks import Mask
 from posenc.models.seen import mask_of
@@ -28,6 +29,7 @@ from posenc.none import NoPE
 from posenc.rotary.rope import RoPE
 from posenc.rotary.turn import Turn
 from posenc.theta import join, split
+from posenc.watched import beyond_gradients, readable
 
 try:
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -343,6 +345,7 @@ class Attention:
     keys: int  # a static cache hands out more: the room for tokens to come
     apart: int  # trailing channels whose pairs DeepSeek has taken apart
     masks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    rows: dict[float, Any] = field(default_factory=dict)  # by softmax scale
 
     def on_new_keys(self, k: Tensor) -> Tensor:
         return self.turning.on_keys(k, self.at)
@@ -369,7 +372,35 @@ class Attention:
         if self.k_turn is not None:
             k = self.turning.on_keys(k, self.k_turn)
         mask = self.mask(seen, len(q), q.shape[2], k.shape[2])
+        if mask is None and q.shape[2] == 1:
+            row = self.row(q, k, v, scale)
+            if row is not False:
+                return F.scaled_dot_product_attention(
+                    q, k, v, attn_mask=row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+                )
         return attend(q, k, v, self.rest, self.q_at, self.k_at, mask, scale)
+
+    def row(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Any:
+        """The bias of a new token that sees all keys, (1 or batch, head, 1, key), for all layers.
+
+        None: there is none. False: it goes by content, or it is not for torch's kernel alone.
+        """
+        if torch.is_grad_enabled() or not readable(q, k, v) or beyond_gradients():
+            return False
+        if scale not in self.rows:
+            plain = scale > 0 and v.shape[-1] == q.shape[-1]
+            rest, row = self.rest, False
+            if plain and {*rest.acts_on} <= {"on_scores", "on_embeddings"}:
+                bias = rest.on_scores(q, k, self.q_at, self.k_at, scale)
+                row = bias if bias is None else isinstance(bias, ByDistance) and self.dense(bias, q)
+            self.rows[scale] = row
+        return self.rows[scale]
+
+    def dense(self, bias: ByDistance, q: Tensor) -> Tensor:
+        batch, heads = q.shape[:2]
+        row = bias(*pairs((batch, heads, 1, self.keys), device=q.device))
+        exact = torch.promote_types(q.dtype, torch.float32)
+        return row.to(exact).expand(batch, heads, 1, -1)
 
     def mask(self, seen: Tensor | None, *shape: int) -> Mask | None:
         """The model's own, read back once a pass."""
