@@ -1,4 +1,4 @@
-"""What is kept with positions is what would be made anew, whatever has been written to meanwhile."""
+"""What is kept with positions is what would be made anew, whatever has been written to since."""
 
 import copy
 import pickle
