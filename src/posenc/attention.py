@@ -92,6 +92,10 @@ def _call(
 ) -> Call:
     """What the hooks make of it."""
     _fits(encoding, q, k, v, mask, scale)
+    if not isinstance(implementation, str):
+        raise TypeError(
+            f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
+        )
     if at is None:
         if k.shape[-2] != q.shape[-2]:
             raise ValueError(

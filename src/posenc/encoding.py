@@ -18,6 +18,7 @@ from posenc.arguments import shown
 from posenc.distance import ByDistance, ByVector, dense
 from posenc.positions import own, sequence
 from posenc.shapes import Bias, Embeddings, Heads, KeyPositions, Keys, Points, Positions
+from posenc.theta import per_head
 
 HOOK_PLACES = {
     "on_embeddings": "embeddings",
@@ -139,6 +140,8 @@ class Encoding(nn.Module):
         if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):
             raise ValueError(on_meta(self))
         queries, keys = (pos.shape[: pos.ndim - (self.axes > 1)] for pos in (q_pos, k_pos))
+        if max(len(queries), len(keys)) > 2:
+            raise ValueError(per_head(q_pos.shape))
         batch = max(prod(queries[:-1]), prod(keys[:-1]))
         shape = (batch, self.heads or 1, queries[-1], keys[-1])
         q, k = (  # float32, whatever the default dtype: what is asked for is the bias alone

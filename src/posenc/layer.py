@@ -3,7 +3,7 @@
 import warnings
 from weakref import WeakKeyDictionary, ref
 
-from torch import nn
+from torch import Tensor, nn
 
 from posenc.arguments import channels, shown, whole_number
 from posenc.attention import attend
@@ -46,7 +46,7 @@ class SelfAttention(nn.Module):
                 )
         if "on_embeddings" in encoding.acts_on:
             _once(self, encoding)
-        self.heads, self.groups, self.encoding = heads, groups, encoding
+        self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
         self.q, self.k, self.v = (nn.Linear(width, n * dim) for n in (heads, groups, groups))
         self.out = nn.Linear(width, width)
 
@@ -57,6 +57,13 @@ class SelfAttention(nn.Module):
         mask: Mask | Seen | None = None,
         implementation: Implementation = "auto",
     ) -> Embeddings:
+        if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[-1] != self.width:
+            got = tuple(x.shape) if isinstance(x, Tensor) else shown(x)
+            raise ValueError(f"`x` must be embeddings (batch, token, {self.width}), got {got}.")
+        if not x.is_floating_point():
+            raise TypeError(
+                f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second."
+            )
         at = self.encoding.prepare(sequence(x.shape[-2], 0, x.device) if pos is None else pos)
         x = self.encoding.on_embeddings(x, at)
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)

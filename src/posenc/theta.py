@@ -62,6 +62,12 @@ def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
     matrix product would be rounded further by TF32 and autocast.
     """
     pos = exact(pos)
+    if not isinstance(freqs, Tensor) or not freqs.is_floating_point():
+        got = freqs.dtype if isinstance(freqs, Tensor) else shown(freqs)
+        raise TypeError(
+            f"`freqs` must be a tensor of frequencies, real numbers, got {got}: pass"
+            " `posenc.frequencies(dim)`."
+        )
     if freqs.ndim == 2 and (pos.ndim < 2 or pos.shape[-1] != len(freqs)):
         raise ValueError(
             f"these frequencies have {len(freqs)} axes: `pos` must be points (…, token,"

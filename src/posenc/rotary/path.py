@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from posenc.arguments import shown
 from posenc.rotary.turn import FEW, Ready, Turn
 from posenc.shapes import Heads
 from posenc.theta import Layout, checked, one_each
@@ -104,6 +105,9 @@ def alike(q: Tensor, k: Tensor, by: Turn) -> bool:
 def _fits(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
     """Refuses what would broadcast in silence: each token turns by its own angles."""
     checked(layout)
+    if not isinstance(x, Tensor) or not isinstance(by, Turn):
+        wrong = f"`x`, a tensor, and `by`, what `turn` returns, got {shown(x)} and {shown(by)}"
+        raise TypeError(f"`rotate` takes {wrong}: call `turn(pos, freqs)` first.")
     size, table = x.shape, by.cos.shape
     channels, turned = size[-1], 2 * table[-1]
     if channels != turned if start is None else not 0 <= start <= channels - turned:
