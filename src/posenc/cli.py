@@ -246,7 +246,8 @@ def inspect(
         A config.json, a model folder, or a file of weights; or the model's id on the Hugging Face
         hub, to fetch its config. No code of a model is run, and no pickle loaded.
     target
-        The length of text in question, in tokens: what would break, and what to do about it.
+        The length of text in question, in tokens: whether it fits, what would break and what to do
+        about it, or what would have to be known to say so. The exit code is 0 for each answer.
     weights
         Read the weights too: tables, biases, the strength of each pair, and what they say of the
         layout. Safetensors, ONNX and GGUF.

@@ -385,6 +385,25 @@ def test_an_unknown_model_whose_weights_show_its_layout_needs_nothing_said(tmp_p
     assert convert(model, "half", tmp_path / "out").was == "interleaved"
 
 
+def test_queries_that_no_memory_holds_are_refused_before_they_are_read(tmp_path):
+    """In a sparse file of 96 GiB, which takes no room."""
+    header, size = {}, 4 * 64 * 2**27
+    for n, to in enumerate("qkv"):
+        name = f"model.layers.0.self_attn.{to}_proj.weight"
+        offsets = [n * size, (n + 1) * size]
+        header[name] = {"dtype": "F32", "shape": [64, 2**27], "data_offsets": offsets}
+    text = json.dumps(header).encode()
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + 3 * size)
+    config = TIED | {"num_hidden_layers": 1, "num_key_value_heads": 4}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        ModelError, match=r"q_proj.weight: needs 32 GiB of memory, allowed: up to 4"
+    ):
+        convert(tmp_path, "interleaved", tmp_path / "out")
+
+
 def test_weights_that_the_disk_has_no_room_for_are_refused(tmp_path, monkeypatch):
     model = tied(tmp_path / "a", "half")
     usage = type("Usage", (), {"free": 1000})
