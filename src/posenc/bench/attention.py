@@ -3,31 +3,55 @@
 Shapes (1, 8 heads, tokens, 64 channels), float32; the limit is plain causal attention, for DeBERTa
 plain attention of everything. Decoding is one query at the end of the keys. Each way is compared
 with `reference` in the same run, at 512 tokens since the definition needs tokens², and so are the
-usual ways; gradients too.
+usual ways; gradients too. Decoding, windows and small prefill are compared at their own lengths.
+
+    decode     one query; positions and mask prepared before; the limit is torch's call on the cache
+    window     a causal window of 256 tokens; the limit is ALiBi with the same window
+    prefill    few tokens; the limit is torch's call with its causal mask built in
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posenc import FIRE, ALiBi, DeBERTa, Kerple, NoPE, Shaw, T5Bias, TransformerXL, attend, masks
+from posenc import (
+    FIRE,
+    ALiBi,
+    DeBERTa,
+    Kerple,
+    NoPE,
+    RoPE,
+    Shaw,
+    T5Bias,
+    TransformerXL,
+    attend,
+    masks,
+)
 from posenc.bench import memory
 from posenc.bench.record import Table, Target, table
 from posenc.bench.timing import timed
 from posenc.bias.alibi import slopes
 from posenc.encoding import Encoding
+from posenc.masks import Mask
 from posenc.paths import Implementation
 from posenc.positions import sequence
 
 HEADS, DIM, REACH = 8, 64, 64
 LIMIT, LIMIT_BOTH_WAYS = "plain causal", "plain"
-KINDS = ("forward", "training", "decode")
+KINDS = ("forward", "training", "decode", "window", "prefill")
 LONGEST_TRAINED = 4096
+LONGEST_CACHE = 65_536
+WINDOW = 256
+DECODED = {  # the most times torch's call on the same cache
+    "NoPE": 1.3, "RoPE, keys turned before": 1.3, "ALiBi": 1.5, "T5": 1.5, "KERPLE": 1.5,
+    "FIRE, up to its L": 1.5, "Shaw": 2.0, "Transformer-XL": 3.0, "DeBERTa": 3.0,
+}  # fmt: skip
 
 Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -42,9 +66,45 @@ class Case:
         mask = masks.causal() if self.causal else None
         if q.shape[2] == k.shape[2]:
             return attend(q, k, v, self.encoding, mask=mask, implementation=self.path)
-        at = self.encoding.prepare(sequence(q.shape[2], k.shape[2] - q.shape[2]))
-        k_at = self.encoding.prepare(sequence(k.shape[2]))
-        return attend(q, k, v, self.encoding, at, k_at, implementation=self.path)
+        at, k_at, seen = _cached(self.encoding, q.shape[2], k.shape[2])
+        mask = seen if self.causal else None
+        return attend(q, k, v, self.encoding, at, k_at, mask, implementation=self.path)
+
+
+@dataclass(frozen=True)
+class Windowed:
+    encoding: Encoding
+    path: Implementation = "auto"
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = masks.causal() & masks.window(WINDOW)
+        return attend(q, k, v, self.encoding, mask=mask, implementation=self.path)
+
+
+@dataclass(frozen=True)
+class TurnedBefore:
+    """Of a cache that holds its keys turned, as engines have it: the query alone is left."""
+
+    rope: RoPE
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        at, _, _ = _cached(self.rope, q.shape[2], k.shape[2])
+        place, k_place, mask = _cached(PLAIN, q.shape[2], k.shape[2])
+        return attend(self.rope.on_queries(q, at), k, v, PLAIN, place, k_place, mask)
+
+
+PLAIN = NoPE()
+
+
+@cache
+def _cached(encoding: Encoding, queries: int, keys: int) -> tuple[Any, Any, Mask]:
+    """What a step of decoding prepares once, for all layers."""
+    q_pos, k_pos = sequence(queries, keys - queries), sequence(keys)
+    return encoding.prepare(q_pos), encoding.prepare(k_pos), masks.causal(q_pos, k_pos)
+
+
+def torchs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] == k.shape[2])
 
 
 # The usual ways
@@ -113,6 +173,7 @@ class DebertaModule:
         self.module = DisentangledSelfAttention(config).eval()
         for theirs, made in (("pos_key_proj", ours.to_keys), ("pos_query_proj", ours.to_queries)):
             linear = getattr(self.module, theirs)
+            assert made is not None  # it has both terms
             linear.weight.data.copy_(made.data.transpose(1, 2).reshape(width, width))
             linear.bias.data.zero_()
         self.positions = build_relative_position
@@ -178,9 +239,11 @@ def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
     times = timed(each, rounds, budget)
     most, errors = memory.peaks("attention", str(tokens), kind), check()
     shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
+    _same(runs, q, k, v)
     case = f"{kind}: {shown}, {HEADS} heads of {DIM}, float32"
     limit_of = partial(_limit, kind=kind)
-    made = table("attention", case, LIMIT, times, _missing(), errors, most, limit_of)
+    limit = _limit("", kind)
+    made = table("attention", case, limit, times, _missing(), errors, most, limit_of)
     made.targets.extend(_targets(made, tokens, kind))
     return made
 
@@ -205,6 +268,17 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
         once(run, 256)  # loads what is loaded once
         found[name] = once(run, int(tokens))
     return found
+
+
+def _same(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raises AssertionError where what is compared at its own length is not the reference."""
+    if q.shape[2] * k.shape[2] > 1024**2:
+        return
+    for run in runs.values():
+        if isinstance(run, Case | Windowed):
+            with torch.no_grad():
+                expected = replace(run, path="reference")(q, k, v)
+                torch.testing.assert_close(run(q, k, v), expected, rtol=1e-4, atol=2e-5)
 
 
 @cache
@@ -238,13 +312,41 @@ def _ways(tokens: int, kind: str) -> dict[str, Run]:
     if kind == "training":
         return {name: run for name, run in ways.items() if name in TRAINED}
     if kind == "decode":
-        ways.pop("usual DeBERTa", None)  # it knows no cache
-        ways.pop("posenc DeBERTa in blocks", None)
+        for name in ("usual DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS):
+            ways.pop(name, None)  # the first knows no cache; all see all keys
+        turned = TurnedBefore(RoPE(DIM))
+        ways |= {LIMIT: torchs, "posenc NoPE": Case(PLAIN), f"posenc {TURNED}": turned}
+        if tokens == LONGEST_CACHE:
+            ways["posenc FIRE, up to its L"] = Case(FIRE(HEADS, length=2 * tokens))
+    if kind == "window":
+        names = {"posenc ALiBi": ALiBi(HEADS), "posenc NoPE": PLAIN, "posenc RoPE": RoPE(DIM)}
+        return {name: Windowed(encoding) for name, encoding in names.items()}
+    if kind == "prefill":
+        ways |= {LIMIT: torchs, "posenc NoPE": Case(PLAIN)}
+        return {name: ways[name] for name in (LIMIT, "posenc NoPE", "posenc ALiBi", "posenc T5")}
     return ways
 
 
+TURNED = "RoPE, keys turned before"
+
+
+def lengths(kind: str, tokens: Sequence[int]) -> list[int]:
+    """At which a kind is measured, where attention is measured at `tokens`."""
+    if kind == "training":
+        return [n for n in tokens if n <= LONGEST_TRAINED]
+    if kind == "decode" and max(tokens) > LONGEST_TRAINED:
+        return [*tokens, LONGEST_CACHE]
+    if kind == "window":
+        return [n for n in tokens if n > WINDOW]
+    if kind == "prefill":
+        return [16, 64, 128, 256] if max(tokens) > LONGEST_TRAINED else [16, 256]
+    return list(tokens)
+
+
 def _limit(name: str, kind: str) -> str:
-    return LIMIT_BOTH_WAYS if "DeBERTa" in name and kind != "training" else LIMIT
+    if kind == "window":
+        return "posenc ALiBi"
+    return LIMIT_BOTH_WAYS if "DeBERTa" in name and kind == "forward" else LIMIT
 
 
 def _missing() -> dict[str, str]:
@@ -274,6 +376,16 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
         yield from within("Transformer-XL", 2.2)
         yield from within("DeBERTa", 9.0)
         yield from of_usual("DeBERTa", 0.1)
+    if kind == "decode" and tokens in (1024, LONGEST_CACHE):
+        for name, most in DECODED.items():
+            yield from within(name, most)
+    if kind == "window":
+        for name in ("NoPE", "RoPE"):
+            yield Target(f"{name} / ALiBi, same window", rows[f"posenc {name}"].ratio, 1.1)
+    if kind == "prefill":
+        for name in ("NoPE", "ALiBi", "T5"):
+            more = rows[f"posenc {name}"].times.median - rows[LIMIT].times.median
+            yield Target(f"{name}, µs above plain", more * 1e6, 30.0)
     if kind == "training" and tokens == 4096:
         yield from within("ALiBi", 1.3)
         yield from within("T5", 2.0)

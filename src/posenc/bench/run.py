@@ -120,10 +120,10 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
     if part == "embeddings":
         yield part, lambda: embeddings.benchmark(rounds, budget)
     if part == "attention":
-        for tokens, kind in product(effort.tokens, attention.KINDS):
-            if kind != "training" or tokens <= attention.LONGEST_TRAINED:
+        for kind in attention.KINDS:
+            for tokens in attention.lengths(kind, effort.tokens):
                 yield (
-                    f"attention, {tokens:,}",
+                    f"attention, {kind}, {tokens:,}",
                     lambda n=tokens, k=kind: attention.benchmark(n, k, rounds, budget),
                 )
     if part == "training":
