@@ -1,7 +1,8 @@
 """Write src/posenc/models/families.json, by asking the transformers that is installed; --check.
 
 Measured here: names and defaults of keys, types of layers, layout, place and direction of
-rotations, which layers attend, sizes of tables, forms of fixed waves. Read by a person, in the
+rotations, which layers attend, sizes of tables, forms of fixed waves, keys that are ignored, and
+keys that switch what no rule here is about. Read by a person, in the
 sources of transformers 5.23, and to be checked when they change: READ, KINDS and REFUSED.
 tests/models/test_understood.py holds both against the models themselves.
 """
@@ -712,9 +713,18 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
         found += [] if "config.rotary_dim" in code or "rotary_dim" in own else ["rotary_dim"]
         found += [] if "rope_parameters" in vars(kind()) else ["rope_scaling"]
         found += [] if SHARE in code else [f"rope_parameters.{SHARE}"]
+        if "head_dim" not in named and _computed(kind, "head_dim", 48):
+            found.append("head_dim")
     if "sliding_window" not in switches.stated(model_type) and not _slides(model_type, code, made):
         found.append("sliding_window")
     return found
+
+
+def _computed(kind: type[PreTrainedConfig], key: str, value: Any) -> bool:
+    """Does a class write over what a config says?"""
+    with suppress(Exception):
+        return key in vars(kind()) and vars(kind(**{key: value}))[key] == vars(kind())[key] != value
+    return False
 
 
 def _slides(model_type: str, code: str, made: Mapping[str, Any]) -> bool:
