@@ -73,7 +73,7 @@ def test_nothing_is_pinned_that_nothing_brings():
 
 
 def test_the_oldest_torch_that_is_promised_is_the_one_that_the_tests_run_on():
-    """In 2.10 and before, Dynamo cannot follow a call of `attend`; nothing older is tested."""
+    """In 2.12 and before, Dynamo cannot follow a mask that is made in what it traces."""
     promised = re.search(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
     assert promised
     assert PINNED["torch"] in (promised[1], f"{promised[1]}.0")
