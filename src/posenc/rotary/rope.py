@@ -92,12 +92,12 @@ class RoPE(Encoding):
             return self.freqs
         return self.freqs.to(self.delta.device) + self.delta.double()
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **how: Any) -> None:
         """Also weights of a RoPE whose θ was a Parameter as a whole."""
         if self.delta is not None and f"{prefix}freqs" in state_dict:
             moved = state_dict.pop(f"{prefix}freqs").double().cpu() - self.freqs.cpu()
             state_dict[f"{prefix}delta"] = moved.to(self.delta.dtype)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        super()._load_from_state_dict(state_dict, prefix, *args, **how)
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[-1] != self.dim:
