@@ -195,7 +195,16 @@ READ: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
     "qwen3_omni_moe_talker_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
     "qwen4_exp_text": {"mrope": {"sections": [11, 11, 10], "woven": True}},
-    "glm5_next_text": {"attention": ["indexed_attention"]},
+    "glm5_next_text": {
+        "attention": ["indexed_attention"],
+        "layers": {
+            "every": 4,
+            "at": -1,
+            "is": "indexed_attention",
+            "else": "linear_attention",
+            "renamed": {"full_attention": "indexed_attention"},
+        },
+    },
     "nemotron_h": {
         "defaults": {"num_hidden_layers": 4},
         "layers": {"cycle": ["linear_attention", "moe", "full_attention", "mlp"]},

@@ -142,3 +142,11 @@ def test_each_key_is_read_or_refused(model_type: str, values: dict[str, Any]):
 def test_every_key_of_every_model_is_read_or_refused():
     every = (switched(name, values) for name in models() for values in variants(name))
     assert [one for one in every if one.outcome == "wrong"] == []
+
+
+def test_a_type_of_layers_that_a_class_renames_attends():
+    """GLM-5-Next's class takes every full layer for an indexed one."""
+    types = ["linear_attention", "full_attention"]
+    spec = specify({"model_type": "glm5_next_text", "num_hidden_layers": 2, "layer_types": types})
+    assert [layer.kind for layer in spec.layers] == ["linear_attention", "indexed_attention"]
+    assert [layer.attends for layer in spec.layers] == [False, True]

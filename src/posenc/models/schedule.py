@@ -83,7 +83,8 @@ def _types(given: Fields, known: Family, count: int) -> tuple[str, ...]:
             given.fail(
                 "layer_types", f"must name the type of each of {count} layers, has", len(listed)
             )
-        return listed
+        renamed = known.layers.get("renamed", {})
+        return tuple(renamed.get(kind, kind) for kind in listed)
     flags = given.counts(known.layers["flags"]) if "flags" in known.layers else None
     if flags is not None:
         if len(flags) != count:
