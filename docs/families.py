@@ -713,15 +713,19 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
         return True
 
     found = []
+    own_table = "rope_theta" in code  # if not, it takes that of another model
     if made.get("kind") == "rotary":
         for usual, value in (("rope_theta", 50_000.0), (SHARE, 0.4375)):
             keys = {usual, named.get(usual, usual)}
             moved = any(moves(key, value) for key in keys)
-            heeded = usual in code if moved else any(f"config.{key}" in code for key in keys)
+            heeded = moved if usual in code or not own_table else False
+            heeded |= any(f"config.{key}" in code for key in keys)
             found += [] if heeded else [usual]
         found += [] if "config.rotary_dim" in code or "rotary_dim" in own else ["rotary_dim"]
         found += [] if "rope_parameters" in vars(kind()) else ["rope_scaling"]
-        found += [] if SHARE in code else [f"rope_parameters.{SHARE}"]
+        found += (
+            [] if SHARE in code or (usually and not own_table) else [f"rope_parameters.{SHARE}"]
+        )
         if "head_dim" not in named and _computed(kind, "head_dim", 48):
             found.append("head_dim")
     if "sliding_window" not in switches.stated(model_type) and not _slides(model_type, code, made):
