@@ -59,6 +59,8 @@ MINISTRAL = {
     "strength": "rope_parameters.llama_4_scaling_beta",
 }
 ABSOLUTE = "use_absolute_position_embeddings"
+LIKE_LLAMA = ["partial_rotary_factor", "rotary_dim", "rope_parameters.partial_rotary_factor"]
+LIKE_LLAMA += ["sliding_window"]
 CLOSED = {"halves": True, "base": 10_000.0, "step": "d/2 − 1"}
 SOURCE = {"max_position_embeddings": "max_source_positions"}
 WHISPER = {"keys": SOURCE, "waves": CLOSED}
@@ -348,6 +350,9 @@ READ: dict[str, dict[str, Any]] = {
     },
     # its attention writes the heads of one stack into the config that both share
     "moonshine": {"switched": {"encoder_num_attention_heads": 8, "decoder_num_attention_heads": 8}},
+    # they take Llama's table of angles
+    "internlm3": {"ignored": LIKE_LLAMA},
+    "iquestcoder": {"ignored": LIKE_LLAMA},
     "idefics2_perceiver": {"keys": {"num_hidden_layers": "resampler_depth"}},
     # a key takes the table away
     "internvl_vision": {"switch": {"key": ABSOLUTE, "false": {"kind": "none"}}},

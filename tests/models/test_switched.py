@@ -131,6 +131,12 @@ def test_a_base_beside_rope_settings_that_a_class_states_is_ignored():
     same("cwm", num_hidden_layers=4, rope_theta=5e4)
 
 
+@pytest.mark.parametrize("values", [{"rope_theta": 5e4}, {"partial_rotary_factor": 0.5}], ids=str)
+def test_a_table_of_angles_of_another_model_is_heeded_as_there(values: dict[str, Any]):
+    """InternLM 3 takes Llama's, which heeds a base and no share."""
+    same("internlm3", num_hidden_layers=2, **values)
+
+
 @pytest.mark.parametrize(("model_type", "values"), sample(), ids=str)
 def test_each_key_is_read_or_refused(model_type: str, values: dict[str, Any]):
     """One model that has it, of all."""
