@@ -156,3 +156,10 @@ def test_a_type_of_layers_that_a_class_renames_attends():
     spec = specify({"model_type": "glm5_next_text", "num_hidden_layers": 2, "layer_types": types})
     assert [layer.kind for layer in spec.layers] == ["linear_attention", "indexed_attention"]
     assert [layer.attends for layer in spec.layers] == [False, True]
+
+
+def test_a_share_of_pairs_of_several_axes_is_refused():
+    """transformers keeps the axes' sections, and stops part of their pairs."""
+    rope = {"rope_type": "proportional", "partial_rotary_factor": 0.5}
+    with pytest.raises(ModelError, match="rope_type: is not read beside the 3 axes of mrope_sec"):
+        specify({"model_type": "qwen2_vl_text", "rope_parameters": rope})

@@ -156,6 +156,8 @@ def _turn(own: Fields | None, given: Fields, known: Family, notes: list[str]) ->
     base = own.number("rope_theta", above=1.0) or 10_000.0
     dim, turned, share = _width(own, given, known, name, notes)
     sections, woven = _sections(own, known, turned, notes)
+    if name == "proportional" and sections:
+        own.fail("rope_type", f"is not read beside the {len(sections)} axes of mrope_section", name)
     if name in ("ntk", "dynamic", "yarn") and turned < 4:
         own.fail(
             "rope_type", f"{name} runs from the fastest pair to the slowest, and but one turns"
