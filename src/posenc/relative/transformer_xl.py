@@ -96,11 +96,12 @@ class TransformerXL(Encoding):
         def pairs(rows: slice, keys: slice) -> Tensor:
             at = Waves(q_at.sin[..., rows, :], q_at.cos[..., rows, :], q_at.pos)
             of_sin, of_cos = self.turned(x[..., rows, :], at)
-            # All heads share the sines of the keys: one product of matrices, not one a head
-            flat = (x.flatten(1, 2) for x in (of_sin, of_cos))
-            tables = (table[..., keys, :].squeeze(-3).mT for table in (k_at.sin, k_at.cos))
-            sines, cosines = (one @ table for one, table in zip(flat, tables, strict=True))
-            return (sines + cosines).unflatten(1, of_sin.shape[1:3])
+            # All heads share the sines of the keys: one product of matrices, not one a head; and
+            # (key, channel) first, which for few queries is twice as fast
+            flat = (x.flatten(1, 2).mT for x in (of_sin, of_cos))
+            tables = (table[..., keys, :].squeeze(-3) for table in (k_at.sin, k_at.cos))
+            sines, cosines = (table @ one for one, table in zip(flat, tables, strict=True))
+            return (sines + cosines).mT.contiguous().unflatten(1, of_sin.shape[1:3])
 
         return (q + self.u).to(q.dtype), ByVector(q_at.pos, k_at.pos, x, vectors, pairs)
 
