@@ -541,7 +541,8 @@ def _write(result: Any, out: Path, figures: str | None = None) -> None:
 def _say_where(out: Path | None, console: Console) -> None:
     if out is not None:
         page, numbers = (printable(str(out / n), 4_000) for n in ("index.html", "results.json"))
-        console.print(f"\nThe page: {page}   the numbers: {numbers}", markup=False, highlight=False)
+        said = f"\nThe page: {page}   the numbers: {numbers}"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)  # paths stay whole
 
 
 @contextmanager

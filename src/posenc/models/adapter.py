@@ -159,17 +159,18 @@ def _without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any
     import transformers
 
     name = names[0] if isinstance(names, list) and names else names
-    kind = getattr(transformers, name, None) if isinstance(name, str) else None
+    kind: Any = getattr(transformers, name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise ModelError(file, "architectures", "is no model of transformers", names)
     here = {
         "local_files_only": True,
         "attn_implementation": options.pop("attn_implementation", None),
     }
-    config = kind.config_class.from_pretrained(root, **here)
+    settings: Any = kind.config_class
+    config = settings.from_pretrained(root, **here)
     del config.posenc
     ours = [rf"(^|\.){NAME}\.encodings\."]  # expected: they are read afterwards
-    silent = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": ours})
+    silent: Any = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": ours})
     silent.__module__ = kind.__module__
     model, said = silent.from_pretrained(
         root, config=config, local_files_only=True, use_safetensors=True, output_loading_info=True,

@@ -224,10 +224,12 @@ def _was(source: Safetensors | Gguf, weights: Weights, from_: Layout | None) -> 
         raise ModelError(file, known.layout_key, contradicts)
     if now and usual and now != usual:
         by += f", though {whose(source)} is usually in {usual!r}"
-    if now is None and usual is None:
-        unknown = "does not say where the channels of a pair sit; say which layout it is in now"
-        raise ModelError(file, "model_type", unknown, source.spec.model, ", ".join(OTHER))
-    return (now, by) if now else (usual, f"{whose(source)} is")
+    if now:
+        return now, by
+    if usual:
+        return usual, f"{whose(source)} is"
+    unknown = "does not say where the channels of a pair sit; say which layout it is in now"
+    raise ModelError(file, "model_type", unknown, source.spec.model, ", ".join(OTHER))
 
 
 def whose(source: Safetensors | Gguf) -> str:

@@ -101,7 +101,7 @@ def _restored(entry: dict[str, Any]) -> nn.Module:
 
 def _classes() -> dict[str, type[nn.Module]]:
     ours = [one for one in Encoding.__subclasses__() if one.__module__.startswith("posenc.")]
-    return {one.__name__: one for one in ours} | LAYERS
+    return {one.__name__: one for one in (*ours, *LAYERS.values())}
 
 
 def _attribute(name: str) -> str:
