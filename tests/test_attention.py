@@ -261,6 +261,25 @@ def test_auto_never_picks_a_path_that_raises(card, dtype):
             out.sum().backward()
 
 
+@pytest.mark.parametrize("slug", ["shaw", "deberta", "transformer-xl"])
+@pytest.mark.parametrize("learned", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_parameters_of_another_dtype_than_the_queries_serve_every_path(slug, learned, dtype):
+    (card,) = (card for card in CATALOG if card.slug == slug)
+    encoding = card.make(DIM, HEADS).to(learned)
+    few = {torch.bfloat16: 0.1, torch.float32: 1e-5, torch.float64: 1e-9}[dtype]
+    few = max(few, 0.03 if learned == torch.bfloat16 else 0)
+    for queries, trains in product((1, 5, 130), (False, True)):
+        q = heads(1, HEADS, queries).to(dtype).requires_grad_(trains)
+        k, v = torch.randn(2, 1, 2, 140, DIM, dtype=dtype)
+        at, k_at = (encoding.prepare(sequence(140)[start:]) for start in (-queries, 0))
+        with torch.set_grad_enabled(trains):
+            out = attend(q, k, v, encoding, at, k_at)
+            again = attend(q, k, v, encoding, at, k_at, implementation="reference")
+        assert out.dtype == dtype
+        torch.testing.assert_close(out, again, rtol=few, atol=few)
+
+
 # Caches, packing, padding: positions are all it takes
 
 

@@ -193,6 +193,15 @@ def block(
     return bias(*pairs(shape, rows, device, keys))
 
 
+def tabulate(bias: Any) -> None:
+    """Makes the tables that a bias reads when it is called, for one whose calls are traced."""
+    if isinstance(bias, ByRow):
+        bias.products()
+    elif isinstance(bias, Added):
+        for part in bias.biases:
+            tabulate(part)
+
+
 def pairs(
     shape: tuple[int, int, int, int],
     rows: slice = slice(None),

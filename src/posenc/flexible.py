@@ -1,6 +1,6 @@
 """FlexAttention, compiled: the bias as `score_mod`, the mask as a block mask, made once for a mask.
 
-Tables of a bias are made by `on_scores`, outside of what is traced. On the CPU for inference only.
+Tables of a bias are made before, outside of what is traced. On the CPU for inference only.
 """
 
 import functools
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.call import Call
-from posenc.distance import ByVector
+from posenc.distance import ByVector, tabulate
 from posenc.masks import Mask
 from posenc.shapes import Seen
 
@@ -20,6 +20,7 @@ from posenc.shapes import Seen
 def flexible(call: Call) -> Tensor:
     q, k, v, bias = call.q, call.k, call.v, call.bias
     assert not isinstance(bias, ByVector)
+    tabulate(bias)
     channels, on_cpu = v.shape[-1], q.device.type == "cpu"
     if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
         q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))

@@ -40,8 +40,9 @@ def one_query(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     near = slice(first, keys.stop)
     made_of = (bias.q_pos, bias.k_pos, bias.of, bias.of_key, bias.values)
     rows, far, of_key, end, values, value = kept(
-        bias.k_pos, ("one query", near.start, near.stop), made_of, lambda: _placed(bias, near)
-    )
+        bias.k_pos, ("one query", near.start, near.stop, call.exact), made_of,
+        lambda: _placed(bias, near, call.exact),
+    )  # fmt: skip
     batch, heads, _, _channels = call.q.shape
     q, k, v = call.q * call.scale, call.k[:, :, keys], call.v[:, :, keys]
     grouped = (batch, k.shape[1], heads // k.shape[1], -1)
@@ -59,7 +60,7 @@ def one_query(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     return out if values is None else out.add_(value).add_(weights[..., by_near] @ values)
 
 
-def _placed(bias: ByRow, near: slice) -> tuple[Any, ...]:
+def _placed(bias: ByRow, near: slice, exact: torch.dtype) -> tuple[Any, ...]:
     """Rows of the keys near by and of those far behind, and the tables less what is far behind."""
     apart = away(bias.q_pos, bias.k_pos, slice(0, 1), near)[0, 0, 0]
     at = torch.tensor([bias.reach])
@@ -69,8 +70,8 @@ def _placed(bias: ByRow, near: slice) -> tuple[Any, ...]:
         end = bias.of_key[..., bias.back(at), :]
         of_key = bias.of_key.index_select(-2, bias.back(apart)) - end
     if bias.values is not None:
-        value = bias.values[far]
-        values = bias.values[rows] - value
+        value = bias.values[far].to(exact)  # they are parameters, of a dtype of their own
+        values = bias.values[rows].to(exact) - value
     return rows, far, of_key, end, values, value
 
 

@@ -10,6 +10,7 @@ from posenc.catalog import CATALOG
 from posenc.flexible import block_mask
 from posenc.none import NoPE
 from posenc.positions import folded, sequence
+from posenc.relative.deberta import DeBERTa
 from posenc.rotary.rope import RoPE
 from posenc.sum import Sum
 
@@ -99,6 +100,12 @@ def test_cached_keys_and_more_than_one_block():
     mask = masks.causal(at, k_at)
     at, k_at = encoding.prepare(at), encoding.prepare(k_at)
     assert_equals_reference(q, k, v, encoding, at, k_at, mask)
+
+
+def test_a_table_of_keys_within_a_sum_is_made_before_the_kernel():
+    """Made within it, it would be traced, where nothing may be written to the bias."""
+    encoding, pos = Sum(DeBERTa(DIM, HEADS, reach=5), Sum(ALiBi(HEADS))), sequence(TOKENS)
+    assert_equals_reference(heads(), heads(), heads(), encoding, encoding.prepare(pos))
 
 
 @pytest.mark.parametrize("channels", [8, 16])

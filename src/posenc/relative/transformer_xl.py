@@ -88,7 +88,7 @@ class TransformerXL(Encoding):
     ) -> tuple[Heads, ByVector] | None:
         if q.dtype == torch.float64:
             return None  # R is rounded to float32 once: the two forms would not agree
-        x = (q + self.v) * scale
+        x = (q + self.v).to(torch.promote_types(q.dtype, torch.float32)) * scale
 
         def vectors(offset: Tensor) -> Tensor:
             return waves(offset, self.freqs, "half").to(self.project.dtype) @ self.project.mT
