@@ -63,6 +63,10 @@ LIKE_LLAMA = ["partial_rotary_factor", "rotary_dim", "rope_parameters.partial_ro
 LIKE_LLAMA += ["sliding_window"]
 CLOSED = {"halves": True, "base": 10_000.0, "step": "d/2 − 1"}
 SOURCE = {"max_position_embeddings": "max_source_positions"}
+DECODER = {
+    "num_hidden_layers": "decoder_layers",
+    "num_attention_heads": "decoder_attention_heads",
+}
 WHISPER = {"keys": SOURCE, "waves": CLOSED}
 BOTH_WAYS = {"form": {"bidirectional": True}}
 ONE_WAY = {"form": {"bidirectional": False}}
@@ -281,7 +285,13 @@ READ: dict[str, dict[str, Any]] = {
         "kind": "learned",
         "stacks": {
             "encoder": {"kind": "sinusoidal", **WHISPER},
-            "decoder": {"keys": {"max_position_embeddings": "max_target_positions"}},
+            "decoder": {
+                "keys": {
+                    "max_position_embeddings": "max_target_positions",
+                    "num_key_value_heads": "decoder_attention_heads",
+                    **DECODER,
+                }
+            },
         },
     },
     # stored, but made of waves and never trained
@@ -294,6 +304,7 @@ READ: dict[str, dict[str, Any]] = {
     "voxtral_encoder": {"keys": SOURCE},
     # tables
     "ibert": {"kind": "learned", "offset": "pad + 1"},
+    "pp_formulanet_text": {"keys": DECODER},  # it has no encoder, whose keys its class names
     "led": {
         "kind": "learned",
         "stacks": {
@@ -301,8 +312,7 @@ READ: dict[str, dict[str, Any]] = {
             "decoder": {
                 "keys": {
                     "max_position_embeddings": "max_decoder_position_embeddings",
-                    "num_hidden_layers": "decoder_layers",
-                    "num_attention_heads": "decoder_attention_heads",
+                    **DECODER,
                 }
             },
         },
@@ -318,12 +328,7 @@ READ: dict[str, dict[str, Any]] = {
         "waves": CLOSED,
         "stacks": {
             "encoder": {},
-            "decoder": {
-                "keys": {
-                    "num_hidden_layers": "decoder_layers",
-                    "num_attention_heads": "decoder_attention_heads",
-                }
-            },
+            "decoder": {"keys": DECODER},
         },
     },
     "speech_to_text": {
@@ -336,8 +341,7 @@ READ: dict[str, dict[str, Any]] = {
             "decoder": {
                 "keys": {
                     "max_position_embeddings": "max_target_positions",
-                    "num_hidden_layers": "decoder_layers",
-                    "num_attention_heads": "decoder_attention_heads",
+                    **DECODER,
                 }
             },
         },

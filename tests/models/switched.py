@@ -1,6 +1,6 @@
 """Every key of a config that says something about positions, switched, against the models.
 
-    python tests/models/switched.py [model_type …]
+    python tests/models/switched.py [--json] [--sample] [model_type …]
 
 Each variant must be read as the model does it, or refused by name, or be one that transformers
 itself does not build.
@@ -12,8 +12,10 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
 import understood
 from understood import _script, watched
 
@@ -80,13 +82,7 @@ def switched(model_type: str, values: dict[str, Any]) -> Switched:
     except Exception as error:
         return done("wrong", f"{type(error).__name__}: {error}")
     try:
-        settled = known.settled(file)
-        stacks = spec.parts if known.stacks else {"": spec}
-        wrong = [
-            line
-            for name in known.stacks or ("",)
-            for line in understood._of_stack(model_type, config, settled, name, stacks[name])
-        ]
+        wrong = [*understood.of_stacks(model_type, config, known.settled(file), spec)]
         wrong += _saved(model_type, config, spec)
     except Exception as error:
         return done("wrong", f"cannot be compared: {type(error).__name__}: {error}")
@@ -143,15 +139,21 @@ def runs(model_type: str) -> bool:
 
 def main() -> None:
     watched.quiet()
+    names = [name for name in sys.argv[1:] if not name.startswith("--")] or understood.models()
+    every = ((model_type, values) for model_type in names for values in variants(model_type))
+    done = (switched(*one) for one in (sample() if "--sample" in sys.argv else every))
+    if "--json" in sys.argv:
+        for one in done:
+            print(json.dumps(vars(one)), flush=True)
+        return
     counts: Counter[str] = Counter()
     refused: dict[str, list[str]] = defaultdict(list)
-    for model_type in sys.argv[1:] or understood.models():
-        for one in (switched(model_type, values) for values in variants(model_type)):
-            counts[one.outcome] += 1
-            if one.outcome == "wrong":
-                print(f"WRONG {model_type} {json.dumps(one.values)[:200]}: {one.why}", flush=True)
-            elif one.outcome == "refused":
-                refused[re.sub(r", got .*|\d+", "", one.why)].append(model_type)
+    for one in done:
+        counts[one.outcome] += 1
+        if one.outcome == "wrong":
+            print(f"WRONG {one.model_type} {json.dumps(one.values)[:200]}: {one.why}", flush=True)
+        elif one.outcome == "refused":
+            refused[re.sub(r", got .*|\d+", "", one.why)].append(one.model_type)
     for why, names in sorted(refused.items(), key=lambda item: -len(item[1])):
         print(f"{len(names):5} refused, {why}: {' '.join(sorted(set(names)))[:120]}")
     print(f"{counts.total()} variants:", ", ".join(f"{n} {which}" for which, n in counts.items()))

@@ -1,6 +1,6 @@
 """Every model of the installed transformers against posenc's reading of its config.
 
-    python tests/models/understood.py [model_type …]
+    python tests/models/understood.py [--json] [model_type …]
 
 Each `model_type` is given its default config, as JSON. What `specify` says of it is held against
 the model itself, which is built on the meta device and run on four tokens: which layers attend,
@@ -11,6 +11,7 @@ buckets; and against what it says of a file that leaves all to the defaults.
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -107,7 +108,7 @@ def variant(model_type: str, values: dict[str, Any]) -> str:
     assert known
     spec, alike = specify(file), specify({"model_type": model_type, **values})
     wrong = [] if spec == alike else [f"{_unlike(spec, alike)} as it was given"]
-    return "; ".join([*wrong, *_of_stack(model_type, config, known.settled(file), "", spec)])
+    return "; ".join([*wrong, *of_stacks(model_type, config, known.settled(file), spec)])
 
 
 def _unlike(one: Spec, other: Spec) -> str:
@@ -158,7 +159,11 @@ def differences(model_type: str, known: Family) -> Iterator[str]:
         alone = specify({"model_type": model_type, **_depth(known, file)})
         if _unlike(spec, alone):
             yield f"{_unlike(spec, alone)} by default"
-    known = known.settled(file)
+    yield from of_stacks(model_type, config, known.settled(file), spec)
+
+
+def of_stacks(model_type: str, config: Any, known: Family, spec: Spec) -> Iterator[str]:
+    """The same, of a config that has been read: of its encoder and its decoder, or of the whole."""
     stacks = spec.parts if known.stacks else {"": spec}
     for name in known.stacks or ("",):
         yield from _of_stack(model_type, config, known, name, stacks[name])
@@ -212,7 +217,10 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
         yield from _of_disentangled(config, spec)
     if Pictured in kinds:
         yield from _of_pictured(config, spec)
-    if seen := _ran(config):
+    seen = _ran(config)
+    if name:
+        yield from _of_depth(seen.model if seen else watched.built(config), name, spec)
+    if seen:
         yield from _of_layers(name, seen, spec)
 
 
@@ -257,6 +265,15 @@ def _of_pictured(config: Any, spec: Spec) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------------------------------- layers
+
+
+def _of_depth(model: torch.nn.Module, name: str, spec: Spec) -> Iterator[str]:
+    """How many layers an encoder or a decoder has, which is told of those that do not run too."""
+    layers = re.compile(rf"{name}\.(?:layers|block)\.\d+")
+    depth = sum(bool(layers.fullmatch(path)) for path, _ in model.named_modules())
+    if depth != len(spec.layers):
+        yield f"its {name} has {depth} layers, not {len(spec.layers)}"
+
 
 CROSS = re.compile(r"cross|encoder_attn|EncDecAttention")
 
@@ -526,9 +543,24 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
+def in_second_python(script: str, *options: str) -> list[dict[str, Any]]:
+    """What a script here prints with --json: the shape checker makes it four times slower."""
+    file = Path(__file__).with_name(script)
+    asked = subprocess.run(
+        [sys.executable, "-P", str(file), "--json", *options], capture_output=True, text=True
+    )
+    assert asked.returncode == 0, asked.stderr
+    return [json.loads(line) for line in asked.stdout.splitlines()]
+
+
 def main() -> None:
     watched.quiet()
-    print(table([result(model_type) for model_type in sys.argv[1:] or models()]))
+    names = [name for name in sys.argv[1:] if name != "--json"] or models()
+    if "--json" in sys.argv:
+        for model_type in names:
+            print(json.dumps(vars(result(model_type))), flush=True)
+    else:
+        print(table([result(model_type) for model_type in names]))
 
 
 if __name__ == "__main__":
