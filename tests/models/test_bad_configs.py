@@ -266,7 +266,7 @@ def test_what_is_legal_but_odd_gets_a_note(changed, note):
 
 
 def test_the_command_answers_soon_and_in_little_memory(tmp_path):
-    """Each of them in a Python of its own that may have 2 GB: exit 2, one line, < 3 s, < 200 MB."""
+    """Each of them in a Python of its own that may have 2 GB: exit 2, one line, < 1 s, < 200 MB."""
     slow = []
     for name in list(BAD)[::5]:
         config = LLAMA | BAD[name][0]
@@ -290,7 +290,7 @@ def test_the_command_answers_soon_and_in_little_memory(tmp_path):
         assert done.stderr.startswith("error: config.json:"), name
         assert done.stderr.count("\n") == 1, name
         slow.append((busy, elapsed, name))
-    assert max(slow)[0] < 3.0, max(slow)  # of processor time: other work must not fail this
+    assert max(slow)[0] < 1.0, max(slow)  # of processor time: other work must not fail this
 
 
 def test_a_bad_file_is_refused_before_torch_is_loaded(tmp_path):

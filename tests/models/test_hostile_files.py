@@ -366,23 +366,25 @@ from posenc.models.errors import ModelError
 from posenc.models.files import find, read_json
 from posenc.models.weights import open_weights
 for name, path in json.load(sys.stdin).items():
-    path, start, answer = Path(path), time.process_time(), "accepted"
-    try:
-        config = path.suffix == ".json" and not path.name.endswith(".index.json")
-        read_json(path) if config else open_weights(find(path))
-    except ModelError:
-        answer = "refused"
-    except BaseException as error:
-        answer = repr(error)
-    seconds = time.process_time() - start  # others may be using the machine
+    path, seconds = Path(path), []
+    while len(seconds) < 3 and min(seconds, default=1) >= 1:  # a neighbour slows the core down
+        start, answer = time.process_time(), "accepted"
+        try:
+            config = path.suffix == ".json" and not path.name.endswith(".index.json")
+            read_json(path) if config else open_weights(find(path))
+        except ModelError:
+            answer = "refused"
+        except BaseException as error:
+            answer = repr(error)
+        seconds.append(time.process_time() - start)
     status = Path("/proc/self/status").read_text()  # ru_maxrss would be that of pytest, inherited
     used = int(status.split("VmHWM:")[1].split()[0]) // 1024
-    print(json.dumps([name, answer, seconds, used]))
+    print(json.dumps([name, answer, min(seconds), used]))
 assert "torch" not in sys.modules and "numpy" not in sys.modules
 """
 
 
-def test_all_are_refused_within_seconds_and_200_mb(tmp_path):
+def test_all_are_refused_within_a_second_and_200_mb(tmp_path):
     paths = {}
     for number, (name, (build, _)) in enumerate(BAD.items()):
         folder = tmp_path / str(number) / "model"
@@ -400,5 +402,4 @@ def test_all_are_refused_within_seconds_and_200_mb(tmp_path):
     answers = [json.loads(answer) for answer in done.stdout.splitlines()]
     assert [name for name, *_ in answers] == list(BAD)
     for name, answer, seconds, used in answers:
-        # About a second alone; tests share out the cores, and a busy neighbour doubles it.
-        assert (answer, seconds < 3, used < 200) == ("refused", True, True), (name, seconds, used)
+        assert (answer, seconds < 1, used < 200) == ("refused", True, True), (name, seconds, used)
