@@ -21,7 +21,7 @@ from torch import Tensor
 
 from posenc import frequencies
 from posenc.bench.timing import malloc, timed
-from posenc.rotary.turn import turn
+from posenc.rotation.table import turn
 
 DIM, BASE = 128, 500_000.0
 mpmath.mp.prec = 200

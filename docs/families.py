@@ -1,4 +1,4 @@
-"""Write src/posenc/models/families.json, by asking the transformers that is installed; --check.
+"""Write models/config/families.json, by asking the transformers that is installed; --check.
 
 Measured here: names and defaults of keys, types of layers, layout, place and direction of
 rotations, which layers attend, sizes of tables, forms of fixed waves, keys that are ignored, and
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 from transformers.configuration_utils import PreTrainedConfig
 
-TARGET = Path(__file__).parent.parent / "src/posenc/models/families.json"
+TARGET = Path(__file__).parent.parent / "src/posenc/models/config/families.json"
 
 # ------------------------------------------------------------------ read by a person, not measured
 

@@ -3,8 +3,8 @@
 import torch
 
 from posenc import RoPE, axial
-from posenc.attention import scores
-from posenc.positions import grid
+from posenc.attention.attend import scores
+from posenc.core.positions import grid
 
 rope = RoPE(axial(64, axes=2))
 pos = grid(4, 6)  # 4 rows of 6 patches: points (row, column)

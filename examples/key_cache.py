@@ -3,7 +3,7 @@
 import torch
 
 from posenc import attend, create, masks
-from posenc.positions import sequence
+from posenc.core.positions import sequence
 
 tokens = 12
 q, k, v = torch.randn(3, 1, 4, tokens, 16)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from posenc import RoPE, frequencies
-from posenc.positions import sequence
+from posenc.core.positions import sequence
 from posenc.report.drawing import Figure, Line, Panel, style
 from posenc.report.paper import save
 

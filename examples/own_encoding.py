@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from posenc import Encoding, SelfAttention, masks, properties
-from posenc.distance import ByDistance
+from posenc.core.biases import ByDistance
 
 
 class LogBias(Encoding):

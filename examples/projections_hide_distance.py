@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from posenc import RoPE, Sinusoidal
-from posenc.attention import scores
-from posenc.positions import sequence
+from posenc.attention.attend import scores
+from posenc.core.positions import sequence
 from posenc.report.drawing import Figure, Line, Panel, style
 from posenc.report.paper import save
 

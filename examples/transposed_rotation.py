@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from posenc import RoPE, frequencies
-from posenc.attention import scores
-from posenc.positions import sequence
+from posenc.attention.attend import scores
+from posenc.core.positions import sequence
 from posenc.report.drawing import Figure, Panel, heat
 from posenc.report.paper import save
 

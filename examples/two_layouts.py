@@ -12,9 +12,9 @@ import torch
 
 from posenc import RoPE
 from posenc.analysis.similarity import turned
-from posenc.attention import scores
+from posenc.attention.attend import scores
+from posenc.core.positions import sequence
 from posenc.models.layouts import permutation
-from posenc.positions import sequence
 from posenc.report.drawing import Figure, Line, Panel, style
 from posenc.report.paper import save
 

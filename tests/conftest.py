@@ -29,8 +29,8 @@ def seed():
 
 @pytest.fixture(autouse=True)
 def no_numba(monkeypatch):
-    """It cannot compile what the shape checker has wrapped; rotary/in_numba.py tests it apart."""
-    monkeypatch.setattr("posenc.rotary.path._numba", lambda: None)
+    """It cannot compile what the shape checker has wrapped; rotation/in_numba.py tests it apart."""
+    monkeypatch.setattr("posenc.rotation.dispatch._numba", lambda: None)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def unchecked(monkeypatch):
 @pytest.fixture(scope="session")
 def small():
     """Settings small enough to compare everything within a test."""
-    from posenc.analysis.comparison import Settings
+    from posenc.studies.comparison import Settings
 
     return Settings(
         dim=16, heads=2, window=12, windows=2, sentences=3, cost_tokens=16, cost_rounds=1
@@ -52,7 +52,7 @@ def small():
 @pytest.fixture(scope="session")
 def everything(small):
     """Every encoding on the packaged novel."""
-    from posenc.analysis.comparison import compare
+    from posenc.studies.comparison import compare
 
     return compare(settings=small)
 
@@ -60,7 +60,7 @@ def everything(small):
 @pytest.fixture(scope="session")
 def portrait(small):
     """Four encodings of different kinds looked at closely."""
-    from posenc.analysis.portrait import portray
+    from posenc.studies.portrait import portray
 
     return portray(["sinusoidal", "rope", "alibi", "axial-rope"], settings=small)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from posenc import CATALOG, cli
-from posenc.analysis import comparison, portrait
+from posenc.studies import comparison, portrait
 
 
 @pytest.fixture

@@ -16,26 +16,26 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from posenc.additive.binary import Binary
-from posenc.additive.learned import Learned
-from posenc.additive.linear_sinusoidal import LinearSinusoidal
-from posenc.additive.sine_cosine import SineCosine
-from posenc.additive.sinusoidal import Sinusoidal
-from posenc.attention import attend, scores
-from posenc.bias.alibi import ALiBi
-from posenc.bias.t5 import T5Bias
+from posenc.attention.attend import attend, scores
 from posenc.catalog import CATALOG
-from posenc.distance import dense
-from posenc.masks import causal, window
-from posenc.positions import folded, sequence
+from posenc.core.biases import dense
+from posenc.core.masks import causal, window
+from posenc.core.positions import folded, sequence
+from posenc.encodings.additive.binary import Binary
+from posenc.encodings.additive.learned import Learned
+from posenc.encodings.additive.linear_sinusoidal import LinearSinusoidal
+from posenc.encodings.additive.sine_cosine import SineCosine
+from posenc.encodings.additive.sinusoidal import Sinusoidal
+from posenc.encodings.bias.alibi import ALiBi
+from posenc.encodings.bias.t5 import T5Bias
+from posenc.encodings.relative.deberta import DeBERTa
+from posenc.encodings.relative.shaw import Shaw
+from posenc.encodings.relative.transformer_xl import TransformerXL
+from posenc.encodings.rotary.axial import axial
+from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import any_length, shift_invariant
-from posenc.relative.deberta import DeBERTa
-from posenc.relative.shaw import Shaw
-from posenc.relative.transformer_xl import TransformerXL
-from posenc.rotary.axial import axial
-from posenc.rotary.rope import RoPE
-from posenc.rotary.rotate import rotate
-from posenc.rotary.turn import turn
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import turn
 
 DIM, HEADS = 8, 4
 every = pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)

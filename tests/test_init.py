@@ -8,10 +8,9 @@ import posenc
 ASK = """
 import importlib.util, pkgutil, types
 import posenc
-for part in ("additive", "bias", "relative", "rotary"):
-    for found in pkgutil.iter_modules([posenc.__path__[0] + "/" + part]):
-        if not found.name.endswith("_kernel"):  # not everybody has Triton and Numba
-            importlib.import_module(f"posenc.{part}.{found.name}")
+for found in pkgutil.walk_packages(posenc.__path__, "posenc."):
+    if not found.name.endswith(("_kernel", "__main__")):  # not everybody has Triton and Numba
+        importlib.import_module(found.name)
 print(*(name for name in posenc.__all__ if isinstance(getattr(posenc, name), types.ModuleType)))
 """
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc import NoPE, Normalized, RoPE, Sine, Sinusoidal, attend, masks, rotate, turn
-from posenc.theta import frequencies
+from posenc.core.frequencies import frequencies
 
 WORDS = ("dog", "bites", "man")
 

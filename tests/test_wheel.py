@@ -21,4 +21,4 @@ def test_the_wheel_holds_the_marker_of_types_and_all_data(tmp_path):
     there = {str(f.relative_to(ROOT / "src")) for f in files if "__pycache__" not in f.parts}
     assert packed == there
     assert {"posenc/py.typed", "posenc/data/northanger_abbey.txt.xz"} <= packed
-    assert "posenc/models/families.json" in packed
+    assert "posenc/models/config/families.json" in packed

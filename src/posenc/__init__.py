@@ -4,132 +4,63 @@ The public names, found when first asked for, so that `posenc --help` need not w
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posenc import masks, positions, properties
-    from posenc.additive.binary import Binary
-    from posenc.additive.integer import Integer
-    from posenc.additive.learned import Learned
-    from posenc.additive.linear_sinusoidal import LinearSinusoidal
-    from posenc.additive.normalized import Normalized
-    from posenc.additive.sine import Sine
-    from posenc.additive.sine_cosine import SineCosine
-    from posenc.additive.sinusoidal import Sinusoidal
-    from posenc.attention import attend, explain
-    from posenc.bias.alibi import ALiBi
-    from posenc.bias.fire import FIRE
-    from posenc.bias.kerple import Kerple
-    from posenc.bias.t5 import T5Bias
-    from posenc.card import Card
-    from posenc.catalog import CATALOG, create
-    from posenc.encoding import Encoding
-    from posenc.layer import SelfAttention
-    from posenc.none import NoPE
-    from posenc.relative.deberta import DeBERTa
-    from posenc.relative.shaw import Shaw
-    from posenc.relative.transformer_xl import TransformerXL
-    from posenc.rotary.axial import axial
-    from posenc.rotary.mixed import Mixed
-    from posenc.rotary.mrope import mrope
-    from posenc.rotary.p_rope import p_rope
-    from posenc.rotary.rope import RoPE
-    from posenc.rotary.rotate import rotate
-    from posenc.rotary.turn import turn
-    from posenc.rotary.xpos import XPos
-    from posenc.sum import Sum
-    from posenc.theta import frequencies
+    from posenc import properties as properties
+    from posenc.attention.attend import attend as attend
+    from posenc.attention.attend import explain as explain
+    from posenc.attention.layer import SelfAttention as SelfAttention
+    from posenc.catalog import *  # noqa: F403  every encoding
+    from posenc.catalog import CATALOG as CATALOG
+    from posenc.catalog import create as create
+    from posenc.core import masks as masks
+    from posenc.core import positions as positions
+    from posenc.core.encoding import Encoding as Encoding
+    from posenc.core.frequencies import frequencies as frequencies
+    from posenc.core.sum import Sum as Sum
+    from posenc.properties.card import Card as Card
+    from posenc.rotation.rotate import rotate as rotate
+    from posenc.rotation.table import turn as turn
 
 __version__ = "0.1.0"
 
-_HOME = {  # name -> the module it lives in; "" for a module of that name
+_HOME = {  # name -> the module it lives in; the encodings are those of `posenc.catalog`
     "CATALOG": "catalog",
-    "FIRE": "bias.fire",
-    "ALiBi": "bias.alibi",
-    "Binary": "additive.binary",
-    "Card": "card",
-    "DeBERTa": "relative.deberta",
-    "Encoding": "encoding",
-    "Integer": "additive.integer",
-    "Kerple": "bias.kerple",
-    "Learned": "additive.learned",
-    "LinearSinusoidal": "additive.linear_sinusoidal",
-    "Mixed": "rotary.mixed",
-    "NoPE": "none",
-    "Normalized": "additive.normalized",
-    "RoPE": "rotary.rope",
-    "SelfAttention": "layer",
-    "Shaw": "relative.shaw",
-    "Sine": "additive.sine",
-    "SineCosine": "additive.sine_cosine",
-    "Sinusoidal": "additive.sinusoidal",
-    "Sum": "sum",
-    "T5Bias": "bias.t5",
-    "TransformerXL": "relative.transformer_xl",
-    "XPos": "rotary.xpos",
-    "attend": "attention",
-    "axial": "rotary.axial",
+    "Card": "properties.card",
+    "Encoding": "core.encoding",
+    "SelfAttention": "attention.layer",
+    "Sum": "core.sum",
+    "attend": "attention.attend",
     "create": "catalog",
-    "explain": "attention",
-    "frequencies": "theta",
-    "masks": "",
-    "mrope": "rotary.mrope",
-    "p_rope": "rotary.p_rope",
-    "positions": "",
-    "properties": "",
-    "rotate": "rotary.rotate",
-    "turn": "rotary.turn",
+    "explain": "attention.attend",
+    "frequencies": "core.frequencies",
+    "rotate": "rotation.rotate",
+    "turn": "rotation.table",
 }
-
-__all__ = [
-    "CATALOG",
-    "FIRE",
-    "ALiBi",
-    "Binary",
-    "Card",
-    "DeBERTa",
-    "Encoding",
-    "Integer",
-    "Kerple",
-    "Learned",
-    "LinearSinusoidal",
-    "Mixed",
-    "NoPE",
-    "Normalized",
-    "RoPE",
-    "SelfAttention",
-    "Shaw",
-    "Sine",
-    "SineCosine",
-    "Sinusoidal",
-    "Sum",
-    "T5Bias",
-    "TransformerXL",
-    "XPos",
-    "attend",
-    "axial",
-    "create",
-    "explain",
-    "frequencies",
-    "masks",
-    "mrope",
-    "p_rope",
-    "positions",
-    "properties",
-    "rotate",
-    "turn",
-]
+_MODULES = {"masks": "core.masks", "positions": "core.positions", "properties": "properties"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'posenc' has no attribute {name!r}")
-    home = _HOME[name]
-    if not home:
-        return import_module(f"posenc.{name}")
-    globals()[name] = found = getattr(import_module(f"posenc.{home}"), name)
-    return found
+    if name == "__all__":
+        return sorted({*_HOME, *_MODULES, *_encodings()})
+    if name in _MODULES:
+        value: Any = import_module(f"posenc.{_MODULES[name]}")
+    elif name in _HOME:
+        value = getattr(import_module(f"posenc.{_HOME[name]}"), name)
+    else:
+        encodings = {} if name.startswith("__") or find_spec(f"posenc.{name}") else _encodings()
+        if name not in encodings:
+            raise AttributeError(f"module 'posenc' has no attribute {name!r}")
+        value = encodings[name]
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__getattr__("__all__")})
+
+
+def _encodings() -> dict[str, Any]:
+    return import_module("posenc.catalog").ENCODINGS

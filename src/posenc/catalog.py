@@ -1,49 +1,49 @@
-"""Every encoding, listed by hand: one line a card. Order: from the first idea to the latest."""
+"""Every encoding: one line each, from the first idea to the latest. `posenc` hands on the names."""
 
+import sys
 from difflib import get_close_matches
+from typing import Any
 
-from posenc import none
-from posenc.additive import (
-    binary,
-    integer,
-    learned,
-    linear_sinusoidal,
-    normalized,
-    sine,
-    sine_cosine,
-    sinusoidal,
-)
-from posenc.arguments import channels, query_heads, shown
-from posenc.bias import alibi, fire, kerple, t5
-from posenc.card import Card
-from posenc.encoding import Encoding
-from posenc.relative import deberta, shaw, transformer_xl
-from posenc.rotary import axial, mixed, mrope, p_rope, rope, xpos
+from posenc.core.arguments import channels, query_heads, shown
+from posenc.core.encoding import Encoding
+from posenc.properties.card import Card
 
-CATALOG: tuple[Card, ...] = (
-    none.CARD,
-    integer.CARD,
-    normalized.CARD,
-    binary.CARD,
-    sine.CARD,
-    sine_cosine.CARD,
-    linear_sinusoidal.CARD,
-    sinusoidal.CARD,
-    learned.CARD,
-    shaw.CARD,
-    transformer_xl.CARD,
-    t5.CARD,
-    deberta.CARD,
-    alibi.CARD,
-    rope.CARD,
-    kerple.CARD,
-    xpos.CARD,
-    p_rope.CARD,
-    axial.CARD,
-    axial.CARD_3D,
-    fire.CARD,
-    mixed.CARD,
-    mrope.CARD,
+# isort: off
+from posenc.encodings.nope import NoPE as NoPE
+from posenc.encodings.additive.integer import Integer as Integer
+from posenc.encodings.additive.normalized import Normalized as Normalized
+from posenc.encodings.additive.binary import Binary as Binary
+from posenc.encodings.additive.sine import Sine as Sine
+from posenc.encodings.additive.sine_cosine import SineCosine as SineCosine
+from posenc.encodings.additive.linear_sinusoidal import LinearSinusoidal as LinearSinusoidal
+from posenc.encodings.additive.sinusoidal import Sinusoidal as Sinusoidal
+from posenc.encodings.additive.learned import Learned as Learned
+from posenc.encodings.relative.shaw import Shaw as Shaw
+from posenc.encodings.relative.transformer_xl import TransformerXL as TransformerXL
+from posenc.encodings.bias.t5 import T5Bias as T5Bias
+from posenc.encodings.relative.deberta import DeBERTa as DeBERTa
+from posenc.encodings.bias.alibi import ALiBi as ALiBi
+from posenc.encodings.rotary.rope import RoPE as RoPE
+from posenc.encodings.bias.kerple import Kerple as Kerple
+from posenc.encodings.rotary.xpos import XPos as XPos
+from posenc.encodings.rotary.p_rope import p_rope as p_rope
+from posenc.encodings.rotary.axial import axial as axial
+from posenc.encodings.bias.fire import FIRE as FIRE
+from posenc.encodings.rotary.mixed import Mixed as Mixed
+from posenc.encodings.rotary.mrope import mrope as mrope
+# isort: on
+
+HOME = "posenc.encodings."
+ENCODINGS: dict[str, Any] = {  # by public name: classes, and functions that make a RoPE
+    name: value
+    for name, value in globals().items()
+    if getattr(value, "__module__", "").startswith(HOME)
+}
+CATALOG: tuple[Card, ...] = tuple(
+    card
+    for encoding in ENCODINGS.values()
+    for card in vars(sys.modules[encoding.__module__]).values()
+    if isinstance(card, Card)
 )
 
 

@@ -22,10 +22,11 @@ try:
 except ImportError:  # pragma: no cover
     sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
 
-from posenc import __version__, output
-from posenc.interrupt import interruptible
+from posenc import __version__
 from posenc.models.errors import printable, shown
 from posenc.provenance import typed
+from posenc.report.interrupt import interruptible
+from posenc.report.terminal import output
 
 app = App(
     suppress_keyboard_interrupt=False,  # `main` says so itself, and exits with 130
@@ -160,7 +161,7 @@ def compare(
     given = _text(text)
     if out is not None:
         _writable(out, force)
-    from posenc.analysis import comparison
+    from posenc.studies import comparison
 
     with _progress() as progress:
         result = comparison.compare(names, given, progress=progress)
@@ -210,8 +211,8 @@ def report(
         _found(name)
     given = _text(text)
     _writable(out, force)
-    from posenc.analysis import portrait
     from posenc.analysis.text import novel
+    from posenc.studies import portrait
 
     given = given or novel()
     read = None if model is None else _read(model, given)
@@ -258,7 +259,8 @@ def inspect(
     as_json
         Print one JSON document instead.
     """
-    from posenc.models import hub, inspection
+    from posenc.models import inspection
+    from posenc.models.files import hub
 
     with _models():
         path = hub.local(model, weights)
@@ -414,10 +416,10 @@ def bench(
         _write(found, out)
     if as_json:
         return _print_json(found.to_json())
-    from posenc.report import bench_terminal
+    from posenc.report.terminal import benchmarks
 
     console = Console()
-    bench_terminal.benchmark(found, console)
+    benchmarks.benchmark(found, console)
     _say_where(out, console)
 
 
@@ -474,7 +476,7 @@ def _text(path: Path | None) -> Any:
 
 def _read(folder: Path, text: Any) -> Any:
     """What a model makes of a text, without a word of transformers' own."""
-    from posenc.analysis import reading
+    from posenc.studies import real_model
 
     with suppress(ImportError):
         from transformers.utils import logging
@@ -482,7 +484,7 @@ def _read(folder: Path, text: Any) -> Any:
         logging.disable_progress_bar()
         logging.set_verbosity_error()
     try:
-        return reading.read(folder, text)
+        return real_model.read(folder, text)
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise UsageError(f"--model: {error}") from None
 

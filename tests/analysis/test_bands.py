@@ -6,8 +6,8 @@ from torch import nn
 
 from posenc import RoPE, SelfAttention, masks
 from posenc.analysis.bands import Evidence, alignment, evidence, strength
+from posenc.core.frequencies import frequencies
 from posenc.models.layouts import permutation
-from posenc.theta import frequencies
 
 OTHER = {"half": "interleaved", "interleaved": "half"}
 

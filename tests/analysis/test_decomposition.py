@@ -23,9 +23,9 @@ from posenc import (
 )
 from posenc.analysis.capture import capture
 from posenc.analysis.decomposition import decompose, of_attended, of_bert, of_layer
-from posenc.attention import scores
-from posenc.positions import folded
-from posenc.temperature import Temperature
+from posenc.attention.attend import scores
+from posenc.core.positions import folded
+from posenc.encodings.temperature import Temperature
 
 
 def total(found):

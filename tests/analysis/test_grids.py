@@ -7,7 +7,7 @@ import torch
 
 from posenc import Mixed, RoPE, axial
 from posenc.analysis.grids import to_patch
-from posenc.rotary.dinov3 import dinov3
+from posenc.encodings.rotary.dinov3 import dinov3
 
 
 def test_axial_rope_sees_rows_and_columns_apart():

@@ -177,9 +177,9 @@ def test_a_model_with_an_encoding_plugged_in_is_beside_itself():
 
 
 def test_a_model_that_decodes_other_logits_is_not_timed(monkeypatch):
-    from posenc.models import plugs
+    from posenc.models.hf import hooks
 
     wrong = lambda *args, **kwargs: attend(*args, **kwargs) * 1.01 ** args[0].shape[2]  # noqa: E731
-    monkeypatch.setattr(plugs, "attend", wrong)
+    monkeypatch.setattr(hooks, "attend", wrong)
     with pytest.raises(AssertionError, match=r"interleaved is .* off"):
         adapter.benchmark("prefill", adapter.Size(1, 16), 1, 0.0)

@@ -14,11 +14,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posenc import masks
+from posenc.attention.dispatch import Implementation
+from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, create
-from posenc.encoding import Encoding
-from posenc.layer import SelfAttention
-from posenc.paths import Implementation
-from posenc.positions import folded
+from posenc.core.encoding import Encoding
+from posenc.core.positions import folded
 
 DIM, HEADS = 8, 4
 FIRST = 6  # tokens: unlike any other size, for torch takes sizes that are equal at first for one

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from posenc import masks, positions
-from posenc.attention import attend
-from posenc.bias.alibi import ALiBi
+from posenc.attention.attend import attend
+from posenc.attention.flex import block_mask
 from posenc.catalog import CATALOG
-from posenc.flexible import block_mask
-from posenc.none import NoPE
-from posenc.positions import folded, sequence
-from posenc.relative.deberta import DeBERTa
-from posenc.rotary.rope import RoPE
-from posenc.sum import Sum
+from posenc.core.positions import folded, sequence
+from posenc.core.sum import Sum
+from posenc.encodings.bias.alibi import ALiBi
+from posenc.encodings.nope import NoPE
+from posenc.encodings.relative.deberta import DeBERTa
+from posenc.encodings.rotary.rope import RoPE
 
 pytestmark = pytest.mark.compiler
 DIM, HEADS, TOKENS = 8, 4, 20

@@ -4,22 +4,22 @@ import pytest
 import torch
 
 from posenc import masks
-from posenc.additive.learned import Learned
-from posenc.additive.sinusoidal import Sinusoidal
-from posenc.attention import attend
-from posenc.bias.alibi import ALiBi
-from posenc.bias.t5 import T5Bias
-from posenc.layer import SelfAttention
-from posenc.none import NoPE
-from posenc.positions import sequence
-from posenc.relative.deberta import DeBERTa
-from posenc.relative.shaw import Shaw
-from posenc.relative.transformer_xl import TransformerXL
-from posenc.rotary.extension import yarn, yarn_gain
-from posenc.rotary.rope import RoPE
-from posenc.rotary.xpos import XPos
-from posenc.sum import Sum
-from posenc.theta import frequencies
+from posenc.attention.attend import attend
+from posenc.attention.layer import SelfAttention
+from posenc.core.frequencies import frequencies
+from posenc.core.positions import sequence
+from posenc.core.sum import Sum
+from posenc.encodings.additive.learned import Learned
+from posenc.encodings.additive.sinusoidal import Sinusoidal
+from posenc.encodings.bias.alibi import ALiBi
+from posenc.encodings.bias.t5 import T5Bias
+from posenc.encodings.nope import NoPE
+from posenc.encodings.relative.deberta import DeBERTa
+from posenc.encodings.relative.shaw import Shaw
+from posenc.encodings.relative.transformer_xl import TransformerXL
+from posenc.encodings.rotary.extension import yarn, yarn_gain
+from posenc.encodings.rotary.rope import RoPE
+from posenc.encodings.rotary.xpos import XPos
 
 LENGTHS = range(3, 23)
 

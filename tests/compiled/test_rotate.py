@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from posenc import RoPE, frequencies
-from posenc.rotary.rotate import rotate, rotate_both
-from posenc.rotary.turn import turn
+from posenc.rotation.rotate import rotate, rotate_both
+from posenc.rotation.table import turn
 
 layouts = pytest.mark.parametrize("layout", ["interleaved", "half"])
 widths = pytest.mark.parametrize(("start", "channels"), [(None, 32), (0, 40), (8, 40)])

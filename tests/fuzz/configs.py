@@ -25,11 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from published import KINDS, published
 
-from posenc.models import families, gguf_config
-from posenc.models.config import specify
+from posenc.models.config import families, gguf, specify
+from posenc.models.config.spec import Rotary, Spec
 from posenc.models.errors import ModelError
 from posenc.models.inspection import inspect
-from posenc.models.spec import Rotary, Spec
 
 SECONDS = 2.0  # that one config may take
 NUMBERS = [0, 1, 2, 3, 7, 8, 64, 128, 4096, 131072, 10**6, 2**31, 2**53, 2**53 + 1, 10**30, 10**400]
@@ -96,7 +95,7 @@ def seeds() -> list[dict[str, Any]]:
         assert known
         own = {known.keys.get(key, key): value for key, value in known.defaults.items()}
         found.append({"model_type": name, **deepcopy(own)})
-    for name in gguf_config.MODELS:
+    for name in gguf.MODELS:
         own = {f"{name}.{key}": value for key, value in GGUF.items()}
         found.append({"general.architecture": name, **own})
     return found
@@ -158,7 +157,7 @@ def failure(config: dict[str, Any], path: Path | None = None) -> str:
     begun = time.process_time()
     try:
         if "general.architecture" in config:
-            measured(gguf_config.read(config, {}, "x.gguf"))
+            measured(gguf.read(config, {}, "x.gguf"))
         else:
             measured(specify(config))
             if path is not None:

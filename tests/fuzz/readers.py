@@ -27,8 +27,10 @@ except ImportError:
     sys.exit("fuzzing the readers needs atheris: python -m pip install atheris")
 
 with atheris.instrument_imports(include=["posenc.models"], enable_loader_override=False):
-    from posenc.models import config, files, gguf_config
+    from posenc.models import config
+    from posenc.models.config import gguf
     from posenc.models.errors import ModelError
+    from posenc.models.files import folder as files
     from posenc.models.weights import open_weights
 
 NAMES = (  # what the first byte of an input chooses from
@@ -58,7 +60,7 @@ def read(name: str, folder: Path) -> None:
     weights = open_weights(files.find(path))
     if name.endswith(".gguf"):
         try:
-            gguf_config.read(weights.metadata, weights.infos, name)
+            gguf.read(weights.metadata, weights.infos, name)
         except ModelError as error:
             one_line(error)
     for key, info in list(weights.infos.items())[:16]:
@@ -109,7 +111,7 @@ def seeds(folder: Path) -> None:
         keep("config.json", json.dumps(published(name)).encode())
     keep("model.safetensors", GOOD)
     keep("model.safetensors.index.json", json.dumps({"weight_map": {"a": SHARD}}).encode())
-    hostile = runpy.run_path(str(Path(__file__).parents[1] / "models/test_hostile_files.py"))
+    hostile = runpy.run_path(str(Path(__file__).parents[1] / "models/files/test_hostile_files.py"))
     for build, *_ in hostile["BAD"].values():
         with tempfile.TemporaryDirectory() as place:
             try:

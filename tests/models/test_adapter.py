@@ -26,12 +26,18 @@ from posenc import (
     frequencies,
     p_rope,
 )
-from posenc.bias.fire import FIRE
-from posenc.bias.kerple import Kerple
+from posenc.encodings.bias.fire import FIRE
+from posenc.encodings.bias.kerple import Kerple
+from posenc.encodings.rotary.extension import (
+    dynamic_ntk,
+    longrope,
+    longrope_gain,
+    yarn,
+    yarn_logit_gain,
+)
+from posenc.encodings.rotary.xpos import XPos
+from posenc.encodings.temperature import Temperature
 from posenc.models.adapter import applied, apply, load, remove
-from posenc.rotary.extension import dynamic_ntk, longrope, longrope_gain, yarn, yarn_logit_gain
-from posenc.rotary.xpos import XPos
-from posenc.temperature import Temperature
 
 SIZE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=40)
 REST = dict(intermediate_size=48, max_position_embeddings=64, initializer_range=0.3)
@@ -902,9 +908,9 @@ def test_another_attention_is_refused_while_ours_does_the_encoding():
 
 def test_without_transformers_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "posenc.models.plugs")
+    monkeypatch.delitem(sys.modules, "posenc.models.hf.hooks")
     with pytest.raises(ImportError, match=r"python -m pip install 'transformers>=5,<6'"):
-        importlib.import_module("posenc.models.plugs")
+        importlib.import_module("posenc.models.hf.hooks")
 
 
 def test_masks_that_do_not_say_who_sees_whom_are_refused():

@@ -13,10 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from posenc import frequencies
 from posenc.analysis.frequencies import pairs, reach, similarity, smallest_base
 from posenc.analysis.precision import phase_error
+from posenc.encodings.rotary.extension import yarn
 from posenc.models.errors import ModelError
 from posenc.models.inspection import inspect
 from posenc.report import words
-from posenc.rotary.extension import yarn
 
 QWEN = {
     "model_type": "qwen2",

@@ -16,11 +16,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from posenc import RoPE
+from posenc.core.frequencies import frequencies
 from posenc.models.convert import convert
 from posenc.models.errors import ModelError
 from posenc.models.layouts import permutation, plan
 from posenc.models.weights.info import Info
-from posenc.theta import frequencies
 
 transformers = pytest.importorskip("transformers")
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from posenc.models import config
-from posenc.models.files import find
+from posenc.models.files.folder import find
 from posenc.models.layouts import permutation
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights

@@ -14,12 +14,13 @@ from safetensors.torch import save_file
 
 from posenc.models import projections
 from posenc.models.config import specify
-from posenc.models.files import find
+from posenc.models.files.folder import find
 from posenc.models.layouts import permutation
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
-from posenc.report import weights_figures, weights_terminal
-from posenc.report.weights_words import told
+from posenc.report.figures import weights as weights_figures
+from posenc.report.terminal import weights as weights_terminal
+from posenc.report.words.weights import told
 
 LLAMA = {
     "model_type": "llama",

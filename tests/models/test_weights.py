@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import load_file, save_file
 
 from posenc.models.errors import ModelError
-from posenc.models.files import find
+from posenc.models.files.folder import find
 from posenc.models.weights import gguf as gguf_header
 from posenc.models.weights import onnx as onnx_header
 from posenc.models.weights import open_weights

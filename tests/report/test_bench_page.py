@@ -5,7 +5,8 @@ from io import StringIO
 from lookup import missing
 from rich.console import Console
 
-from posenc.report import bench_terminal, page
+from posenc.report import page
+from posenc.report.terminal import benchmarks
 
 
 def test_every_number_of_the_page_is_in_its_json(benchmarked):
@@ -42,7 +43,7 @@ def test_whether_a_target_is_met_is_in_the_json(benchmarked):
 
 def test_tables_on_the_terminal(benchmarked):
     console = Console(width=100, record=True, file=StringIO())
-    bench_terminal.benchmark(benchmarked, console)
+    benchmarks.benchmark(benchmarked, console)
     text = console.export_text()
     for said in ("posenc half: blocks", "2.97", "2.41", "19 / 4", "4 of 8 targets met", "missed"):
         assert said in text

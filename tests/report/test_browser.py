@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 from small_models import saved
 
-from posenc.analysis import reading
 from posenc.analysis.text import parse
 from posenc.models import inspection
 from posenc.report import page
+from posenc.studies import real_model
 
 TABLES = 3  # of those behind figures are opened: they are all made by one macro
 OPEN = f"""
@@ -98,7 +98,7 @@ def pages(everything, portrait, benchmarked, tmp_path_factory):
     config = out / "config.json"
     config.write_text(json.dumps(LLAMA))
     model = saved("Llama", out / "model", TEXT.words)
-    read = dataclasses.replace(portrait, reading=reading.read(model, TEXT))
+    read = dataclasses.replace(portrait, reading=real_model.read(model, TEXT))
     few = [one for one in everything.encodings if one.slug in ("nope", "deberta", "rope")]
     for name, result in (
         ("all", everything),

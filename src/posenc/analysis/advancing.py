@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.geometry import plane
-from posenc.encoding import Encoding
+from posenc.core.encoding import Encoding
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from posenc.theta import Layout, split
+from posenc.core.frequencies import Layout, split
 
 SPEAKS = 4.0
 FEWEST = 64

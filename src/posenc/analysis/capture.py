@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.call import per_query_head
+from posenc.attention.call import per_query_head
 
 NAME = "posenc_capture"  # in the registries of transformers, and as an attribute of modules
 

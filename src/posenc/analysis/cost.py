@@ -17,9 +17,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from posenc.layer import SelfAttention
-from posenc.masks import causal
-from posenc.positions import folded
+from posenc.attention.layer import SelfAttention
+from posenc.core.masks import causal
+from posenc.core.positions import folded
 
 
 @dataclass(frozen=True)

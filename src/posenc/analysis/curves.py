@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from posenc.bias.t5 import bucket, starts
+from posenc.encodings.bias.t5 import bucket, starts
 
 
 @dataclass(frozen=True)

@@ -31,17 +31,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from posenc.analysis.capture import Attended, capture
-from posenc.call import per_query_head
-from posenc.distance import ByRow, pairs
-from posenc.encoding import Encoding
-from posenc.layer import SelfAttention
-from posenc.masks import Mask
-from posenc.none import NoPE
-from posenc.positions import folded
-from posenc.relative.transformer_xl import TransformerXL
-from posenc.shapes import Embeddings, Heads, Points, Positions
-from posenc.sum import Sum
-from posenc.theta import split
+from posenc.attention.call import per_query_head
+from posenc.attention.layer import SelfAttention
+from posenc.core.biases import ByRow, pairs
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import split
+from posenc.core.masks import Mask
+from posenc.core.positions import folded
+from posenc.core.shapes import Embeddings, Heads, Points, Positions
+from posenc.core.sum import Sum
+from posenc.encodings.nope import NoPE
+from posenc.encodings.relative.transformer_xl import TransformerXL
 
 CONTENT = "content-content"
 FOUR = CONTENT, "content-position", "position-content", "position-position"

@@ -16,7 +16,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from posenc.theta import Layout, join, split
+from posenc.core.frequencies import Layout, join, split
 
 RESIDUAL = 0.02  # bfloat16 leaves 0.002
 FEWEST = 8  # rows; two or three would fit some formula, whatever they hold

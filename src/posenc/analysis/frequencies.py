@@ -22,7 +22,9 @@ from typing import Literal
 
 from torch import Tensor, arange, cat, float64, logspace
 
-from posenc.rotary.extension import (
+from posenc.core.frequencies import frequencies
+from posenc.core.shapes import Frequencies
+from posenc.encodings.rotary.extension import (
     by_parts,
     dynamic_ntk,
     interpolate,
@@ -34,8 +36,6 @@ from posenc.rotary.extension import (
     yarn,
     yarn_gain,
 )
-from posenc.shapes import Frequencies
-from posenc.theta import frequencies
 
 ROUGH = 2e-4  # a pair: more than float32 is off by in a sum over up to 2,048 pairs
 

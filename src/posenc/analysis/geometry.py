@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.encoding import Encoding
-from posenc.positions import folded
-from posenc.rotary.rotate import rotate
-from posenc.rotary.turn import turn
-from posenc.shapes import Points, Positions
+from posenc.core.encoding import Encoding
+from posenc.core.positions import folded
+from posenc.core.shapes import Points, Positions
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import turn
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posenc.encoding import Encoding
-from posenc.positions import centred, grid
-from posenc.probe import Probe
+from posenc.core.encoding import Encoding
+from posenc.core.positions import centred, grid
+from posenc.properties.probe import Probe
 
 
 @dataclass(frozen=True)

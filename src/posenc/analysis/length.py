@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
-from posenc.layer import SelfAttention
-from posenc.masks import causal
-from posenc.positions import folded
-from posenc.shapes import Embeddings
+from posenc.attention.layer import SelfAttention
+from posenc.core.masks import causal
+from posenc.core.positions import folded
+from posenc.core.shapes import Embeddings
 
 
 @dataclass(frozen=True)

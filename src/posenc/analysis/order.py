@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from posenc.analysis.reader import Reader, without_positions
-from posenc.layer import SelfAttention
-from posenc.masks import Mask
-from posenc.positions import folded
-from posenc.shapes import Embeddings
+from posenc.attention.layer import SelfAttention
+from posenc.core.masks import Mask
+from posenc.core.positions import folded
+from posenc.core.shapes import Embeddings
 
 Read = Callable[[Tensor], Tensor]  # words or vectors of words (1, token, …) -> (1, token, channel)
 

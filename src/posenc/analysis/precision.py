@@ -20,7 +20,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from posenc.shapes import Frequencies
+from posenc.core.shapes import Frequencies
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POSITIONS = [10**n * m for n in range(7) for m in (1, 3)] + [10**7]

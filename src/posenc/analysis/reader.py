@@ -66,7 +66,7 @@ def open_reader(folder: Path) -> Reader:
             f"{printable(str(folder), 200)} is no folder with a config.json: give that of a model"
             " on this machine."
         )
-    from posenc.models.loading import load
+    from posenc.models.hf.loading import load
 
     model, tokenizer, unused = load(folder)
     return Reader(model, tokenizer, unused)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posenc.encoding import Encoding
-from posenc.probe import Probe
+from posenc.core.encoding import Encoding
+from posenc.properties.probe import Probe
 
 FITTED = 64  # rows beyond two for each channel
 RANK = 1e-5  # of singular values, relative: rows are rounded to float32

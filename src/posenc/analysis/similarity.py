@@ -23,15 +23,15 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from posenc.analysis.frequencies import similarity
-from posenc.attention import scores
-from posenc.encoding import Encoding
-from posenc.layer import SelfAttention
-from posenc.positions import folded
-from posenc.probe import Probe
-from posenc.rotary.rotate import rotate
-from posenc.rotary.turn import turn
-from posenc.shapes import Frequencies
-from posenc.theta import Layout, split
+from posenc.attention.attend import scores
+from posenc.attention.layer import SelfAttention
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, split
+from posenc.core.positions import folded
+from posenc.core.shapes import Frequencies
+from posenc.properties.probe import Probe
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import turn
 
 
 @dataclass(frozen=True)

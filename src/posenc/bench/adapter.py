@@ -14,7 +14,7 @@ from torch import Tensor
 from posenc import ALiBi, RoPE, T5Bias
 from posenc.bench.record import OURS, Table, Target, table
 from posenc.bench.timing import timed
-from posenc.encoding import Encoding
+from posenc.core.encoding import Encoding
 
 LIMIT = "the model's own"
 HEADS, DIM, VOCABULARY = 8, 64, 1000

@@ -20,27 +20,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posenc import (
-    FIRE,
-    ALiBi,
-    DeBERTa,
-    Kerple,
-    NoPE,
-    RoPE,
-    Shaw,
-    T5Bias,
-    TransformerXL,
-    attend,
-    masks,
-)
+from posenc import FIRE, ALiBi, DeBERTa, Kerple, NoPE, RoPE, Shaw, T5Bias, TransformerXL, attend
+from posenc.attention.dispatch import Implementation
 from posenc.bench import memory
 from posenc.bench.record import Table, Target, table
 from posenc.bench.timing import timed
-from posenc.bias.alibi import slopes
-from posenc.encoding import Encoding
-from posenc.masks import Mask
-from posenc.paths import Implementation
-from posenc.positions import sequence
+from posenc.core import masks
+from posenc.core.encoding import Encoding
+from posenc.core.masks import Mask
+from posenc.core.positions import sequence
+from posenc.encodings.bias.alibi import slopes
 
 HEADS, DIM, REACH = 8, 64, 64
 LIMIT, LIMIT_BOTH_WAYS = "plain causal", "plain"

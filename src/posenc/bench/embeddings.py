@@ -10,7 +10,7 @@ from posenc import Sinusoidal
 from posenc.bench import memory
 from posenc.bench.record import Table, table
 from posenc.bench.timing import timed
-from posenc.positions import sequence
+from posenc.core.positions import sequence
 
 LIMIT = "a copy"
 SHAPE = (8, 2048, 512)  # batch, token, channel

@@ -15,11 +15,11 @@ from torch import Tensor
 from posenc.bench import memory
 from posenc.bench.record import Table, Target, table
 from posenc.bench.timing import timed
-from posenc.positions import sequence
-from posenc.rotary.path import path_of
-from posenc.rotary.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
-from posenc.rotary.turn import FEW, Turn, turn
-from posenc.theta import Layout, frequencies
+from posenc.core.frequencies import Layout, frequencies
+from posenc.core.positions import sequence
+from posenc.rotation.dispatch import path_of
+from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
+from posenc.rotation.table import FEW, Turn, turn
 
 Both = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 LIMIT = "a copy"

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
 
-from posenc import ALiBi, RoPE, T5Bias, attend, masks
+from posenc import ALiBi, RoPE, T5Bias, attend
 from posenc.bench.attention import T5Matrix, alibi_matrix
 from posenc.bench.record import Table, table
 from posenc.bench.timing import timed
-from posenc.encoding import Encoding
-from posenc.positions import sequence
+from posenc.core import masks
+from posenc.core.encoding import Encoding
+from posenc.core.positions import sequence
 
 LIMIT = "without positions"
 LAYERS, HEADS, DIM, VOCABULARY = 2, 8, 64, 256

@@ -36,10 +36,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from posenc.encoding import Encoding
+from posenc.core.encoding import Encoding
+from posenc.core.sum import Sum, leaves
+from posenc.encodings.nope import NoPE
+from posenc.encodings.rotary.rope import RoPE
+from posenc.encodings.temperature import Temperature
 from posenc.models.errors import ModelError, printable
-from posenc.models.files import inside
-from posenc.models.plugs import (
+from posenc.models.files.folder import inside
+from posenc.models.files.strict import read_json
+from posenc.models.hf.hooks import (
     NAME,
     ByLength,
     Entrance,
@@ -49,13 +54,8 @@ from posenc.models.plugs import (
     register,
     unplug_gptj,
 )
-from posenc.models.reading import read_json
-from posenc.models.saved import ENTRY, described, restored, weights
-from posenc.models.sockets import Socket, found
-from posenc.none import NoPE
-from posenc.rotary.rope import RoPE
-from posenc.sum import Sum, leaves
-from posenc.temperature import Temperature
+from posenc.models.hf.saved import ENTRY, described, restored, weights
+from posenc.models.hf.supported import Socket, found
 
 Given = Encoding | ByLength
 ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such

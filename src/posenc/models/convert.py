@@ -27,18 +27,18 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.models import families, from_gguf, gguf_config
-from posenc.models.config import specify
+from posenc.models import from_gguf
+from posenc.models.config import families, gguf, specify
 from posenc.models.errors import ModelError, printable
-from posenc.models.files import ModelFiles, find, inside, read_json
+from posenc.models.files.folder import ModelFiles, find, inside, read_json
+from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, own, plan
-from posenc.models.planner import plan as afford
-from posenc.models.reading import opened, parse_json
 from posenc.models.weights import Weights, open_weights, safetensors
 from posenc.models.weights.info import BITS
+from posenc.models.weights.memory import plan as afford
 
 if TYPE_CHECKING:
-    from posenc.theta import Layout
+    from posenc.core.frequencies import Layout
 
 COPIED = (".json", ".jsonl", ".txt", ".model", ".jinja", ".tiktoken", ".bpe", ".md", "")
 PIECE = 2**24  # bytes copied at a time
@@ -161,7 +161,7 @@ class Gguf:
         self.named = from_gguf.named(weights)
         self.infos = {info.name: info for info in self.named.values()}
         self.config = from_gguf.config(weights, self.file.name)
-        self.spec = gguf_config.read(weights.metadata, weights.infos, self.file.name)
+        self.spec = gguf.read(weights.metadata, weights.infos, self.file.name)
         self.left = ["the tokenizer, which is within the GGUF file"]
         blocks = sorted({info.dtype for info in weights.infos.values()} - BITS.keys())
         exact = f"{', '.join(blocks)} are written as the float32 that they stand for"

@@ -19,10 +19,10 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Any
 
-from posenc.models import files
 from posenc.models.config import specify
+from posenc.models.config.spec import Rotary, Spec
 from posenc.models.errors import ModelError, shown
-from posenc.models.spec import Rotary, Spec
+from posenc.models.files import folder
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")
 OLD, NEW = "rope_scaling", "rope_parameters"
@@ -60,14 +60,14 @@ def extend(
     `to` tokens are `factor` times `trained`; what is not given follows, `trained` from the config.
     Raises ModelError where the model cannot be stretched so; nothing is written then.
     """
-    config = files.find(path).config
+    config = folder.find(path).config
     if config is None:
         raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
     if config.is_symlink():
         target = os.path.realpath(config)
         meant = f"is a link to {target}, which may serve others: give that file, or a copy"
         raise ModelError(config, "", meant)
-    raw, before = config.read_bytes(), files.read_json(config)
+    raw, before = config.read_bytes(), folder.read_json(config)
     after, notes = extended(before, to, method, config.name, factor, trained)
     text = raw.decode()
     indent = 4 if "\n    " in text and "\n  " + '"' not in text else 2
@@ -276,7 +276,7 @@ def _spelling(inner: dict[str, Any], whole: dict[str, Any]) -> str:
 
 def _far_seeing(main: Spec, settings: dict[str, Any]) -> list[str]:
     """The labels of settings of layers without a window."""
-    from posenc.models.families import family
+    from posenc.models.config.families import family
 
     known = family(main.model)
     labels = known.labels if known else {}
@@ -286,7 +286,7 @@ def _far_seeing(main: Spec, settings: dict[str, Any]) -> list[str]:
 
 def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
     """The name of a key in this model's config."""
-    from posenc.models.families import family
+    from posenc.models.config.families import family
 
     known = family(main.model)
     own = known.keys.get(key, key) if known else key

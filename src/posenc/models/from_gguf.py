@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from posenc.models import gguf_config
+from posenc.models.config import gguf
 from posenc.models.errors import ModelError
 from posenc.models.weights.info import BITS, Info
 
@@ -83,11 +83,11 @@ def config(weights: Weights, file: str) -> dict[str, Any]:
     """The config.json of the same model, as its class in transformers takes it."""
     says = weights.metadata
     kind = says["general.architecture"]
-    turn = gguf_config.read(says, weights.infos, file).rotary[0]
+    turn = gguf.read(says, weights.infos, file).rotary[0]
     if turn.turned != turn.dim:
         key, class_ = f"{kind}.rope.dimension_count", CLASSES[kind]
         raise ModelError(file, key, f"of {turn.dim}, but {class_} turns all", turn.turned)
-    made = {"architectures": [CLASSES[kind]], **gguf_config.config(says, weights.infos, file)}
+    made = {"architectures": [CLASSES[kind]], **gguf.config(says, weights.infos, file)}
     for key, usual in KEYS.items():
         if (value := says.get(f"{kind}.{key}")) is not None:
             made[usual] = value

@@ -13,11 +13,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from posenc.models import config, files
-from posenc.models.errors import ModelError
-from posenc.models.extend import METHODS
-from posenc.models.outlook import judged, outlook, sees_all
-from posenc.models.spec import (
+from posenc.models import config
+from posenc.models.config.spec import (
     Buckets,
     Disentangled,
     Layer,
@@ -29,6 +26,10 @@ from posenc.models.spec import (
     Table,
     Waves,
 )
+from posenc.models.errors import ModelError
+from posenc.models.extend import METHODS
+from posenc.models.files import folder
+from posenc.models.outlook import judged, outlook, sees_all
 from posenc.provenance import Provenance, since
 
 if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
@@ -127,7 +128,7 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
     """
     if target is not None and target < 1:
         raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
-    begun, found = time.time(), files.find(path)
+    begun, found = time.time(), folder.find(path)
     weighing, bare = None, found.config is None and found.format in ("safetensors", "onnx")
     if bare and not weights:
         raise ModelError(

@@ -18,16 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from posenc.models import families
-from posenc.models.config import specify
+from posenc.models.config import families, specify
+from posenc.models.config.fields import Fields
+from posenc.models.config.spec import Rotary, Spec
 from posenc.models.errors import ModelError, printable
-from posenc.models.fields import Fields
-from posenc.models.planner import plan as afford
-from posenc.models.spec import Rotary, Spec
 from posenc.models.weights.info import BITS, Info
+from posenc.models.weights.memory import plan as afford
 
 if TYPE_CHECKING:
-    from posenc.theta import Layout
+    from posenc.core.frequencies import Layout
 
 KEY = "posenc.layout"  # in the metadata of safetensors
 OTHER: dict[Layout, Layout] = {"half": "interleaved", "interleaved": "half"}

@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from math import pi
 from typing import TYPE_CHECKING
 
-from posenc.models.errors import printable
-from posenc.models.layouts import NOT_TEXT
-from posenc.models.spec import (
+from posenc.models.config.spec import (
     Buckets,
     Disentangled,
     Pictured,
@@ -25,6 +23,8 @@ from posenc.models.spec import (
     Table,
     Waves,
 )
+from posenc.models.errors import printable
+from posenc.models.layouts import NOT_TEXT
 
 if TYPE_CHECKING:  # needs torch, which a config alone does not
     from posenc.models.weighing import Positions, Weighing

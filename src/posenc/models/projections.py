@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from posenc.models.config.spec import Rotary, Spec
 from posenc.models.layouts import (
     ATTENTION,
     BLOCKS,
@@ -23,7 +24,6 @@ from posenc.models.layouts import (
     NOT_TEXT,
     SHARED_KEY,
 )
-from posenc.models.spec import Rotary, Spec
 from posenc.models.weights import Tensors, Weights
 
 GGUF = re.compile(r"blk\.(\d{1,6})\.attn_([qk])\.weight")

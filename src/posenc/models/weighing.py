@@ -22,12 +22,12 @@ from posenc.analysis.bands import Evidence
 from posenc.analysis.curves import Steps, Vectors
 from posenc.analysis.formula import Formula, formula
 from posenc.analysis.tables import Rows, rows
+from posenc.core.frequencies import Layout
 from posenc.models import projections
+from posenc.models.config.spec import Buckets, Rotary, Spec
 from posenc.models.layouts import KEY
 from posenc.models.projections import Projection
-from posenc.models.spec import Buckets, Rotary, Spec
 from posenc.models.weights import Info, Tensors, Weights
-from posenc.theta import Layout
 
 TABLE = re.compile(
     r"(?i)(.*\.)?(?:(?:abs_|learned_)?pos(?:ition(?:s|al)?)?_?(?:emb(?:ed(?:ding)?|d)?|enc(?:od(?:ing|er))?)s?"

@@ -9,16 +9,17 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from posenc.analysis.comparison import Comparison
 from posenc.bench.run import Benchmark
 from posenc.models.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import folder, mathml, paper, pictures, screen, weights_words, words
+from posenc.report import folder, mathml, paper, pictures, screen, words
 from posenc.report.drawing import Figure, Table
 from posenc.report.folder import FIGURES, MARK, NUMBERS, PAGE, reserve
 from posenc.report.pictures import Result
+from posenc.report.words import weights as weights_words
+from posenc.studies.comparison import Comparison
 
 __all__ = ["render", "reserve", "write"]
 

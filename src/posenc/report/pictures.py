@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 
-from posenc.analysis.comparison import Comparison
-from posenc.analysis.portrait import Closeup, Portrait, Turning
-from posenc.analysis.reading import Reading
 from posenc.bench.run import Benchmark
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
-from posenc.report import figures, weights_figures
+from posenc.report import figures
 from posenc.report.drawing import Figure
+from posenc.report.figures import weights as weights_figures
+from posenc.studies.comparison import Comparison
+from posenc.studies.portrait import Closeup, Portrait, Turning
+from posenc.studies.real_model import Reading
 
 PAIRS = (0, 1), (2, 3), (6, 7), (14, 15)  # of 16 channels, from fast to slow
 Pictures = dict[str, Figure]

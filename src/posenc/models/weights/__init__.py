@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.models.errors import ModelError
-from posenc.models.files import NO_PICKLE, ModelFiles, inside
-from posenc.models.planner import plan
-from posenc.models.reading import MOST_INDEX, opened, read_json
+from posenc.models.files.folder import NO_PICKLE, ModelFiles, inside
+from posenc.models.files.strict import MOST_INDEX, opened, read_json
 from posenc.models.weights import gguf, onnx, safetensors
 from posenc.models.weights.info import BITS, Info, Part
+from posenc.models.weights.memory import plan
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from posenc.models.errors import ModelError
-from posenc.models.reading import opened
+from posenc.models.files.strict import opened
 from posenc.models.weights.info import (
     BITS,
     MOST_AXES,

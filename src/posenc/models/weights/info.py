@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posenc.models.errors import ModelError
-from posenc.models.reading import MOST_INT, opened
+from posenc.models.files.strict import MOST_INT, opened
 
 if TYPE_CHECKING:
     import torch

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.models.errors import ModelError
-from posenc.models.files import inside
-from posenc.models.reading import opened
+from posenc.models.files.folder import inside
+from posenc.models.files.strict import opened
 from posenc.models.weights.info import BITS, MOST_TENSORS, Info, Part, checked, stored, tensor
 from posenc.models.weights.protobuf import Field, Walk, varints
 

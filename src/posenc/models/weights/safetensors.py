@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.models.errors import ModelError
-from posenc.models.reading import opened, parse_json
+from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights.info import BITS, MOST_TENSORS, Info, Part, checked, stored, tensor
 
 MOST_HEADER = 2**24  # bytes

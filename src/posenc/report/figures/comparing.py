@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from posenc.analysis.comparison import BLIND, Comparison, Measured, Order
 from posenc.analysis.similarity import Curve
 from posenc.report.drawing import (
     BLUE,
@@ -20,6 +19,7 @@ from posenc.report.drawing import (
     heat,
 )
 from posenc.report.words import label
+from posenc.studies.comparison import BLIND, Comparison, Measured, Order
 
 
 def curves(result: Comparison) -> Figure:

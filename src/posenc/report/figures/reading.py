@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from posenc.analysis.reading import Layer, Reading
 from posenc.report.drawing import Band, Figure, Line, Panel
 from posenc.report.figures.attention import attention
+from posenc.studies.real_model import Layer, Reading
 
 
 def layers(found: Reading) -> Figure:

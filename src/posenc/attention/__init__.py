@@ -1,0 +1,1 @@
+"""Attention with any encoding: `attend`, one layer, and the ways to compute it."""

@@ -1,0 +1,286 @@
+"""Attention, written once, to show where each hook lands. This is the map of the library.
+
+    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + on_values(weights)
+    where q, k, v are projections of on_embeddings(x)
+
+`dispatch.py` holds the ways to compute it: the definition, and faster ones that equal it.
+"""
+
+from types import FunctionType
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.attention.call import Call, per_query_head, trains
+from posenc.attention.dispatch import Explanation, Implementation, chosen, logits, run, zero_unseen
+from posenc.attention.spacing import strip
+from posenc.core.arguments import number, shown
+from posenc.core.encoding import Encoding, on_meta
+from posenc.core.frequencies import per_head
+from posenc.core.masks import Mask
+from posenc.core.positions import exact, sequence
+from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
+from posenc.core.sum import Sum, leaves
+from posenc.core.tracing import beyond_gradients, readable
+
+
+def attend(
+    q: Heads,
+    k: Keys,
+    v: Values,
+    encoding: Encoding,
+    at: Any = None,
+    k_at: Any = None,
+    mask: Mask | Seen | None = None,
+    scale: float | None = None,
+    implementation: Implementation = "auto",
+) -> Float[Tensor, "batch head token value"]:
+    """Attention of `q` to `k` and `v`, positions and all; k and v may have fewer heads than q.
+
+    `at` is what `encoding.prepare` made of the positions, once for all layers, or the positions
+    themselves; None: 0, 1, 2, …
+    `k_at` is given where the keys stand elsewhere: in a cache, or in another text.
+    `mask` comes from `posenc.masks`. `scale` None: the encoding's own, usually 1/√channels.
+
+    What acts on embeddings (`Sinusoidal`, `Learned`) does so before q, k and v are projected: call
+    `encoding.on_embeddings(x, at)` and give that `at`, or use `SelfAttention`. Without, it is
+    refused, for it would do nothing.
+
+    "auto" takes the fastest path that encoding, mask, positions, gradients and device allow;
+    `explain` says which, and why.
+
+    Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
+    for what it cannot do; "auto" picks one that can.
+    """
+    call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation)
+    return run(call, implementation)
+
+
+def explain(
+    q: Heads,
+    k: Keys,
+    v: Values,
+    encoding: Encoding,
+    at: Any = None,
+    k_at: Any = None,
+    mask: Mask | Seen | None = None,
+    scale: float | None = None,
+) -> Explanation:
+    """The path that `attend`, with the same arguments, takes by itself, and why.
+
+    >>> import torch
+    >>> from posenc import RoPE
+    >>> q = torch.randn(1, 2, 5, 8)
+    >>> print(explain(q, q, q, RoPE(8)))
+    sdpa: RoPE adds nothing to scores or values, as torch wants it.
+    """
+    return chosen(_call(q, k, v, encoding, at, k_at, mask, scale, "auto"))
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Encoding,
+    at: Any,
+    k_at: Any,
+    mask: Mask | Seen | None,
+    scale: float | None,
+    implementation: Implementation,
+) -> Call:
+    """What the hooks make of it."""
+    _fits(encoding, q, k, v, mask, scale)
+    if not isinstance(implementation, str):
+        raise TypeError(
+            f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
+        )
+    if at is None:
+        if k.shape[-2] != q.shape[-2]:
+            raise ValueError(
+                f"{q.shape[-2]} queries and {k.shape[-2]} keys: where do they stand? Pass `at` and"
+                " `k_at`, made by `encoding.prepare`."
+            )
+        at = _prepared(encoding, sequence(q.shape[-2], 0, q.device), "`at`")
+    at = _stand(encoding, at, q, "`at`")
+    k_at = _stand(encoding, at if k_at is None else k_at, k, "`k_at`")
+    scale = encoding.scale(q.shape[-1]) if scale is None else scale
+    acts_on, learns = encoding.acts_on, trains(encoding, q, k, v)
+    looks = readable(q, k, v) and not beyond_gradients()
+    seen = strip(mask, q.shape[-2], k.shape[-2]) if looks else None
+    ours = implementation in ("auto", "view")
+    # Paths that go by a strip of pairs never touch a key that nobody sees.
+    skips = seen is not None and ours and not learns and "on_values" not in acts_on
+    causal = isinstance(mask, Mask) and mask.is_causal
+    if not (mask is None or causal or skips or (seen is not None and seen.sees_all_keys)):
+        k, v = zero_unseen(q, k, v, mask)
+    short = encoding.by_vector(q, at, k_at, scale) if ours and looks and not learns else None
+    if short is not None:
+        q, bias = short
+    else:
+        q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+        if k.shape[1] != v.shape[1]:
+            v = per_query_head(v, q)  # keys may differ by query head now
+        bias = encoding.on_scores(q, k, at, k_at, scale) if "on_scores" in acts_on else None
+    if scale <= 0:  # torch's kernels take the sign of −∞ with it
+        q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
+    on_values = "on_values" in acts_on
+    return Call(encoding, q, k, v, at, k_at, scale, bias, mask, seen, on_values, learns)
+
+
+def scores(
+    encoding: Encoding,
+    q: Heads,
+    k: Keys,
+    q_pos: Positions | Points,
+    k_pos: KeyPositions | Points,
+    scale: float | None = None,
+) -> Scores:
+    """Logits from bare positions: what properties measure."""
+    at, k_at = encoding.prepare(q_pos), encoding.prepare(k_pos)
+    _stand(encoding, at, q, "`q_pos`")
+    _stand(encoding, k_at, k, "`k_pos`")
+    scale = encoding.scale(q.shape[-1]) if scale is None else scale
+    q, k = encoding.on_queries(q, at), per_query_head(encoding.on_keys(k, k_at), q)
+    bias = encoding.on_scores(q, k, at, k_at, scale)
+    return logits(Call(encoding, q, k, k, at, k_at, scale, bias), slice(None))
+
+
+def _fits(
+    encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None, scale: Any
+) -> None:
+    """Refuses what would end in an error of somebody else's, or broadcast in silence.
+
+    A few µs: types and shapes only, for every call pays for it.
+    """
+    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            if not isinstance(x, Tensor):
+                raise TypeError(
+                    f"`{name}` must be a tensor (batch, head, token, channel), got {shown(x)}."
+                )
+    if not isinstance(encoding, Encoding):
+        raise TypeError(
+            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
+            " one; `posenc.create` does by name."
+        )
+    if not q.ndim == k.ndim == v.ndim == 4:
+        raise ValueError(f"attention takes (batch, head, token, channel), got {_shapes(q, k, v)}.")
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            "q and k must agree in batch and channels, k and v in batch, heads and tokens:"
+            f" got {_shapes(q, k, v)}."
+        )
+    if not k.shape[1] or q.shape[1] % k.shape[1]:
+        raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
+    for leaf in leaves(encoding):
+        name = type(leaf).__name__
+        if leaf.heads and leaf.heads != q.shape[1]:
+            raise ValueError(f"this {name} was made for {leaf.heads} heads: {_shapes(q, k, v)}.")
+        if leaf.dim and leaf.dim != q.shape[-1]:
+            raise ValueError(
+                f"this {name} is for heads of {leaf.dim} channels, `q` has {q.shape[-1]}: make it"
+                " with `dim` as many as a head has."
+            )
+        for weight in leaf._parameters.values():
+            if weight is not None and weight.is_meta and not q.is_meta:
+                raise ValueError(on_meta(leaf))
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
+    if not q.is_floating_point():
+        raise TypeError(f"q, k and v must be real floating-point numbers, got {q.dtype}: convert.")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v must be on one device: {q.device}, {k.device}, {v.device}.")
+    if scale is not None:
+        number(scale, "scale")
+    if isinstance(mask, Mask):
+        mask.check(q.shape[0], q.shape[-2], k.shape[-2])
+    elif mask is not None:
+        _function(mask)
+
+
+def _function(mask: Any) -> None:
+    if isinstance(mask, Tensor):
+        raise TypeError(
+            "`mask` is a function of indices, as `posenc.masks` makes them, got a tensor: pass"
+            " `lambda b, h, i, j: tensor[b, h, i, j]`."
+        )
+    if not callable(mask) or isinstance(mask, type):
+        raise TypeError(
+            f"`mask` is a function of indices, as `posenc.masks` makes them, got {shown(mask)}."
+        )
+    if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
+        name = mask.__name__
+        raise TypeError(f"`mask` is what `masks.{name}` returns, got the function: call it first.")
+
+
+def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:
+    return f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+
+
+def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
+    """What `prepare` made, or makes here of bare positions; one for each token of `x`.
+
+    Positions are looked up by token: too many would silently be the wrong ones.
+    """
+    if isinstance(encoding, Sum):
+        at = _prepared(encoding, at, name) if isinstance(at, Tensor) else at
+        if type(at) is not tuple or len(at) != len(encoding.parts):
+            raise TypeError(_foreign(encoding, at, name))
+        return tuple([_stand(*each, x, name) for each in zip(encoding, at, strict=True)])
+    if type(encoding).prepare is Encoding.prepare:
+        if not isinstance(at, Tensor):
+            raise TypeError(_foreign(encoding, at, name))
+        at = at if at.dtype is torch.int64 else exact(at)
+        _match(at, encoding.axes, x, name)
+        return at
+    rows = encoding.prepared is Tensor  # or something else of an encoding of your own
+    if not isinstance(at, Tensor):
+        if _bare(at) if rows else not isinstance(at, encoding.prepared):
+            raise TypeError(_foreign(encoding, at, name))
+        return at
+    if rows and (not encoding.width or (at.ndim > 1 and at.shape[-1] == encoding.width)):
+        return at
+    return _prepared(encoding, at, name)
+
+
+def _bare(at: Any) -> bool:
+    """Whether these are positions, though no tensor."""
+    first = at[0] if isinstance(at, list) and at else at
+    return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
+
+
+def _prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
+    """Of bare positions, which say that nothing was added to the embeddings."""
+    if "on_embeddings" in encoding.acts_on:
+        of = type(encoding).__name__
+        raise ValueError(
+            f"{of} acts on embeddings, before q, k and v are projected: call `at ="
+            f" encoding.prepare(pos)`, `x = encoding.on_embeddings(x, at)`, and give `attend` that"
+            f" {name}; or use `SelfAttention`."
+        )
+    return encoding.prepare(pos)
+
+
+def _foreign(encoding: Encoding, at: Any, name: str) -> str:
+    return (
+        f"{name} must be positions, as a tensor, or what `prepare` of this"
+        f" {type(encoding).__name__} made of them, got {shown(at)}: pass `torch.tensor(…)`, or call"
+        " `encoding.prepare(pos)`."
+    )
+
+
+def _match(pos: Tensor, axes: int, x: Heads, name: str) -> None:
+    if pos.device != x.device:
+        raise ValueError(
+            f"`x` is on {x.device}, the positions are on {pos.device}: move them to one device."
+        )
+    shape = pos.shape[: pos.ndim - (axes > 1)]
+    if len(shape) > 2 or not shape:
+        raise ValueError(per_head(pos.shape))
+    if shape[-1] != x.shape[-2]:
+        what = f"{name} has {shape[-1]} positions for {x.shape[-2]} tokens"
+        raise ValueError(f"{what}: where the keys stand elsewhere, pass both `at` and `k_at`.")
+    if shape[:-1] not in ((), (1,), x.shape[:1]):
+        raise ValueError(f"{name} is for a batch of {shape[0]}, q, k and v for {x.shape[0]}.")

@@ -1,0 +1,53 @@
+"""One call of attention, after the hooks: what every path computes from."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.attention.spacing import Strip
+from posenc.core.encoding import Encoding
+from posenc.core.masks import Mask
+from posenc.core.shapes import Heads, Keys, Seen, Values
+
+
+class Call(NamedTuple):
+    encoding: Encoding
+    q: Heads
+    k: Keys
+    v: Values
+    at: Any
+    k_at: Any
+    scale: float
+    bias: Any = None  # a `Bias`, or a `ByVector`
+    mask: Mask | Seen | None = None
+    seen: Strip | None = None  # what the mask shows, where that is a strip
+    on_values: bool = False  # whether the encoding adds to the values
+    trains: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(batch, head, query, key)"""
+        batch, heads, tokens, _ = self.q.shape
+        return batch, heads, tokens, self.k.shape[-2]
+
+    @property
+    def exact(self) -> torch.dtype:
+        """Of scores: at least float32; 16 bits would not even tell 1,024 from 1,025."""
+        return torch.promote_types(self.q.dtype, torch.float32)
+
+    @property
+    def grouped(self) -> bool:
+        """Not the comparison itself: traced, that is a symbol, which the kernels do not take."""
+        return True if self.q.shape[1] != self.k.shape[1] else False
+
+
+def trains(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    return any(x.requires_grad for x in (q, k, v, *encoding.parameters()))
+
+
+def per_query_head(x: Tensor, q: Tensor) -> Tensor:
+    """Grouped heads of keys or values, one for each head of the queries."""
+    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)

@@ -1,0 +1,311 @@
+"""The ways to compute attention: the definition, and what must equal it, forward and backward.
+
+    reference  softmax(q · kᵀ · scale + bias) · v + on_values(weights), in plain tensor operations
+    sdpa       torch's own kernel; carries no bias
+    view       a bias of distance or a window, on the CPU, over positions at equal steps, as strided
+               views that torch's kernel reads: `toeplitz`, `offset_tables`, `offset_vectors`
+    blocks     a few queries at a time, made again for the gradients: memory grows with
+               tokens · block, never with tokens²
+    flex       FlexAttention, compiled: `flexible.py`; on the CPU for inference only, and not for
+               encodings that add to the values
+
+A query that sees no key gets exactly 0, with finite gradients, and what stands in keys and values
+that nobody sees, NaN included, changes nothing.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from posenc.attention.call import Call, per_query_head
+from posenc.attention.flex import flexible
+from posenc.attention.offset_tables import near_and_far, one_query
+from posenc.attention.offset_vectors import skewed
+from posenc.attention.spacing import Strip, lines
+from posenc.attention.toeplitz import view
+from posenc.core.biases import FEW, ByDistance, ByRow, ByVector, block, dense, pairs
+from posenc.core.masks import Mask
+from posenc.core.shapes import Scores, Seen
+from posenc.core.sum import leaves
+from posenc.core.tracing import beyond_gradients, readable
+
+Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
+BLOCK = 128  # queries at a time, at most
+HELD = 2**21  # scores at a time, unless 16 queries make more: 8 MB in float32
+HUGE = 2.0**60  # of a key or value; two of that size still have a product
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The path that attention takes, and why."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
+    """The definition, for some of the queries, who see no other than these keys."""
+    scores = logits(call, rows, keys)
+    if call.mask is None:
+        weights = scores.softmax(-1)
+    else:
+        seen = call.mask(*pairs(call.shape, rows, call.q.device, keys))
+        lowest = torch.finfo(scores.dtype).min  # −inf would make NaN of a row that sees no key
+        weights = scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0)
+    out = weights @ per_query_head(call.v[..., keys, :], call.q).to(weights.dtype)
+    extra = call.encoding.on_values(weights, call.at, call.k_at, rows) if call.on_values else None
+    return (out if extra is None else out + extra).to(call.q.dtype)
+
+
+def logits(call: Call, rows: slice, keys: slice = slice(None)) -> Scores:
+    q, k = call.q[..., rows, :], per_query_head(call.k[..., keys, :], call.q)
+    content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
+    return content if call.bias is None else content + _bias(call, rows, keys)
+
+
+def _bias(call: Call, rows: slice, keys: slice) -> Tensor:
+    return block(call.bias, call.shape, rows, keys, call.q.device).to(call.exact)
+
+
+def reference(call: Call) -> Tensor:
+    return _rows(call, slice(None))
+
+
+def blocks(call: Call) -> Tensor:
+    batch, heads, tokens, keys = call.shape
+    most = max(16, min(BLOCK, HELD // max(1, batch * heads * keys)))
+    parts = _blocks(tokens, most) or [slice(0, 0)]
+    columns = [_columns(call, rows) for rows in parts]
+    here = readable(call.q, call.k, call.v)
+    each = _fused if here and not call.on_values else _rows
+    if len(parts) == 1 and not call.trains:
+        return each(call, slice(None), columns[0])
+    if call.trains:
+        # Of a block keep the output only; the rest is made again for the gradients.
+        again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+        each = functools.partial(again, each)
+    if call.trains or not here:
+        return torch.cat([each(call, *some) for some in zip(parts, columns, strict=True)], -2)
+    # Written in place: kept parts would lie between pieces of memory that are to be used again.
+    out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
+    for rows, some in zip(parts, columns, strict=True):
+        out[..., rows, :] = each(call, rows, some)
+    return out
+
+
+def _columns(call: Call, rows: slice) -> slice:
+    """The keys that these queries see, as far as the mask is a strip."""
+    if call.seen is None or call.on_values or call.seen.is_all:
+        return slice(None)
+    keys = call.seen.seen(slice(rows.start, min(rows.stop, call.seen.queries)))
+    return keys if keys.start < keys.stop else slice(0, 1)  # the mask hides it
+
+
+def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
+    """As `_rows`, by torch's CPU kernel, which does not make scores and weights of a block."""
+    bias = None if call.bias is None else _bias(call, rows, keys)
+    if bias is not None and bias.requires_grad:  # the kernel has no gradient for it
+        return _rows(call, rows, keys)
+    q, k, v = call.q[..., rows, :], call.k[..., keys, :], call.v[..., keys, :]
+    if call.mask is None or _sees_all(call, rows, keys):
+        return _kernel(q, k, v, call, attn_mask=bias)
+    seen = call.mask(*pairs(call.shape, rows, q.device, keys))
+    return _unless_alone(q, k, v, call, seen, bias)
+
+
+def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
+    """Whether each of these queries sees each of these keys."""
+    if call.seen is None:
+        return False
+    queries, columns = range(call.q.shape[-2])[rows], range(call.k.shape[-2])[keys]
+    if not queries or not columns:
+        return True
+    low, high = queries[0] - columns[-1], queries[-1] - columns[0]
+    return call.seen.low <= low and high <= call.seen.high
+
+
+def _unless_alone(
+    q: Tensor, k: Tensor, v: Tensor, call: Call, seen: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """Kernels differ in what they make of a row that sees nothing: here it is 0."""
+    alone = ~seen.any(-1, keepdim=True)
+    shown = seen | alone
+    shown = shown if bias is None else bias.masked_fill(~shown, float("-inf"))
+    return _kernel(q, k, v, call, attn_mask=shown).masked_fill(alone, 0)
+
+
+def _kernel(
+    q: Tensor, k: Tensor, v: Tensor, call: Call, attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> Tensor:  # fmt: skip
+    channels = v.shape[-1]
+    if channels < q.shape[-1]:  # the fused kernels want q, k and v alike
+        v = F.pad(v, (0, q.shape[-1] - channels))
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(*q.shape[:3], k.shape[2])
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask, 0.0, is_causal, scale=call.scale, enable_gqa=call.grouped
+    )
+    return out if out.shape[-1] == channels else out[..., :channels]
+
+
+def sdpa(call: Call) -> Tensor:
+    _refuse_unless(call.bias is None and not call.on_values, call, "sdpa", "carries no bias")
+    q, k, v, mask, seen = call.q, call.k, call.v, call.mask, call.seen
+    if mask is None or (seen is not None and seen.is_all):
+        return _kernel(q, k, v, call)
+    if (isinstance(mask, Mask) and mask.is_causal) or (seen is not None and seen.is_causal):
+        return _kernel(q, k, v, call, is_causal=True)
+    return _unless_alone(q, k, v, call, dense(mask, call.shape, q.device))
+
+
+def views(call: Call) -> Tensor:
+    able = viewable(call)
+    if isinstance(able, str):
+        raise ValueError(f'`implementation="view"` cannot serve here: {able}; use "auto".')
+    return _viewed(call, *able)
+
+
+def _viewed(call: Call, seen: Strip, steps: tuple[int, int]) -> Tensor:
+    if not seen.rows:
+        return nothing(call)
+    if isinstance(call.bias, ByRow):
+        # 16 bits are left to the kernel, which widens them as it reads
+        one = len(seen.rows) == call.q.shape[-2] == 1 and call.q.dtype is call.exact
+        return (one_query if one else near_and_far)(call, seen, steps)
+    if isinstance(call.bias, ByVector):
+        return skewed(call, seen, steps)
+    return view(call, seen, steps)
+
+
+def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
+    """What `view` goes by: the strip of pairs that are seen, step and shift; or why it cannot."""
+    name, bias = type(call.encoding).__name__, call.bias
+    if not (bias is None or isinstance(bias, ByDistance | ByRow | ByVector)):
+        return f"the bias of {name} is no view"
+    if call.on_values and not (isinstance(bias, ByRow) and bias.values is not None and _one(call)):
+        return f"{name} adds to the values, which takes the weights themselves"
+    if not readable(call.q, call.k, call.v):
+        return "it takes torch's CPU kernel, which reads strides, outside of what is traced"
+    if call.trains and isinstance(bias, ByRow | ByVector):
+        return f"scores of {name} go by content and offset, and have no gradients as a view"
+    if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
+        return "there is nothing to attend to"
+    steps = (1, 0) if bias is None else lines(bias.q_pos, bias.k_pos)
+    if steps is None:
+        return "positions are not whole numbers at equal steps, alike in the batch"
+    return "the mask is no strip along the diagonal" if call.seen is None else (call.seen, steps)
+
+
+def _one(call: Call) -> bool:
+    """Whether but one encoding adds to the values."""
+    return sum("on_values" in leaf.acts_on for leaf in leaves(call.encoding)) == 1
+
+
+def flex(call: Call) -> Tensor:
+    _refuse_unless(not call.on_values, call, "flex", "has no place for what is added to the values")
+    cannot_train = call.q.device.type == "cpu" and call.trains
+    _refuse_unless(not cannot_train, call, "flex", "cannot train on the CPU")
+    _refuse_unless(call.q.dtype != torch.float64, call, "flex", "does not compute in float64")
+    return flexible(call)
+
+
+IMPLEMENTATIONS: dict[str, Callable[[Call], Tensor]] = {
+    "reference": reference, "sdpa": sdpa, "view": views, "blocks": blocks, "flex": flex,
+}  # fmt: skip
+
+
+def run(call: Call, implementation: Implementation) -> Tensor:
+    """(batch, head, query, value). Raises ValueError for what the implementation cannot do."""
+    path, _, able = _choice(call, implementation)
+    return IMPLEMENTATIONS[path](call) if able is None else _viewed(call, *able)
+
+
+def chosen(call: Call, implementation: Implementation = "auto") -> Explanation:
+    path, why, _ = _choice(call, implementation)
+    return Explanation(path, why)
+
+
+def _choice(
+    call: Call, implementation: Implementation
+) -> tuple[str, str, tuple[Strip, tuple[int, int]] | None]:
+    """The path and why; never one that raises, and flex, which compiles, only on request.
+
+    With what `view` goes by, so that it need not ask again.
+    """
+    if implementation in IMPLEMENTATIONS:
+        return implementation, "it was asked for.", None
+    if implementation != "auto":
+        known = ", ".join(map(repr, ("auto", *IMPLEMENTATIONS)))
+        raise ValueError(f"`implementation` must be one of {known}, got {implementation!r}.")
+    name, seen, queries = type(call.encoding).__name__, call.seen, call.q.shape[-2]
+    if beyond_gradients():
+        return "reference", "torch's kernels know first derivatives alone, and backwards.", None
+    if call.bias is None and not call.on_values and (seen is None or seen.is_all or seen.is_causal):
+        return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
+    if torch.compiler.is_compiling():  # a graph must not depend on the length
+        return "reference", "loops over blocks are not for what is traced.", None
+    few = queries <= FEW and not isinstance(call.bias, ByRow)
+    able = "as in decoding" if few else viewable(call)
+    if isinstance(able, str):
+        if queries > BLOCK:
+            return "blocks", f"{able}; so a block of queries at a time.", None
+        path = "reference" if call.trains else "blocks"
+        return path, f"{able}, and {queries} queries are one block.", None
+    goes = f"the bias of {name} goes by distance, " if call.bias is not None else ""
+    why = f"{goes}positions stand at equal steps and the mask is a strip along the diagonal."
+    return "view", why, able
+
+
+def nothing(call: Call) -> Tensor:
+    """Zeros where no query sees a key, with gradients of zero for all that could have some."""
+    out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
+    if not call.trains:
+        return out
+    part = sum([x.sum() for x in (call.q, call.k, call.v, *call.encoding.parameters())])
+    return (out + part).masked_fill(torch.ones_like(out, dtype=torch.bool), 0).to(out.dtype)
+
+
+def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
+    if not able:
+        encoding = type(call.encoding).__name__
+        raise ValueError(
+            f'`implementation="{name}"` {reason}, so it cannot carry {encoding} here; use "auto".'
+        )
+
+
+def zero_unseen(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen) -> tuple[Tensor, Tensor]:
+    """Zeros for keys and values that no query sees: 0 · NaN would be NaN, also in the gradients.
+
+    Where one look at them shows only ordinary numbers, their weights of 0 are enough.
+    """
+    if readable(k, v) and _ordinary(k) and _ordinary(v):
+        return k, v
+    batch, heads, tokens, _ = q.shape
+    shape = (batch, heads, tokens, k.shape[-2])
+    rows = [slice(None)]
+    if not torch.compiler.is_compiling() and tokens > BLOCK:  # in this order: it is one graph
+        rows = _blocks(tokens)
+    seen = [mask(*pairs(shape, some, q.device)).any(-2, keepdim=True) for some in rows]
+    by_anybody = torch.cat(seen, -2).any(-2, keepdim=True).any(1, keepdim=True).mT
+    return k.masked_fill(~by_anybody, 0), v.masked_fill(~by_anybody, 0)
+
+
+def _ordinary(x: Tensor) -> bool:
+    if not x.numel():
+        return True
+    low, high = x.detach().aminmax()
+    return -HUGE < float(low) and float(high) < HUGE  # both False for NaN
+
+
+def _blocks(tokens: int, most: int = BLOCK) -> list[slice]:
+    return [slice(start, min(start + most, tokens)) for start in range(0, tokens, most)]

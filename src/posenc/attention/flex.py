@@ -1,0 +1,66 @@
+"""FlexAttention, compiled: the bias as `score_mod`, the mask as a block mask, made once for a mask.
+
+Tables of a bias are made before, outside of what is traced. On the CPU for inference only.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc.attention.call import Call
+from posenc.core.biases import ByVector, tabulate
+from posenc.core.masks import Mask
+from posenc.core.shapes import Seen
+
+
+def flexible(call: Call) -> Tensor:
+    q, k, v, bias = call.q, call.k, call.v, call.bias
+    assert not isinstance(bias, ByVector)
+    tabulate(bias)
+    channels, on_cpu = v.shape[-1], q.device.type == "cpu"
+    if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
+        q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
+    score = None if bias is None else lambda s, b, h, i, j: s + bias(b, h, i, j).to(s.dtype)
+    visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device.type)
+    out = _compiled(on_cpu)(
+        q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=call.grouped
+    )
+    return out[..., :channels]
+
+
+def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
+    """Of a mask that says what it was made of: once, for all layers that are given the mask."""
+    made_of = mask.made_of if isinstance(mask, Mask) else None
+    if made_of is None or torch.compiler.is_compiling() or any(x.is_inference() for x in made_of):
+        return _made(mask, shape, device)
+    # Should somebody write to the positions, they count as others.
+    return _kept(mask, shape, device, tuple(x._version for x in made_of))
+
+
+def _made(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731  # its parameters are counted
+    return create_block_mask(sees, *shape, device=device)
+
+
+@functools.lru_cache(maxsize=8)
+def _kept(
+    mask: Mask, shape: tuple[int, int, int, int], device: str, versions: tuple[int, ...]
+) -> Any:
+    return _made(mask, shape, device)
+
+
+@functools.cache
+def _compiled(on_cpu: bool) -> Callable[..., Tensor]:
+    from torch._dynamo import config
+    from torch.nn.attention.flex_attention import flex_attention
+
+    # On the CPU torch 2.13 writes wrong code for lengths that vary: compile for each anew. Past its
+    # limit of compilations torch would build tokens² instead.
+    compiled = torch.compile(flex_attention, dynamic=False if on_cpu else None)
+    return config.patch(recompile_limit=1_000)(compiled)

@@ -1,0 +1,87 @@
+"""One attention layer of a transformer, with any encoding in it: project, encode, attend."""
+
+import warnings
+from weakref import WeakKeyDictionary, ref
+
+from torch import Tensor, nn
+
+from posenc.attention.attend import attend
+from posenc.attention.dispatch import Implementation
+from posenc.core.arguments import channels, shown, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.masks import Mask
+from posenc.core.positions import sequence
+from posenc.core.shapes import Embeddings, Points, Positions, Seen
+
+
+class SelfAttention(nn.Module):
+    """`SelfAttention(512, heads=8, encoding=RoPE(64))(x)`, x of shape (batch, token, 512).
+
+    With fewer `groups` than heads, neighbouring heads share keys and values. An additive encoding
+    acts on what comes in, in every layer that has it; usual is the bottom of a stack alone: give
+    the others `NoPE()`. A second layer around one and the same instance warns of it.
+    """
+
+    def __init__(self, width: int, heads: int, encoding: Encoding, groups: int | None = None):
+        super().__init__()
+        if not isinstance(encoding, Encoding):
+            raise TypeError(
+                f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}:"
+                " make one; `posenc.create` does by name."
+            )
+        width, heads = channels(width, "width"), whole_number(heads, "heads")
+        groups = heads if groups is None else whole_number(groups, "groups")
+        if min(heads, groups) < 1 or width % heads or heads % groups:
+            raise ValueError(
+                f"`heads` must divide `width`={width}, and `groups` must divide `heads`:"
+                f" got {heads} heads in {groups} groups."
+            )
+        dim = width // heads
+        for name, has in (("width", width), ("heads", heads), ("dim", dim)):
+            wants = getattr(encoding, name)
+            if wants not in (0, has):
+                raise ValueError(
+                    f"`encoding` was made for `{name}`={wants}, this layer has {has}: heads of"
+                    f" `width` / `heads` = {dim} channels."
+                )
+        if "on_embeddings" in encoding.acts_on:
+            _once(self, encoding)
+        self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
+        self.q, self.k, self.v = (nn.Linear(width, n * dim) for n in (heads, groups, groups))
+        self.out = nn.Linear(width, width)
+
+    def forward(
+        self,
+        x: Embeddings,
+        pos: Positions | Points | None = None,
+        mask: Mask | Seen | None = None,
+        implementation: Implementation = "auto",
+    ) -> Embeddings:
+        if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[-1] != self.width:
+            got = tuple(x.shape) if isinstance(x, Tensor) else shown(x)
+            raise ValueError(f"`x` must be embeddings (batch, token, {self.width}), got {got}.")
+        if not x.is_floating_point():
+            raise TypeError(
+                f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second."
+            )
+        at = self.encoding.prepare(sequence(x.shape[-2], 0, x.device) if pos is None else pos)
+        x = self.encoding.on_embeddings(x, at)
+        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = (to(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for to in (self.k, self.v))
+        made = attend(q, k, v, self.encoding, at, mask=mask, implementation=implementation)
+        return self.out(made.transpose(1, 2).flatten(2))
+
+
+_ADDED_BY: "WeakKeyDictionary[Encoding, ref[SelfAttention]]" = WeakKeyDictionary()
+
+
+def _once(layer: SelfAttention, encoding: Encoding) -> None:
+    before = _ADDED_BY.get(encoding)
+    if before is not None and before() is not None:
+        warnings.warn(
+            f"this {type(encoding).__name__} acts on embeddings, and another layer has it already:"
+            " both add it to what comes in. For once in a stack, give the layers above `NoPE()`;"
+            " to have it in each, give each its own.",
+            stacklevel=3,
+        )
+    _ADDED_BY[encoding] = ref(layer)

@@ -1,0 +1,135 @@
+"""Positions at equal steps, and the strip of pairs that a mask leaves of them: the fast paths' own.
+
+Over such positions an offset is step · (i − j) + shift, so whatever goes by distance goes by the
+difference of indices, and what a query sees of a causal text or a window is an interval of it.
+"""
+
+from dataclasses import dataclass
+from math import isinf
+from typing import NamedTuple
+
+from torch import Tensor
+
+from posenc.core.cache import kept
+from posenc.core.masks import Band, Mask
+from posenc.core.shapes import Seen
+from posenc.core.tracing import readable
+
+
+@dataclass(frozen=True)
+class Line:
+    """Positions start, start + step, start + 2 · step, …"""
+
+    start: int
+    step: int
+
+
+class Strip(NamedTuple):
+    """Pairs of query i and key j with low ≤ i − j ≤ high, of so many queries and keys."""
+
+    queries: int
+    keys: int
+    low: int
+    high: int
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low + 1
+
+    @property
+    def rows(self) -> range:
+        """The queries that see a key; none, where `low` is above `high`."""
+        if self.low > self.high:
+            return range(0)
+        return range(max(0, self.low), min(self.queries, self.keys + self.high))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every query sees every key."""
+        return self.low <= 1 - self.keys and self.high >= self.queries - 1
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is the triangle that kernels have built in."""
+        return self.low == 0 and self.high >= self.queries - 1 and self.queries == self.keys
+
+    @property
+    def sees_all_keys(self) -> bool:
+        """Whether each key is seen by a query."""
+        rows = self.rows
+        return bool(rows) and self.seen(slice(rows.start, rows.stop)) == slice(0, self.keys)
+
+    def seen(self, rows: slice) -> slice:
+        """The keys that some of these rows see; each of them is seen by one of the rows."""
+        start = max(0, rows.start - self.high)
+        return slice(start, max(start, min(self.keys, rows.stop - self.low)))
+
+    def within(self, low: int, high: int) -> "Strip":
+        return Strip(self.queries, self.keys, max(self.low, low), min(self.high, high))
+
+
+def line(pos: Tensor, step: int = 0) -> Line | None:
+    """Whole positions at equal steps forwards, alike in the whole batch; else None.
+
+    A single position may be said to have any `step`.
+    """
+    if not readable(pos) or pos.is_floating_point() or not pos.numel():
+        return None
+    first = pos[0] if pos.ndim == 2 else pos
+    if pos.ndim == 2 and not (pos == first).all():
+        return None
+    if len(first) == 1:
+        return Line(int(first), step)
+    step = int(first[1] - first[0])
+    regular = step > 0 and bool((first.diff() == step).all())
+    return Line(int(first[0]), step) if regular else None
+
+
+def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
+    """(step, shift), if every offset is step · (i − j) + shift; else None."""
+    if not readable(q_pos, k_pos):
+        return None
+    return kept(k_pos, "lines", (q_pos, k_pos), lambda: _lines(q_pos, k_pos))
+
+
+def _lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
+    k = line(k_pos, step=1)
+    q = k if q_pos is k_pos else line(q_pos, step=k.step if k else 1)
+    if q and k and k_pos.shape[-1] == 1:
+        k = Line(k.start, q.step)
+    return (k.step, q.start - k.start) if q and k and q.step == k.step else None
+
+
+def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
+    """The pairs that this mask shows, if they are a strip; else None."""
+    if mask is None:
+        return Strip(queries, keys, 1 - keys, queries - 1)
+    if not isinstance(mask, Mask) or mask.bands is None or not readable(*(mask.made_of or ())):
+        return None
+    bands = mask.bands
+    return kept(mask, (queries, keys), mask.made_of or (), lambda: _strip(bands, queries, keys))
+
+
+def _strip(bands: tuple[Band, ...], queries: int, keys: int) -> Strip | None:
+    low, high = 1 - keys, queries - 1
+    for band in bands:
+        step, shift = 1, 0
+        if band.q_pos is not None and band.k_pos is not None:
+            if _hides_nothing(band, band.q_pos, band.k_pos):
+                continue
+            placed = _lines(band.q_pos, band.k_pos)
+            if placed is None:
+                return None
+            step, shift = placed
+        # Whole numbers, for positions beyond what a float counts
+        low = low if isinf(band.low) else max(low, -int((shift - band.low) // step))
+        high = high if isinf(band.high) else min(high, int((band.high - shift) // step))
+    return Strip(queries, keys, low, high)
+
+
+def _hides_nothing(band: Band, q_pos: Tensor, k_pos: Tensor) -> bool:
+    """As in decoding, where all keys stand before the query: a look at the ends is enough."""
+    if not q_pos.numel() or not k_pos.numel():
+        return True
+    (first, last), (k_first, k_last) = ([x.item() for x in pos.aminmax()] for pos in (q_pos, k_pos))
+    return first - k_last >= band.low and last - k_first <= band.high

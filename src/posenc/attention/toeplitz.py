@@ -1,0 +1,287 @@
+"""Attention with a bias of distance alone, which the kernel reads out of one vector for each head.
+
+    bias[i, j] = f(step · (i − j) + shift)          positions at equal steps
+    rows read backwards, i = i₁ − 1 − r:  bias[r, j] = u[r + j + const],  strides (1, 1)
+
+A matrix that is constant along its anti-diagonals is a strided view, and torch's CPU kernel for
+`scaled_dot_product_attention` reads any strides: no tokens² is ever made, forward or backward. What
+a mask hides at either end of the offsets is −∞ in u, and tiles beyond it are never computed.
+
+A term is also cut where it cannot count. With |q·k|·scale ≤ M, every row seeing an offset of bias
+c, and n keys, the keys with a bias below
+
+    c − 2M − ln(n / ε) − ln(max‖v‖ / min‖v‖),       ε = 2⁻²⁴ in float32
+
+weigh together less than ε min‖v‖ / max‖v‖, so what they add is less than ε Σ weight ‖v‖: less than
+one rounding of the sum. M is measured, max‖q‖ max‖k‖ scale, so a key of huge norm is not cut, and
+nothing is assumed of f. For ALiBi it leaves a window for each head; it also keeps exp() from
+numbers so small that processors handle them slowly.
+
+The gradients come from the kernel's own backward on the same view; those of a learned u are the
+anti-diagonal sums of dscores, made again a few rows at a time. There is no second derivative.
+"""
+
+from math import log
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc.attention.call import Call
+from posenc.attention.spacing import Strip
+from posenc.core.biases import ByDistance
+
+FEW = 128  # the fewest rows worth a call of the kernel
+HELD = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
+
+
+class Tile(NamedTuple):
+    """Some heads, some of their queries, and the keys that these see."""
+
+    heads: slice
+    rows: slice
+    keys: slice
+
+
+def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
+    """(batch, head, query, value), of a call whose bias is a `ByDistance`, or None."""
+    q, k, v = fitted(call.q, call.k, call.v)
+    bias = call.bias
+    u = vector(call, strip, steps)
+    learned = u.requires_grad and torch.is_grad_enabled()
+    tiles = tiled(strip, slice(0, q.shape[1]))
+    if not learned and bias is not None and strip.queries >= FEW:
+        u = u.detach().clone()  # it may be kept for other layers
+        tiles = cut(u, q, k, v, call.scale, strip) or tiles
+    if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))):
+        out: Tensor = Viewed.apply(q, k, v, u, strip, tiles, call.scale)[0]  # type: ignore
+    else:
+        out = _forward(q, k, v, u, tiles, call.scale)
+    return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
+
+
+def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
+    """u, (head, query + key − 1): the bias along r + j, −∞ where no query sees."""
+    bias, heads, exact = call.bias, call.q.shape[1], call.exact
+    ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
+    if bias is None:  # of a mask alone: one row of 0 and −∞ serves all heads
+        u = F.pad(torch.zeros(1, strip.width, dtype=exact), ends, value=float("-inf"))
+        return u.expand(heads, -1)
+    assert isinstance(bias, ByDistance)
+
+    def make() -> Tensor:
+        step, shift = steps
+        offsets = step * torch.arange(strip.high, strip.low - 1, -1) + shift
+        seen = bias.f(torch.arange(heads).unsqueeze(-1), offsets).expand(heads, -1).to(exact)
+        return F.pad(seen, ends, value=float("-inf")).contiguous()
+
+    return bias.kept((heads, exact, strip), make)
+
+
+def cut(
+    u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, strip: Strip
+) -> list[Tile] | None:
+    """Sets u to −∞ where it cannot count; the tiles that are left, if any could be spared.
+
+    See the head of this file for the bound.
+    """
+    rows_all_see = strip.within(strip.queries - strip.keys, 0)
+    if rows_all_see.width < 1 or strip.queries < FEW:  # to measure M would cost more than it saves
+        return None
+    last = strip.queries - 1
+    common = u[:, last - rows_all_see.high : last - rows_all_see.low + 1].amax(-1)
+    never = common + log(torch.finfo(u.dtype).eps / 2 / strip.keys)
+    if not (u[:, last - strip.high : last - strip.low + 1] < never.unsqueeze(-1)).any():
+        return None  # whatever M may be
+    heads, groups = q.shape[1], k.shape[1]
+    q_most, k_most, v_most = (_norms(x).amax((0, 2)) for x in (q, k, v))
+    v_least = _norms(v).amin((0, 2))
+    most = (q_most * k_most.repeat_interleave(heads // groups) * abs(scale)).to(u.dtype) * 1.001
+    spread = (v_most / v_least).log().repeat_interleave(heads // groups).to(u.dtype)
+    gone = u < (never - 2 * most - spread).unsqueeze(-1)  # False where that is not a number
+    u.masked_fill_(gone, float("-inf"))
+    left = (u > float("-inf")).to(torch.uint8)
+    first, end = left.argmax(-1).tolist(), (u.shape[-1] - left.flip(-1).argmax(-1)).tolist()
+    tiles = []
+    for some in _alike([b - a for a, b in zip(first, end, strict=True)], heads // groups):
+        high, low = last - min(first[some]), last + 1 - max(end[some])
+        tiles += tiled(strip.within(low, high), some)
+    return tiles
+
+
+def _norms(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(
+        x.detach(), dim=-1, dtype=torch.promote_types(x.dtype, torch.float32)
+    )
+
+
+def _alike(widths: list[int], group: int) -> list[slice]:
+    """Runs of heads whose widths differ by less than a factor of 2, each on one head of keys."""
+    runs, start = [], 0
+    for h in range(1, len(widths) + 1):
+        run = widths[start : h + 1]
+        apart = h == len(widths) or max(run) >= 2 * min(run)
+        if apart or (group > 1 and h % group == 0):
+            runs.append(slice(start, h))
+            start = h
+    return runs
+
+
+def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
+    """Tiles that cover the strip; the fewer rows in each, the fewer hidden pairs are computed."""
+    count = len(strip.rows)
+    step = max(FEW, min(-(-count // 8), strip.width // 2)) if most is None else most
+    starts = strip.rows[::step]
+    rows = [slice(start, min(start + step, strip.rows.stop)) for start in starts]
+    return [Tile(heads, some, strip.seen(some)) for some in rows]
+
+
+def _strided(u: Tensor, queries: int, tile: Tile) -> Tensor:
+    """The bias of a tile, (1, head, row, key), its rows backwards: a view of u."""
+    heads, rows, keys = tile
+    shape = (1, heads.stop - heads.start, rows.stop - rows.start, keys.stop - keys.start)
+    start = u.storage_offset() + heads.start * u.stride(0) + queries - rows.stop + keys.start
+    return u.as_strided(shape, (0, u.stride(0), 1, 1), start)
+
+
+def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As the kernel wants them: equally many channels, side by side."""
+    wide = max(q.shape[-1], v.shape[-1])
+    q, k, v = (F.pad(x, (0, wide - x.shape[-1])) if x.shape[-1] < wide else x for x in (q, k, v))
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    return q, k, v
+
+
+def _of(x: Tensor, tile: Tile) -> Tensor:
+    """The keys of a tile, of its heads of the queries."""
+    return x[:, tile.heads, tile.keys]
+
+
+def _groups(tile: Tile, q: Tensor, k: Tensor) -> Tile:
+    """The tile in heads of the keys."""
+    group = q.shape[1] // k.shape[1]
+    return tile._replace(heads=slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1))
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, u: Tensor, tiles: list[Tile], scale: float,
+    lse: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Rows that see no key are in no tile."""
+    if (
+        len(tiles) == 1
+        and lse is None
+        and tiles[0][:2] == (slice(0, q.shape[1]), slice(0, q.shape[2]))
+    ):
+        bias, (_, _, keys) = _strided(u, q.shape[2], tiles[0]), tiles[0]
+        made = flash(q.flip(2), k[:, :, keys], v[:, :, keys], attn_mask=bias, scale=scale)[0]
+        return made.flip(2)
+    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
+    for tile in tiles:
+        heads, rows, _ = tile
+        shared = _groups(tile, q, k)
+        bias = _strided(u, q.shape[2], tile)
+        made, sums = flash(
+            q[:, heads, rows].flip(2), _of(k, shared), _of(v, shared), attn_mask=bias, scale=scale
+        )
+        out[:, heads, rows] = made.flip(2)
+        if lse is not None:
+            lse[:, heads, rows] = sums.flip(2)
+    return out
+
+
+flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+class Viewed(torch.autograd.Function):
+    """Out and log-sum-exp of each row."""
+
+    @staticmethod
+    def forward(
+        q: Tensor, k: Tensor, v: Tensor, u: Tensor, strip: Strip, tiles: list[Tile], scale: float
+    ) -> tuple[Tensor, Tensor]:
+        lse = u.new_zeros(q.shape[:3])
+        return _forward(q, k, v, u, tiles, scale, lse), lse
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        q, k, v, u, ctx.strip, ctx.tiles, ctx.scale = inputs
+        out, lse = output
+        ctx.mark_non_differentiable(lse)
+        ctx.save_for_backward(q, k, v, u, out, lse)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
+        if torch.is_grad_enabled():  # else the second derivative would silently lack a part
+            raise RuntimeError(
+                "attention by views has no second derivative, which `create_graph=True` asks for:"
+                ' pass `implementation="reference"`.'
+            )
+        q, k, v, u, out, lse = ctx.saved_tensors
+        if ctx.needs_input_grad[3]:
+            grads = _of_learned(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)
+        else:
+            made = _of_constant(grad, q, k, v, u, out, lse, ctx.tiles, ctx.scale)
+            grads = (*made, None)
+        return *grads, None, None, None
+
+
+def _of_constant(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, out: Tensor, lse: Tensor,
+    tiles: list[Tile], scale: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    dq = torch.zeros_like(q)
+    dk, dv = torch.zeros_like(k, dtype=u.dtype), torch.zeros_like(v, dtype=u.dtype)
+    for tile in tiles:
+        heads, rows, _ = tile
+        shared = _groups(tile, q, k)
+        back = [x[:, heads, rows].flip(2) for x in (grad, q, out, lse)]
+        for_q, for_k, for_v = flash_backward(
+            *back[:2], _of(k, shared), _of(v, shared), *back[2:], 0.0, False,
+            attn_mask=_strided(u, q.shape[2], tile), scale=scale,
+        )  # fmt: skip
+        dq[:, heads, rows] = for_q.flip(2)
+        _of(dk, shared).add_(for_k)
+        _of(dv, shared).add_(for_v)
+    return dq, dk.to(k.dtype), dv.to(v.dtype)
+
+
+def _of_learned(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, out: Tensor, lse: Tensor,
+    strip: Strip, scale: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """dS = P (dO vᵀ − Σ dO out), made again a few rows at a time; du sums it along r + j."""
+    exact, (batch, heads, queries, _) = u.dtype, q.shape
+    dq, du = torch.zeros_like(q), torch.zeros_like(u)
+    dk, dv = torch.zeros_like(k, dtype=exact), torch.zeros_like(v, dtype=exact)
+    inner = (grad.to(exact) * out).sum(-1, keepdim=True)
+    few = max(16, min(FEW, HELD // (heads * min(strip.keys, strip.width))))
+    by_group = lambda x: x.view(k.shape[1], -1, x.shape[-1])  # noqa: E731
+    for tile in tiled(strip, slice(0, heads), few):
+        _, rows, keys = tile
+        n, m = rows.stop - rows.start, keys.stop - keys.start
+        bias = _strided(u, queries, tile)[0]
+        padded = u.new_zeros(heads, n, m + n)
+        for b in range(batch):
+            some_q, some_grad, some_inner = (
+                x[b, :, rows].flip(1).to(exact).contiguous() for x in (q, grad, inner)
+            )
+            some_k, some_v = k[b, :, keys].to(exact), v[b, :, keys].to(exact)
+            grouped_q, grouped_grad = by_group(some_q), by_group(some_grad)
+            p = torch.sub(bias, lse[b, :, rows].flip(1).unsqueeze(-1), out=u.new_empty(bias.shape))
+            by_group(p).baddbmm_(grouped_q, some_k.mT, alpha=scale)
+            p.exp_()
+            dv[b, :, keys].baddbmm_(by_group(p).mT, grouped_grad)
+            ds = padded[..., :m]
+            grouped_ds = by_group(padded)[..., :m]
+            torch.bmm(grouped_grad, some_v.mT, out=grouped_ds)
+            ds.sub_(some_inner).mul_(p)
+            dq[b, :, rows] = torch.bmm(grouped_ds, some_k).view_as(some_q).mul_(scale).flip(1)
+            dk[b, :, keys].baddbmm_(grouped_ds.mT, grouped_q, alpha=scale)
+            # Rows one element shorter than they are: what stands at r + j lies one below another.
+            skewed = padded.as_strided((heads, n, m + n - 1), (n * (m + n), m + n - 1, 1))
+            start = queries - rows.stop + keys.start
+            du[:, start : start + m + n - 1] += skewed.sum(1)
+    return dq, dk.to(k.dtype), dv.to(v.dtype), du

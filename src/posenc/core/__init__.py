@@ -1,0 +1,1 @@
+"""What everything else is made of: positions, encodings, masks, biases, frequencies."""

@@ -1,0 +1,155 @@
+"""What every positional encoding is: five places to act on attention, all optional.
+
+    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + on_values(weights)
+    where q, k, v are projections of on_embeddings(x)
+
+An encoding overrides the hooks it needs; the others are neutral. What it can compute from
+positions alone (cosines, buckets) it returns from `prepare`; the caller holds that and hands it to
+every layer, so nothing is computed twice and nothing is cached out of sight.
+"""
+
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import shown
+from posenc.core.biases import ByDistance, ByVector, dense
+from posenc.core.frequencies import per_head
+from posenc.core.positions import own, sequence
+from posenc.core.shapes import Bias, Embeddings, Heads, KeyPositions, Keys, Points, Positions
+
+HOOK_PLACES = {
+    "on_embeddings": "embeddings",
+    "on_queries": "queries and keys",
+    "on_keys": "queries and keys",
+    "on_scores": "scores",
+    "on_values": "scores",
+}
+HOOKS = tuple(HOOK_PLACES)
+
+
+def on_meta(encoding: nn.Module) -> str:
+    """What is said of learned weights that were never given a value."""
+    return (
+        f"the weights of this {type(encoding).__name__} are on the meta device and have no values:"
+        " load them, with `load_state_dict(…, assign=True)` for instance, before it is used."
+    )
+
+
+class Encoding(nn.Module):
+    width: int = 0  # channels of an embedding it was made for; 0: any
+    dim: int = 0  # channels of a head
+    heads: int = 0  # query heads
+    axes: int = 1  # numbers that make a position
+    softmax_scale: float | None = None  # a model's own; None: 1/√channels
+    prepared: type = Tensor  # what `prepare` returns, where a tensor would pass for positions
+
+    def prepare(self, pos: Positions | Points) -> Any:
+        """What the hooks need to know of these positions; handed to them as `at`."""
+        return own(pos)
+
+    def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
+        return x
+
+    def on_queries(self, q: Heads, at: Any) -> Heads:
+        """May turn, scale or add channels; a score is the dot product with what `on_keys` gives."""
+        return q
+
+    def on_keys(self, k: Heads, at: Any) -> Heads:
+        return k
+
+    def on_scores(self, q: Heads, k: Keys, q_at: Any, k_at: Any, scale: float) -> Bias | None:
+        """Sees q and k as they enter the dot product, so rotated keys can be cached.
+
+        `scale` is what q · k will be multiplied by; terms of q or k usually want the same.
+        """
+        return None
+
+    def on_values(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
+        """What to add to the output, given the weights (batch, head, query, key) of some `rows`.
+
+        `rows` says which of the queries: attention in blocks asks for a few at a time.
+        """
+        return None
+
+    def by_vector(
+        self, q: Heads, q_at: Any, k_at: Any, scale: float
+    ) -> tuple[Heads, ByVector] | None:
+        """The scores of its hooks, as a bias of content and offset, if they have such a form.
+
+        No hook: a fast path where `on_queries` and `on_keys` add many channels. Gives the queries
+        that go with it; keys stay as they are.
+        """
+        return None
+
+    def scale(self, dim: int) -> float:
+        """The factor of q · k, for heads of `dim` channels, unless the caller of attention sets it.
+
+        >>> Encoding().scale(64)
+        0.125
+        """
+        return dim**-0.5 if self.softmax_scale is None else self.softmax_scale
+
+    @property
+    def acts_on(self) -> tuple[str, ...]:
+        """The hooks this encoding overrides: read from the code, so it cannot lie."""
+        return tuple(h for h in HOOKS if getattr(type(self), h) is not getattr(Encoding, h))
+
+    def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
+        """What it does by itself. Positions may be left out: then they are 0, 1, 2, …
+
+        Sinusoidal(512)(x, pos) -> x,  RoPE(64)(q, k, pos) -> q, k,  ALiBi(8)(q_pos, k_pos) -> bias
+        """
+        acts_on, name = self.acts_on, type(self).__name__
+        for value in inputs:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{name} is called with tensors, got {shown(value)}.")
+        inputs = inputs if pos is None else (*inputs, pos)
+        places = {HOOK_PLACES[hook] for hook in acts_on}
+        if len(places) > 1:
+            raise TypeError(f"{name} acts on {', '.join(sorted(places))}: use `SelfAttention`.")
+        if "on_scores" in acts_on:
+            if len(inputs) not in (1, 2):
+                expected = "(q_pos) or (q_pos, k_pos)"
+                raise TypeError(f"{name} is called with {expected}, got {len(inputs)} tensors.")
+            return self._bias(*inputs)
+        needs = 1 if "on_embeddings" in acts_on else 2
+        if len(inputs) not in (needs, needs + 1):
+            expected = "(x) or (x, pos)" if needs == 1 else "(q, k) or (q, k, pos)"
+            raise TypeError(f"{name} is called with {expected}, got {len(inputs)} tensors.")
+        for value in inputs[:needs]:
+            if not value.is_floating_point() or value.ndim < 2:
+                order = "(x, pos)" if needs == 1 else "(q, k, pos)"
+                raise ValueError(
+                    f"{name} is called with {order}, in this order, floats (…, token, channel) and"
+                    f" then positions: got {value.dtype} of shape {tuple(value.shape)}."
+                )
+        first = inputs[0]
+        pos = inputs[needs] if len(inputs) > needs else sequence(first.shape[-2], 0, first.device)
+        at = self.prepare(pos)
+        if needs == 1:
+            return self.on_embeddings(first, at)
+        return self.on_queries(first, at), self.on_keys(inputs[1], at)
+
+    def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
+        """(batch or 1, head, query, key), of an encoding that looks at nothing but positions."""
+        k_pos = q_pos if k_pos is None else k_pos
+        q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
+        if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):
+            raise ValueError(on_meta(self))
+        queries, keys = (pos.shape[: pos.ndim - (self.axes > 1)] for pos in (q_pos, k_pos))
+        if max(len(queries), len(keys)) > 2:
+            raise ValueError(per_head(q_pos.shape))
+        batch = max(prod(queries[:-1]), prod(keys[:-1]))
+        shape = (batch, self.heads or 1, queries[-1], keys[-1])
+        q, k = (  # float32, whatever the default dtype: what is asked for is the bias alone
+            torch.zeros(*shape[:2], n, self.dim or 1, dtype=torch.float32, device=q_pos.device)
+            for n in shape[2:]
+        )
+        bias = self.on_scores(q, k, q_at, k_at, scale=1.0)
+        if not isinstance(bias, ByDistance):
+            name = type(self).__name__
+            raise TypeError(f"the bias of {name} depends on queries or keys: use `attend`.")
+        return dense(bias, shape, q_pos.device)

@@ -1,0 +1,124 @@
+"""Frequencies θ, in radians per unit of position, and the angles and pairs made from them.
+
+    θⱼ = base^(−2j/d),  j = 0 … d/2 − 1        angle(p, j) = p · θⱼ
+
+A vector (pair,) turns by a number; a matrix (axis, pair) turns by a point, summing over its axes.
+θ is a constant in float64 on the CPU, outside parameters and buffers, so that no cast rounds it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import channels, positive, room, shown, whole_number
+from posenc.core.positions import exact, visible
+from posenc.core.shapes import Frequencies, Heads, Points, Positions
+
+Layout = Literal["interleaved", "half"]
+LAYOUTS = {  # where the two channels of a pair sit: (unflattened shape, axis of the pair)
+    "interleaved": ((-1, 2), -1),  # x₀x₁ x₂x₃ …   the papers, GPT-J, Llama as Meta ships it
+    "half": ((2, -1), -2),  # x₀…x_{d/2−1} with x_{d/2}…   tensor2tensor, GPT-NeoX, transformers
+}
+
+
+def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
+    """θ for `dim` channels, fastest first.
+
+    >>> frequencies(4)
+    tensor([1.0000, 0.0100], dtype=torch.float64)
+    """
+    if whole_number(dim, "dim") < 2 or dim % 2:
+        raise ValueError(f"channels turn in pairs: `dim` must be even and at least 2, got {dim}.")
+    room("θ", channels(dim))
+    index = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu")
+    return positive(base, "base") ** (-index / dim)
+
+
+def theta(freqs: int | Frequencies) -> Frequencies:
+    """The θ of so many channels, or these frequencies, if they can be some."""
+    if not isinstance(freqs, Tensor):
+        return frequencies(freqs)
+    if freqs.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"`freqs` must be float64, or float32 where they are learned, got {freqs.dtype}: make"
+            " them with `posenc.frequencies`."
+        )
+    if freqs.ndim not in (1, 2) or not freqs.numel():
+        raise ValueError(
+            "`freqs` must be a vector (pair,) or a matrix (axis, pair), and not empty, got shape"
+            f" {tuple(freqs.shape)}: for `dim` channels pass the number alone."
+        )
+    if visible(freqs) and not freqs.isfinite().all():
+        raise ValueError("`freqs` must be finite numbers, in radians per unit of position.")
+    return freqs
+
+
+def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
+    """p·θ of shape (*batch, token, pair), in float64, elementwise.
+
+    In float32 a position of a million is already 0.05 radians off; in bfloat16, 257 is 256; and a
+    matrix product would be rounded further by TF32 and autocast.
+    """
+    pos = exact(pos)
+    if not isinstance(freqs, Tensor) or not freqs.is_floating_point():
+        got = freqs.dtype if isinstance(freqs, Tensor) else shown(freqs)
+        raise TypeError(
+            f"`freqs` must be a tensor of frequencies, real numbers, got {got}: pass"
+            " `posenc.frequencies(dim)`."
+        )
+    if freqs.ndim == 2 and (pos.ndim < 2 or pos.shape[-1] != len(freqs)):
+        raise ValueError(
+            f"these frequencies have {len(freqs)} axes: `pos` must be points (…, token,"
+            f" {len(freqs)}), as `positions.grid` makes them, got shape {tuple(pos.shape)}."
+        )
+    if freqs.is_meta and not pos.is_meta:
+        raise ValueError(
+            "the learned frequencies are on the meta device and have no values: load them before"
+            " positions are prepared."
+        )
+    if pos.device.type == "mps":  # which has no float64
+        pos = pos.cpu()
+    angle = pos.double().unsqueeze(-1) * freqs.to(pos.device).double()
+    return angle.sum(-2) if freqs.ndim == 2 else angle
+
+
+def split(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """The first and the second channel of every pair."""
+    shape, axis = LAYOUTS[checked(layout)]
+    first, second = x.unflatten(-1, shape).unbind(axis)
+    return first, second
+
+
+def join(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
+    """The inverse of `split`."""
+    return torch.stack((first, second), LAYOUTS[checked(layout)][1]).flatten(-2)
+
+
+def one_each(x: Heads, by: Tensor) -> None:
+    """Refuses a table (*batch, 1, token, pair) that would broadcast over `x` in silence."""
+    batch, tokens = by.shape[:-3], by.shape[-2]
+    if len(batch) > 1:
+        raise ValueError(per_head((*batch, tokens)))
+    if x.shape[-2] != tokens or batch not in ((), (1,), x.shape[:1]):
+        raise ValueError(
+            f"`x` has {x.shape[-2]} tokens in a batch of {x.shape[0]}, the positions are for"
+            f" {tokens} tokens in a batch of {batch[0] if batch else 1}: give each token its own."
+        )
+
+
+def per_head(shape: Sequence[int]) -> str:
+    return (
+        f"`pos` must be (token,) or (batch, token), the same for all heads, or points with one more"
+        f" axis where an encoding has several, got {tuple(shape)}: call attention once for heads"
+        " that stand alike."
+    )
+
+
+def checked(layout: Layout) -> Layout:
+    if not isinstance(layout, str) or layout not in LAYOUTS:
+        known = " or ".join(map(repr, LAYOUTS))
+        got = shown(layout)
+        raise ValueError(f"`layout` is where the channels of a pair sit: {known}, got {got}.")
+    return layout

@@ -1,0 +1,196 @@
+"""Which keys a query sees. Masks are like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
+
+They compare positions or document ids. Without positions a text stands at 0, 1, 2, …, which says
+nothing of where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from operator import and_, or_
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import shown, whole_number
+from posenc.core.biases import take
+from posenc.core.positions import Side, checked, counts, exact, filling
+from posenc.core.shapes import Index, KeyPositions, Positions, Seen
+
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """low ≤ position of the query − position of the key ≤ high, of whole positions.
+
+    None stands for 0, 1, 2, …
+    """
+
+    low: float
+    high: float
+    q_pos: Tensor | None = None
+    k_pos: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Mask:
+    """`sees(b, h, i, j)` is True where query i sees key j."""
+
+    sees: Seen
+    shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
+    is_causal: bool = False  # exactly the triangle that kernels have built in
+    bands: tuple[Band, ...] | None = field(default=None, compare=False)  # that say the same
+    made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: nobody knows
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return self.sees(b, h, i, j)
+
+    def __and__(self, other: "Mask | Seen") -> "Mask":
+        """Also with a function (b, h, i, j) -> bool of your own."""
+        both = _joined(self, other, and_)
+        bands = other.bands if isinstance(other, Mask) else None
+        return replace(both, bands=self.bands and bands and self.bands + bands)
+
+    def __or__(self, other: "Mask | Seen") -> "Mask":
+        """Also with a function (b, h, i, j) -> bool of your own."""
+        return _joined(self, other, or_)
+
+    def check(self, batch: int, queries: int, keys: int) -> None:
+        """Raises ValueError if it was made for other tokens or another batch."""
+        counts = {"queries": queries, "keys": keys}
+        for shapes in self.shapes:
+            if shapes == NOWHERE and queries != keys:
+                raise ValueError(
+                    f"this mask compares positions, and {queries} queries with {keys} keys do not"
+                    " say theirs: pass them, as in `causal(q_pos, k_pos)`."
+                )
+            for shape, (what, tokens) in zip(shapes, counts.items(), strict=True):
+                if shape and shape[-1] not in (ANY, tokens):
+                    raise ValueError(f"the mask has {shape[-1]} positions for {tokens} {what}.")
+                if shape[:-1] not in ((), (1,), (batch,)):
+                    raise ValueError(f"the mask is for a batch of {shape[0]}, q and k for {batch}.")
+
+
+ANY = -1  # of tokens: whatever their number
+NOWHERE: Shapes = ((), ())  # made without positions
+
+
+def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
+    """A token sees itself and what stands before it."""
+    return CAUSAL if pos is None is k_pos else _banded(_NotBefore, 0, inf, pos, k_pos)
+
+
+def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
+    """A token sees itself and the `size` − 1 nearest on either side; `& causal()` leaves one side.
+
+    >>> from posenc.distance import pairs
+    >>> seen = (window(2) & causal())(*pairs((1, 1, 3, 3)))
+    >>> seen.int().squeeze().tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
+    if whole_number(size, "size") < 1:
+        raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
+    return _banded(partial(_Near, size), 1 - size, size - 1, pos, k_pos)
+
+
+def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
+    """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
+    q, k = exact(ids, "ids"), exact(ids if k_ids is None else k_ids, "k_ids")
+    return Mask(_Alike(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
+
+
+def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
+    """Nobody sees the filling that `positions.padded`, with the same arguments, has put in."""
+    lengths = counts(lengths)
+    gaps = [filling(n, lengths, tokens) for n in lengths]
+    left = checked(side) == "left"
+    first = torch.tensor(gaps if left else [0] * len(gaps))
+    last = first + torch.tensor(lengths)
+    keys = lengths[0] + gaps[0] if left and gaps else ANY
+    return Mask(_Between(first, last), (((), (len(gaps), keys)),), made_of=(first, last))
+
+
+# What the masks hold are objects rather than functions within functions, so they can be pickled
+
+
+@dataclass(frozen=True, eq=False)
+class _NotBefore:
+    q_pos: Tensor | None = None
+    k_pos: Tensor | None = None
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return _at(self.q_pos, b, i) >= _at(self.k_pos, b, j)
+
+
+@dataclass(frozen=True, eq=False)
+class _Near:
+    size: int
+    q_pos: Tensor | None = None
+    k_pos: Tensor | None = None
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return (_at(self.q_pos, b, i) - _at(self.k_pos, b, j)).abs() < self.size
+
+
+def _at(pos: Tensor | None, b: Index, n: Index) -> Tensor:
+    return n if pos is None else take(pos)(b, n)
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    q_ids: Tensor
+    k_ids: Tensor
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return take(self.q_ids)(b, i) == take(self.k_ids)(b, j)
+
+
+@dataclass(frozen=True, eq=False)
+class _Between:
+    """first ≤ index of the key < last, of each text."""
+
+    first: Tensor
+    last: Tensor
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        first, last = self.first.to(j.device)[b], self.last.to(j.device)[b]
+        return (j >= first) & (j < last)
+
+
+@dataclass(frozen=True, eq=False)
+class _Joined:
+    one: Seen
+    other: Seen
+    how: Callable[[Tensor, Tensor], Tensor]
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return self.how(self.one(b, h, i, j), self.other(b, h, i, j))
+
+
+def _banded(
+    see: Callable[..., Seen], low: float, high: float, pos: Tensor | None, k_pos: Tensor | None
+) -> Mask:
+    if pos is None:
+        if k_pos is not None:
+            raise TypeError("`k_pos` says where keys stand, `pos` where queries do: pass both.")
+        return Mask(see(), (NOWHERE,), bands=(Band(low, high),), made_of=())
+    q, k = exact(pos), exact(pos if k_pos is None else k_pos, "k_pos")
+    bands = (Band(low, high, q, k),)
+    return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
+
+
+def _joined(one: Mask, other: Mask | Seen, how: Callable[[Tensor, Tensor], Tensor]) -> Mask:
+    """With what holds of two masks together, however they are joined."""
+    if not callable(other):
+        raise TypeError(
+            f"a mask is joined with a mask, or a function of indices, got {shown(other)}."
+        )
+    made_of = other.made_of if isinstance(other, Mask) else None
+    both = None if one.made_of is None or made_of is None else one.made_of + made_of
+    sees = _Joined(one.sees, other.sees if isinstance(other, Mask) else other, how)
+    return Mask(sees, one.shapes + getattr(other, "shapes", ()), made_of=both)
+
+
+CAUSAL = replace(_banded(_NotBefore, 0, inf, None, None), is_causal=True)

@@ -1,0 +1,187 @@
+"""Positions are data: the caller passes them, no encoding counts tokens by itself."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor  # type: ignore
+
+from posenc.core.arguments import count, shown
+from posenc.core.shapes import Points, Positions
+
+Side = Literal["left", "right"]
+CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}  # whole numbers that a dtype tells apart
+
+
+def sequence(length: int, start: int = 0, device: torch.device | str | None = None) -> Positions:
+    """Tokens of a text; `start` is how many a key cache already holds.
+
+    >>> sequence(3, start=5)
+    tensor([5, 6, 7])
+    """
+    length, start = count(length, "length", 0), count(start, "start", -(2**62))
+    return torch.arange(start, start + length, device=device)
+
+
+def packed(lengths: Sequence[int]) -> Positions:
+    """Several documents in one row, each counted from 0; `masks.documents` keeps them apart.
+
+    >>> packed([3, 2])
+    tensor([0, 1, 2, 0, 1])
+    """
+    return torch.cat([torch.arange(n) for n in counts(lengths)])
+
+
+def documents(lengths: Sequence[int]) -> Positions:
+    """The document that each token of a packed row belongs to.
+
+    >>> documents([3, 2])
+    tensor([0, 0, 0, 1, 1])
+    """
+    lengths = counts(lengths)
+    return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+
+
+def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Positions:
+    """A batch of texts filled up to `tokens`: each counted from 0, the filling stands at 0.
+
+    Hide the filling with `masks.padding`, which takes the same arguments.
+
+    >>> padded([3, 2], side="left")
+    tensor([[0, 1, 2],
+            [0, 0, 1]])
+    """
+    step, lengths = 1 if checked(side) == "right" else -1, counts(lengths)
+    gaps = [torch.zeros(filling(n, lengths, tokens), dtype=torch.long) for n in lengths]
+    texts = [torch.arange(n) for n in lengths]
+    return torch.stack([torch.cat(row[::step]) for row in zip(texts, gaps, strict=True)])
+
+
+def filling(length: int, lengths: Sequence[int], tokens: int | None) -> int:
+    """How many tokens of filling a text of `length` needs."""
+    tokens = max(lengths) if tokens is None else count(tokens, "tokens", 0)
+    if length > tokens:
+        raise ValueError(f"a text of {length} tokens does not fit into `tokens`={tokens}.")
+    return tokens - length
+
+
+def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> list[int]:
+    """The tokens of each text, at least one text; or the cells along each axis."""
+    if isinstance(lengths, str | bytes) or not isinstance(lengths, Sequence | Tensor):
+        raise TypeError(f"`{name}` must be a list of whole numbers, got {shown(lengths)}.")
+    lengths = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    if not lengths:
+        raise ValueError(f"`{name}` must be a number for each {of}, and not empty.")
+    return [count(n, name, 0) for n in lengths]
+
+
+def checked(side: Side) -> Side:
+    if not isinstance(side, str) or side not in ("left", "right"):
+        raise ValueError(f"`side` is where the filling goes: 'left' or 'right', got {side!r}.")
+    return side
+
+
+def grid(*sizes: int) -> Points:
+    """Cells of an image or volume in row-major order, shape (∏ sizes, len(sizes)).
+
+    >>> grid(2, 2).tolist()
+    [[0, 0], [0, 1], [1, 0], [1, 1]]
+    """
+    sizes = tuple(counts(sizes, "sizes", "axis"))
+    return torch.cartesian_prod(*map(torch.arange, sizes)).reshape(-1, len(sizes))
+
+
+def centred(*sizes: int) -> Points:
+    """Centres of the cells of a `grid`, the image stretched to −1 … 1 along each axis; float64.
+
+    However fine the patches, a place in the image keeps its coordinates. Tokens that stand nowhere
+    in the image, a class token or registers, belong at the origin, where rotations do nothing.
+
+    >>> centred(2, 4)[:2].tolist()
+    [[-0.5, -0.75], [-0.5, -0.25]]
+    """
+    return (2 * grid(*sizes) + 1).double() / torch.tensor(sizes).double() - 1
+
+
+def folded(tokens: int, axes: int) -> Positions | Points:
+    """A sequence; with more axes, laid on a square page line by line, or into a cube.
+
+    >>> folded(5, axes=2).tolist()
+    [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]]
+    """
+    tokens, axes = count(tokens, "tokens", 0), count(axes, "axes")
+    if axes == 1:
+        return sequence(tokens)
+    side = round(tokens ** (1 / axes))
+    side += side**axes < tokens
+    return grid(*[side] * axes)[:tokens]
+
+
+def visible(*tensors: Tensor) -> bool:
+    """Whether these hold numbers that may be looked at: nothing traced, transformed, meta, fake."""
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return False
+    return all(
+        type(x) in (Tensor, nn.Parameter)
+        and not x.is_meta
+        and not is_functorch_wrapped_tensor(x)
+        and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
+        for x in tensors
+    )
+
+
+def whole(values: Tensor, name: str) -> Tensor:
+    """Whole numbers, to look something up by. Raises TypeError for any others."""
+    if values.is_floating_point():
+        raise TypeError(f"`{name}` goes by whole numbers; `pos` is {values.dtype}: pass integers.")
+    return values
+
+
+def exact(pos: Tensor, name: str = "pos") -> Tensor:
+    """Positions that can be computed with: integers as int64, so that no offset wraps around.
+
+    Raises TypeError for what is no tensor, for 16-bit floats, which cannot count past 256 or 2048,
+    and for booleans; ValueError for NaN, infinity, and whole numbers that the dtype does not hold.
+    """
+    if not isinstance(pos, Tensor):
+        raise TypeError(
+            f"`{name}` must be a tensor of positions, got {shown(pos)}: pass `torch.tensor(…)`, or"
+            " what a function of `posenc.positions` returns."
+        )
+    if not pos.ndim:
+        raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
+    if pos.dtype is torch.int64:
+        return pos
+    if pos.dtype is torch.bool:
+        raise TypeError(
+            f"`{name}` is a boolean mask; pass positions, for instance `mask.cumsum(-1)`."
+        )
+    if pos.dtype in CONSECUTIVE:
+        return _countable(pos, name)
+    if pos.is_floating_point() or pos.is_complex():
+        most = {torch.bfloat16: 256, torch.float16: 2048}.get(pos.dtype)
+        why = f"cannot count past {most}" if most else "does not hold positions"
+        raise TypeError(f"`{name}` is {pos.dtype}, which {why}; pass integers.")
+    whole = pos.long()
+    if pos.dtype is torch.uint64 and visible(pos) and bool((whole < 0).any()):
+        raise ValueError(f"`{name}` has numbers past 2⁶³ − 1: pass positions that int64 holds.")
+    return whole
+
+
+def own(pos: Tensor) -> Tensor:
+    """`exact`, apart from what the caller holds: writing to `pos` later changes nothing."""
+    found = exact(pos)
+    return found.clone() if found is pos else found
+
+
+def _countable(pos: Tensor, name: str) -> Tensor:
+    if pos.numel() and visible(pos):
+        most = CONSECUTIVE[pos.dtype]
+        low, high = (float(end) for end in pos.detach().aminmax())
+        if not -most <= low <= high <= most:  # also for NaN
+            raise ValueError(
+                f"`{name}` is {low:g} … {high:g}, where {pos.dtype} tells positions apart within"
+                f" ±{most:,} only: pass finite positions, and integers for large ones."
+            )
+    return pos

@@ -1,0 +1,122 @@
+"""Sum: several encodings in one attention, each acting where it acts.
+
+    Sum(a, b):  x → b(a(x)),  q → b(a(q)),  k → b(a(k)),  biases and values added
+
+One that acts on scores sees queries and keys as the others have left them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from torch import Tensor, nn
+
+from posenc.core.arguments import shown
+from posenc.core.biases import Added, ByDistance
+from posenc.core.encoding import HOOKS, Encoding
+from posenc.core.shapes import Bias, Embeddings, Heads, Keys, Points, Positions, Wider
+
+
+class Sum(Encoding):
+    """`Sum(RoPE(64), ALiBi(8))`."""
+
+    prepared = tuple
+
+    def __init__(self, *parts: Encoding):
+        super().__init__()
+        for part in parts:
+            if not isinstance(part, Encoding):
+                raise TypeError(
+                    f"`Sum` takes encodings, one after another, got {shown(part)}:"
+                    " `Sum(RoPE(64), ALiBi(8))`, and of a list `Sum(*encodings)`."
+                )
+        if len({part.axes for part in parts}) > 1:
+            axes = ", ".join(f"{type(part).__name__} {part.axes}" for part in parts)
+            raise ValueError(f"`Sum` hands all the same positions; their axes differ: {axes}.")
+        self.parts = nn.ModuleList(parts)
+        self.width, self.dim, self.heads = (_one(parts, name) for name in ("width", "dim", "heads"))
+        self.axes = parts[0].axes if parts else 1
+
+    def prepare(self, pos: Positions | Points) -> tuple[Any, ...]:
+        return tuple(part.prepare(pos) for part in self)
+
+    def on_embeddings(self, x: Embeddings, at: tuple[Any, ...]) -> Embeddings:
+        for part, part_at in zip(self, at, strict=True):
+            x = part.on_embeddings(x, part_at)
+        return x
+
+    def on_queries(self, q: Heads, at: tuple[Any, ...]) -> Wider:
+        for part, part_at in zip(self, at, strict=True):
+            q = part.on_queries(q, part_at)
+        return q
+
+    def on_keys(self, k: Heads, at: tuple[Any, ...]) -> Wider:
+        for part, part_at in zip(self, at, strict=True):
+            k = part.on_keys(k, part_at)
+        return k
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: tuple[Any, ...], k_at: tuple[Any, ...], scale: float
+    ) -> Bias | None:
+        ats = zip(self, q_at, k_at, strict=True)
+        found = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
+        return added([bias for bias in found if bias is not None])
+
+    def on_values(
+        self, weights: Tensor, q_at: tuple[Any, ...], k_at: tuple[Any, ...], rows: slice
+    ) -> Tensor | None:
+        ats = zip(self, q_at, k_at, strict=True)
+        found = [p.on_values(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
+        found = [extra for extra in found if extra is not None]
+        return sum(found[1:], found[0]) if found else None
+
+    def scale(self, dim: int) -> float:
+        """Each part multiplies the usual scale by its own factor."""
+        scale = usual = super().scale(dim)
+        for part in self:
+            scale *= part.scale(dim) / usual
+        return scale
+
+    @property
+    def acts_on(self) -> tuple[str, ...]:
+        return tuple(hook for hook in HOOKS if any(hook in part.acts_on for part in self))
+
+    def __iter__(self) -> Iterator[Encoding]:
+        return iter(self.parts)  # type: ignore[arg-type]
+
+
+def _one(parts: tuple[Encoding, ...], name: str) -> int:
+    """The channels or heads that all parts were made for that were made for some."""
+    sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
+    if len(sizes) > 1:
+        each = ", ".join(f"{part} {size}" for size, part in sizes.items())
+        raise ValueError(f"`Sum` acts on one attention; the `{name}` of its parts differ: {each}.")
+    return next(iter(sizes), 0)
+
+
+def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
+    """The encodings that a `Sum` is made of, sums within it too, in their order; else itself.
+
+    >>> [type(leaf).__name__ for leaf in leaves(Sum(Encoding(), Sum(Encoding(), Sum())))]
+    ['Encoding', 'Encoding']
+    """
+    if not isinstance(encoding, Sum):
+        return (encoding,)
+    return tuple(leaf for part in encoding for leaf in leaves(part))
+
+
+def added(biases: list[Bias]) -> Bias | None:
+    """Their sum; of distance alone, if all of them are."""
+    if len(biases) < 2:
+        return biases[0] if biases else None
+    by_distance = [bias for bias in biases if isinstance(bias, ByDistance)]
+    if len(by_distance) < len(biases):
+        return Added(tuple(biases))
+    parts = [bias.made_of for bias in by_distance if bias.made_of is not None]
+    made_of = tuple(chain(*parts)) if len(parts) == len(biases) else None
+    return replace(by_distance[0], f=_total([bias.f for bias in by_distance]), made_of=made_of)
+
+
+def _total(functions: list[Callable[..., Tensor]]) -> Callable[..., Tensor]:
+    return lambda *index: sum(f(*index) for f in functions[1:]) + functions[0](*index)

@@ -1,0 +1,1 @@
+"""One file, one encoding: its formula, its class, its card."""

@@ -1,0 +1,30 @@
+"""x + rows, for all additive encodings: checked, and rounded once to the dtype of x."""
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import shown
+from posenc.core.shapes import Embeddings
+
+
+def add(x: Embeddings, rows: Tensor) -> Embeddings:
+    """`rows` (token, channel) or (*batch, token, channel), one for each token of `x`."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        got = x.dtype if isinstance(x, Tensor) else shown(x)
+        raise TypeError(f"`x` must be embeddings (…, token, channel), real numbers, got {got}.")
+    if rows.is_meta and not x.is_meta:
+        raise ValueError("the table is on the meta device and has no values: load it first.")
+    if x.shape[-2:] != rows.shape[-2:]:
+        raise ValueError(
+            f"the rows are (token, channel) = {tuple(rows.shape[-2:])}, `x` has"
+            f" {tuple(x.shape[-2:])}: give a position for each token, and the encoding the width of"
+            " the embeddings."
+        )
+    batch, given = x.shape[:-2], rows.shape[:-2]
+    if given not in ((), (1,), batch):
+        raise ValueError(
+            f"the positions are for a batch of {tuple(given)}, `x` is one of {tuple(batch)}: give"
+            " one row of positions for all, or one for each."
+        )
+    exact = torch.promote_types(x.dtype, torch.float32)  # or 16 bits would round whole numbers
+    return (x.to(exact) + rows).to(x.dtype)

@@ -1,0 +1,64 @@
+"""Binary: add the position as a binary number, most significant bit first.
+
+    PE(p, c) = ⌊p / 2^(b−1−c)⌋ mod 2,  c = 0 … b − 1        b bits for 2^b positions
+
+With fewer bits than channels, each bit fills d/b neighbouring channels. Bounded and unique, but it
+jumps: from 7 (0111) to 8 (1000) every bit flips, from 8 to 9 one. The bit worth 2^n toggles every
+2^n tokens: a wave, though a square one, and the sinusoids are what becomes of it when smoothed.
+
+Fleetwood 2024, "You could have designed state of the art positional encoding", third step.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import channels, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.positions import exact, visible, whole
+from posenc.core.shapes import Embeddings, Positions
+from posenc.encodings.additive.add import add
+from posenc.encodings.additive.integer import FLEETWOOD
+from posenc.properties import (
+    any_length,
+    bounded,
+    length_independent,
+    order_sensitive,
+    unique_positions,
+)
+from posenc.properties.card import Card
+
+
+class Binary(Encoding):
+    """`Binary(512)` has 32 bits, the most up to 32 that fit the width; `Binary(512, bits=8)`."""
+
+    def __init__(self, dim: int, bits: int | None = None):
+        super().__init__()
+        dim = channels(dim)
+        bits = max(b for b in range(1, 33) if dim % b == 0) if bits is None else bits
+        if not 1 <= whole_number(bits, "bits") <= 62 or dim % bits:
+            raise ValueError(f"`bits` must be 1 … 62 and divide `dim`={dim}, got {bits}.")
+        self.width = dim
+        self.bits = bits
+
+    def prepare(self, pos: Positions) -> Tensor:
+        """Raises IndexError past 2^bits positions, and TypeError for fractions."""
+        pos = whole(exact(pos), "Binary")
+        if pos.numel() and visible(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
+            span = f"{pos.min().item()} … {pos.max().item()}"
+            raise IndexError(
+                f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: stay"
+                " within, or take more `bits`."
+            )
+        worth = 2 ** torch.arange(self.bits - 1, -1, -1, device=pos.device)
+        return (pos.unsqueeze(-1) // worth % 2).repeat_interleave(self.width // self.bits, -1)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Binary",
+    paper=FLEETWOOD,
+    make=lambda dim, heads, **options: Binary(dim * heads, **options),
+    holds=frozenset({unique_positions, bounded, any_length, length_independent, order_sensitive}),
+)

@@ -1,0 +1,49 @@
+"""Integer: add the position itself to every channel.
+
+    PE(p, c) = p,  c = 0 … d − 1
+
+The first idea, and the yardstick of its own faults: the rows grow without bound and soon drown the
+embeddings (at p = 100 they are a hundred times larger), and p + k is no linear map of p.
+
+Fleetwood 2024, "You could have designed state of the art positional encoding", first step.
+"""
+
+from torch import Tensor
+
+from posenc.core.arguments import channels
+from posenc.core.encoding import Encoding
+from posenc.core.positions import own
+from posenc.core.shapes import Embeddings, Positions
+from posenc.encodings.additive.add import add
+from posenc.properties import any_length, length_independent, order_sensitive, unique_positions
+from posenc.properties.card import Card, Paper
+
+
+class Integer(Encoding):
+    """`Integer(512)` for embeddings of 512 channels."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.width = channels(dim)
+
+    def prepare(self, pos: Positions) -> Tensor:
+        return own(pos).unsqueeze(-1).expand(*pos.shape, self.width)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+FLEETWOOD = Paper(
+    key="fleetwood2024designed",
+    title="You could have designed state of the art positional encoding",
+    authors="Fleetwood, Christopher",
+    year=2024,
+    url="https://fleetwood.dev/posts/you-could-have-designed-SOTA-positional-encoding",
+)
+
+CARD = Card(
+    name="Integer",
+    paper=FLEETWOOD,
+    make=lambda dim, heads, **options: Integer(dim * heads, **options),
+    holds=frozenset({unique_positions, any_length, length_independent, order_sensitive}),
+)

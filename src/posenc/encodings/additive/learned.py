@@ -1,0 +1,84 @@
+"""Learned: add a trained row for each position, looked up in a table.
+
+    PE(p) = table[p],  p = 0 … length − 1
+
+Free to become whatever the data wants; but row 3 knows nothing of row 4 before training has told
+it, and past the end of the table there is no row. Some libraries read garbage there, or repeat the
+last row in silence; here that is an error, or `beyond="clamp"` asks for the last row.
+
+Gehring et al. 2017, arXiv:1705.03122, §3.1; used by BERT and GPT-2, which initialise with 0.02.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import channels, room, shown, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.positions import own, visible, whole
+from posenc.core.shapes import Embeddings, Positions
+from posenc.encodings.additive.add import add
+from posenc.properties import (
+    bounded,
+    learned,
+    length_independent,
+    order_sensitive,
+    unique_positions,
+)
+from posenc.properties.card import Card, Paper
+
+Beyond = Literal["refuse", "clamp"]
+
+
+class Rows(NamedTuple):
+    """Which rows, looked up when they are added: training may change them until then."""
+
+    numbers: Tensor
+
+
+class Learned(Encoding):
+    """`Learned(1024, 768)` as in GPT-2."""
+
+    prepared = Rows
+
+    def __init__(self, length: int, dim: int, beyond: Beyond = "refuse"):
+        super().__init__()
+        if not isinstance(beyond, str) or beyond not in ("refuse", "clamp"):
+            raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {shown(beyond)}.")
+        if whole_number(length, "length") < 1:
+            raise ValueError(f"a table has rows: `length` must be at least 1, got {length}.")
+        self.width = channels(dim)
+        self.beyond: Beyond = beyond
+        self.table = nn.Parameter(torch.randn(room("a table", length, dim)) * 0.02)
+
+    def prepare(self, pos: Positions) -> Rows:
+        """Raises IndexError past the end of the table, TypeError for fractions."""
+        pos, last = whole(own(pos), "Learned"), len(self.table) - 1
+        if self.beyond == "clamp":
+            pos = pos.clamp(0, last)
+        elif visible(pos) and ((pos < 0) | (pos > last)).any():
+            raise IndexError(
+                f"the table has rows 0 … {last}, `pos` asks for {pos.min()} … {pos.max()}: make"
+                ' `length` larger and train on it, pass `beyond="clamp"` to repeat the last row, or'
+                " take an encoding without an end (RoPE, ALiBi, Sinusoidal)."
+            )
+        return Rows(pos)
+
+    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+        return add(x, self.table[at.numbers])
+
+
+CARD = Card(
+    name="Learned",
+    paper=Paper(
+        key="gehring2017convolutional",
+        title="Convolutional Sequence to Sequence Learning",
+        authors="Gehring, Jonas and Auli, Michael and Grangier, David and Yarats, Denis"
+        " and Dauphin, Yann N.",
+        year=2017,
+        arxiv="1705.03122",
+    ),
+    make=lambda dim, heads, length=512, **options: Learned(length, dim * heads, **options),
+    holds=frozenset({unique_positions, bounded, length_independent, order_sensitive, learned}),
+)

@@ -1,0 +1,56 @@
+"""Linear sinusoidal: sines and cosines whose wavelengths grow by equal steps.
+
+    PE(p, 2j−2) = sin(p θⱼ),  PE(p, 2j−1) = cos(p θⱼ)      θⱼ = 1/j radians per token, j = 1 … d/2
+
+Many hands, so positions no longer repeat; but the wavelengths 2π, 4π, 6π … πd crowd together: of
+256 pairs the slowest turns once in 1,608 tokens, and its neighbour once in 1,602. Growing them by
+equal factors instead makes `Sinusoidal` of it. (Texts that print sin(p/2i) for i = 0 divide
+by zero; j counts from 1 here.)
+
+The step before Vaswani et al. 2017, arXiv:1706.03762, in introductions that derive it.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import frequencies
+from posenc.core.shapes import Embeddings, Positions
+from posenc.encodings.additive.add import add
+from posenc.encodings.additive.sinusoidal import VASWANI, waves
+from posenc.properties import (
+    any_length,
+    bounded,
+    length_independent,
+    linear_shift,
+    norm_constant,
+    order_sensitive,
+    unique_positions,
+)
+from posenc.properties.card import Card
+
+
+class LinearSinusoidal(Encoding):
+    """`LinearSinusoidal(512)` for embeddings of 512 channels."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.width = dim
+        self.freqs = 1 / torch.ones_like(frequencies(dim)).cumsum(0)
+
+    def prepare(self, pos: Positions) -> Tensor:
+        return waves(pos, self.freqs)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Linear sinusoidal",
+    paper=VASWANI,
+    make=lambda dim, heads, **options: LinearSinusoidal(dim * heads, **options),
+    holds=frozenset(
+        {unique_positions, bounded, norm_constant, linear_shift}
+        | {any_length, length_independent, order_sensitive}
+    ),
+)

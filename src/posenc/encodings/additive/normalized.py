@@ -1,0 +1,55 @@
+"""Normalized: add the position as a share of the text's length N.
+
+    PE(p, c) = p / N            divisor="N"      values 0 … (N − 1)/N
+    PE(p, c) = p / (N − 1)      divisor="N-1"    values 0 … 1
+
+N is the last position + 1. Bounded at last, but the same token changes its code whenever the text
+grows: position 5 of 10 tokens stands where position 50 of 100 does, and a cached key goes stale
+with each new token.
+
+Fleetwood 2024, "You could have designed state of the art positional encoding", second step.
+"""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc.core.arguments import channels, shown
+from posenc.core.encoding import Encoding
+from posenc.core.positions import exact
+from posenc.core.shapes import Embeddings, Positions
+from posenc.encodings.additive.add import add
+from posenc.encodings.additive.integer import FLEETWOOD
+from posenc.properties import any_length, bounded, order_sensitive, unique_positions
+from posenc.properties.card import Card
+
+Divisor = Literal["N", "N-1"]
+
+
+class Normalized(Encoding):
+    """`Normalized(512)`, or `Normalized(512, "N-1")` so that the last token stands at 1."""
+
+    def __init__(self, dim: int, divisor: Divisor = "N"):
+        super().__init__()
+        if not isinstance(divisor, str) or divisor not in ("N", "N-1"):
+            raise ValueError(f"`divisor` must be 'N' or 'N-1', got {shown(divisor)}.")
+        self.width = channels(dim)
+        self.divisor: Divisor = divisor
+
+    def prepare(self, pos: Positions) -> Tensor:
+        pos = exact(pos).double()
+        last = F.pad(pos, (0, 1)).amax(-1, keepdim=True)  # at least 0, of no token too
+        divisor = last + 1 if self.divisor == "N" else last.clamp_min(1)  # one token stands at 0
+        return (pos / divisor).float().unsqueeze(-1).expand(*pos.shape, self.width)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Normalized",
+    paper=FLEETWOOD,
+    make=lambda dim, heads, **options: Normalized(dim * heads, **options),
+    holds=frozenset({unique_positions, bounded, any_length, order_sensitive}),
+)

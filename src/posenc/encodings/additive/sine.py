@@ -1,0 +1,45 @@
+"""Sine: add the sine of the position to every channel.
+
+    PE(p, c) = sin p
+
+Bounded and smooth, and it never ends, but one sine meets the same value on its way up and on its
+way down: sin 2 = 0.90930 and sin 353 = 0.90931. And sin(p + k) cannot be made of sin p alone: the
+sum formula needs the cosine as well.
+
+The first step towards Vaswani et al. 2017, arXiv:1706.03762, in introductions that derive it.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import channels
+from posenc.core.encoding import Encoding
+from posenc.core.positions import exact
+from posenc.core.shapes import Embeddings, Positions
+from posenc.encodings.additive.add import add
+from posenc.encodings.additive.sinusoidal import VASWANI
+from posenc.properties import any_length, bounded, length_independent, order_sensitive
+from posenc.properties.card import Card
+
+
+class Sine(Encoding):
+    """`Sine(512)` for embeddings of 512 channels."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.width = channels(dim)
+
+    def prepare(self, pos: Positions) -> Tensor:
+        sine = torch.sin(exact(pos).double()).float()
+        return sine.unsqueeze(-1).expand(*pos.shape, self.width)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Sine",
+    paper=VASWANI,
+    make=lambda dim, heads, **options: Sine(dim * heads, **options),
+    holds=frozenset({bounded, any_length, length_independent, order_sensitive}),
+)

@@ -1,0 +1,54 @@
+"""Sine and cosine at one frequency: even channels get the sine of the position, odd the cosine.
+
+    PE(p, 2j) = sin(p θ),  PE(p, 2j+1) = cos(p θ),  j = 0 … d/2 − 1        θ = 1 radian per token
+
+The pair is a point on a circle: it tells up from down, and moving on by k turns it by kθ. But every
+pair says the same, and after 44 tokens (seven turns, 43.98) or better 710 (113 turns, 709.9999) it
+is back where it was. One clock hand is not enough.
+
+The step before Vaswani et al. 2017, arXiv:1706.03762, in most introductions.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import number
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import frequencies
+from posenc.core.shapes import Embeddings, Positions
+from posenc.encodings.additive.add import add
+from posenc.encodings.additive.sinusoidal import VASWANI, waves
+from posenc.properties import (
+    any_length,
+    bounded,
+    length_independent,
+    linear_shift,
+    norm_constant,
+    order_sensitive,
+)
+from posenc.properties.card import Card
+
+
+class SineCosine(Encoding):
+    """`SineCosine(512)`, or slower: `SineCosine(512, theta=0.01)`."""
+
+    def __init__(self, dim: int, theta: float = 1.0):
+        super().__init__()
+        self.width = dim
+        self.freqs = torch.full_like(frequencies(dim), number(theta, "theta"))
+
+    def prepare(self, pos: Positions) -> Tensor:
+        return waves(pos, self.freqs)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+CARD = Card(
+    name="Sine-cosine",
+    paper=VASWANI,
+    make=lambda dim, heads, **options: SineCosine(dim * heads, **options),
+    holds=frozenset(
+        {bounded, norm_constant, linear_shift, any_length, length_independent, order_sensitive}
+    ),
+)

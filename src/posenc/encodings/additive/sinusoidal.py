@@ -1,0 +1,71 @@
+"""Sinusoidal: add a sine and a cosine for each of d/2 frequencies, from fast to slow.
+
+    PE(p, 2j) = sin(p θⱼ)        θⱼ = base^(−2j/d),  j = 0 … d/2 − 1, radians per token
+    PE(p, 2j+1) = cos(p θⱼ)      layout="half": all sines first, then all cosines
+
+Each pair is the hand of a clock. Moving on by k turns every hand by a fixed angle, so
+PE(p + k) = M_k PE(p) with M_k a rotation: [[cos kθ, sin kθ], [−sin kθ, cos kθ]]. Hence
+⟨PE(p), PE(q)⟩ = Σⱼ cos((p − q) θⱼ), the norm is √(d/2) everywhere, and no position ever repeats;
+but attention sees these rows through two different projections, where that symmetry is lost.
+
+Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, §3.5; their code has "half".
+"""
+
+from torch import Tensor
+
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, angles, checked, frequencies, join
+from posenc.core.shapes import Embeddings, Frequencies, Positions
+from posenc.encodings.additive.add import add
+from posenc.properties import (
+    any_length,
+    bounded,
+    length_independent,
+    linear_shift,
+    norm_constant,
+    order_sensitive,
+    unique_positions,
+)
+from posenc.properties.card import Card, Paper
+
+
+def waves(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") -> Tensor:
+    """sin and cos of p·θ, formed in float64 and rounded once: (*batch, token, 2·pair)."""
+    angle = angles(pos, freqs)
+    return join(angle.sin(), angle.cos(), layout).float().to(pos.device)
+
+
+class Sinusoidal(Encoding):
+    """`Sinusoidal(512)`, or `Sinusoidal(512, base=500.0, layout="half")`."""
+
+    def __init__(self, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"):
+        super().__init__()
+        self.width = dim
+        self.freqs = frequencies(dim, base)
+        self.layout: Layout = checked(layout)
+
+    def prepare(self, pos: Positions) -> Tensor:
+        return waves(pos, self.freqs, self.layout)
+
+    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
+        return add(x, at)
+
+
+VASWANI = Paper(
+    key="vaswani2017attention",
+    title="Attention Is All You Need",
+    authors="Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones,"
+    " Llion and Gomez, Aidan N. and Kaiser, Łukasz and Polosukhin, Illia",
+    year=2017,
+    arxiv="1706.03762",
+)
+
+CARD = Card(
+    name="Sinusoidal",
+    paper=VASWANI,
+    make=lambda dim, heads, **options: Sinusoidal(dim * heads, **options),
+    holds=frozenset(
+        {unique_positions, bounded, norm_constant, linear_shift}
+        | {any_length, length_independent, order_sensitive}
+    ),
+)

@@ -1,0 +1,84 @@
+"""ALiBi: the further away a key, the lower its score, at a pace fixed for each head.
+
+    score(i, j) = qᵢ · kⱼ · scale − m_h |pᵢ − pⱼ|
+    m_h = 2^(−8 h / H),  h = 1 … H          logits per token, H a power of two
+
+For other H: the slopes of the largest power of two P below H, then every second slope of 2P.
+There is nothing to learn and no length to exceed; a head sees about 4.6 / m_h tokens back.
+
+Press et al. 2022, "Train Short, Test Long", arXiv:2108.12409, §3; other H as in the authors' code,
+which adds m_h j instead: the same after softmax, but large numbers lose their last bits.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import number, query_heads, whole_number
+from posenc.core.biases import ByDistance
+from posenc.core.encoding import Encoding
+from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.properties import (
+    any_length,
+    decaying,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+    symmetric,
+)
+from posenc.properties.card import Card, Paper
+
+
+def slopes(heads: int) -> Tensor:
+    """m of each head, steepest first within each power of two; in float64, as θ is.
+
+    >>> slopes(3)
+    tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)
+    """
+    if whole_number(heads, "heads") < 1:
+        raise ValueError(f"ALiBi gives each head a slope: `heads` must be at least 1, got {heads}.")
+    query_heads(heads)
+    power = 2 ** (heads.bit_length() - 1)
+    return torch.cat((_geometric(power), _geometric(2 * power)[::2][: heads - power]))
+
+
+def _geometric(heads: int) -> Tensor:
+    count = torch.arange(1, heads + 1, dtype=torch.float64, device="cpu")
+    return 2.0 ** (-8.0 * count / heads)
+
+
+class ALiBi(Encoding):
+    """A bias for each head that falls with distance, the same in both directions.
+
+    All slopes are multiplied by `strength`: Falcon divides them by √channels.
+    """
+
+    def __init__(self, heads: int, strength: float = 1.0):
+        super().__init__()
+        self.heads = heads
+        self.slopes = number(strength, "strength") * slopes(heads)
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
+    ) -> Bias:
+        m = self.slopes.to(torch.promote_types(q.dtype, torch.float32)).to(q.device)
+        made_of = (self, self.slopes, m.dtype)
+        return ByDistance(lambda h, offset: -m[h] * offset.abs(), q_at, k_at, made_of)
+
+
+CARD = Card(
+    name="ALiBi",
+    paper=Paper(
+        key="press2022train",
+        title="Train Short, Test Long: Attention with Linear Biases Enables Input Length"
+        " Extrapolation",
+        authors="Press, Ofir and Smith, Noah A. and Lewis, Mike",
+        year=2022,
+        arxiv="2108.12409",
+    ),
+    make=lambda dim, heads, **options: ALiBi(heads, **options),
+    holds=frozenset(
+        {shift_invariant, symmetric, decaying, norm_preserving}
+        | {any_length, length_independent, order_sensitive}
+    ),
+)

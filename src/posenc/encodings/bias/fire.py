@@ -1,0 +1,101 @@
+"""FIRE: a small network makes the bias of a distance, taken relative to how far the query has come.
+
+    score(i, j) = qᵢ · kⱼ · scale + f_h( ψ(|pᵢ − pⱼ|) / (ψ(max(L, pᵢ)) + ε) )
+    ψ(x) = ln(|c| x + 1),  f(x) = W₂ ReLU(w₁ x + b₁),  ε = 10⁻⁶
+
+c, L and f are learned; L is |multiplier| · `length`, so that training moves it in proportion. The
+argument of f stays within 0 … 1 however long the text, so no distance is ever new to it. Up to L
+tokens the bias goes by distance alone; beyond, it depends on where the query stands too, and moving
+the whole text changes it.
+
+Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context
+Transformers", arXiv:2310.04418, eq. 5; initial values, |·| and ε as in its appendix. The network
+there ends with one more constant for each head, which a softmax does not see; it is left out.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import number, query_heads, room, whole_number
+from posenc.core.biases import ByDistance, offset, take
+from posenc.core.encoding import Encoding
+from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.core.tracing import readable
+from posenc.properties import (
+    any_length,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+)
+from posenc.properties.card import Card, Paper
+
+EPS = 1e-6
+
+
+class FIRE(Encoding):
+    """`FIRE(heads)`: distances count relative to 512 tokens at least, at first; 32 hidden units."""
+
+    def __init__(self, heads: int, length: float = 512.0, hidden: int = 32):
+        super().__init__()
+        if number(length, "length") <= 0 or whole_number(hidden, "hidden") < 1:
+            raise ValueError(
+                "FIRE needs a `length` above 0 and at least 1 unit in `hidden`:"
+                f" got {length} and {hidden}."
+            )
+        self.heads, self.length = query_heads(heads), length
+        room("the network", heads, hidden)
+        self.c = nn.Parameter(torch.tensor(0.1))
+        self.multiplier = nn.Parameter(torch.tensor(1.0))
+        self.inner = nn.Linear(1, hidden)
+        self.outer = nn.Linear(hidden, heads, bias=False)
+
+    def ψ(self, x: Tensor) -> Tensor:
+        return (self.c.abs() * x).log1p()
+
+    def f(self, h: Tensor, x: Tensor) -> Tensor:
+        """Of each head h, broadcast with x."""
+        weight, shift, outer = self.inner.weight[:, 0], self.inner.bias, self.outer.weight
+        if not h.ndim:  # one pair: a fused kernel wants no sums over an axis
+            units = range(len(weight))
+            return sum((outer[h, n] * (weight[n] * x + shift[n]).relu() for n in units), 0 * x)
+        heads = 1 if h.ndim == 4 else 0  # the axis; x has one entry there, or no such axis
+        x = x.reshape(*[1] * (h.ndim - x.ndim), *x.shape, 1)
+        by_head = (x * weight + shift).relu() @ outer[h.flatten()].mT
+        return by_head.movedim(-1, heads).squeeze(heads + 1)
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
+    ) -> Bias:
+        length = self.multiplier.abs() * self.length
+        if readable(q_at, length) and q_at.numel() and q_at.max() <= length:
+            near = self.ψ(length) + EPS
+            f = lambda h, δ: self.f(h, self.ψ(δ.abs()) / near)  # noqa: E731
+            return ByDistance(f, q_at, k_at, (self, *self.parameters()))
+        return self._beyond(length, q_at, k_at)
+
+    def _beyond(self, length: Tensor, q_at: Tensor, k_at: Tensor) -> Bias:
+        away: Callable[..., Tensor] = offset(q_at, k_at)
+        reached = take(self.ψ(torch.maximum(length, q_at.to(length.dtype))) + EPS)
+        return lambda b, h, i, j: self.f(h, self.ψ(away(b, i, j).abs()) / reached(b, i))
+
+    def __repr__(self) -> str:
+        return f"FIRE({self.heads} heads, length={self.length:g})"
+
+
+CARD = Card(
+    name="FIRE",
+    paper=Paper(
+        key="li2024functional",
+        title="Functional Interpolation for Relative Positions Improves Long Context Transformers",
+        authors="Li, Shanda and You, Chong and Guruganesh, Guru and Ainslie, Joshua and Ontanon,"
+        " Santiago and Zaheer, Manzil and Sanghai, Sumit and Yang, Yiming and Kumar, Sanjiv and"
+        " Bhojanapalli, Srinadh",
+        year=2024,
+        arxiv="2310.04418",
+    ),
+    make=lambda dim, heads, **options: FIRE(heads, **options),
+    holds=frozenset({norm_preserving, any_length, length_independent, order_sensitive, learned}),
+)

@@ -1,0 +1,90 @@
+"""KERPLE: scores fall with distance along a curve that each head learns, a logarithm or a power.
+
+    score(i, j) = qᵢ · kⱼ · scale − p_h ln(1 + a_h |pᵢ − pⱼ|)        log,    p, a > 0
+    score(i, j) = qᵢ · kⱼ · scale − a_h |pᵢ − pⱼ|^p_h                power,  a > 0, 0 < p ≤ 2
+
+Both are conditionally positive definite kernels made from a distance, which is where the bounds on
+p come from; ALiBi is the power with p = 1 and a fixed. Under the logarithm weights fall like a
+power of the distance, (1 + a δ)^−p, so far tokens are never quite out of sight.
+
+Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
+arXiv:2205.09921, eq. 8 and 9 (r₁ is p and r₂ is a of the logarithm); initial values and the least
+of 0.01 as in the authors' code, which writes the bound into the parameters; here they stay.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import query_heads, shown
+from posenc.core.biases import ByDistance
+from posenc.core.encoding import Encoding
+from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.properties import (
+    any_length,
+    decaying,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+    symmetric,
+)
+from posenc.properties.card import Card, Paper
+
+LEAST = 0.01
+
+
+def bounded(x: Tensor, most: float = float("inf")) -> Tensor:
+    """x within LEAST … `most`; gradients pass as if it were free, so that it can come back."""
+    return x + (x.clamp(LEAST, most) - x).detach()
+
+
+class Kerple(Encoding):
+    """`Kerple(heads)` with a logarithm, `Kerple(heads, curve="power")` with a power."""
+
+    def __init__(self, heads: int, curve: Literal["log", "power"] = "log"):
+        super().__init__()
+        if not isinstance(curve, str) or curve not in ("log", "power"):
+            raise ValueError(
+                f"`curve` is what scores fall along: 'log' or 'power', got {shown(curve)}."
+            )
+        self.heads, self.curve = query_heads(heads), curve
+        self.p = nn.Parameter(2 * torch.rand(heads))
+        self.a = nn.Parameter(torch.rand(heads))
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
+    ) -> Bias:
+        a, made_of = bounded(self.a), (self, self.p, self.a)
+        if self.curve == "log":
+            p = bounded(self.p)
+            return ByDistance(lambda h, δ: -p[h] * (a[h] * δ.abs()).log1p(), q_at, k_at, made_of)
+        p = bounded(self.p, 2.0)
+
+        def power(h: Tensor, δ: Tensor) -> Tensor:
+            δ = δ.to(torch.promote_types(δ.dtype, p.dtype))  # a power in ONNX stays as whole as δ
+            return -a[h] * δ.abs() ** p[h]
+
+        return ByDistance(power, q_at, k_at, made_of)
+
+    def extra_repr(self) -> str:
+        return f"{self.heads} heads, curve={self.curve!r}"
+
+
+CARD = Card(
+    name="KERPLE",
+    paper=Paper(
+        key="chi2022kerple",
+        title="KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
+        authors="Chi, Ta-Chung and Fan, Ting-Han and Ramadge, Peter J. and Rudnicky, Alexander I.",
+        year=2022,
+        arxiv="2205.09921",
+    ),
+    make=lambda dim, heads, **options: Kerple(heads, **options),
+    holds=frozenset(
+        {shift_invariant, symmetric, decaying, norm_preserving, any_length, length_independent}
+        | {order_sensitive, learned}
+    ),
+)

@@ -1,0 +1,126 @@
+"""T5: a learned number for each head and bucket of distances, fine near by, coarse far off.
+
+    score(i, j) = qᵢ · kⱼ · scale + weight[bucket(pᵢ − pⱼ), h]
+    bucket(δ) = δ                                                   δ < e
+    bucket(δ) = min(B − 1, e + ⌊(B − e) ln(δ/e) / ln(reach/e)⌋)     δ ≥ e = ⌊B/2⌋
+
+Causal: B buckets for δ ≥ 0, keys ahead share bucket 0. Bidirectional: half of the buckets for each
+side, keys ahead in the upper half. Past the start of the last bucket (113 for 32 causal buckets and
+a reach of 128, 91 bidirectional) distances are not told apart, so a model trained on less than that
+meets untrained buckets in longer texts. T5 itself sets `scale` to 1.
+
+Raffel et al. 2020, arXiv:1910.10683, §2.1; the formula is in the authors' code. Bucket starts are
+found in whole numbers here, where theirs rounds a float32 logarithm.
+"""
+
+from bisect import bisect_left
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import count, query_heads, room, shown, switch, whole_number
+from posenc.core.biases import ByDistance
+from posenc.core.cache import kept
+from posenc.core.encoding import Encoding
+from posenc.core.positions import whole
+from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.properties import (
+    any_length,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+)
+from posenc.properties.card import Card, Paper
+
+MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call looks up a table of all offsets in reach
+
+
+def starts(buckets: int, reach: int) -> list[int]:
+    """The first distance of each bucket on one side.
+
+    >>> starts(32, 128)[16:]
+    [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
+    """
+    exact = whole_number(buckets, "buckets") // 2
+    if exact < 1 or whole_number(reach, "reach") <= exact:
+        raise ValueError(
+            "T5 needs at least 2 buckets on a side, the first half of them exact, and a `reach`"
+            f" beyond those: got {buckets} on a side and `reach`={reach}."
+        )
+    if buckets > MOST_BUCKETS or reach > 2**62:
+        raise ValueError(
+            f"T5 takes up to {MOST_BUCKETS:,} `buckets` and a `reach` below 2⁶², got"
+            f" {shown(buckets)} and {shown(reach)}."
+        )
+    log = buckets - exact  # (B − e) ln(δ/e) ≥ n ln(reach/e)  ⇔  δ^(B−e) eⁿ ≥ reachⁿ e^(B−e)
+    first = list(range(exact))
+    distances = range(exact, reach + 1)
+    for n in range(log):
+        least = reach**n * exact**log
+        first.append(distances[bisect_left(distances, least, key=lambda d, n=n: d**log * exact**n)])
+    return first
+
+
+def bucket(offset: Tensor, buckets: int, reach: int, bidirectional: bool) -> Tensor:
+    """The bucket of each offset, query − key."""
+    side = buckets // 2 if bidirectional else buckets
+    first = torch.tensor(starts(side, reach), device=offset.device)
+    return _bucketed(offset, first, bidirectional)
+
+
+def _bucketed(offset: Tensor, first: Tensor, bidirectional: bool) -> Tensor:
+    distance = offset.abs() if bidirectional else offset.clamp_min(0)
+    ahead = (offset < 0) * len(first) if bidirectional else 0
+    return torch.bucketize(distance, first, right=True) - 1 + ahead
+
+
+class T5Bias(Encoding):
+    """`T5Bias(heads)` for encoders, `T5Bias(heads, bidirectional=False)` for decoders."""
+
+    def __init__(self, heads: int, buckets: int = 32, reach: int = 128, bidirectional: bool = True):
+        super().__init__()
+        self.heads, self.buckets = query_heads(heads), whole_number(buckets, "buckets")
+        self.reach = count(reach, "reach", most=MOST_REACH)
+        self.bidirectional = switch(bidirectional, "bidirectional")
+        first = starts(buckets // 2 if bidirectional else buckets, reach)
+        self.first = torch.tensor(first, device="cpu")
+        room("a table", 2 * reach + 1, heads)
+        self.weight = nn.Parameter(torch.randn(buckets, heads) * 0.1)
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
+    ) -> Bias:
+        def make() -> Tensor:
+            offsets = torch.arange(-self.reach, self.reach + 1, device=q.device)
+            return self.weight[_bucketed(offsets, self.first.to(q.device), self.bidirectional)]
+
+        by_offset = kept(k_at, "of each offset", (self, self.weight), make)
+
+        def value(h: Tensor, offset: Tensor) -> Tensor:
+            row = whole(offset, "T5Bias").clamp(-self.reach, self.reach) + self.reach
+            return by_offset[row, h]
+
+        return ByDistance(value, q_at, k_at, (self, self.weight))
+
+    def extra_repr(self) -> str:
+        way = "bidirectional" if self.bidirectional else "causal"
+        return f"{self.heads} heads, {self.buckets} {way} buckets, reach={self.reach}"
+
+
+CARD = Card(
+    name="T5",
+    paper=Paper(
+        key="raffel2020exploring",
+        title="Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        authors="Raffel, Colin and Shazeer, Noam and Roberts, Adam and Lee, Katherine and Narang,"
+        " Sharan and Matena, Michael and Zhou, Yanqi and Li, Wei and Liu, Peter J.",
+        year=2020,
+        arxiv="1910.10683",
+    ),
+    make=lambda dim, heads, **options: T5Bias(heads, **options),
+    holds=frozenset(
+        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
+    ),
+)

@@ -1,0 +1,38 @@
+"""NoPE: no positional encoding at all, the control group.
+
+    score(i, j) = qᵢ · kⱼ · scale
+
+Without a mask, attention is permutation-equivariant: shuffled tokens give shuffled outputs, and two
+occurrences of a word the same one. A causal mask alone breaks that: each token sees another set.
+
+Haviv et al. 2022, arXiv:2203.16634; Kazemnejad et al. 2023, arXiv:2305.19466.
+"""
+
+from posenc.core.encoding import Encoding
+from posenc.properties import (
+    any_length,
+    length_independent,
+    norm_preserving,
+    shift_invariant,
+    symmetric,
+)
+from posenc.properties.card import Card, Paper
+
+
+class NoPE(Encoding):
+    """Attention without positions: `NoPE()`."""
+
+
+CARD = Card(
+    name="NoPE",
+    paper=Paper(
+        key="kazemnejad2023impact",
+        title="The Impact of Positional Encoding on Length Generalization in Transformers",
+        authors="Kazemnejad, Amirhossein and Padhi, Inkit and Natesan Ramamurthy, Karthikeyan"
+        " and Das, Payel and Reddy, Siva",
+        year=2023,
+        arxiv="2305.19466",
+    ),
+    make=lambda dim, heads: NoPE(),
+    holds=frozenset({shift_invariant, symmetric, norm_preserving, any_length, length_independent}),
+)

@@ -1,0 +1,74 @@
+"""Shaw relative positions: a learned key and a learned value for every distance up to a reach.
+
+    score(i, j) = qᵢ · (kⱼ + a[r]) · scale
+    out(i) = Σⱼ weight(i, j) (vⱼ + c[r]),      r = clip(pᵢ − pⱼ, −reach, reach)
+
+Beyond the reach, distances are not told apart. q·a is formed once for each of the 2·reach + 1
+rows and looked up for each pair; no (tokens, tokens, channels) array is ever built.
+
+Shaw et al. 2018, "Self-Attention with Relative Position Representations", arXiv:1803.02155,
+eq. 3-4; r there is key − query, so its tables are ours read backwards.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import channels, count, room
+from posenc.core.biases import ByRow
+from posenc.core.encoding import Encoding
+from posenc.core.positions import whole
+from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.properties import (
+    any_length,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+)
+from posenc.properties.card import Card, Paper
+
+
+class Shaw(Encoding):
+    """`keys` and `values` hold the rows of distances −reach … reach."""
+
+    def __init__(self, dim: int, reach: int = 16):
+        super().__init__()
+        self.dim = channels(dim)
+        self.reach = count(reach, "reach", 0)
+        room("a table", 2 * reach + 1, dim)
+        self.keys = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
+        self.values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
+
+    def row(self, distance: Tensor) -> Tensor:
+        return whole(distance, "Shaw").clamp(-self.reach, self.reach) + self.reach
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
+    ) -> Bias:
+        by_query = q @ (self.keys * scale).mT.to(q.dtype)
+        return ByRow(q_at, k_at, self.reach, self.row, by_query, values=self.values, of=self)
+
+    def on_values(
+        self, weights: Tensor, q_at: Positions, k_at: KeyPositions, rows: slice
+    ) -> Tensor:
+        row = self.row(q_at[..., rows].unsqueeze(-1) - k_at.unsqueeze(-2)).unsqueeze(-3)
+        mass = weights.new_zeros(*weights.shape[:-1], len(self.values))
+        mass = mass.scatter_add(-1, row.expand(weights.shape), weights)
+        return mass @ self.values.to(mass.dtype)
+
+
+CARD = Card(
+    name="Shaw",
+    paper=Paper(
+        key="shaw2018self",
+        title="Self-Attention with Relative Position Representations",
+        authors="Shaw, Peter and Uszkoreit, Jakob and Vaswani, Ashish",
+        year=2018,
+        arxiv="1803.02155",
+    ),
+    make=lambda dim, heads, **options: Shaw(dim, **options),
+    holds=frozenset(
+        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
+    ),
+)

@@ -1,0 +1,70 @@
+"""Axial RoPE: share the pairs of channels among the axes of an image or a volume.
+
+    rope(x, p)ⱼ = xⱼ · exp(i p_a θ_c)       pair j = a·m + c belongs to axis a = 0 … n − 1
+    θ_c = base^(−c/m),  c = 0 … m − 1       m = ⌊d/2n⌋ pairs for each axis, radians per cell
+
+As a matrix (axis, pair), each column has one θ and zeros elsewhere, so an angle is the sum
+Σ_a p_a θ[a, j] and a score depends on the offset along each axis. Pairs left over when n does not
+divide d/2 do not turn. (Turning one pair by x and y together would mix the two offsets.)
+
+Su 2021, "Transformer upgrade 4: rotary position encoding in 2-D", kexue.fm/archives/8397; used in
+EVA-02, arXiv:2303.11331. V-JEPA 2, arXiv:2506.09985, shares the pairs among 3 axes like this, but
+its code tiles cos and sin over interleaved pairs, so that a pair's two channels turn by different
+angles: no rotation, and not copied here.
+"""
+
+import torch
+
+from posenc.core.arguments import channels, whole_number
+from posenc.core.frequencies import frequencies
+from posenc.core.shapes import Frequencies
+from posenc.encodings.rotary.rope import HOLDS, RoPE
+from posenc.properties import several_axes
+from posenc.properties.card import Card, Paper
+
+
+def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
+    """θ of shape (axis, pair), to be given to `RoPE`.
+
+    >>> axial(8, axes=2).tolist()
+    [[1.0, 0.01, 0.0, 0.0], [0.0, 0.0, 1.0, 0.01]]
+    """
+    if whole_number(axes, "axes") < 1 or whole_number(dim, "dim") < 2 * axes or dim % 2:
+        raise ValueError(
+            f"each axis needs a pair of channels: `dim` must be even and at least {2 * axes} for"
+            f" `axes`={axes}, got {dim}."
+        )
+    channels(dim)
+    each = dim // (2 * axes)
+    theta = torch.zeros(axes, dim // 2, dtype=torch.float64, device="cpu")
+    for axis in range(axes):
+        theta[axis, axis * each : (axis + 1) * each] = frequencies(2 * each, base)
+    return theta
+
+
+CARD = Card(
+    name="Axial RoPE",
+    paper=Paper(
+        key="su2021rope2d",
+        title="Transformer Upgrade 4: Rotary Position Encoding in Two Dimensions",
+        authors="Su, Jianlin",
+        year=2021,
+        url="https://kexue.fm/archives/8397",
+    ),
+    make=lambda dim, heads, **options: RoPE(axial(dim, 2), **options),
+    holds=HOLDS | {several_axes},
+)
+
+CARD_3D = Card(
+    name="Axial RoPE 3-D",
+    paper=Paper(
+        key="assran2025vjepa2",
+        title="V-JEPA 2: Self-Supervised Video Models Enable Understanding, Prediction and"
+        " Planning",
+        authors="Assran, Mido and Bardes, Adrien and others",
+        year=2025,
+        arxiv="2506.09985",
+    ),
+    make=lambda dim, heads, **options: RoPE(axial(dim, 3), **options),
+    holds=HOLDS | {several_axes},
+)

@@ -1,0 +1,222 @@
+"""Longer contexts without new frequencies being learned: pure functions θ → θ, to be composed.
+
+In turns within the trained length, r = L θ / 2π, with s = `factor` and j = 0 … d/2 − 1:
+
+    interpolate     θ' = θ / s
+    ntk             θ' = θ · s^(−2j/(d−2))          the same as base' = base · s^(d/(d−2))
+    dynamic_ntk     ntk with s' = s · max(1, length/L) − (s − 1)
+    by_parts        θ' = (1 − γ) θ/s + γ θ,    γ = clip((r − slow) / (fast − slow), 0, 1)
+    llama3          by_parts with slow = 1 and fast = 4
+    yarn            by_parts, but γ falls evenly over the pairs j from r = `fast` to r = `slow`
+    longrope        θ' = θ / λ,   λ = `short` up to the trained length, `long` beyond
+
+Each takes all it needs as arguments and remembers nothing, so any order of lengths gives the same
+frequencies. `ntk` and `yarn` take θ to be geometric, as `frequencies` makes it.
+
+A pair of a matrix (axis, pair) goes by its speed |θⱼ|, which is what it turns by in one unit along
+its direction, and keeps that direction. Pairs of one speed have one j: the fastest of every axis
+is j = 0 in `axial`, where each has d/2n of them, while `mrope` deals one ladder out to its axes.
+
+Chen et al. 2023, arXiv:2306.15595 (interpolation); bloc97 and emozilla 2023 (NTK-aware, dynamic);
+Peng et al. 2023, "YaRN", arXiv:2309.00071, §3: the paper's ramp, eq. 18, is `by_parts`; the code
+released with it, and every model since, ramps over pairs and rounds the ends. Ding et al. 2024,
+"LongRoPE", arXiv:2402.13753. Llama 3.1's is in Meta's code.
+"""
+
+from collections.abc import Sequence
+from math import ceil, floor, log, pi, sqrt
+
+from jaxtyping import Float
+from torch import Tensor, arange, float64, tensor
+
+from posenc.core.arguments import number, positive, shown
+from posenc.core.frequencies import theta
+from posenc.core.positions import visible
+from posenc.core.shapes import Frequencies
+
+Theta = Frequencies | Float[Tensor, "axis head pair"]  # which are those of RoPE-Mixed
+
+ALIKE, APART = 1e-5, 1e-2  # of speeds that are one, relative; of a rung of the ladder
+
+
+def interpolate(freqs: Theta, factor: float) -> Theta:
+    """Position interpolation: every wavelength `factor` times as long."""
+    return _finite(_theta(freqs) / positive(factor, "factor"), factor)
+
+
+def ntk(freqs: Theta, factor: float) -> Theta:
+    """NTK-aware: the fastest pair stays, the slowest is interpolated in full, all between in part.
+
+    >>> from posenc import frequencies
+    >>> ntk(frequencies(8), 4.0) / frequencies(8)
+    tensor([1.0000, 0.6300, 0.3969, 0.2500], dtype=torch.float64)
+    """
+    index, pairs = _ladder(_theta(freqs), "NTK-aware scaling")
+    return _finite(freqs * positive(factor, "factor") ** (-index / (pairs - 1)), factor)
+
+
+def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta:
+    """NTK-aware, by as much as a text of `length` tokens needs; up to `trained` nothing changes.
+
+    All keys of a text must be turned by the same frequencies: a cache of turned keys is no longer
+    valid when the text has grown past `trained`.
+    """
+    positive(factor, "factor")
+    grown = max(1.0, positive(length, "length") / positive(trained, "trained"))
+    return ntk(freqs, factor * grown - (factor - 1))
+
+
+def by_parts(
+    freqs: Theta, factor: float, trained: int, slow: float = 1.0, fast: float = 32.0
+) -> Theta:
+    """NTK by parts, the ramp of the YaRN paper: pairs of more than `fast` turns stay as they are,
+    those of fewer than `slow` are interpolated.
+    """
+    _ends(slow, fast)
+    turns = turned(_speed(_theta(freqs)), positive(trained, "trained"))
+    # where the two ends are one (Llama 4), nothing lies between them
+    kept = (turns - slow) / (fast - slow) if fast > slow else (turns > slow).to(freqs)
+    return _blend(freqs, factor, kept.clamp(0, 1))
+
+
+def llama3(freqs: Theta, factor: float, trained: int, low: float = 1.0, high: float = 4.0) -> Theta:
+    """Llama 3.1's scaling: NTK by parts, with the ends `low_freq_factor` and `high_freq_factor`."""
+    return by_parts(freqs, factor, trained, slow=low, fast=high)
+
+
+def yarn(
+    freqs: Theta,
+    factor: float,
+    trained: int,
+    fast: float = 32.0,
+    slow: float = 1.0,
+    rounded: bool = True,
+) -> Theta:
+    """YaRN as deployed; `rounded` ends of the ramp, except where a model says `truncate: false`.
+
+    Give the model `gain=yarn_gain(factor)` as well.
+    """
+    _ends(slow, fast)
+    index, pairs = _ladder(_theta(freqs), "YaRN")
+    turns = turned(_speed(freqs).flatten(), positive(trained, "trained")).detach()
+    first_two = [float(turns[index.flatten() == j][0]) for j in (0, 1)]
+    step = log(first_two[0] / first_two[1])
+    first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))  # pairs of such turns
+    if rounded:
+        first, last = floor(first), ceil(last)
+    first, last = max(first, 0), min(last, 2 * pairs - 1)
+    if first == last:
+        last += 0.001
+    return _blend(freqs, factor, 1 - ((index - first) / (last - first)).clamp(0, 1))
+
+
+def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -> float:
+    """The factor of cos and sin: g(mscale) / g(mscale_all_dim), g(m) = 0.1 m ln s + 1 for s > 1.
+
+    >>> round(yarn_gain(4.0), 6)
+    1.138629
+    """
+    return _grown(factor, mscale) / _grown(factor, mscale_all_dim)
+
+
+def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
+    """DeepSeek's second factor, of the softmax scale: g(mscale_all_dim)².
+
+    With mscale = mscale_all_dim the first is 1, and this one alone sharpens the softmax: by turned
+    and unturned channels alike.
+
+    >>> round(yarn_logit_gain(40.0, 1.0), 6)
+    1.873854
+    """
+    return _grown(factor, mscale_all_dim) ** 2
+
+
+def longrope(
+    freqs: Theta, length: int, trained: int, short: Sequence[float], long: Sequence[float]
+) -> Theta:
+    """LongRoPE: a searched factor for each pair, other ones for texts longer than `trained`.
+
+    A cache of keys turned by the short list is no longer valid when the text outgrows it.
+    """
+    factors = short if positive(length, "length") <= positive(trained, "trained") else long
+    name, pairs = "short" if factors is short else "long", _theta(freqs).shape[-1]
+    if not isinstance(factors, Sequence) or isinstance(factors, str):
+        raise TypeError(f"`{name}` must be a list of factors, one a pair, got {shown(factors)}.")
+    if len(factors) != pairs:
+        raise ValueError(f"`{name}` needs a factor for each of {pairs} pairs, got {len(factors)}.")
+    by = [positive(factor, name) for factor in factors]
+    return _finite(freqs / tensor(by, dtype=float64, device=freqs.device), min(by))
+
+
+def longrope_gain(factor: float, trained: int) -> float:
+    """The factor of cos and sin: √(1 + ln s / ln L), for s > 1.
+
+    >>> round(longrope_gain(32.0, 4096), 6)
+    1.190238
+    """
+    if positive(factor, "factor") <= 1:
+        return 1.0
+    if positive(trained, "trained") <= 1:
+        raise ValueError(f"`trained` must be a length of more than 1 token, got {trained}.")
+    return sqrt(1 + log(factor) / log(trained))
+
+
+def turned(freqs: Theta, length: float) -> Tensor:
+    """How often each pair turns in full within `length` tokens."""
+    return length * freqs / (2 * pi)
+
+
+def _theta(freqs: Theta) -> Theta:
+    if not isinstance(freqs, Tensor):
+        raise TypeError(
+            f"`freqs` must be a tensor of frequencies, got {shown(freqs)}: pass"
+            " `posenc.frequencies(dim)`."
+        )
+    return freqs if freqs.ndim == 3 else theta(freqs)
+
+
+def _speed(freqs: Theta) -> Tensor:
+    """|θⱼ| over the axes, shape (pair,) or (head, pair); of a vector θ itself."""
+    return freqs if freqs.ndim == 1 else freqs.norm(dim=0)
+
+
+def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
+    """j of each pair, and how many there are; in a matrix, j counts different speeds."""
+    speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
+    index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
+    if freqs.ndim > 1:
+        turning = speed[speed > 0].double()
+        fast = turning.amax() if turning.numel() else speed.new_ones(())
+        slower = turning[turning < fast * (1 - ALIKE)]
+        step = (fast / slower.amax()).log() if slower.numel() else speed.new_ones(())
+        index = (fast / speed.double().where(speed > 0, fast)).log() / step
+        if (index - index.round()).abs().max() > APART:
+            raise ValueError(
+                f"{who} needs frequencies that fall by equal factors, as `axial`, `mrope` and a new"
+                " `Mixed` have them: `freqs` do not; take `interpolate` or `by_parts`."
+            )
+        index = index.round().to(freqs)
+        pairs = int(index.max()) + 1
+    if pairs < 2:
+        raise ValueError(f"{who} runs from the fastest pair to the slowest: got {pairs} pair.")
+    return index, pairs
+
+
+def _blend(freqs: Theta, factor: float, kept: Tensor) -> Theta:
+    return (1 - kept) * interpolate(freqs, factor) + kept * freqs
+
+
+def _grown(factor: float, mscale: float) -> float:
+    mscale = number(mscale, "mscale")
+    return 0.1 * mscale * log(factor) + 1 if positive(factor, "factor") > 1 else 1.0
+
+
+def _ends(slow: float, fast: float) -> None:
+    if not 0 < number(slow, "slow") <= number(fast, "fast"):
+        raise ValueError(f"turns must be 0 < `slow` ≤ `fast`, got {slow} and {fast}.")
+
+
+def _finite(freqs: Theta, factor: float) -> Theta:
+    if visible(freqs) and not freqs.isfinite().all():
+        raise ValueError(f"`factor` must leave θ finite, got {factor}: take one nearer 1.")
+    return freqs

@@ -1,0 +1,98 @@
+"""RoPE-Mixed: let training choose in which direction across the image each pair of channels turns.
+
+    rope(x, p)ⱼ = xⱼ · exp(i (p₀ θ₀[h, j] + p₁ θ₁[h, j]))       p = (row, column), in cells
+    at first (θ₀, θ₁)[h, j] = base^(−4j/d) · (cos φ_h, sin φ_h)                j = 0 … d/4 − 1
+    and for the other half of the pairs the same, a quarter turn on: φ_h + π/2
+
+Axial RoPE sees rows and columns apart; a pair that turns by both sees slanted lines, and every head
+has directions of its own: φ_h is random. A score still depends on the offset along each axis only.
+Keys turn differently for each query head, so heads that share a key get a copy each.
+
+Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", arXiv:2403.13298: RoPE-Mixed,
+a θ for each layer; the initial θ is in the authors' code, whose first axis is the column: `flip(0)`
+θ to load theirs. Leave this module in float32: bfloat16 rounds θ by up to one part in 512, at cell
+50 a tenth of a radian.
+"""
+
+from math import pi
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posenc.core.arguments import query_heads, room, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, checked, frequencies
+from posenc.core.shapes import Heads, Points
+from posenc.encodings.rotary.rope import HOLDS
+from posenc.properties import learned, several_axes
+from posenc.properties.card import Card, Paper
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import Turn, made_of, ready, refuse_stale, turn
+
+
+def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
+    """θ along φ and across it; the fastest pair turns by 1 radian a cell."""
+    if whole_number(dim, "dim") < 4 or dim % 4:
+        raise ValueError(
+            "each axis needs a pair of channels: `dim` must be a multiple of 4 and at least 4, got"
+            f" {dim}."
+        )
+    room("θ", len(phi), dim)
+    speed, phi = frequencies(dim // 2, base), phi.double().unsqueeze(-1)
+    each = [
+        torch.cat((f(phi) * speed, f(phi + pi / 2) * speed), -1) for f in (torch.cos, torch.sin)
+    ]
+    return torch.stack(each)
+
+
+class Mixed(Encoding):
+    """`Mixed(64, heads=6)`; points come from `positions.grid`."""
+
+    axes = 2
+    prepared = Turn
+
+    def __init__(self, dim: int, heads: int, base: float = 10.0, layout: Layout = "interleaved"):
+        super().__init__()
+        self.dim, self.heads = dim, query_heads(heads)
+        self.layout: Layout = checked(layout)
+        phi = 2 * pi * torch.rand(heads, device="cpu")
+        self.freqs = nn.Parameter(slanted(dim, phi, base).float())
+
+    def prepare(self, pos: Points) -> Turn:
+        every = turn(pos, self.freqs.flatten(1))
+        cos, sin = (x.unflatten(-1, (self.heads, -1)).transpose(-2, -4).squeeze(-2) for x in every)
+        return made_of(ready(Turn(cos, sin), self.layout), self.freqs)
+
+    def on_queries(self, q: Heads, at: Turn) -> Heads:
+        if q.shape[1] != self.heads:
+            raise ValueError(f"this Mixed was made for {self.heads} heads, got {q.shape[1]}.")
+        refuse_stale(at, "Mixed")
+        return rotate(q, at, self.layout)
+
+    def on_keys(self, k: Heads, at: Turn) -> Float[Tensor, "batch query_head token channel"]:
+        if self.heads % k.shape[1]:
+            raise ValueError(
+                f"the {self.heads} heads of this Mixed must be a multiple of those of the keys, got"
+                f" {k.shape[1]}."
+            )
+        refuse_stale(at, "Mixed")
+        copies = self.heads // k.shape[1]
+        return rotate(k if copies == 1 else k.repeat_interleave(copies, 1), at, self.layout)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim} channels, {self.heads} heads, layout={self.layout!r}"
+
+
+CARD = Card(
+    name="RoPE-Mixed",
+    paper=Paper(
+        key="heo2024rotary",
+        title="Rotary Position Embedding for Vision Transformer",
+        authors="Heo, Byeongho and Park, Song and Han, Dongyoon and Yun, Sangdoo",
+        year=2024,
+        arxiv="2403.13298",
+    ),
+    make=lambda dim, heads, **options: Mixed(dim, heads, **options),
+    holds=HOLDS | {several_axes, learned},
+)

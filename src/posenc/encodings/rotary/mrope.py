@@ -1,0 +1,99 @@
+"""M-RoPE: hand RoPE's frequencies out to the frame, the row and the column of images and video.
+
+    angle(p, j) = p_a(j) · θⱼ,   p = (t, h, w)              j = 0 … d/2 − 1, θ in radians per token
+    contiguous      a(j) = t t … h h … w w …                s_a pairs for axis a, fastest first
+    interleaved     a(j) = j mod 3 if j < 3 s_(j mod 3), else t
+    spatial first   a(j) = h w h w … t t …                  s_h = s_w
+
+A token of text stands at t = h = w, and turns exactly as with RoPE, so a language model can learn
+to see. Sections in a row give t the fast pairs and w the slow ones; interleaved, every axis has all
+speeds. Which axis a pair follows has nothing to do with which channels make a pair: `layout` is
+"half" in Qwen's models, "interleaved" in GLM-4V's and ERNIE's. (HunYuan-VL shares out channels, not
+pairs, so that a pair's two turn by different angles: no rotation, and not here.)
+
+Wang et al. 2024, "Qwen2-VL", arXiv:2409.12191, §2.1: contiguous. Qwen3-VL, arXiv:2511.21631:
+interleaved, with two axes NeoMME too. ERNIE 4.5 VL: spatial first, and its config lists h, w, t.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from posenc.core.arguments import shown, whole_number
+from posenc.core.frequencies import Layout, frequencies, theta
+from posenc.core.shapes import Frequencies
+from posenc.encodings.rotary.rope import HOLDS, RoPE
+from posenc.properties import several_axes
+from posenc.properties.card import Card, Paper
+
+
+def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False) -> Frequencies:
+    """θ of shape (axis, pair), to be given to `RoPE`; `sections` are pairs for each axis.
+
+    >>> mrope(frequencies(8), (2, 1, 1)).tolist()
+    [[1.0, 0.1, 0.0, 0.0], [0.0, 0.0, 0.01, 0.0], [0.0, 0.0, 0.0, 0.001]]
+    >>> mrope(frequencies(8), (2, 1, 1), interleaved=True).tolist()
+    [[1.0, 0.0, 0.0, 0.001], [0.0, 0.1, 0.0, 0.0], [0.0, 0.0, 0.01, 0.0]]
+    """
+    freqs, sections = theta(freqs), pairs_of_axes(sections)
+    if not interleaved:
+        return _followed(freqs, sections, [a for a, s in enumerate(sections) for _ in range(s)])
+    n = len(sections)
+    return _followed(
+        freqs, sections, [j % n if j < n * sections[j % n] else 0 for j in range(sum(sections))]
+    )
+
+
+def spatial_first(freqs: Frequencies, sections: Sequence[int]) -> Frequencies:
+    """The same for ERNIE 4.5 VL; `sections` are pairs for t, h and w, in this order.
+
+    >>> spatial_first(frequencies(8), (2, 1, 1)).tolist()
+    [[0.0, 0.0, 0.01, 0.001], [1.0, 0.0, 0.0, 0.0], [0.0, 0.1, 0.0, 0.0]]
+    """
+    freqs, sections = theta(freqs), pairs_of_axes(sections)
+    space, t = sections[1:], sum(sections[:1])
+    return _followed(freqs, sections, [1 + j % len(space) for j in range(sum(space))] + [0] * t)
+
+
+def pairs_of_axes(sections: Sequence[int]) -> list[int]:
+    if not isinstance(sections, Sequence) or isinstance(sections, str):
+        raise TypeError(f"`sections` must be a list of pairs for each axis, got {shown(sections)}.")
+    return [whole_number(pairs, "sections") for pairs in sections]
+
+
+def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> Frequencies:
+    """θⱼ in the row of the axis that pair j follows, and zeros elsewhere."""
+    if freqs.ndim != 1 or min(sections, default=0) < 1 or sum(sections) != len(freqs):
+        raise ValueError(
+            f"each axis needs a pair of channels: `sections` must be positive and sum to the"
+            f" {freqs.shape[-1]} pairs of a vector of frequencies, got {[*sections]}."
+        )
+    found = [axes.count(axis) for axis in range(len(sections))]
+    if found != [*sections]:
+        raise ValueError(
+            f"axes that take turns need like shares: of `sections`={[*sections]} they would get"
+            f" {found} pairs; give what is over to the first axis."
+        )
+    follows = torch.tensor(axes, device=freqs.device)
+    return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])
+
+
+def _make(dim: int, heads: int, interleaved: bool = False, layout: Layout = "half") -> RoPE:
+    pairs = dim // 2
+    t, h = max(1, pairs // 4), max(1, (pairs - pairs // 4) // 2)  # 16, 24, 24 of 64 pairs
+    return RoPE(mrope(frequencies(dim), (t, h, pairs - t - h), interleaved), layout=layout)
+
+
+CARD = Card(
+    name="M-RoPE",
+    paper=Paper(
+        key="wang2024qwen2vl",
+        title="Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any"
+        " Resolution",
+        authors="Wang, Peng and Bai, Shuai and Tan, Sinan and others",
+        year=2024,
+        arxiv="2409.12191",
+    ),
+    make=_make,
+    holds=HOLDS | {several_axes},
+)

@@ -1,0 +1,148 @@
+"""RoPE: turn each pair of channels by an angle proportional to the token's position.
+
+    rope(x, p)ⱼ = xⱼ · exp(i p θⱼ)          x read as d/2 complex numbers
+    θⱼ = base^(−2j/d),  j = 0 … d/2 − 1     radians per token
+
+The dot product of a query at m and a key at n then depends on m − n only:
+
+    ⟨rope(q, m), rope(k, n)⟩ = Re Σⱼ qⱼ k̄ⱼ exp(i (m − n) θⱼ)
+
+Lengths stay as they are, nothing is learned, and any position will do; that scores fall with
+distance is only an upper bound: a key turned by r tokens beforehand is found best r tokens away.
+
+Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from posenc.core.arguments import number, positive, switch, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, checked, theta
+from posenc.core.shapes import Frequencies, Heads, Points, Positions
+from posenc.properties import (
+    any_length,
+    bounded,
+    length_independent,
+    linear_shift,
+    norm_constant,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+    unique_positions,
+)
+from posenc.properties.card import Card, Paper
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import Turn, made_of, refuse_stale, turn
+
+
+class RoPE(Encoding):
+    """`RoPE(64)`, or with other frequencies: `RoPE(frequencies(64, base=500_000.0))`.
+
+    Partial: `RoPE(16, dim=64)` turns the first 16 of 64 channels and leaves the rest to content;
+    with `trailing=True` it turns the last 16, as DeepSeek's heads do.
+    """
+
+    prepared = Turn
+
+    def __init__(
+        self,
+        freqs: int | Frequencies,
+        dim: int | None = None,
+        gain: float = 1.0,
+        layout: Layout = "interleaved",
+        trailing: bool = False,
+        logit_gain: float = 1.0,
+        learned: bool = False,
+    ):
+        """`gain` scales what turns, as YaRN needs, and `logit_gain` the softmax scale of all
+        channels, as DeepSeek does.
+
+        A matrix (axis, pair) as `freqs` turns by points: see `posenc.axial`.
+
+        With `learned`, training moves θ away from `freqs`: the parameter `delta` of the model's
+        dtype is added to a constant in float64, so no cast can round the start, and FSDP finds one
+        dtype. An nn.Parameter as `freqs` is learned as it is, and can be shared.
+        """
+        super().__init__()
+        self.freqs = theta(freqs)
+        self.turned = 2 * self.freqs.shape[-1]
+        self.dim = self.turned if dim is None else _channels(dim)
+        if self.dim < self.turned:
+            raise ValueError(f"the frequencies turn {self.turned} channels, `dim` is {self.dim}.")
+        self.axes = 1 if self.freqs.ndim == 1 else len(self.freqs)
+        self.gain, self.logit_gain = number(gain, "gain"), positive(logit_gain, "logit_gain")
+        self.trailing = switch(trailing, "trailing")
+        start = torch.zeros(self.freqs.shape) if switch(learned, "learned") else None
+        self.delta = None if start is None else nn.Parameter(start)
+        first = self.dim - self.turned if trailing else 0
+        self.start = None if self.turned == self.dim else first
+        self.layout: Layout = checked(layout)
+
+    def prepare(self, pos: Positions | Points) -> Turn:
+        at = turn(pos, self.theta, self.gain, self.layout)
+        return made_of(at, self.freqs if self.delta is None else self.delta)
+
+    @property
+    def theta(self) -> Frequencies:
+        """The frequencies as they are now, of a learned one too."""
+        if self.delta is None:
+            return self.freqs
+        return self.freqs.to(self.delta.device) + self.delta.double()
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **how: Any) -> None:
+        """Also weights of a RoPE whose θ was a Parameter as a whole."""
+        if self.delta is not None and f"{prefix}freqs" in state_dict:
+            moved = state_dict.pop(f"{prefix}freqs").double().cpu() - self.freqs.cpu()
+            state_dict[f"{prefix}delta"] = moved.to(self.delta.dtype)
+        super()._load_from_state_dict(state_dict, prefix, *args, **how)
+
+    def on_queries(self, q: Heads, at: Turn) -> Heads:
+        if q.shape[-1] != self.dim:
+            raise ValueError(f"this RoPE is for heads of {self.dim} channels, got {q.shape[-1]}.")
+        refuse_stale(at, "RoPE")
+        return rotate(q, at, self.layout, self.start)
+
+    def on_keys(self, k: Heads, at: Turn) -> Heads:
+        return self.on_queries(k, at)
+
+    def scale(self, dim: int) -> float:
+        return super().scale(dim) * self.logit_gain
+
+    def extra_repr(self) -> str:
+        which = "last" if self.trailing else "first"
+        part = "" if self.turned == self.dim else f"{which} {self.turned} of "
+        return f"{part}{self.dim} channels, layout={self.layout!r}, gain={self.gain:g}"
+
+
+def _channels(dim: int) -> int:
+    if isinstance(dim, float):
+        raise TypeError(
+            f"`dim` must be the channels of a head, a whole number, got {dim}: give a base with the"
+            f" frequencies, `RoPE(frequencies(64, base={dim:g}))`."
+        )
+    return whole_number(dim, "dim")
+
+
+SU = Paper(
+    key="su2021roformer",
+    title="RoFormer: Enhanced Transformer with Rotary Position Embedding",
+    authors="Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo"
+    " and Liu, Yunfeng",
+    year=2021,
+    arxiv="2104.09864",
+)
+
+HOLDS = frozenset(  # of all rotations, whatever their frequencies
+    {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
+    | {norm_preserving, any_length, length_independent, order_sensitive}
+)
+
+CARD = Card(
+    name="RoPE",
+    paper=SU,
+    make=lambda dim, heads, **options: RoPE(dim, **options),
+    holds=HOLDS,
+)

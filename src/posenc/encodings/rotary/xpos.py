@@ -1,0 +1,130 @@
+"""xPos: RoPE with queries shrunk and keys grown by position, so that a score fades with distance.
+
+    xpos(q, m)ⱼ = qⱼ exp(i m θⱼ) ζⱼ^((m − c)/S)      ζⱼ = (2j + 0.4 d) / (1.4 d),  j = 0 … d/2 − 1
+    xpos(k, n)ⱼ = kⱼ exp(i n θⱼ) ζⱼ^((c − n)/S)      S = `span`, c = `centre`, in tokens
+    ⟨xpos(q, m), xpos(k, n)⟩ = Re Σⱼ qⱼ k̄ⱼ exp(i (m − n) θⱼ) ζⱼ^((m − n)/S)
+
+Fast pairs fade most, the fastest to 0.29 every S tokens; ahead of a query all grow as fast, so it
+is for causal attention only. The centre cancels, if it is the same for all: libraries that put it
+in the middle of the text so far break cached keys.
+
+But numbers overflow: keys grow 3.5-fold every S tokens past the centre, queries before it. float32
+and bfloat16 hold 16,430 tokens either side (IndexError beyond), where a query at one end still has
+finite scores and gradients with a key at the other; float16 about 3,500, and nothing warns of more.
+So the centre is that of 4,096 tokens, and a text further on wants its own.
+
+Sun et al. 2022, "A Length-Extrapolatable Transformer", arXiv:2212.10554, algorithm 1; the authors'
+code for ζ and S, though it centres by length.
+"""
+
+from math import log
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import real, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, angles, checked, theta
+from posenc.core.positions import exact, visible
+from posenc.core.shapes import Frequencies, Heads, Positions
+from posenc.properties import (
+    bounded,
+    length_independent,
+    order_sensitive,
+    shift_invariant,
+    unique_positions,
+)
+from posenc.properties.card import Card, Paper
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import Turn, made_of, refuse_stale, turn
+
+GAMMA = 0.4
+LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, keys and their sums
+
+
+class Stretch(NamedTuple):
+    """How queries and how keys turn, each with its own lengths."""
+
+    queries: Turn
+    keys: Turn
+
+
+def zeta(pairs: int) -> Tensor:
+    """What is left of each pair after S tokens, fastest first.
+
+    >>> zeta(3)
+    tensor([0.2857, 0.5238, 0.7619], dtype=torch.float64)
+    """
+    share = torch.arange(pairs, dtype=torch.float64, device="cpu") / pairs
+    return (share + GAMMA) / (1 + GAMMA)
+
+
+class XPos(Encoding):
+    """`XPos(64)`; for texts far from 0 move the centre: `XPos(64, centre=100_000)`."""
+
+    prepared = Stretch
+
+    def __init__(
+        self,
+        freqs: int | Frequencies,
+        span: float = 512,
+        centre: int = 2048,
+        layout: Layout = "interleaved",
+    ):
+        super().__init__()
+        if not 0 < real(span, "span") < float("inf"):
+            raise ValueError(f"`span` is a positive number of tokens, got {span}.")
+        self.freqs = theta(freqs)
+        if self.freqs.ndim != 1:
+            given = tuple(self.freqs.shape)
+            raise ValueError(f"xPos fades along one axis: `freqs` must be a vector, got {given}.")
+        self.dim = 2 * len(self.freqs)
+        self.span, self.centre = span, whole_number(centre, "centre")
+        self.layout: Layout = checked(layout)
+        self.rates = zeta(len(self.freqs)).log() / span
+        fastest = log(GAMMA / (1 + GAMMA)) / span
+        self.reach = int(-log(LARGEST) / fastest)
+
+    def prepare(self, pos: Positions) -> Stretch:
+        """Raises IndexError for positions so far from the centre that numbers would overflow."""
+        away = exact(pos) - self.centre
+        if visible(away) and (away.abs() > self.reach).any():
+            raise IndexError(
+                f"xPos grows exponentially and is computed up to {self.reach:,} tokens from its"
+                f" centre {self.centre:,}; `pos` is {pos.min():,} … {pos.max():,}: pass a `centre`"
+                " in the middle of your text, or train with a larger `span`."
+            )
+        fade = angles(away, self.rates)
+        queries, keys = (turn(pos, self.freqs, gain.exp(), self.layout) for gain in (fade, -fade))
+        return Stretch(made_of(queries, self.freqs), made_of(keys, self.freqs))
+
+    def on_queries(self, q: Heads, at: Stretch) -> Heads:
+        refuse_stale(at.queries, "XPos")
+        return rotate(q, at.queries, self.layout)
+
+    def on_keys(self, k: Heads, at: Stretch) -> Heads:
+        refuse_stale(at.keys, "XPos")
+        return rotate(k, at.keys, self.layout)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.dim} channels, span={self.span:g}, centre={self.centre}, layout={self.layout!r}"
+        )
+
+
+CARD = Card(
+    name="xPos",
+    paper=Paper(
+        key="sun2022length",
+        title="A Length-Extrapolatable Transformer",
+        authors="Sun, Yutao and Dong, Li and Patra, Barun and Ma, Shuming and Huang, Shaohan"
+        " and Benhaim, Alon and Chaudhary, Vishrav and Song, Xia and Wei, Furu",
+        year=2022,
+        arxiv="2212.10554",
+    ),
+    make=lambda dim, heads, **options: XPos(dim, **options),
+    holds=frozenset(
+        {unique_positions, bounded, shift_invariant, length_independent, order_sensitive}
+    ),
+)

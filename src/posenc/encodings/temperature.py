@@ -1,0 +1,47 @@
+"""Temperature: queries far into a text ask more sharply, lest many keys drown the few that matter.
+
+    q′(p) = q · (1 + a ln(1 + n)),  n = max(0, ⌊(p + start) / every⌋)      p: position of the query
+
+The softmax over n keys flattens as n grows; this sharpens it, in steps. It says nothing of where
+keys stand: add it to an encoding, as in `Sum(NoPE(), Temperature(8192))`.
+
+Llama 4 counts from 1 (`start=1`) and does so in its layers without RoPE, a = 0.1, every = 8,192;
+Ministral 3 and Mistral 4 count from 0, in all layers, `every` the length trained on. After
+Nakanishi 2025, "Scalable-Softmax Is Superior for Attention", arXiv:2501.19399.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+from torch import Tensor
+
+from posenc.core.arguments import number, real, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import one_each
+from posenc.core.positions import exact
+from posenc.core.shapes import Heads, Positions
+
+
+class Factor(NamedTuple):
+    """The factor of each query, shape (*batch, 1, token, 1), the same for all heads."""
+
+    factor: Tensor
+
+
+class Temperature(Encoding):
+    prepared = Factor
+
+    def __init__(self, every: float, strength: float = 0.1, start: int = 0):
+        super().__init__()
+        if not 1 <= real(every, "every") < inf:
+            raise ValueError(f"`every` is the tokens of a step, at least 1, got {every}.")
+        self.every, self.strength = every, number(strength, "strength")
+        self.start = whole_number(start, "start")
+
+    def prepare(self, pos: Positions) -> Factor:
+        steps = ((exact(pos) + self.start) // self.every).clamp_min(0)  # queries before the text: 1
+        return Factor((1 + self.strength * steps.float().log1p())[..., None, :, None])
+
+    def on_queries(self, q: Heads, at: Factor) -> Heads:
+        one_each(q, at.factor)
+        return (q * at.factor).to(q.dtype)

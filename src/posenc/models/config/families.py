@@ -1,0 +1,224 @@
+"""What each architecture of transformers does about positions: data, made by docs/families.py.
+
+A config.json says much less than its reader needs. It does not say whether the channels of a pair
+sit side by side or half a head apart, which layers have no encoding, what a missing key stands for,
+or that a key's ones mean "none" in one model and "all" in another. That is kept here, one line a
+`model_type`, in families.json; neither torch nor transformers is needed to read it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+Kind = Literal[
+    "rotary",  # queries and keys are turned
+    "learned",  # a learned row for each position is added to the embeddings
+    "sinusoidal",  # a fixed row
+    "alibi",  # a linear bias
+    "t5",  # a learned bias for each bucket of distances
+    "deberta",  # disentangled attention
+    "shaw",  # a learned vector for each distance, added to keys or scored against queries
+    "transformer-xl",  # sines of the distance, projected, with two learned biases
+    "dinov3",  # queries and keys are turned by where a patch is in its picture
+    "none",  # attention without any encoding: order comes from the causal mask or other layers
+    "nothing",  # no attention over a sequence: nothing to encode
+    "parts",  # only configs inside this one do anything about positions: `parts`
+    "refused",  # something posenc does not read: `refused` says what
+]
+
+
+ALIASES = {  # model_type of published files → that of the class which transformers reads them with
+    "kimi_k2": "deepseek_v3",  # as Kimi_K25Config does; only its tokenizer is another
+    "dinov3": "dinov3_vit",  # ComfyUI's image_encoders/dino3_large.json
+    "step3p7_text": "step3p5",  # Step3p7Config takes these for its parts, whatever their model_type
+    "step3p7_vision": "step3p5_vision",
+}
+
+
+LISTS = ("parts", "attention", "sinks", "ignored")  # fields that are tuples
+
+
+@dataclass(frozen=True)
+class Family:
+    """One `model_type`. What a field does not say is as in Llama.
+
+    `name`       its `model_type`
+    `folder`     where it is in transformers/models
+    `kind`       of the main stack of *this* config, not of configs inside it
+    `layout`     where the two channels of a pair sit, as the weights lie: "half" or "interleaved"
+    `layout_key` a flag of the config that says so: true is "interleaved", false is "half"
+    `place`      which channels of a head turn where not all do: "leading" or "trailing"
+    `sign`       −1: turned the other way round
+    `keys`       usual name of a key → its name in this config
+    `older`      names of keys in files that are older than the class → usual names
+    `fixed`      keys of such files that the class does not read → the only value that it stands for
+    `defaults`   usual name of a key → what the class takes where the config is silent; `rope_theta`
+                 and `partial_rotary_factor` are what it takes without `rope_parameters`
+    `rope`       label under `rope_parameters` → {"theta": old key of its base, "scaled": does an
+                 old `rope_scaling` apply to it}, where each type of layer has its own
+    `labels`     type of layer → label under `rope_parameters`, where they differ
+    `layers`     types of layers where the config has no `layer_types`: see `types`; "key" and
+                 "at_key" are keys of `every` and `at`, "listed" a list of those that are "is";
+                 "renamed" are types of `layer_types` that the class calls otherwise
+    `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
+    `attention`  types of layers that attend, where others (convolutions, recurrences) do not
+    `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
+                 turn, "every": key of an interval, "default": its value} or {"types": […]}; without
+                 the key "if" all layers turn, without the key "needs" none does
+    `windows`    type of layer → key of how many tokens a query sees to one side, itself included;
+                 or {"key": …, "over": 2, "plus": 1}, a half of its value and one more; or a list of
+                 such, of which the first counts whose key is there
+    `temperature`  {"form": "llama4" | "ministral" | …, and its keys}; "nope": true if only there
+    `logit_gain` "mscale": the softmax scale is multiplied by g(mscale_all_dim)², as DeepSeek does
+    `causal`     does a query see only what stands before it; or the key of the config that says so
+    `scale`      of the softmax, where it is not 1/√channels: {"is": a number}, {"key": of a number,
+                 "times": a factor, "power": of it; "else": "width", where it is missing, 1/√ of
+                 an even share of the width}, or {"flag": of GPT-2's rule}
+    `softcap`    the key of c, where scores s become c tanh(s/c)
+    `sinks`      types of layers with a learned logit in each head that takes its share of softmax
+    `beyond`     what else its attention does that `attend` does not, after "its attention"
+    `mrope`      {"sections": default pairs of each axis, "woven": interleaved or in blocks}
+    `offset`     of tables: the row of the first token; "pad + 1": the one after `pad_token_id`
+    `extra`      rows of the table beyond `max_position_embeddings`
+    `waves`      fixed tables: {"halves": all sines before all cosines, "base": …, "step": "d/2" as
+                 in the paper, or "d/2 − 1"}
+    `form`       what else tells one model of a kind from another: T5 "bidirectional"; ALiBi
+                 "divided" by √channels and rounded to bfloat16; tables with as many rows as a
+                 "grid" of patches has, "width" the key of their channels
+    `stacks`     encoder and decoder, where they differ: name → fields of Family that do
+    `parts`      keys of configs inside this one
+    `ignored`    usual names of keys that other classes heed and this one does not: at the top of a
+                 config without `rope_parameters`, or within these, as "rope_parameters.…"; with
+                 "rope_scaling" these are ignored altogether
+    `switched`   other keys that change what the model does about positions, and their defaults
+    `refused`    why posenc does not read it, in a sentence
+    """
+
+    name: str
+    folder: str
+    kind: Kind
+    layout: Literal["half", "interleaved", ""] = ""
+    layout_key: str = ""
+    place: Literal["leading", "trailing"] = "leading"
+    sign: int = 1
+    keys: Mapping[str, str] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    rope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    layers: Mapping[str, Any] = field(default_factory=dict)
+    attention: tuple[str, ...] = ()
+    nope: Mapping[str, Any] = field(default_factory=dict)
+    windows: Mapping[str, Any] = field(default_factory=dict)
+    temperature: Mapping[str, Any] = field(default_factory=dict)
+    logit_gain: Literal["", "mscale"] = ""
+    causal: bool | str = True
+    scale: Mapping[str, Any] = field(default_factory=dict)
+    softcap: str = ""
+    sinks: tuple[str, ...] = ()
+    beyond: str = ""
+    mrope: Mapping[str, Any] = field(default_factory=dict)
+    offset: int | str = 0
+    extra: int = 0
+    waves: Mapping[str, Any] = field(default_factory=dict)
+    form: Mapping[str, Any] = field(default_factory=dict)
+    switch: Mapping[str, Any] = field(default_factory=dict)
+    stacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    switched: Mapping[str, Any] = field(default_factory=dict)
+    refused: str = ""
+
+    def stack(self, name: str) -> "Family":
+        """The encoder or the decoder alone."""
+        return self._with({"causal": name != "encoder", **self.stacks[name], "stacks": {}})
+
+    def _with(self, line: Mapping[str, Any]) -> "Family":
+        """Other fields; names and forms are added to those there are."""
+        merged = {
+            k: {**getattr(self, k), **line[k]} for k in ("keys", "defaults", "form") if k in line
+        }
+        return replace(self, **{**line, **merged})
+
+    def types(
+        self, count: int, every: int | None = None, at: int | None = None
+    ) -> tuple[str, ...] | None:
+        """The type of each of `count` layers where the config lists none; None: all are alike.
+
+        Layer i is of type `layers["is"]` where i % every = at, −1 the last of each `every`, and of
+        type `layers["else"]` otherwise; or types go round as in `layers["cycle"]`.
+        `layers["first"]` are those of the first layers, `layers["last"]` is the very last one's.
+        With `layers["end"]`, i counts from the last layer down.
+        """
+        rule = self.layers
+        if not rule:
+            return None
+        cycle = rule.get("cycle")
+        if cycle is None:
+            step = every or rule["every"]
+            cycle = [rule["else"]] * step
+            cycle[rule["at"] if at is None else at] = rule["is"]
+        of = [cycle[i % len(cycle)] for i in range(count)]
+        of = of[::-1] if rule.get("end") else of
+        first = rule.get("first", [])[:count]
+        of = [*first, *of[len(first) :]]
+        return (*of[:-1], rule.get("last", of[-1])) if of else ()
+
+    def settled(self, config: Mapping[str, Any]) -> "Family":
+        """What it is in a config, where keys of the config decide.
+
+        Those are `switch`, and keys of a decoder that need not be there: it is as deep as the
+        encoder then. Where nothing counts the layers, they are those that have a type.
+        """
+        types, deep = (
+            config.get(self.keys.get(key, key)) for key in ("layer_types", "num_hidden_layers")
+        )
+        if isinstance(types, list) and types and deep is None:
+            self = self._with({"defaults": {"num_hidden_layers": len(types)}})
+        if self.stacks:
+            there = lambda own, stack: {  # noqa: E731
+                usual: key
+                for usual, key in own.items()
+                if config.get(key) is not None or usual in stack.get("defaults", {})
+            }
+            stacks = {
+                name: {**stack, "keys": there(stack.get("keys", {}), stack)}
+                for name, stack in self.stacks.items()
+            }
+            return replace(self, stacks=stacks)
+        if not self.switch:
+            return self
+        key = self.switch["key"]  # null is a value too
+        value = config[key] if key in config else self.defaults.get(key)
+        name = value if isinstance(value, str) else json.dumps(value)
+        return self._with(self.switch.get(name, self.switch.get("", {})))
+
+
+def family(model_type: str) -> Family | None:
+    """What is known of a `model_type`; None if nothing is.
+
+    >>> family("gptj").layout, family("llama").layout
+    ('interleaved', 'half')
+    """
+    found = _lines().get(ALIASES.get(model_type, model_type))
+    return None if found is None else _read(model_type, found)
+
+
+def known() -> tuple[str, ...]:
+    """Every `model_type` there is a line for, in order."""
+    return tuple(_lines())
+
+
+@cache
+def _lines() -> dict[str, dict[str, Any]]:
+    return json.loads((files("posenc.models.config") / "families.json").read_text("utf-8"))
+
+
+def _read(name: str, line: Mapping[str, Any]) -> Family:
+    lists = {f.name for f in fields(Family) if f.name in LISTS}
+    values = {key: tuple(value) if key in lists else value for key, value in line.items()}
+    return Family(name, **{"folder": name.replace("-", "_"), **values})

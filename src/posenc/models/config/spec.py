@@ -1,0 +1,369 @@
+"""What a model does about positions, layer by layer: data, read from its config, and the encodings.
+
+Two configs that mean the same give equal specifications, however they spell it. torch is imported
+where frequencies or encodings are asked for; a specification alone does not need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from posenc.core.encoding import Encoding
+    from posenc.core.frequencies import Layout
+    from posenc.core.masks import Mask
+    from posenc.core.shapes import Frequencies
+    from posenc.encodings.additive.learned import Learned
+    from posenc.encodings.additive.sinusoidal import Sinusoidal
+    from posenc.encodings.bias.alibi import ALiBi
+    from posenc.encodings.bias.falcon import FalconALiBi
+    from posenc.encodings.bias.t5 import T5Bias
+    from posenc.encodings.relative.deberta import DeBERTa
+    from posenc.encodings.relative.transformer_xl import TransformerXL
+    from posenc.encodings.rotary.rope import RoPE
+
+Method = Literal[
+    "default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional"
+]
+
+
+TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")  # of parts
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """A layer that turns queries and keys: `RoPE`."""
+
+    dim: int  # channels of a head
+    turned: int  # how many of them turn
+    base: float
+    method: Method = "default"
+    factor: float = 1.0
+    trained: int = 0  # tokens that the unscaled frequencies were trained on, where it matters
+    ends: tuple[float, float] = (0.0, 0.0)  # of the ramp, in turns: slow, fast (yarn, llama3)
+    rounded: bool = True  # the ends of yarn's ramp
+    share: float = 1.0  # of the pairs that turn at all (proportional)
+    short: tuple[float, ...] = ()  # factors of longrope, one a pair
+    long: tuple[float, ...] = ()
+    gain: float = 1.0  # of cos and sin
+    logit_gain: float = 1.0  # of the softmax scale
+    layout: Layout | None = None  # None: the config does not say, and the model is not known
+    trailing: bool = False  # the last channels of a head turn, not the first
+    backward: bool = False  # the other way round
+    sections: tuple[int, ...] = ()  # pairs for each axis of M-RoPE
+    woven: bool = False  # the sections are interleaved
+
+    @property
+    def by_length(self) -> bool:
+        """Do the frequencies depend on how long the text is?"""
+        return self.method in ("dynamic", "longrope")
+
+    def frequencies(self, length: int | None = None) -> Frequencies:
+        """θ of the channels that turn, in radians per token; of texts of `length` where it matters.
+
+        Raises ValueError where it matters and no length is given.
+        """
+        from posenc.encodings.rotary import extension as to
+        from posenc.encodings.rotary.mrope import mrope
+        from posenc.encodings.rotary.p_rope import p_rope
+
+        if self.by_length and length is None:
+            raise ValueError(
+                f"the frequencies of {self.method!r} depend on how long the text is: pass `length`."
+            )
+        theta = self.unscaled()
+        match self.method:
+            case "linear":
+                theta = to.interpolate(theta, self.factor)
+            case "ntk":
+                theta = to.ntk(theta, self.factor)
+            case "dynamic":
+                theta = to.dynamic_ntk(theta, length or 0, self.trained, self.factor)
+            case "yarn":
+                slow, fast = self.ends
+                theta = to.yarn(theta, self.factor, self.trained, fast, slow, self.rounded)
+            case "longrope":
+                theta = to.longrope(theta, length or 0, self.trained, self.short, self.long)
+            case "llama3":
+                theta = to.llama3(theta, self.factor, self.trained, *self.ends)
+            case "proportional":
+                theta = to.interpolate(p_rope(theta, self.share), self.factor)
+        theta = -theta if self.backward else theta
+        return mrope(theta, self.sections, self.woven) if self.sections else theta
+
+    def unscaled(self) -> Frequencies:
+        """θ before any extension, as it was trained."""
+        from posenc.core.frequencies import frequencies
+
+        return frequencies(self.turned, self.base)
+
+    def encoding(self, length: int | None = None, layout: Layout | None = None) -> RoPE:
+        """The rotation, ready for attention; `layout` where the config leaves it open."""
+        from posenc.encodings.rotary.rope import RoPE
+
+        layout = self.layout or layout
+        if layout is None:
+            raise ValueError(
+                "the config does not say where the channels of a pair sit: pass `layout`, 'half' as"
+                " in most transformers checkpoints, or 'interleaved'."
+            )
+        theta = self.frequencies(length)
+        return RoPE(theta, self.dim, self.gain, layout, self.trailing, self.logit_gain)
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """A layer whose scores fall with distance, at a pace for each head: `ALiBi`."""
+
+    heads: int
+    strength: float = 1.0  # a factor of all slopes
+    rounded: bool = False  # to bfloat16, as Falcon's code does: `FalconALiBi`
+
+    def encoding(self) -> ALiBi | FalconALiBi:
+        if self.rounded:
+            from posenc.encodings.bias.falcon import FalconALiBi
+
+            return FalconALiBi(self.heads)
+        from posenc.encodings.bias.alibi import ALiBi
+
+        return ALiBi(self.heads, self.strength)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A layer with a learned bias for each bucket of distances: `T5Bias`, without its weights."""
+
+    heads: int
+    buckets: int
+    reach: int
+    bidirectional: bool
+
+    def encoding(self) -> T5Bias:
+        from posenc.encodings.bias.t5 import T5Bias
+
+        return T5Bias(self.heads, self.buckets, self.reach, self.bidirectional)
+
+
+@dataclass(frozen=True)
+class Disentangled:
+    """A layer that scores content against distance both ways: `DeBERTa`, without its weights."""
+
+    dim: int
+    heads: int
+    width: int
+    reach: int
+    buckets: int = 0  # 0: each distance up to `reach` has a row of its own
+    terms: tuple[str, ...] = ("c2p", "p2c")
+
+    def encoding(self) -> DeBERTa:
+        from posenc.encodings.relative.deberta import DeBERTa
+
+        return DeBERTa(
+            self.dim,
+            self.heads,
+            self.reach,
+            self.width,
+            released=True,
+            buckets=self.buckets,
+            terms=self.terms,
+        )
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A layer that scores queries against projected sines of the distance: `TransformerXL`.
+
+    Without its weights, whose columns go with the sines before the cosines, or alternate.
+    """
+
+    dim: int
+    heads: int
+    width: int
+    halves: bool = True
+
+    def encoding(self) -> TransformerXL:
+        from posenc.encodings.relative.transformer_xl import TransformerXL
+
+        return TransformerXL(self.dim, self.heads, self.width)
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """A layer that turns by rows and columns of patches, the picture taken as −1 … 1: DINOv3.
+
+    Positions are points, as `positions.centred` makes them.
+    """
+
+    dim: int
+    base: float
+
+    def encoding(self) -> RoPE:
+        from posenc.encodings.rotary.dinov3 import dinov3
+        from posenc.encodings.rotary.rope import RoPE
+
+        return RoPE(dinov3(self.dim, self.base), layout="half")
+
+
+@dataclass(frozen=True)
+class Sharpened:
+    """Queries scaled by where they stand: `Temperature`."""
+
+    every: int
+    strength: float
+    start: int
+
+    def encoding(self) -> Encoding:
+        from posenc.encodings.temperature import Temperature
+
+        return Temperature(self.every, self.strength, self.start)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one layer knows of positions, and what else its attention needs to be told.
+
+    Cross-attention, where a decoder has it, sees all keys, without any encoding but at this scale.
+    """
+
+    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | None = None
+    # None: NoPE
+    kind: str = "full_attention"  # as transformers calls it
+    attends: bool = True  # False: a convolution, a recurrence
+    window: int | None = None  # tokens that a query sees, itself included; None: all
+    temperature: Sharpened | None = None
+    causal: bool = True  # a query sees what stands before it; False: both ways
+    scale: float | None = None  # of the softmax; None: the encoding's own, usually 1/√channels
+    softcap: float | None = None  # scores s become c tanh(s/c), which `attend` does not do
+    sinks: bool = False  # a learned logit of each head takes its share, which `attend` does not do
+    beyond: str = ""  # what else `attend` does not do: a sentence
+
+    def made(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
+        """The encoding to give to this layer's attention; it knows the softmax scale."""
+        from posenc.core.sum import Sum
+        from posenc.encodings.nope import NoPE
+
+        if isinstance(self.encoding, Rotary):
+            encoding = self.encoding.encoding(length, layout)
+        else:
+            encoding = self.encoding.encoding() if self.encoding else NoPE()
+        if self.scale is not None:
+            encoding.softmax_scale = self.scale
+        return Sum(encoding, self.temperature.encoding()) if self.temperature else encoding
+
+    def mask(self, pos: Tensor | None = None, k_pos: Tensor | None = None) -> Mask | None:
+        """Which keys a query sees, to be given to `attend`; None where it sees all.
+
+        Raises ValueError for layers that see their own chunk only, without positions.
+        """
+        from posenc.core import masks
+
+        if self.window is None:
+            return masks.causal(pos, k_pos) if self.causal else None
+        if self.kind == "chunked_attention":
+            if pos is None:
+                raise ValueError("a chunk is told by its positions: pass `pos`.")
+            k_pos = pos if k_pos is None else k_pos
+            near = masks.documents(pos // self.window, k_pos // self.window)
+        else:
+            near = masks.window(self.window, pos, k_pos)
+        return near & masks.causal(pos, k_pos) if self.causal else near
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """What this layer's attention does and `attend` does not, in words: none, as a rule."""
+        words = []
+        if self.softcap:
+            words.append(f"caps its scores s as {self.softcap:g} tanh(s / {self.softcap:g})")
+        if self.sinks:
+            words.append("gives a share of the softmax to a learned sink in each head")
+        return (*words, self.beyond) if self.beyond else tuple(words)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A learned row for each position, added to the embeddings: `Learned`, without its rows."""
+
+    rows: int  # for positions 0 … rows − 1
+    width: int
+    offset: int = 0  # stored rows before that of position 0
+
+    def encoding(self) -> Learned:
+        from posenc.encodings.additive.learned import Learned
+
+        return Learned(self.rows, self.width)
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Sines and cosines added to the embeddings: `Sinusoidal`."""
+
+    width: int
+    base: float = 10_000.0
+    halves: bool = False  # all sines before all cosines
+    closed: bool = False  # the slowest wave is `base` itself: exponents j / (d/2 − 1), not 2j/d
+    rows: int | None = None
+    offset: int = 0  # the number of position 0
+
+    def encoding(self) -> Sinusoidal:
+        from posenc.encodings.additive.sinusoidal import Sinusoidal
+
+        pairs = self.width // 2
+        base = self.base ** (pairs / (pairs - 1)) if self.closed else self.base
+        return Sinusoidal(self.width, base, "half" if self.halves else "interleaved")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a model does about positions. `notes` say what was assumed, ignored or looks wrong."""
+
+    model: str  # its `model_type`
+    kind: str  # as `families.Kind`
+    layers: tuple[Layer, ...] = ()
+    embedding: Table | Waves | None = None
+    heads: int = 0
+    groups: int = 0  # heads of keys and values
+    context: int | None = None  # tokens it is meant for
+    trained: int | None = None  # tokens its positions were trained on, before being stretched
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    parts: Mapping[str, Spec] = field(default_factory=dict)  # configs inside, encoder and decoder
+
+    def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
+        """What each layer that attends is to be given, bottom first; alike ones share one encoding.
+
+        They know the softmax scale; masks are `layer.mask`, and `layer.unlike` says what `attend`
+        does not do as the model does.
+        `length` is needed where frequencies depend on it, `layout` where the config leaves it open.
+        """
+        made = {layer: layer.made(length, layout) for layer in dict.fromkeys(self.layers)}
+        return [made[layer] for layer in self.layers if layer.attends]
+
+    @property
+    def main(self) -> Spec:
+        """Where the text goes through: this, or a part of it."""
+        return self.parts[self.main_place[0]].main if self.main_place else self
+
+    @property
+    def main_place(self) -> tuple[str, ...]:
+        """The keys that lead to `main`: ("text_config",), or nothing."""
+        if self.layers or self.embedding or not self.parts:
+            return ()
+        name = next((name for name in TEXT if name in self.parts), next(iter(self.parts)))
+        return (name, *self.parts[name].main_place)
+
+    @property
+    def stored(self) -> tuple[int, int] | None:
+        """Rows and width of its table of positions, as a file of weights holds it."""
+        match self.embedding:
+            case Table(rows=int(rows)) | Waves(rows=int(rows)):
+                return rows + self.embedding.offset, self.embedding.width
+        return None
+
+    @property
+    def rotary(self) -> tuple[Rotary, ...]:
+        """The different ways in which its layers turn."""
+        turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))
+        return tuple(dict.fromkeys(turns))

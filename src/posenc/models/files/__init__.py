@@ -1,0 +1,1 @@
+"""The files of somebody's model, read strictly."""

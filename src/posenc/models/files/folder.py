@@ -1,0 +1,146 @@
+"""The files of somebody's model folder: which there are, and which of them may be read.
+
+    in the folder                     weights taken
+    *.safetensors.index.json          the shards that it names
+    else *.safetensors, *.gguf, *.onnx: of the first kind there is, model.* or else all files
+    else *.bin, *.pt, …               refused when asked for: pickle can run code as it loads
+
+No file is read that lies outside of the folder, and no code.
+"""
+
+import os
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PureWindowsPath
+from typing import Literal, get_args
+
+from posenc.models.errors import ModelError, printable
+from posenc.models.files.strict import opened, read_json
+
+__all__ = ["ModelFiles", "find", "inside", "read_json"]
+
+MOST_ENTRIES = 10_000  # of a folder
+
+Kind = Literal["safetensors", "gguf", "onnx"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
+NO_PICKLE = "pickle is never loaded, as it can run code; convert it to safetensors"
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """What a folder holds. `weights` may be one index that names the shards, or what is refused."""
+
+    root: Path
+    config: Path | None
+    weights: tuple[Path, ...]
+    format: Kind | None  # None: no weights that can be read
+    notes: tuple[str, ...]
+
+
+def find(path: Path) -> ModelFiles:
+    """The files that `path` means: a config, a file of weights, or a folder with either."""
+    if os.path.isdir(path):
+        return _folder(path)
+    opened(path).close()
+    root = path.parent
+    if path.suffix == ".json" and not path.name.endswith(".index.json"):
+        return ModelFiles(root, path, (), None, _code_asked_for(path))
+    config = inside(root, "config.json") if (root / "config.json").exists() else None
+    if path.suffix in PICKLES:
+        return ModelFiles(
+            root, config, (path,), None, (*_remarks([path.name]), *_code_asked_for(config))
+        )
+    return ModelFiles(root, config, (path,), _kind(path), _code_asked_for(config))
+
+
+def _kind(path: Path) -> Kind:
+    for kind in KINDS:
+        if path.name.endswith((f".{kind}", f".{kind}.index.json")):
+            return kind
+    with opened(path) as file:
+        if file.read(4) == b"GGUF":  # also under other names, such as the first of several parts
+            return "gguf"
+    raise ModelError(
+        path, "", "is no file that posenc reads", allowed=".json, .safetensors, .gguf, .onnx"
+    )
+
+
+def _folder(root: Path) -> ModelFiles:
+    names = _names(root)
+    config = inside(root, "config.json") if "config.json" in names else None
+    code = [name for name in names if name.endswith(".py")]
+    for kind in KINDS:
+        found = _whole_model([name for name in names if name.endswith(f".{kind}.index.json")], kind)
+        found = found[:1] or _whole_model(
+            [name for name in names if name.endswith(f".{kind}")], kind
+        )
+        if found:
+            notes = (*_remarks(code), *_code_asked_for(config))
+            return ModelFiles(root, config, tuple(inside(root, n) for n in found), kind, notes)
+    pickles = [name for name in names if name.endswith(PICKLES)]
+    if config is None and not pickles:
+        raise ModelError(
+            root, "", "holds no config.json and no weights", allowed="*.safetensors, *.gguf, *.onnx"
+        )
+    notes = (*_remarks(code + pickles), *_code_asked_for(config))
+    return ModelFiles(root, config, tuple(root / name for name in pickles), None, notes)
+
+
+def _names(root: Path) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in islice(entries, MOST_ENTRIES + 1))
+    except OSError as error:
+        raise ModelError(root, "", f"cannot be read: {error.strerror}") from None
+    if len(names) > MOST_ENTRIES:
+        raise ModelError(root, "", f"holds over {MOST_ENTRIES} files and is no model folder")
+    return names
+
+
+def _whole_model(names: list[str], kind: str) -> list[str]:
+    """The file with the usual name alone, if there is one: others are versions of it."""
+    usual = [name for name in (f"model.{kind}.index.json", f"model.{kind}") if name in names]
+    return usual or names
+
+
+def _remarks(names: list[str]) -> tuple[str, ...]:
+    return tuple(
+        f"{printable(name)} is in the folder; "
+        + ("code from a model folder is never run" if name.endswith(".py") else NO_PICKLE)
+        for name in names
+    )
+
+
+def _code_asked_for(config: Path | None) -> tuple[str, ...]:
+    if config is None or "auto_map" not in read_json(config):
+        return ()
+    return (f"{printable(config.name)}:auto_map asks for code of the model's own; it is never run",)
+
+
+def inside(root: Path, name: str, said_by: str | Path = "", key: str = "") -> Path:
+    """The regular file `name` below `root`; one that leads elsewhere is refused.
+
+    Links are followed to their end, which must lie below `root`. In the cache of Hugging Face's hub
+    it may also lie in `blobs` of the same repository: `models--*/snapshots/…` links to there only.
+    """
+    real_root = Path(os.path.realpath(root))
+    windows = PureWindowsPath(name)  # knows both kinds of slash, and drives
+    if not name or "\0" in name or windows.drive or windows.root or ".." in windows.parts:
+        raise ModelError(
+            said_by or real_root, key, "names a file outside of the folder", name, "one below it"
+        )
+    path = root / name
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(home) for home in (real_root, *_blobs(real_root))):
+        raise ModelError(said_by or real_root, key, "links to a file outside of the folder", name)
+    opened(path).close()
+    return path
+
+
+def _blobs(root: Path) -> list[Path]:
+    return [
+        snapshots.parent / "blobs"
+        for snapshots in root.parents
+        if snapshots.name == "snapshots" and snapshots.parent.name.startswith("models--")
+    ]

@@ -1,0 +1,1 @@
+"""Encodings plugged into models of transformers."""

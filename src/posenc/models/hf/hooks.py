@@ -1,0 +1,454 @@
+"""What runs inside a transformers model while an encoding is applied; `adapter.py` puts it there.
+
+    Entrance    before the model: positions of its tokens; what acts on embeddings
+    Pass        what the layers of one forward pass share
+    Plug        before each layer: the table its rotation takes, or an `Attention`
+    Encoded     the cache, as a layer sees it: it encodes keys once, on their way in
+    Attention   one layer's attention in one pass, reached through both registries
+
+Everything is made in hooks before the layers, outside of what gradient checkpointing makes again,
+and handed down as arguments, so that several passes can be under way. What is shared is kept under
+keys that do not depend on how many tokens there are: a traced graph would depend on them too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posenc.attention.attend import attend
+from posenc.core.biases import ByDistance, pairs
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import join, split
+from posenc.core.masks import Mask
+from posenc.core.tracing import beyond_gradients, readable
+from posenc.encodings.nope import NoPE
+from posenc.encodings.rotary.rope import RoPE
+from posenc.models.hf.masks import mask_of
+from posenc.models.hf.supported import Socket
+from posenc.rotation.table import Turn
+
+try:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+except ImportError as missing:
+    raise ImportError(
+        "`posenc.models.adapter` plugs into transformers 5, which is not installed:"
+        " python -m pip install 'transformers>=5,<6'"
+    ) from missing
+
+ByLength = Callable[[int], Encoding]  # the encoding of a text of so many tokens
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+NAME = "posenc"  # in the registries of transformers, among arguments, and as a part of the model
+
+
+class Silent(nn.Module):
+    """In place of the model's rotary module: each layer is handed a table of its own."""
+
+    def __init__(self, instead_of: nn.Module):
+        super().__init__()
+        self.instead_of = instead_of  # moves with the model until it is put back
+
+    def forward(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What the layers of one forward pass share."""
+
+    pos: Tensor  # of the new tokens, (batch or 1, token)
+    start: int | Tensor  # tokens in the cache; a tensor where a static cache is traced
+    every: Tensor  # positions of cached and new tokens; where traced, of all its room
+    shared: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int | None:
+        """Tokens cached and new, where that is known."""
+        return None if isinstance(self.start, Tensor) else self.start + self.pos.shape[1]
+
+
+@dataclass(frozen=True)
+class Entrance:
+    names: tuple[str, ...]  # of the arguments of the model's forward pass
+    bottom: Encoding | None  # acts on embeddings
+    by_length: bool
+    rotation: bool
+    record: str  # attribute of a cache: the positions of all it has seen
+
+    def __call__(self, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        if not self.rotation and base.config._attn_implementation != NAME:
+            raise ValueError(
+                "the encoding that is applied has lost its attention: call `remove(model)` before"
+                f" `set_attn_implementation({base.config._attn_implementation!r})`."
+            )
+        given = dict(zip(self.names, args, strict=False)) | kwargs
+        x = next(x for x in map(given.get, ("input_ids", "inputs_embeds")) if x is not None)
+        cache = given.get("past_key_values")
+        start = _tokens(cache)
+        pos = given["position_ids"] = self.positions(base, given, x, start)
+        if self.bottom is not None:
+            ids, x = given.pop("input_ids", None), given.get("inputs_embeds")
+            x = base.get_input_embeddings()(ids) if x is None else x
+            given["inputs_embeds"] = self.bottom.on_embeddings(x, self.bottom.prepare(pos))
+        every = pos if cache is None else recorded(cache, self.record, pos, start, len(x))
+        return (), {**given, NAME: Pass(pos, start, every)}
+
+    def positions(self, base: Any, given: dict[str, Any], x: Tensor, start: int | Tensor) -> Tensor:
+        """The caller's, or 0, 1, 2, … from the first token that is no filling; filling is at 0."""
+        pos, mask = given.get("position_ids"), given.get("attention_mask")
+        own = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
+        if not isinstance(mask, Tensor) or mask.ndim != 2:
+            if pos is not None:
+                self._refuse_packed(base, pos, given)
+            return own if pos is None else pos
+        if not isinstance(start, Tensor) and mask.shape[1] < start + x.shape[1]:
+            raise ValueError(
+                f"`attention_mask` has {mask.shape[1]} tokens, the cache and the new ones are"
+                f" {start + x.shape[1]}: pass one for all of them."
+            )
+        real = mask.to(x.device) != 0
+        pos = own - real.int().argmax(-1, keepdim=True) if pos is None else pos
+        new = real[:, own[0]] if isinstance(start, Tensor) else real[:, start:][:, : x.shape[1]]
+        return pos.masked_fill(~new, 0)
+
+    def _refuse_packed(self, base: Any, pos: Tensor, given: dict[str, Any]) -> None:
+        if pos.shape[1] < 2 or (self.rotation and not self.by_length):
+            return
+        asked = given.get("use_cache")
+        caches = base.config.use_cache if asked is None else asked
+        if not self.by_length and not (caches and given.get("attention_mask") is None):
+            return
+        counted = (pos.diff() >= 0).all()
+        if torch.compiler.is_compiling():
+            torch._assert_async(  # type: ignore
+                counted, "texts packed into one row need `use_cache=False`"
+            )
+        elif self.by_length and not counted:
+            raise ValueError(
+                "texts packed into one row have no length in common for the encoding to go by:"
+                " give each a row."
+            )
+        elif not counted:
+            raise ValueError(
+                "transformers lets texts packed into one row see each other when it fills a cache:"
+                " pass `use_cache=False`."
+            )
+
+
+def _tokens(cache: Any) -> int | Tensor:
+    """How many are in the cache; a tensor where a static cache is traced."""
+    if cache is None:
+        return 0
+    sliding = getattr(cache, "is_sliding", [])  # layers that count in Python, whom a trace follows
+    tokens = cache.get_seq_length(sliding.index(False) if False in sliding else 0)
+    return int(tokens) if isinstance(tokens, Tensor) and not _traced() else tokens
+
+
+def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: int) -> Tensor:
+    """The positions of cached and new tokens, (batch or 1, token); the cache keeps them."""
+    known = getattr(cache, record, None)
+    if getattr(cache, "is_compileable", False):
+        return _recorded_in_place(cache, record, known, pos, start, batch)
+    known = pos[:, :0] if known is None else known[:, :start]  # it may have been cut back
+    rows = max(len(known), len(pos))
+    if known.shape[1] < start or len(known) not in (1, rows) or len(pos) not in (1, rows):
+        _refuse_foreign(start, known, pos)
+    every = torch.cat((known.expand(rows, -1), pos.expand(rows, -1)), -1)
+    setattr(cache, record, every)
+    return every
+
+
+def _recorded_in_place(
+    cache: Any, record: str, room: Tensor | None, pos: Tensor, start: int | Tensor, batch: int
+) -> Tensor:
+    """In a tensor of fixed size, as a static cache keeps keys: no step is traced anew."""
+    tokens = pos.shape[1]
+    if room is None and (isinstance(start, Tensor) or start):
+        _refuse_foreign(start, pos[:, :0], pos)
+    if room is not None and len(room) != batch:
+        _refuse_foreign(start, room, pos)
+    if room is None:
+        room = pos.new_zeros(batch, max(cache.get_max_length(), tokens))
+    elif isinstance(start, int) and start + tokens > room.shape[1]:  # every layer keeps a window
+        room = F.pad(room, (0, start + tokens))
+    room.index_copy_(1, torch.arange(tokens, device=pos.device) + start, pos.expand(batch, -1))
+    setattr(cache, record, room)
+    return room if isinstance(start, Tensor) else room[:, : start + tokens]
+
+
+def _refuse_foreign(start: int | Tensor, known: Tensor, pos: Tensor) -> None:
+    tokens = "" if isinstance(start, Tensor) else f"{start} "
+    raise ValueError(
+        f"of the {tokens}tokens in the cache, this encoding has seen {known.shape[1]} in"
+        f" {len(known)} rows, and is given {len(pos)} rows: start from an empty cache."
+    )
+
+
+def _traced() -> bool:
+    return torch.compiler.is_compiling()
+
+
+@dataclass(frozen=True)
+class Plug:
+    """What is plugged into one layer."""
+
+    layer: int
+    kind: int  # which of the encodings: layers that have the same share what it prepares
+    given: Encoding | ByLength
+    turning: Encoding  # what of it acts on queries and keys alone
+    rest: Encoding
+    socket: Socket
+    turned: int  # channels of a head that the model turns
+    rotation: bool  # the model's own attention does it all; else it turns by nothing
+    record: str  # attribute of a cache: the positions of all it has seen
+
+    def __call__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        x = args[0] if args else kwargs["hidden_states"]
+        name = "layer_past" if "layer_past" in kwargs else "past_key_values"
+        cache = kwargs.get(name)
+        run = kwargs.pop(NAME, None) or self.alone(cache, kwargs["position_ids"])
+        if cache is not None and not hasattr(cache, self.record):
+            setattr(cache, self.record, run.every)  # the model has just made it
+        key = "table", self.kind if self.rotation else None
+        if key not in run.shared:
+            run.shared[key] = self.table(self.turn(run), x)
+        kwargs["position_embeddings"] = run.shared[key]
+        if self.rotation:
+            return args, kwargs
+        if layer.training and getattr(layer, "gradient_checkpointing", False):
+            cache = None  # as the layer will do
+        attention = kwargs[NAME] = self.attention(cache, run)
+        if cache is not None and self.socket.caches_keys:
+            kwargs[name] = Encoded(cache, attention)
+        return args, kwargs
+
+    def alone(self, cache: Any, pos: Tensor) -> Pass:
+        """Of a layer that is not handed what the others are: GPT-J's pass on positions only."""
+        start = 0 if cache is None else cache.get_seq_length(self.layer)
+        start = int(start) if isinstance(start, Tensor) and not _traced() else start
+        run = Pass(pos, start, getattr(cache, self.record, pos))
+        return run if run.end is None else replace(run, every=run.every[:, : run.end])
+
+    def turn(self, run: Pass) -> Turn | None:
+        """By what the model is to turn; None: by nothing."""
+        if isinstance(self.given, Encoding):
+            turns = self.rotation and isinstance(self.given, RoPE)
+            return self.given.prepare(run.pos) if turns else None
+        old, new = _lengths(run.every[:, : run.start]), _lengths(run.every)
+        made: dict[int, Any] = {tokens: self.given(tokens) for tokens in {*old, *new}}
+        for before, now in zip(old, new, strict=False):
+            one, other = made[before], made[now]
+            if not torch.equal(one.freqs, other.freqs) or one.gain != other.gain:
+                raise ValueError(
+                    f"a text of {now} tokens has other frequencies than the {before} in the cache,"
+                    " and deeper layers have cached what they saw through those: pass all of it"
+                    " anew, without a cache (`use_cache=False`)."
+                )
+        rows = zip(new, run.every[:, -run.pos.shape[1] :], strict=True)
+        turns = [made[tokens].prepare(row) for tokens, row in rows]
+        return Turn(*map(torch.stack, zip(*turns, strict=True)))
+
+    def table(self, by: Turn | None, x: Tensor) -> Any:
+        pairs = self.turned // 2
+        if by is None:
+            cos = torch.ones(1, x.shape[1], pairs, device=x.device)
+            return self.socket.table(cos, torch.zeros_like(cos), x.dtype)
+        cos, sin = (part.squeeze(-3) for part in by)
+        if not self.socket.fewer:
+            rest = (0, pairs - cos.shape[-1])
+            cos, sin = F.pad(cos, rest, value=1.0), F.pad(sin, rest)
+        return self.socket.table(cos, sin, x.dtype)
+
+    def attention(self, cache: Any, run: Pass) -> "Attention":
+        """With the positions of the keys in this layer: all, a window of them, or room for more."""
+        window = None if cache is None else _window(cache, self.layer)
+        key = "attention", self.kind, cache is None, window
+        if key not in run.shared:
+            run.shared[key] = self.prepared(cache, run)
+        return run.shared[key]
+
+    def prepared(self, cache: Any, run: Pass) -> "Attention":
+        pos, k_pos, tokens = run.pos, run.pos, run.pos.shape[1]
+        if cache is not None:
+            keys, first = cache.get_mask_sizes(tokens, self.layer)
+            stop = first + keys if run.end is None else min(first + keys, run.end)
+            k_pos = run.every[:, first:stop]
+            if isinstance(run.start, Tensor):
+                k_pos = F.pad(k_pos, (0, max(0, stop - run.every.shape[1])))
+        at, socket = self.turning.prepare(pos), self.socket
+        k_turn = at if cache is None else None
+        if cache is not None and not socket.caches_keys:
+            k_turn = self.turning.prepare(k_pos)
+        apart = self.turned if socket.trailing and socket.layout == "interleaved" else 0
+        ats = self.rest.prepare(pos), self.rest.prepare(k_pos)
+        return Attention(self.turning, at, k_turn, self.rest, *ats, k_pos.shape[1], apart)
+
+
+def _window(cache: Any, layer: int) -> int | None:
+    """The number of keys that a layer of the cache keeps, where it does not keep all."""
+    layers = getattr(cache, "layers", ())
+    one: Any = layers[layer] if layer < len(layers) else None
+    if not getattr(one, "is_sliding", False):
+        return None
+    return getattr(one, "sliding_window", None) or one.max_cache_len
+
+
+class GPTJPlug(Plug):
+    """GPT-J reads a table of its own by position, and its attention is in no registry."""
+
+    def __call__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        args, kwargs = super().__call__(layer, args, kwargs)
+        table, attention = kwargs.pop("position_embeddings"), kwargs.pop(NAME, None)
+        tokens = torch.arange(table.shape[1], device=table.device)
+        kwargs["position_ids"] = tokens.expand(len(table), -1)
+        layer._get_embed_positions = lambda ids: table
+        if attention is not None:
+            dropout = layer.attn_dropout.p * layer.training
+            scale = 1 / layer.scale_attn
+            layer._attn = lambda q, k, v, mask: (attention(q, k, v, mask, scale, dropout), None)
+        return args, kwargs
+
+
+def unplug_gptj(attention: Any, args: Any, out: Any) -> None:
+    """After each pass, so that nothing of it stays in the model."""
+    for name in ("_get_embed_positions", "_attn"):
+        vars(attention).pop(name, None)
+
+
+class Encoded:
+    """The cache, as one layer sees it: keys are encoded once, on their way in."""
+
+    def __init__(self, cache: Any, attention: "Attention"):
+        self.cache, self.attention = cache, attention
+
+    def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self.cache.update(self.attention.on_new_keys(keys), values, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cache, name)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The encoding in one layer during one pass."""
+
+    turning: Encoding
+    at: Any  # of the new tokens, for `turning`
+    k_turn: Any  # of the keys, for `turning`; None: the cache holds them turned
+    rest: Encoding
+    q_at: Any
+    k_at: Any
+    keys: int  # a static cache hands out more: the room for tokens to come
+    apart: int  # trailing channels whose pairs DeepSeek has taken apart
+    masks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    rows: dict[float, Any] = field(default_factory=dict)  # by softmax scale
+
+    def on_new_keys(self, k: Tensor) -> Tensor:
+        return self.turning.on_keys(k, self.at)
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, dropout: float
+    ) -> Tensor:
+        if dropout:
+            raise ValueError(
+                f"attention dropout is {dropout} and there is none in `posenc.attend`: set it to 0"
+                " in the model, or call `model.eval()`."
+            )
+        if seen is not None and not (isinstance(seen, Tensor) and seen.dtype == torch.bool):
+            given = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
+            name = type(self.rest if isinstance(self.turning, NoPE) else self.turning).__name__
+            raise TypeError(
+                f"attention with {name} takes a boolean mask, True for what is seen, got {given}:"
+                " pass a 2-D `attention_mask`, or a boolean one in 4-D."
+            )
+        if k.shape[2] > self.keys:
+            k, v = k[:, :, : self.keys], v[:, :, : self.keys]
+        q, k = self.joined(q), self.joined(k)
+        q = self.turning.on_queries(q, self.at)
+        if self.k_turn is not None:
+            k = self.turning.on_keys(k, self.k_turn)
+        mask = self.mask(seen, len(q), q.shape[2], k.shape[2])
+        if mask is None and q.shape[2] == 1:
+            row = self.row(q, k, v, scale)
+            if row is not False:
+                return F.scaled_dot_product_attention(
+                    q, k, v, attn_mask=row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+                )
+        return attend(q, k, v, self.rest, self.q_at, self.k_at, mask, scale)
+
+    def row(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Any:
+        """The bias of a new token that sees all keys, (1 or batch, head, 1, key), for all layers.
+
+        None: there is none. False: it goes by content, or it is not for torch's kernel alone.
+        """
+        if torch.is_grad_enabled() or not readable(q, k, v) or beyond_gradients():
+            return False
+        if scale not in self.rows:
+            plain = scale > 0 and v.shape[-1] == q.shape[-1]
+            rest, row = self.rest, False
+            if plain and {*rest.acts_on} <= {"on_scores", "on_embeddings"}:
+                bias = rest.on_scores(q, k, self.q_at, self.k_at, scale)
+                row = bias if bias is None else isinstance(bias, ByDistance) and self.dense(bias, q)
+            self.rows[scale] = row
+        return self.rows[scale]
+
+    def dense(self, bias: ByDistance, q: Tensor) -> Tensor:
+        batch, heads = q.shape[:2]
+        row = bias(*pairs((batch, heads, 1, self.keys), device=q.device))
+        exact = torch.promote_types(q.dtype, torch.float32)
+        return row.to(exact).expand(batch, heads, 1, -1)
+
+    def mask(self, seen: Tensor | None, *shape: int) -> Mask | None:
+        """The model's own, read back once a pass."""
+        if _traced():
+            return mask_of(seen, *shape)
+        if id(seen) not in self.masks:
+            self.masks[id(seen)] = seen, mask_of(seen, *shape)
+        return self.masks[id(seen)][1]
+
+    def joined(self, x: Tensor) -> Tensor:
+        if not self.apart:
+            return x
+        rest, turned = x.split((x.shape[-1] - self.apart, self.apart), -1)
+        return torch.cat((rest, join(*split(turned, "half"), "interleaved")), -1)
+
+
+def register() -> None:
+    AttentionInterface.register(NAME, attention_function)
+    AttentionMaskInterface.register(NAME, mask_function)
+
+
+def attention_function(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """In transformers' registry of attention: (batch, token, head, channel), and no weights."""
+    if NAME not in kwargs:
+        raise ValueError(
+            f"this {type(module).__name__} shares its config with a model that an encoding is"
+            " applied to: make each of its own config."
+        )
+    out = kwargs[NAME](query, key, value, attention_mask, scaling, dropout)
+    return out.transpose(1, 2).contiguous(), None
+
+
+def mask_function(*args: Any, **kwargs: Any) -> Tensor | None:
+    """In the registry of masks: (batch, 1, query, key); None: each sees what stands before it.
+
+    It is None where transformers' own kernel would have that mask built in.
+    """
+    return sdpa_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
+
+
+def _lengths(pos: Tensor) -> list[int]:
+    return (pos.amax(-1) + 1).tolist() if pos.shape[1] else []

@@ -1,0 +1,235 @@
+"""A model of transformers and its tokenizer, from a folder that transformers itself never sees.
+
+posenc reads the config, the tokenizer and the weights, each within limits and inside of the folder,
+and hands transformers what they say: no code, no pickle, no adapter, no kernel of a hub, no
+network. Weights that are missing, or of no use to the model, are refused by name.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_module_registration_hook
+
+from posenc.core.arguments import memory
+from posenc.models.errors import ModelError, printable
+from posenc.models.files.folder import find, inside, read_json
+from posenc.models.files.strict import opened
+from posenc.models.weights import Weights, open_weights
+from posenc.models.weights.info import BITS
+from posenc.models.weights.memory import plan
+
+TOKENIZER = "tokenizer.json"
+MOST_TOKENIZER = 2**27  # bytes
+MOST_BUFFERS = 2**30  # bytes of what a model computes as it is built
+FLOATS = {"F64", "F32", "F16", "BF16"}
+ACTS = {  # keys of a config that make transformers load or run something else, and what
+    "auto_map": "code of the model's own",
+    "custom_pipelines": "code of the model's own",
+    "quantization_config": "a quantiser: convert the weights to floating point first",
+    "compression_config": "a quantiser: convert the weights to floating point first",
+    "peft_config": "an adapter: merge it into the weights first",
+    "use_kernels": "kernels of a hub",
+    "kernel_config": "kernels of a hub",
+    "fusion_config": "modules in place of its own",
+    "transformers_weights": "weights of its choice",
+    "use_pretrained_backbone": "another model from a hub",
+    "use_timm_backbone": "another model from a hub",
+    "backbone": "another model from a hub",
+}
+CHOICES = ("attn_implementation", "experts_implementation")  # of kernels, also with _ before
+LABELS = ("num_labels", "id2label", "label2id")  # of heads, which are not built
+
+
+def load(folder: Path) -> tuple[Any, Any, tuple[str, ...]]:
+    """A model without a head on top, its tokenizer, and the names of weights that belong to heads.
+
+    Raises ModelError for what cannot be read with certainty, before any of it is loaded.
+    """
+    if os.path.lexists(folder / "adapter_config.json"):
+        raise ModelError("adapter_config.json", "", "is an adapter: merge it into its model first")
+    files = find(folder)
+    config = read_json(inside(folder, "config.json"))
+    _refuse_what_acts(config)
+    weights = open_weights(files)
+    if files.format != "safetensors":
+        raise ModelError(files.weights[0], "", "cannot be read with", files.format, "safetensors")
+    for name, info in weights.infos.items():
+        if name.endswith("weight") and info.dtype not in FLOATS:
+            raise ModelError(info.file, name, "is quantised", info.dtype, ", ".join(sorted(FLOATS)))
+    tokenizer = _tokenizer(folder)
+    model, unused = _model(config, weights)
+    return model, tokenizer, unused
+
+
+@contextmanager
+def one_sentence(file: str | Path, what: str) -> Iterator[None]:
+    """Turn what other libraries raise, handed a file that is wrong, into a ModelError.
+
+    Rust's panics arrive as exceptions that are no `Exception`.
+    """
+    try:
+        yield
+    except ModelError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        said = " ".join(str(error).split())
+        raise ModelError(
+            file, "", f"{what}: {type(error).__name__}: {printable(said, 300)}"
+        ) from None
+
+
+def _refuse_what_acts(config: Mapping[str, Any], path: str = "") -> None:
+    """Raise ModelError where a config, or one within it, asks for more than a model's own class."""
+    for key, value in config.items():
+        at = f"{path}{key}"
+        if key in ACTS and value not in (None, False, {}, []):
+            raise ModelError("config.json", at, f"asks for {ACTS[key]}; this is never loaded")
+        if key.strip("_").removesuffix("_internal") in CHOICES and any(
+            "/" in x for x in _texts(value)
+        ):
+            raise ModelError("config.json", at, "asks for kernels of a hub", value)
+        for n, inner in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(inner, dict):
+                _refuse_what_acts(inner, f"{at}.{n}." if isinstance(value, list) else f"{at}.")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All strings within a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        yield from _texts(inner)
+
+
+def _without(value: Any, keys: Iterable[str]) -> Any:
+    """A copy of a value of JSON in which no object has these keys."""
+    if isinstance(value, dict):
+        return {k: _without(inner, keys) for k, inner in value.items() if k not in keys}
+    return [_without(inner, keys) for inner in value] if isinstance(value, list) else value
+
+
+def _tokenizer(folder: Path) -> Any:
+    """Of one file alone, which says all of it; what stands beside it is not read."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    if not os.path.lexists(folder / TOKENIZER):
+        raise ModelError(
+            folder.resolve(),
+            "",
+            f"holds no {TOKENIZER}, so its model can read no text: open its tokenizer by"
+            " transformers' AutoTokenizer, and save_pretrained it there",
+        )
+    with opened(inside(folder, TOKENIZER)) as file:
+        raw = file.read(MOST_TOKENIZER + 1)
+    if len(raw) > MOST_TOKENIZER:
+        raise ModelError(TOKENIZER, "", "is too large", allowed=f"up to {MOST_TOKENIZER} bytes")
+    with one_sentence(TOKENIZER, "is no tokenizer"):
+        return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_buffer(raw))
+
+
+def _model(config: Mapping[str, Any], weights: Weights) -> tuple[Any, tuple[str, ...]]:
+    """The model without a head on top, with all of its weights; and those that belong to heads."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        raise ModelError("config.json", "model_type", "is none that transformers knows", kind)
+    choices = [f"{before}{key}" for key in CHOICES for before in ("", "_")]
+    choices += [f"_{key}_internal" for key in CHOICES]
+    plain = _without(config, {*choices, *LABELS})
+    with one_sentence("config.json", "is none that transformers builds a model of"):
+        made = CONFIG_MAPPING[kind].from_dict(plain)
+        model_class: Any = MODEL_MAPPING[type(made)]
+        model_class = model_class[0] if isinstance(model_class, tuple) else model_class
+        empty = _empty(model_class, made, weights)
+    _refuse_unless_as_large(empty, weights)
+    with one_sentence("config.json", "and the weights do not fit each other"):
+        model, said = model_class.from_pretrained(
+            None,
+            config=made,
+            state_dict=dict(weights.items()),
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            local_files_only=True,
+        )
+    unused = _unused(model_class.base_model_prefix, said, weights)
+    for name, one in model.named_parameters():
+        if not one.isfinite().all():
+            raise ModelError("model", name, "holds numbers that are not finite")
+    return model.eval(), unused
+
+
+def _empty(model_class: Any, config: Any, weights: Weights) -> nn.Module:
+    """The model without memory for weights; an error where it has modules without end."""
+    count, most = 0, 1000 + 20 * len(weights)
+
+    def counted(*_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count > most:
+            raise ModelError(
+                "config.json", "", f"asks for over {most:,} modules, for {len(weights):,} weights"
+            )
+
+    hook = register_module_module_registration_hook(counted)
+    try:
+        with torch.device("meta"):
+            return model_class(config)
+    finally:
+        hook.remove()
+
+
+def _refuse_unless_as_large(empty: nn.Module, weights: Weights) -> None:
+    """Raise ModelError for a model much larger than its weights, before its memory is asked for."""
+    asked = sum(one.numel() for one in empty.parameters())
+    there = sum(info.elements for info in weights.infos.values())
+    computed = sum(one.numel() * one.element_size() for one in empty.buffers())
+    if asked > 2 * there + 2**22:
+        name = max(empty.named_parameters(), key=lambda pair: pair[1].numel())[0]
+        raise ModelError(
+            "config.json",
+            "",
+            f"asks for {asked:,} weights, most of them in {printable(name)}, and {there:,} are"
+            " there",
+        )
+    plan(computed, "config.json", "", MOST_BUFFERS, of="of memory for tables")
+    stored = sum(info.elements * BITS[info.dtype] // 8 for info in weights.infos.values())
+    plan(stored, "the weights", "", memory(), of="of memory")
+
+
+def _unused(prefix: str, said: Mapping[str, Any], weights: Weights) -> tuple[str, ...]:
+    """The weights of heads. Raises ModelError for those that lack, do not fit, or are of no use."""
+    lack = sorted(name for name in said["missing_keys"] if not name.startswith("pooler."))
+    if lack:
+        raise ModelError("config.json", "", f"asks for weights that are not there: {named(lack)}")
+    if said["mismatched_keys"]:
+        name, stored, asked = min(said["mismatched_keys"])
+        shapes = f"has shape {list(stored)}, and config.json asks for {list(asked)}"
+        raise ModelError(next(iter(weights.infos.values())).file, name, shapes)
+    if said["error_msgs"]:
+        raise ModelError("config.json", "", printable(" ".join(said["error_msgs"][0].split()), 300))
+    whole = any(name.startswith(f"{prefix}.") for name in weights)  # with a head, so that it may
+    unused = sorted(said["unexpected_keys"])
+    strange = [name for name in unused if not whole or name.startswith(f"{prefix}.")]
+    if strange:
+        raise ModelError(
+            "config.json", "", f"has no use for weights that are there: {named(strange)}"
+        )
+    return tuple(unused)
+
+
+def named(names: Sequence[str]) -> str:
+    """The first three names, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(map(printable, names[:3])) + more

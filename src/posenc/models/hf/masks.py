@@ -1,0 +1,56 @@
+"""A transformers model's mask, read back as one of `posenc.masks`: most are a strip of the square.
+
+A model hands each layer a boolean square, or None for the causal one. Attention with a bias goes
+faster where it knows that a mask is a strip low ≤ i − j ≤ high of queries i and keys j, in the
+order in which the cache holds them. The first and the last row say which strip that could be; the
+whole square is compared with it, so nothing is ever assumed.
+"""
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from posenc.core.masks import Band, Mask, causal
+from posenc.core.tracing import readable
+
+
+def mask_of(seen: Tensor | None, batch: int, queries: int, keys: int) -> Mask | None:
+    """What the queries of the last tokens see of so many keys; None: everything."""
+    if seen is None:
+        return None if queries == 1 else _strip(queries - keys, inf, queries, keys)
+    seen = seen[..., :keys]
+    return _told(seen) if readable(seen) else _dense(seen, batch)
+
+
+def _told(seen: Tensor) -> Mask | None:
+    batch, heads, queries, keys = seen.shape
+    square = seen[0, 0]
+    alike = heads == 1 and (batch == 1 or not seen.stride(0) or bool((seen == seen[:1]).all()))
+    if not alike or not queries:
+        return _dense(seen, batch)
+    rows = [(i, square[i].nonzero().flatten()) for i in (0, queries - 1)]
+    if not all(len(row) for _, row in rows):
+        return _dense(seen, batch)
+    low = min(i - int(row[-1]) for i, row in rows)
+    high = max(i - int(row[0]) for i, row in rows)
+    i, j = torch.arange(queries, device=seen.device).unsqueeze(-1), torch.arange(keys)
+    if not torch.equal(square, (j <= i - low) & (j >= i - high)):
+        return _dense(seen, batch)
+    return _strip(low, high, queries, keys)
+
+
+def _strip(low: float, high: float, queries: int, keys: int) -> Mask | None:
+    if high >= queries - 1:
+        if low <= 1 - keys:
+            return None
+        if low == 0 and queries == keys:
+            return causal()
+    sees = lambda b, h, i, j: (i - j >= low) & (i - j <= high)  # noqa: E731
+    return Mask(sees, bands=(Band(low, high),), made_of=())
+
+
+def _dense(seen: Tensor, batch: int) -> Mask:
+    seen = seen.expand(batch, -1, -1, -1)
+    one = seen.shape[1] == 1
+    return Mask(lambda b, h, i, j: seen[b, 0 if one else h, i, j], made_of=(seen,))

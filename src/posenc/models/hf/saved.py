@@ -1,0 +1,165 @@
+"""Encodings written down in the config of a model they are applied to, and made again from there.
+
+    "posenc": {"layers": [0, 0, 1], "encodings": [{"class": "T5Bias", "plain": {…}, …}, …]}
+
+What makes an encoding is its class and its attributes. Constants are written out number by number,
+exactly; of what is learned there is the shape, as the numbers lie among the model's weights. Only
+posenc's own classes are made again, by their names: no code that a file names is imported or run.
+"""
+
+import re
+from collections.abc import Sequence
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posenc import catalog  # noqa: F401  they define all encodings
+from posenc.core.encoding import Encoding
+from posenc.encodings import temperature  # noqa: F401  they define all encodings
+from posenc.models.errors import ModelError
+from posenc.models.files.folder import inside
+from posenc.models.files.strict import MOST_INDEX, read_json
+
+MOST_NUMBERS = 2**16  # of a constant that is written out
+ENTRY = "posenc"  # of config.json
+OWN = {*vars(nn.Module())}  # attributes that any module has
+LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}  # of torch, within encodings
+DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
+
+
+class Unwritable(ValueError):
+    """An encoding that cannot be made again from what a config can hold."""
+
+
+def described(encodings: Sequence[Any]) -> dict[str, Any]:
+    """The entry of the config for the encodings of all layers, or why there can be none."""
+    unique = [*{id(one): one for one in encodings}.values()]
+    layers = [next(n for n, one in enumerate(unique) if one is given) for given in encodings]
+    try:
+        return {"layers": layers, "encodings": [_described(one) for one in unique]}
+    except Unwritable as reason:
+        return {"layers": layers, "refused": str(reason)}
+
+
+def restored(entry: Any, file: Path) -> list[Encoding]:
+    """An encoding for each layer, what is learned still empty. Raises ModelError."""
+    try:
+        encodings = [_restored(one) for one in entry["encodings"]]
+        made = [encodings[n] for n in entry["layers"]]
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, RuntimeError) as error:
+        raise ModelError(file, ENTRY, f"describes no encoding of posenc ({error})") from None
+    if not all(isinstance(one, Encoding) for one in made):
+        raise ModelError(file, ENTRY, "describes what is no encoding")
+    return made
+
+
+def weights(folder: Path, names: set[str]) -> dict[str, Tensor]:
+    """Those of a folder's tensors that have these names."""
+    from safetensors import safe_open
+
+    index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
+    if index.exists():
+        shards = read_json(inside(folder, index.name), MOST_INDEX)["weight_map"]
+        files = sorted({shards[name] for name in names & {*shards}})
+    tensors: dict[str, Tensor] = {}
+    for name in files if names else ():
+        with safe_open(inside(folder, name), framework="pt") as file:
+            tensors |= {key: file.get_tensor(key) for key in names & {*file.keys()}}
+    return tensors
+
+
+def _described(module: Any) -> dict[str, Any]:
+    name = type(module).__name__
+    if _classes().get(name) is not type(module):
+        what = "is no class of posenc" if isinstance(module, nn.Module) else "is no encoding"
+        raise Unwritable(f"{name} {what}")
+    plain = {key: value for key, value in vars(module).items() if key not in OWN}
+    try:
+        return {
+            "class": name,
+            "plain": {key: _plain(value) for key, value in plain.items()},
+            "learned": [[key, _learned(value)] for key, value in module._parameters.items()],
+            "parts": [[key, _described(part)] for key, part in module._modules.items()],
+        }
+    except TypeError as reason:
+        raise Unwritable(f"{name} holds {reason}") from None
+
+
+def _restored(entry: dict[str, Any]) -> nn.Module:
+    module = _classes()[entry["class"]].__new__(_classes()[entry["class"]])
+    nn.Module.__init__(module)
+    for key, value in entry["plain"].items():
+        setattr(module, _attribute(key), _value(value))
+    for key, value in entry["learned"]:  # lists, as a config is written in the order of its keys
+        module.register_parameter(_attribute(key), _empty(value))
+    for key, part in entry["parts"]:
+        module.add_module(key, _restored(part))
+    return module
+
+
+def _classes() -> dict[str, type[nn.Module]]:
+    ours = [one for one in Encoding.__subclasses__() if one.__module__.startswith("posenc.")]
+    return {one.__name__: one for one in (*ours, *LAYERS.values())}
+
+
+def _attribute(name: str) -> str:
+    if name in OWN or not name.isidentifier() or name.startswith("__"):
+        raise ValueError(f"no attribute can be called {name!r}")
+    return name
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold; lists stand for tuples, objects for all that needs a word more."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else {"float": str(value)}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, list):
+        return {"list": [_plain(one) for one in value]}
+    if isinstance(value, Tensor) and value.numel() <= MOST_NUMBERS and not value.is_complex():
+        numbers = [_plain(number) for number in value.detach().flatten().tolist()]
+        return {"tensor": numbers, **_kind(value)}
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def _value(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return tuple(map(_value, entry))
+    if not isinstance(entry, dict):
+        return entry
+    if "float" in entry:
+        return float(entry["float"])
+    if "list" in entry:
+        return [*map(_value, entry["list"])]
+    numbers = [*map(_value, entry["tensor"])]
+    return torch.tensor(numbers, dtype=_dtype(entry), device="cpu").view(entry["shape"])
+
+
+def _learned(parameter: Tensor | None) -> Any:
+    return None if parameter is None else {**_kind(parameter), "trains": parameter.requires_grad}
+
+
+def _empty(entry: Any) -> nn.Parameter | None:
+    """On meta, so that a file cannot ask for memory; the weights take its place."""
+    if entry is None:
+        return None
+    if prod(entry["shape"]) > 2**40:
+        raise ValueError("a parameter is too large")
+    empty = torch.empty(entry["shape"], dtype=_dtype(entry), device="meta")
+    return nn.Parameter(empty, bool(entry["trains"]))
+
+
+def _kind(x: Tensor) -> dict[str, Any]:
+    return {"shape": [*x.shape], "numbers": str(x.dtype).removeprefix("torch.")}
+
+
+def _dtype(entry: dict[str, Any]) -> torch.dtype:
+    name = entry["numbers"]
+    if not DTYPE.fullmatch(name):
+        raise ValueError(f"{name!r} is no dtype")
+    return getattr(torch, name)

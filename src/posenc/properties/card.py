@@ -1,0 +1,71 @@
+"""What an encoding says of itself, once. Tests, docs, report and explorer are made from it."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from posenc.core.encoding import Encoding
+from posenc.properties import Property
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where an encoding was published: `arxiv` or, if it is not there, `url`."""
+
+    key: str
+    title: str
+    authors: str  # as BibTeX wants them: "Family, Given and Family, Given"
+    year: int
+    arxiv: str = ""
+    url: str = ""
+
+    @property
+    def link(self) -> str:
+        return self.url or f"https://arxiv.org/abs/{self.arxiv}"
+
+    @property
+    def short(self) -> str:
+        """First author and year: "Su et al. 2021"."""
+        people = [person.split(",")[0] for person in self.authors.split(" and ")]
+        few = len(people) < 3 and "others" not in people
+        return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
+
+    def bibtex(self) -> str:
+        """An entry to paste into a bibliography."""
+        where = (
+            f"  eprint = {{{self.arxiv}}},\n  archivePrefix = {{arXiv}},\n" if self.arxiv else ""
+        )
+        return (
+            f"@misc{{{self.key},\n  title = {{{{{self.title}}}}},\n  author = {{{self.authors}}},\n"
+            f"  year = {{{self.year}}},\n{where}  url = {{{self.link}}},\n}}"
+        )
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    paper: Paper
+    make: Callable[..., Encoding]  # (channels per head, heads, **options) -> an instance
+    holds: frozenset[Property]  # these hold; every other property must measurably fail
+
+    @property
+    def slug(self) -> str:
+        """The name to type: "Linear sinusoidal" -> "linear-sinusoidal"."""
+        return "-".join(self.name.lower().replace("/", " ").split())
+
+    @property
+    def text(self) -> str:
+        """The docstring of its file: what it means, the formula, what follows from it."""
+        return (sys.modules[self.make.__module__].__doc__ or "").strip()
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring, without the name before the colon."""
+        first = " ".join(self.text.split("\n\n")[0].split())
+        return first.partition(": ")[2] or first
+
+    @property
+    def formula(self) -> str:
+        """The indented lines of the docstring: the formula, with its symbols."""
+        blocks = [b for b in self.text.split("\n\n") if b.startswith("    ")]
+        return "\n".join(line[4:] for line in "\n\n".join(blocks).splitlines())

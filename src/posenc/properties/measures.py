@@ -1,0 +1,341 @@
+"""Properties an encoding may have, measured through its hooks alone.
+
+A property returns its defect: 0 when it holds exactly, the size of the violation when it does not;
+and a sentence with the witness: which positions, which offset. Tests compare the defect with a
+tolerance; reports and plots show the same number. What is asked of rows (what position p makes of a
+fixed vector) has no meaning for an encoding that has none, a bias for instance: not applicable.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import shown
+from posenc.core.encoding import Encoding
+from posenc.core.positions import grid
+from posenc.properties.probe import Probe
+
+TOLERANCE = 1e-4
+FAR = 10**6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured. `defect` is 0 when the property holds; `why` names the witness."""
+
+    defect: float
+    why: str
+    applicable: bool = True
+
+    @property
+    def holds(self) -> bool | None:
+        """None: not applicable. A defect that is not a number does not hold."""
+        return self.defect < TOLERANCE if self.applicable else None
+
+    @property
+    def mark(self) -> str:
+        return {True: "✓", False: "✗", None: "–"}[self.holds]
+
+    def __str__(self) -> str:
+        return f"{self.mark} {self.why}"
+
+
+@runtime_checkable
+class Property(Protocol):
+    __name__: str
+
+    def __call__(self, probe: Probe, /) -> Finding: ...
+
+
+TOO_FEW = Finding(float("nan"), "not applicable: it knows too few positions", False)
+NO_ROWS = Finding(float("nan"), "not applicable: it gives no row to a position", applicable=False)
+
+
+def unique_positions(probe: Probe) -> Finding:
+    """No two of the first 1,024 rows are alike: the closest differ by over 10⁻⁴ a channel."""
+    rows = probe.near_rows()
+    if rows is None:
+        return NO_ROWS
+    apart = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
+    apart = apart.fill_diagonal_(float("inf")) / rows.shape[-1] ** 0.5
+    smallest, (p, q) = _extreme(apart, largest=False)
+    pos = probe.line(len(rows)).tolist()
+    why = (
+        f"closest: positions {_named(pos[p])} and {_named(pos[q])}, {smallest:.2g} apart a channel"
+    )
+    return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
+
+
+def bounded(probe: Probe) -> Finding:
+    """No entry of a row at a million is over 1.5 times the largest of the first 1,024 rows."""
+    near = probe.near_rows()
+    if near is None:
+        return NO_ROWS
+    try:
+        far = probe.rows(probe.line(1024, FAR))
+        place = "at a million"
+    except IndexError:
+        far, place = near, "anywhere in the table"
+    assert far is not None
+    largest, before = far.abs().max().item(), near.abs().max().item()
+    why = f"largest entry {largest:.3g} {place}, {before:.3g} in the first {len(near):,}"
+    return Finding(max(largest / before - 1.5, 0.0) if before else 0.0, why)
+
+
+def norm_constant(probe: Probe) -> Finding:
+    """All rows have the same length."""
+    rows = probe.near_rows()
+    if rows is None:
+        return NO_ROWS
+    norms = rows.norm(dim=-1)
+    low, high = int(norms.argmin()), int(norms.argmax())
+    pos = probe.line(len(rows)).tolist()
+    why = (
+        f"norm {norms[low]:.4g} at position {_named(pos[low])}, {norms[high]:.4g} at"
+        f" {_named(pos[high])}"
+    )
+    spread = ((norms[high] - norms[low]) / norms.mean()).item()
+    return Finding(spread, why if spread >= TOLERANCE else f"norm {norms.mean():.4g} everywhere")
+
+
+def linear_shift(probe: Probe) -> Finding:
+    """PE(p + k) = M_k PE(p) for all p, with M_k orthogonal and M_a M_b = M_{a+b}.
+
+    M is fitted to random positions, in the space that the rows span, and tried on others.
+    """
+    one = probe.rows(probe.at(0, 1))
+    if one is None:
+        return NO_ROWS
+    if probe.limit < 8:
+        return TOO_FEW
+    a, b, tried = (3, 5, 256) if probe.limit > 16 else (1, 2, 256)
+    many = 2 * one.shape[-1] + tried
+    shape = probe.at(0, many).shape
+    p = torch.randint(0, max(1, probe.limit - a - b), shape, generator=probe.random)
+    here, at_a, at_b, at_ab = (_given(probe.rows(p + k)) for k in (0, a, b, a + b))
+    if not torch.stack((here, at_a, at_b, at_ab)).isfinite().all():
+        return Finding(float("inf"), "rows are not finite")
+    _, size, basis = torch.linalg.svd(here[tried:], full_matrices=False)
+    basis = basis[size > 1e-5 * size[0]].mT  # (channel, rank): the space of all rows
+    coordinates = here[tried:] @ basis
+    moves = [torch.linalg.lstsq(coordinates, to[tried:]).solution for to in (at_a, at_b, at_ab)]
+    missed = here[:tried] @ basis @ moves[0] - at_a[:tried]
+    step = (at_a - here)[:tried].norm(dim=-1).mean()
+    miss = missed.norm(dim=-1) / step.clamp_min(1e-12)
+    m_a, m_b, m_ab = (move @ basis for move in moves)
+    bent = (m_a @ m_a.mT - torch.eye(len(m_a), dtype=m_a.dtype)).abs().max().item()
+    apart = (m_a @ m_b - m_ab).abs().max().item()
+    worst = int(miss.argmax())
+    if miss[worst] >= TOLERANCE:
+        where = _named(p[worst].tolist())
+        why = f"PE({where} + {a}) is {miss[worst]:.2g} steps from the best M_{a} PE({where})"
+    elif bent >= TOLERANCE:
+        why = f"M_{a} is not orthogonal: M Mᵀ differs from 1 by {bent:.2g}"
+    elif apart >= TOLERANCE:
+        why = f"M_{a} M_{b} differs from M_{a + b} by {apart:.2g}"
+    else:
+        why = f"M_k is a rotation in {len(m_a)} dimensions, and M_{a} M_{b} = M_{a + b}"
+    return Finding(max(miss[worst].item(), bent, apart), why)
+
+
+def shift_invariant(probe: Probe) -> Finding:
+    """Moving the whole text leaves every score unchanged."""
+    pos = probe.line(probe.tokens)
+    before, room = probe.scores(pos, pos), max(1, probe.limit - probe.tokens)
+    found = TOO_FEW
+    for by in (min(17, room), min(2000, room)):
+        after = probe.scores(pos + by, pos + by)
+        found = _unchanged(before, after, pos, pos, f"moving the text by {by:,}")
+        if not found.defect < TOLERANCE:
+            break
+    return found
+
+
+def symmetric(probe: Probe) -> Finding:
+    """A query at p sees a key at p′ as one at p′ sees a key at p: before and after count alike."""
+    found = TOO_FEW
+    for p, other in ((0, 1), (0, 3), (2, 7), (5, 6), (1, 8), (3, 2000)):
+        if other >= probe.limit:
+            break
+        here, there = probe.at(p, probe.tokens), probe.at(other, probe.tokens)
+        scored = probe.scores(here, there), probe.scores(there, here)
+        found = _unchanged(*scored, here, there, "exchanging their positions")
+        if not found.defect < TOLERANCE:
+            break
+    return found
+
+
+def decaying(probe: Probe) -> Finding:
+    """The score of two tokens of equal content never rises with their distance, and falls."""
+    reach = min(128, (probe.limit - 1) // 2)
+    if not reach:
+        return TOO_FEW
+    curves = torch.stack(list(_curves(probe, reach)))
+    if not curves.isfinite().all():
+        return Finding(float("inf"), "scores are not finite")
+    span = curves.amax(-1) - curves.amin(-1)
+    if span.min() < 1e-9:
+        return Finding(1.0, "flat: distance makes no difference")
+    steps = curves.diff() / span.unsqueeze(-1)
+    rises = (steps > 1e-6).any(0).nonzero()
+    if not len(rises):
+        return Finding(0.0, f"falls all the way to offset {steps.shape[-1]}")
+    return Finding(steps.max().item(), f"first rises at offset {rises[0].item() + 1}")
+
+
+def norm_preserving(probe: Probe) -> Finding:
+    """Embeddings, queries and keys keep their length."""
+    pos = probe.line(probe.tokens)
+    at, x = probe.encoding.prepare(pos), probe.x[: probe.tokens]
+    q, k = probe.split(x @ probe.to_q), probe.split(x @ probe.to_k)
+    pairs = (
+        (x, probe.embed(x, pos)),
+        (q, probe.encoding.on_queries(q, at)),
+        (k, probe.encoding.on_keys(k, at)),
+    )
+    ratio = torch.stack([(b.norm(dim=-1) / a.norm(dim=-1)).sub(1).abs().max() for a, b in pairs])
+    worst = int(ratio.argmax())
+    what = ("an embedding", "a query", "a key")[worst]
+    defect = ratio[worst].item()
+    if defect < TOLERANCE:
+        return Finding(defect, "embeddings, queries and keys keep their length")
+    return Finding(defect, f"the length of {what} changes by {defect:.2%}")
+
+
+def any_length(probe: Probe) -> Finding:
+    """Positions of a million are accepted and give finite scores."""
+    pos = probe.line(probe.tokens, FAR)
+    try:
+        far = probe.scores(pos, pos)
+    except IndexError as error:
+        return Finding(float("inf"), str(error))
+    if not far.isfinite().all():
+        return Finding(float("inf"), f"scores at position {FAR:,} are not finite")
+    return Finding(0.0, f"finite at position {FAR:,}")
+
+
+def length_independent(probe: Probe) -> Finding:
+    """What follows a token changes none of the scores before it, so cached keys stay true."""
+    short, long = probe.line(2 * probe.tokens)[: probe.tokens], probe.line(2 * probe.tokens)
+    alone = probe.scores(short, short)
+    company = probe.scores(long, long)[:, : probe.tokens, : probe.tokens]
+    return _unchanged(alone, company, short, short, f"appending {probe.tokens} tokens")
+
+
+def order_sensitive(probe: Probe) -> Finding:
+    """Bringing the last token to the front changes the scores; else the text is a bag of words."""
+    pos = probe.line(min(9, 2 * probe.tokens))
+    turned = pos.roll(-1, 0)
+    before, after = probe.scores(pos, pos), probe.scores(turned, turned)
+    moved = _unchanged(before, after, pos, pos, "").defect
+    why = f"bringing the last token to the front changes scores by {moved:.1%} of their spread"
+    return Finding(0.0 if moved > 1e-3 else 1.0, why)
+
+
+def learned(probe: Probe) -> Finding:
+    """Training changes it: it has parameters."""
+    count = sum(p.numel() for p in probe.encoding.parameters() if p.requires_grad)
+    return Finding(0.0 if count else 1.0, f"{count:,} parameters")
+
+
+def several_axes(probe: Probe) -> Finding:
+    """A position may be a point (a row and a column), and each of its coordinates counts."""
+    axes = max(2, probe.encoding.axes)
+    pos = grid(3, *[2] * (axes - 1))[: probe.tokens]
+    try:
+        before = probe.scores(pos, pos)
+        for axis in range(axes):
+            moved = pos.clone()
+            moved[::2, axis] += 3
+            after = probe.scores(moved, moved)
+            if not _unchanged(before, after, pos, pos, "").defect > 1e-3:
+                return Finding(1.0, f"coordinate {axis} of {axes} makes no difference")
+    except (ValueError, IndexError, RuntimeError, TypeError):
+        return Finding(1.0, "takes one number for a position")
+    return Finding(0.0, f"each of {axes} coordinates counts")
+
+
+ALL: tuple[Property, ...] = (
+    unique_positions, bounded, norm_constant, linear_shift, shift_invariant, symmetric, decaying,
+    norm_preserving, any_length, length_independent, order_sensitive, learned, several_axes,
+)  # fmt: skip
+
+
+def check(
+    encoding: Encoding,
+    dim: int | None = None,
+    heads: int | None = None,
+    width: int | None = None,
+    seed: int = 0,
+) -> dict[str, Finding]:
+    """Every property, measured on any `Encoding`, also one of your own: name -> finding.
+
+    An encoding that does not set `dim`, `heads` or `width` for itself is tried with heads of 16
+    channels, 4 heads and embeddings of dim · heads channels: pass what yours was made for.
+
+    >>> from posenc import ALiBi
+    >>> print(check(ALiBi(8))["decaying"])
+    ✓ falls all the way to offset 128
+    """
+    if not isinstance(encoding, Encoding):
+        raise TypeError(
+            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
+            " one; `posenc.create` does by name."
+        )
+    probe = Probe(encoding, dim, heads, width, seed)
+    if probe.limit < 2:
+        raise ValueError(f"{type(encoding).__name__} knows one position; to compare takes two.")
+    try:
+        pos = probe.line(2)
+        probe.scores(pos, pos)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{type(encoding).__name__} could not be measured with heads of `dim`={probe.dim}"
+            f" channels, `heads`={probe.heads} and `width`={probe.width}: pass those that it was"
+            f" made for. It said: {error}"
+        ) from error
+    with torch.no_grad():
+        return {measure.__name__: measure(probe) for measure in ALL}
+
+
+def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:
+    """The largest change, in units of the spread of the scores."""
+    spread = before.std().item() or 1.0
+    change, (head, i, j) = _extreme((after - before).abs(), largest=True)
+    p, r = _named(q_pos[i].tolist()), _named(k_pos[j].tolist())
+    was, now = before[head, i, j].item(), after[head, i, j].item()
+    defect = change / spread
+    if defect < TOLERANCE:
+        return Finding(defect, f"{doing} changes no score")
+    return Finding(defect, f"{doing} takes the score of {p} and {r} from {was:.3g} to {now:.3g}")
+
+
+def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
+    """Scores at offsets 0, 1, 2 …, for each axis, head, some queries, and both directions."""
+    for axis in range(probe.encoding.axes):
+        pos = probe.at(reach, 2 * reach + 1)
+        (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
+        for head in probe.alike(pos):
+            for start in range(0, reach + 1, 9):  # 9: not at powers of two alone
+                stop = start + reach
+                yield head[start, start : stop + 1]
+                yield head[stop, start : stop + 1].flip(0)
+
+
+def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
+    """The extreme value, and its index."""
+    place = values.argmax() if largest else values.argmin()
+    index = torch.unravel_index(place, values.shape)
+    return values.flatten()[place].item(), tuple(int(i) for i in index)
+
+
+def _given(rows: Tensor | None) -> Tensor:
+    assert rows is not None
+    return rows
+
+
+def _named(position: int | list[int]) -> str:
+    return f"{position:,}" if isinstance(position, int) else f"({', '.join(map(str, position))})"

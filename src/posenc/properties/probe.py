@@ -1,0 +1,116 @@
+"""What an encoding is measured with: random content, positions where they are wanted, scores, rows.
+
+Everything goes through the hooks, in float64 as far as the encoding lets it.
+"""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from posenc.attention.attend import scores
+from posenc.core.arguments import channels
+from posenc.core.encoding import Encoding
+from posenc.core.positions import folded
+
+TOKENS = 9  # of the random text, where so many are accepted
+
+
+class Probe:
+    """An encoding, and the random text that it is measured with, in float64.
+
+    `dim` channels for each of `heads` heads, `width` channels of an embedding; what is not given is
+    what the encoding says it was made for. Generators are private: no global seed is touched.
+    """
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        dim: int | None = None,
+        heads: int | None = None,
+        width: int | None = None,
+        seed: int = 0,
+    ):
+        for name, size in (("dim", dim), ("heads", heads), ("width", width)):
+            if size is not None:
+                channels(size, name)
+        self.encoding = encoding
+        self.heads = heads or encoding.heads or 4
+        width = width or encoding.width
+        if width and not dim and not encoding.dim and width % self.heads:
+            self.heads = 1
+        self.dim = dim or encoding.dim or (width // self.heads if width else 16)
+        self.width = width or self.dim * self.heads
+        made = torch.Generator().manual_seed(seed)
+        self.random = made
+        self.x = self.normal(2 * TOKENS, self.width)
+        self.to_q, self.to_k = (
+            self.normal(self.width, self.heads * self.dim) * self.width**-0.5 for _ in "qk"
+        )
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self.random, dtype=torch.float64)
+
+    def line(self, tokens: int, start: int = 0) -> Tensor:
+        """Positions one after the other; points fill a square or a cube."""
+        return folded(tokens, self.encoding.axes) + start
+
+    def at(self, coordinate: int, tokens: int) -> Tensor:
+        """So many tokens at one and the same position."""
+        axes = self.encoding.axes
+        return torch.full((tokens,) if axes == 1 else (tokens, axes), coordinate)
+
+    @cached_property
+    def tokens(self) -> int:
+        """How many tokens to try: twice as many are accepted too."""
+        return max(1, min(TOKENS, self.limit // 2))
+
+    @cached_property
+    def limit(self) -> int:
+        """Positions 0 … limit − 1 are accepted: a power of two, at most 2²²."""
+        for power in range(22, 0, -1):
+            try:
+                self.encoding.prepare(self.at(2**power - 1, 1))
+            except IndexError:
+                continue
+            return 2**power
+        return 1
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        """(token, width) -> (token, width)"""
+        return self.encoding.on_embeddings(x.unsqueeze(0), self.encoding.prepare(pos)).squeeze(0)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(token, head · channel) -> (1, head, token, channel)"""
+        return x.unflatten(-1, (self.heads, self.dim)).transpose(0, 1).unsqueeze(0)
+
+    def scores(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        """(head, query, key): what attention makes of the random text, its tokens placed here."""
+        q = self.split(self.embed(self.x[: len(q_pos)], q_pos) @ self.to_q)
+        k = self.split(self.embed(self.x[: len(k_pos)], k_pos) @ self.to_k)
+        return scores(self.encoding, q, k, q_pos, k_pos).squeeze(0)
+
+    def rows(self, pos: Tensor) -> Tensor | None:
+        """(position, channel): PE(p), or what p makes of a query of ones; None where neither is."""
+        encoding, tokens = self.encoding, len(pos)
+        if "on_embeddings" in encoding.acts_on:
+            return self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
+        if "on_queries" in encoding.acts_on:
+            ones = torch.ones(1, self.heads, tokens, self.dim, dtype=torch.float64)
+            return encoding.on_queries(ones, encoding.prepare(pos))[0, 0]
+        return None
+
+    def near_rows(self) -> Tensor | None:
+        return self.rows(self.line(min(1024, self.limit)))
+
+    def alike(self, pos: Tensor) -> Tensor:
+        """(curve, query, key): scores of tokens of equal content, q and k projected alike.
+
+        The content is 0 where the encoding brings its own rows, and 1 where it turns or adds.
+        """
+        additive = "on_embeddings" in self.encoding.acts_on
+        x = torch.full((len(pos), self.width), 0.0 if additive else 1.0, dtype=torch.float64)
+        x = self.embed(x, pos)
+        q = self.split(x if self.width == self.heads * self.dim else x @ self.to_q)
+        made = scores(self.encoding, q, q, pos, pos).squeeze(0)
+        return made.sum(0, keepdim=True) if additive else made

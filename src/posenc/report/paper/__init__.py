@@ -1,0 +1,4 @@
+"""Figures for paper, by Matplotlib: PNG, SVG and PDF."""
+
+from posenc.report.paper.figure import matplotlib as matplotlib
+from posenc.report.paper.figure import save as save

@@ -1,0 +1,3 @@
+"""Figures for the screen, by plotly."""
+
+from posenc.report.screen.figure import plotly as plotly

@@ -1,0 +1,190 @@
+"""Tables on the terminal, drawn with rich from the same data objects as the page."""
+
+from collections.abc import Sequence
+from textwrap import indent
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from posenc.models.inspection import Alike, Inspection, Turning
+from posenc.properties import ALL, Finding
+from posenc.properties.card import Card
+from posenc.report import words
+from posenc.report.terminal import weights as weights_terminal
+from posenc.studies.comparison import Comparison
+
+WIDE = 124  # columns from which properties are spelled out
+MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
+
+
+def catalog(cards: Sequence[Card], console: Console) -> None:
+    table = _table("name", "what it does", "paper")
+    for card in cards:
+        table.add_row(Text(card.slug, "bold"), escape(card.summary), escape(card.paper.short))
+    console.print(table)
+
+
+def card(card: Card, findings: dict[str, Finding], console: Console) -> None:
+    for kind, block in words.blocks(card.text):
+        if kind == "formula":  # its lines are as they must be
+            console.print(Text(indent(block, "    ")), soft_wrap=True)
+        else:
+            console.print(Text(block))
+        console.print()
+    table = _table("property", "", "measured")
+    for name, finding in findings.items():
+        mark, style = MARKS[finding.holds]
+        table.add_row(words.label(name), Text(mark, style), escape(finding.why))
+    console.print(table)
+    console.print()
+    console.print(Text(card.paper.bibtex()), soft_wrap=True)
+
+
+def comparison(result: Comparison, console: Console) -> None:
+    _properties(result, console)
+    console.print()
+    _measurements(result, console)
+    console.print()
+    for line in words.verdict(result):
+        console.print(Text(line))
+
+
+VERDICTS = {"fits": "green", "breaks": "bold", "cannot say": "bold yellow"}
+BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
+
+
+def inspection(found: Inspection, console: Console, name: str = "") -> None:
+    """What a config says of positions, and what would break."""
+    spec = found.spec
+    title = Text(name or words.model(found), "bold")
+    console.print(title, Text(words.facts(found), "dim"))
+    if found.embedding:
+        console.print(Text(f"embeddings: {found.embedding}"))
+    for group in found.groups:
+        console.print(Text(f"{words.runs(group.layers)}: {group.does}"))
+    for group in found.groups:
+        if group.turning:
+            console.print()
+            _turning(group, group.turning, console)
+    for note in spec.notes:
+        console.print(Text(f"note: {note}", "yellow"))
+    if found.weighing:
+        console.print()
+        weights_terminal.weighing(found.weighing, console)
+    if found.target:
+        console.print()
+        console.print(Text(words.verdict_of(found), VERDICTS[found.verdict or ""]))
+        for problem in found.problems:
+            console.print(Text(f"  ✗ {problem}", "red"))
+        for open_ in found.unknown:
+            console.print(Text(f"  ? {open_}", "yellow"))
+        for advice in found.advice:
+            console.print(Text(f"  → {advice}"), soft_wrap=True)
+        console.print(Text(words.basis(found), "dim"))
+    for part, inner in found.parts.items():
+        console.print()
+        inspection(inner, console, f"{part} ({words.model(inner)})")
+
+
+def _turning(group: Alike, turning: Turning, console: Console) -> None:
+    trained = turning.trained
+    layout = turning.rotary.layout or "layout not known"
+    console.print(Text(f"{words.runs(group.layers)}, {layout}, fastest pair to slowest", "bold"))
+    step = -(-len(turning.pairs) // 64)
+    shown = turning.pairs[::step]
+    console.print(Text("".join(BLOCKS[pair.change] for pair in shown)))
+    if trained:
+        done = sum(pair.turns >= 1 for pair in shown)
+        marks = "└" + "─" * max(done - 2, 0) + ("┘" if done > 1 else "")
+        console.print(
+            Text(f"{marks if done else ''} complete a turn within {trained:,} tokens", "dim")
+        )
+    changes = ", ".join(f"{BLOCKS[kind]} {n} {kind}" for kind, n in turning.changes.items())
+    console.print(Text(changes, "dim"))
+    table = _table("pair", "wavelength", "turns when trained", "slower now")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    last = len(turning.pairs) - 1
+    for n in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
+        pair = turning.pairs[n]
+        slower = "" if pair.slower == 1 else f"{pair.slower:.3g}×"
+        table.add_row(str(n), words.tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
+    console.print(table)
+    for line in words.turning(turning):
+        console.print(Text(line))
+
+
+def _properties(result: Comparison, console: Console) -> None:
+    names = [measure.__name__ for measure in ALL]
+    spelled = console.width >= WIDE
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    heads = [words.SHORT[name] if spelled else letters[n] for n, name in enumerate(names)]
+    table = _table("properties", *heads)
+    for column in table.columns[1:]:
+        column.justify = "center"
+    for measured in result.encodings:
+        marks = [MARKS[measured.properties[name].holds] for name in names]
+        table.add_row(measured.name, *(Text(mark, style) for mark, style in marks))
+    console.print(table)
+    if not spelled:
+        legend = [f"{a} {words.label(name)}" for a, name in zip(letters, names, strict=False)]
+        together = "  ".join(entry.replace(" ", "\N{NO-BREAK SPACE}") for entry in legend)
+        console.print(Text(together, "dim"))
+    console.print(Text("✓ holds   · does not   – has no meaning here", "dim"))
+
+
+def _measurements(result: Comparison, console: Console) -> None:
+    settings = result.settings
+    starts = ("×4", "×64", "10⁶")
+    costs = ("time", "train", "mem")
+    heads = ("on real words", "params", "shuffle", "twins", *starts, *costs)
+    table = _table(*heads, gap=1 if console.width < 90 else 2)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for m in result.encodings:
+        ratio = m.cost_ratio
+        table.add_row(
+            m.name,
+            words.count(m.parameters),
+            _share(m.shuffle.plain),
+            _share(m.duplicate.plain if m.duplicate else None),
+            *(_far(far.change) for far in m.far),
+            *(f"{ratio[key]:.1f}" for key in ("forward", "training", "training_memory")),
+        )
+    console.print(table)
+    console.print(
+        Text(
+            f"{result.source}, {result.words:,} words. shuffle: change of what attention computes"
+            " when a sentence is shuffled; twins: difference between two occurrences of a word; no"
+            f" mask. ×4, ×64, 10⁶: the same {settings.window} words moved to 4 and 64 windows on,"
+            " and to a million. time, train (with backward), mem (of train): as multiples of NoPE,"
+            f" {settings.cost_tokens} tokens. Learned encodings are untrained.",
+            "dim",
+        )
+    )
+
+
+def _share(change: float | None) -> Text:
+    text = words.change(change)
+    return Text(text, {"blind": "red", "": "dim"}.get(text, ""))
+
+
+def _far(change: float | None) -> Text:
+    text = words.moved(change)
+    return Text(text, {"same": "green", "refused": "red"}.get(text, ""))
+
+
+def _table(*heads: str, gap: int = 2) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, gap - 1, 0, 0),  # and the box adds one
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+    )
+    for n, head in enumerate(heads):
+        table.add_column(head, no_wrap=n == 0)
+    return table

@@ -1,0 +1,217 @@
+"""Findings in words, the same on the terminal and on the page."""
+
+from collections.abc import Callable
+from itertools import groupby
+from math import inf
+from textwrap import dedent
+
+from posenc.models.errors import printable
+from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
+from posenc.studies.comparison import BLIND, Comparison, Measured
+
+SHORT = {  # headings of two short lines
+    "unique_positions": "unique\nrows",
+    "bounded": "bounded",
+    "norm_constant": "norm\nconst.",
+    "linear_shift": "linear\nshift",
+    "shift_invariant": "shift\ninvar.",
+    "symmetric": "symmetric",
+    "decaying": "decaying",
+    "norm_preserving": "keeps\nnorms",
+    "any_length": "any\nlength",
+    "length_independent": "length\nindep.",
+    "order_sensitive": "order\nsensit.",
+    "learned": "learned",
+    "several_axes": "several\naxes",
+}
+
+
+def label(name: str) -> str:
+    """The name of a property as it is read: "any length"."""
+    return name.replace("_", " ")
+
+
+def change(share: float | None) -> str:
+    """How much shuffling or repeating changes: "blind", "39%"; "" where nothing was tried."""
+    if share is None:
+        return ""
+    return "blind" if share < BLIND else _percent(share)
+
+
+def count(parameters: int) -> str:
+    """As short as it can be told: "", "128", "4.2k", "131k".
+
+    >>> count(4_224), count(131_072), count(2_100_000)
+    ('4.2k', '131k', '2.1M')
+    """
+    if not parameters:
+        return ""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if parameters >= size:
+            return f"{parameters / size:.{1 if parameters < 10 * size else 0}f}{letter}"
+    return str(parameters)
+
+
+def moved(share: float | None) -> str:
+    """What moving the text does: "same", "120%", "refused"."""
+    if share is None:
+        return "refused"
+    return "same" if share < BLIND else _percent(share)
+
+
+def verdict(result: Comparison) -> list[str]:
+    """A few sentences, made from the numbers."""
+    sentences = [
+        ("Blind to word order without a mask", lambda m: m.shuffle.plain < BLIND),
+        ("The same wherever the text stands, to a million", _everywhere),
+        ("Different further along", lambda m: _accepts(m) and not _everywhere(m)),
+        ("Refuses positions further along", lambda m: not _accepts(m)),
+        ("Scores never rise with distance", lambda m: m.properties["decaying"].holds),
+    ]
+    return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    r"""A docstring in order: ("prose", one line) and ("formula", lines as they are).
+
+    >>> blocks("Sine: add it.\n\n    PE(p) = sin p\n\nIt is\nsmooth.")
+    [('prose', 'Sine: add it.'), ('formula', 'PE(p) = sin p'), ('prose', 'It is smooth.')]
+    """
+    return [
+        ("formula", dedent(block))
+        if block.startswith("    ")
+        else ("prose", " ".join(block.split()))
+        for block in text.split("\n\n")
+    ]
+
+
+def duration(seconds: float) -> str:
+    """As it would be said: "4.2 s", "3 min 20 s"."""
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def brief(seconds: float) -> str:
+    """Of a call, three digits.
+
+    >>> brief(1.23456e-5), brief(0.0421), brief(3.0)
+    ('12.3 µs', '42.1 ms', '3.00 s')
+    """
+    size, unit = next(
+        x for x in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= x[0] or x[0] < 1e-5
+    )
+    value = seconds / size
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
+def model(found: Inspection) -> str:
+    """Its `model_type`, safe to print."""
+    return printable(found.spec.model) or printable(found.file)
+
+
+def facts(found: Inspection) -> str:
+    """Layers, heads and lengths of a model: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
+    spec = found.spec
+    nothing = "no attention, nothing to encode" if spec.model else "no config beside it"
+    told = [f"{len(spec.layers)} layers"] if spec.layers else [nothing]
+    if spec.heads:
+        shared = "" if spec.groups == spec.heads else f" in {spec.groups} groups"
+        told.append(f"{spec.heads} heads{shared}")
+    if spec.context:
+        told.append(f"{spec.context:,} tokens")
+    if spec.trained and spec.trained != spec.context:
+        told.append(f"stretched from {spec.trained:,}")
+    return ", ".join(told)
+
+
+def verdict_of(found: Inspection) -> str:
+    """Whether the target fits, breaks, or neither can be said."""
+    target = f"{found.target:,} tokens"
+    return {
+        "fits": f"Nothing breaks at {target}.",
+        "breaks": f"At {target}:",
+        "cannot say": f"Whether it serves {target} cannot be said:",
+    }[found.verdict or "fits"]
+
+
+def basis(found: Inspection) -> str:
+    """What the verdict was judged by."""
+    config = [printable(found.file)] if found.spec.model or found.spec.layers else []
+    if found.weighing:
+        return f"judged by {' and '.join([*config, 'the weights'])}"
+    return f"judged by {''.join(config)} alone; --weights asks the weights too"
+
+
+def tokens(count: float) -> str:
+    """A length in tokens, four digits where it is short.
+
+    >>> tokens(6.283185), tokens(160114.3), tokens(float("inf"))
+    ('6.283', '160,114', '∞')
+    """
+    return "∞" if count == float("inf") else f"{count:,.4g}" if count < 1000 else f"{count:,.0f}"
+
+
+def runs(layers: list[int]) -> str:
+    """Numbers of layers, as short as they can be told.
+
+    >>> runs([0, 1, 2, 5, 7, 8]), runs([3]), runs([5, 11, 17, 23])
+    ('layers 0–2, 5, 7–8', 'layer 3', 'layers 5, 11, … 23 (4)')
+    """
+    together = [
+        [n for _, n in run]
+        for _, run in groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0])
+    ]
+    told = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in together]
+    if len(told) > 3:
+        told = [told[0], told[1], f"… {told[-1]} ({len(layers)})"]
+        return f"layers {told[0]}, {told[1]}, {told[2]}"
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(told)}"
+
+
+def turning(found: Turning) -> list[str]:
+    """What a rotation can tell apart, and how exactly, in sentences."""
+    rotary = found.rotary
+    lines = []
+    if rotary.gain != 1:
+        lines.append(f"cos and sin × {rotary.gain:.6g}, so scores × {rotary.gain**2:.6g}")
+    if rotary.logit_gain != 1:
+        lines.append(f"softmax scale × {rotary.logit_gain:.6g}, of turned and unturned channels")
+    if found.trained:
+        lines.append(
+            f"{found.unfinished} of {len(found.pairs)} pairs complete no turn within"
+            f" {found.trained:,} tokens"
+        )
+    far = "nowhere up to" if found.reach >= LONGEST else "first at"
+    lines.append(
+        f"like keys fall behind unrelated ones (Σ cos mθ < 0) {far} {found.reach:,} tokens"
+    )
+    if found.smallest_base is not None and found.span:
+        keeping = f"keeping like keys ahead over {found.span:,} tokens takes, unstretched, a base"
+        least = f"of at least {rounded(found.smallest_base)}; it has {rotary.base:,.10g}"
+        lines.append(f"{keeping} {'above 10¹⁵' if found.smallest_base == inf else least}")
+    errors = ", ".join(f"{name} {_radians(error)}" for name, error in found.errors.items())
+    lines.append(f"phase error at the last position, frequencies kept in {errors}")
+    return lines
+
+
+def _radians(error: float) -> str:
+    return f"{error:.2g} rad" if error < 10 else f"{error:.0f} rad"
+
+
+def _everywhere(measured: Measured) -> bool:
+    return all(far.change is not None and far.change < BLIND for far in measured.far)
+
+
+def _accepts(measured: Measured) -> bool:
+    return all(far.change is not None for far in measured.far)
+
+
+def _names(result: Comparison, test: Callable[[Measured], bool | None]) -> str:
+    return ", ".join(measured.name for measured in result.encodings if test(measured))
+
+
+def _percent(share: float) -> str:
+    if share > 9.99:
+        return f"{share:.0e}".replace("e+0", "e") + "×" if share >= 1000 else f"{share:.0f}×"
+    return f"{share:.0%}" if share >= 0.01 else "<1%"

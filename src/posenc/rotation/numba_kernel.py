@@ -1,0 +1,97 @@
+"""The rotation of the half layout in one pass, compiled by Numba: for whoever installs `fast`.
+
+    (a, b) → (a cos − b sin, b cos + a sin)        each row read once and written once
+
+bfloat16 is the upper half of a float32: widened by a shift, rounded to nearest even by adding to
+the bits. The first call compiles, for a second or two. OpenMP forbids a forked process to go on
+with the threads of its parent: `forked` says so, and tensor operations take over.
+"""
+
+# pyright: reportMissingImports=false, reportCallIssue=false
+# Numba sets the attributes of its configuration as it starts, and marks no name as exported:
+# pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
+import os
+
+import numba
+import numpy as np
+import torch
+from numba import njit, prange, types
+from numba.extending import intrinsic
+from torch import Tensor
+
+from posenc.rotation.table import Turn
+
+forked = False
+os.register_at_fork(after_in_child=lambda: globals().update(forked=True))
+
+
+def by_numba(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
+    """`x` (batch, head, token, channel), its channels side by side in memory."""
+    out = torch.empty_like(x) if out is None else out
+    order = sorted(range(3), key=lambda axis: -x.stride(axis))
+    tables = [t.contiguous().expand(*x.shape[:3], -1) for t in by]
+    steps = [tuple(t.stride(axis) for axis in order) for t in (x, out, tables[0])]
+    shape = tuple(x.shape[axis] for axis in order)
+    KERNELS[x.dtype](*map(_flat, (x, out, *tables)), shape, *steps, x.shape[-1] // 2)
+    return out
+
+
+def _flat(x: Tensor) -> np.ndarray:
+    """From its first number to its last, as they lie in memory."""
+    last = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    line = x.detach().as_strided((last + 1,), (1,))
+    return (line.view(torch.uint16) if x.dtype is torch.bfloat16 else line).numpy()
+
+
+def _cast(given, made):
+    """The same bits, read as another type."""
+
+    def build(context, builder, signature, values):
+        return builder.bitcast(values[0], context.get_value_type(made))
+
+    return intrinsic(lambda context, x: (made(given), build))
+
+
+_float, _bits = _cast(types.uint32, types.float32), _cast(types.float32, types.uint32)
+_same = njit(inline="always")(lambda x: x)
+_wide = njit(inline="always")(lambda short: _float(np.uint32(short) << np.uint32(16)))
+
+
+@njit(inline="always")
+def _short(x):
+    bits = _bits(x)
+    even = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = np.uint16((bits + np.uint32(0x7FFF) + even) >> np.uint32(16))
+    return rounded if x == x else np.uint16(0x7FC0)
+
+
+def _kernel(wide, narrow):
+    @njit(parallel=True)
+    def turn(x, out, cos, sin, shape, steps, out_steps, table_steps, pairs):
+        for row in prange(shape[0] * shape[1] * shape[2]):
+            i, j, k = row // shape[2] // shape[1], row // shape[2] % shape[1], row % shape[2]
+            m = i * steps[0] + j * steps[1] + k * steps[2]
+            n = i * out_steps[0] + j * out_steps[1] + k * out_steps[2]
+            t = i * table_steps[0] + j * table_steps[1] + k * table_steps[2]
+            a, b, c, s = x[m:], x[m + pairs :], cos[t:], sin[t:]  # vectors only with these views
+            first, second = out[n:], out[n + pairs :]
+            for p in range(pairs):
+                first[p] = narrow(wide(a[p]) * c[p] - wide(b[p]) * s[p])
+                second[p] = narrow(wide(b[p]) * c[p] + wide(a[p]) * s[p])
+
+    return turn
+
+
+KERNELS = {torch.float32: _kernel(_same, _same), torch.bfloat16: _kernel(_wide, _short)}
+
+
+def check() -> None:
+    """Raises whatever keeps it from working, or RuntimeError if only one thread may call it."""
+    if numba.config.THREADING_LAYER == "default":
+        numba.config.THREADING_LAYER = "omp"
+    x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
+    made = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
+    if made != [2.0, 2.0]:
+        raise RuntimeError(f"it gives {made} for 2 and 2")
+    if numba.threading_layer() not in ("omp", "tbb"):
+        raise RuntimeError(f"its threads are those of {numba.threading_layer()}, not of OpenMP")

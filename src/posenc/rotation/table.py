@@ -1,0 +1,96 @@
+"""How far each pair of channels turns at each position: made once a forward, for all layers.
+
+    cos, sin of p·θ, times a gain        formed in float64, rounded once to float32
+
+The same numbers are kept a second time in the form that the CPU multiplies by fastest, so that no
+layer has to make it: cos + i sin for interleaved pairs, rows as wide as a head for halves.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.frequencies import Layout, angles
+from posenc.core.positions import visible
+from posenc.core.shapes import Frequencies, Points, Positions
+
+FEW = 1 << 19  # numbers of queries or keys up to which it is the number of calls that counts
+
+
+class Turn(NamedTuple):
+    """How each pair turns, shape (*batch, 1 or head, token, pair); 1: the same for all heads."""
+
+    cos: Tensor
+    sin: Tensor
+
+
+class Ready(Turn):
+    """The pair, and beside it the same numbers in the form that `ready` made of them.
+
+    Whatever maps over the pair, to another device or dtype, gets a pair without: it is made anew.
+    """
+
+    forms: tuple[Tensor, ...] = ()
+    meant: tuple[str, torch.Size] | None = None  # for all heads and texts: layout; tokens, channels
+    versions: tuple[int, int] | None = None  # of cos and sin, when the forms were made
+    learned: tuple[tuple[Tensor, int], ...] = ()  # what cos and sin were made of, and its version
+
+    @property
+    def edited(self) -> bool:
+        """Whether cos or sin were written to since: then the forms say something else."""
+        return self.versions not in (None, (self.cos._version, self.sin._version))
+
+
+def turn(
+    pos: Positions | Points,
+    freqs: Frequencies,
+    gain: float | Tensor = 1.0,
+    layout: Layout | None = None,
+) -> Turn:
+    """gain · cos and gain · sin of p·θ; with a `layout` they are made `ready` for it."""
+    angle = angles(pos, freqs)
+    cos, sin = ((gain * f(angle)).float().to(pos.device) for f in (torch.cos, torch.sin))
+    by = Turn(cos.unsqueeze(-3), sin.unsqueeze(-3))
+    return by if layout is None else ready(by, layout)
+
+
+def ready(by: Turn, layout: Layout) -> Turn:
+    """With what eager code on the CPU wants to multiply by; anything else wants cos and sin."""
+    cos = by.cos
+    learned = cos.requires_grad and torch.is_grad_enabled()
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if traced or learned or not cos.is_cpu:
+        return by
+    made = Ready(*by)
+    made.versions = None if cos.is_inference() else (cos._version, by.sin._version)
+    if layout == "interleaved":
+        made.forms = (torch.complex(*by),)
+    elif 16 * cos.numel() <= FEW:  # with eight heads; beyond, rows this wide serve nobody
+        made.forms = doubled(by)
+    *heads, tokens, pairs = cos.shape
+    made.meant = (layout, torch.Size((tokens, 2 * pairs))) if heads == [1] else None
+    return made
+
+
+def made_of(by: Turn, *learned: Tensor) -> Turn:
+    """The same, which knows when a learned θ is no longer the one that it was made of."""
+    if not all(isinstance(x, nn.Parameter) for x in learned) or not visible(*learned):
+        return by
+    fresh = by if type(by) is Ready else Ready(*by)
+    fresh.learned = tuple((x, x._version) for x in learned if not x.is_inference())
+    return fresh
+
+
+def refuse_stale(by: Turn, name: str) -> None:
+    if type(by) is Ready and by.learned and not torch.compiler.is_compiling():
+        if any(x._version != version for x, version in by.learned):
+            raise ValueError(
+                f"`at` was prepared before the learned frequencies of this {name} changed, by an"
+                " optimiser's step for instance: call `prepare` once in every forward."
+            )
+
+
+def doubled(by: Turn) -> tuple[Tensor, Tensor]:
+    """(cos, cos) and (−sin, sin): for x = (a, b), x · the first + (b, a) · the second is turned."""
+    return torch.cat((by.cos, by.cos), -1), torch.cat((-by.sin, by.sin), -1)

@@ -1,0 +1,124 @@
+"""The rotation on CUDA: one kernel reads queries and keys once, and writes them once.
+
+    grid (block of tokens, head of q or k, text of the batch); one program turns a few tokens of one
+    head by their rows of cos and sin, and copies the channels that do not turn
+
+Where the tables have one head or one text, their stride along it is 0. Products and sums are
+rounded one by one (no fused multiply-add), as on the other paths. `in_place` is safe: a program
+writes only what it has read.
+"""
+
+# pyright: reportMissingImports=false, reportIndexIssue=false
+import warnings
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from posenc.core.frequencies import Layout
+from posenc.rotation.table import Turn
+
+NUMBERS = 2048  # of one program, a power of 2
+
+
+@triton.jit
+def _kernel(
+    q, k, q_out, k_out, cos, sin,
+    tokens, q_heads,
+    q_batch, q_head, q_token, k_batch, k_head, k_token,
+    q_out_batch, q_out_head, q_out_token, k_out_batch, k_out_head, k_out_token,
+    table_batch, table_head, table_token,
+    START: tl.constexpr, PAIRS: tl.constexpr, CHANNELS: tl.constexpr,
+    INTERLEAVED: tl.constexpr, COPY: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1).to(tl.int64)
+    text = tl.program_id(2).to(tl.int64)
+    token = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    there = token < tokens
+    if head < q_heads:
+        x = q + text * q_batch + head * q_head + token * q_token
+        out = q_out + text * q_out_batch + head * q_out_head + token * q_out_token
+    else:
+        own = head - q_heads
+        x = k + text * k_batch + own * k_head + token * k_token
+        out = k_out + text * k_out_batch + own * k_out_head + token * k_out_token
+    pair = tl.arange(0, COLUMNS)[None, :]
+    seen = there & (pair < PAIRS)
+    at = text * table_batch + head * table_head + token * table_token + pair
+    c = tl.load(cos + at, mask=seen, other=0.0)
+    s = tl.load(sin + at, mask=seen, other=0.0)
+    if INTERLEAVED:  # a row as it lies, taken apart in registers
+        channel = tl.arange(0, 2 * COLUMNS)[None, :]
+        own_channels = there & (channel < 2 * PAIRS)
+        row = tl.load(x + START + channel, mask=own_channels, other=0.0).to(tl.float32)
+        a, b = tl.split(tl.reshape(row, (ROWS, COLUMNS, 2)))
+        turned = tl.reshape(tl.join(a * c - b * s, b * c + a * s), (ROWS, 2 * COLUMNS))
+        tl.store(out + START + channel, turned.to(out.dtype.element_ty), mask=own_channels)
+    else:
+        a = tl.load(x + START + pair, mask=seen, other=0.0).to(tl.float32)
+        b = tl.load(x + START + PAIRS + pair, mask=seen, other=0.0).to(tl.float32)
+        tl.store(out + START + pair, (a * c - b * s).to(out.dtype.element_ty), mask=seen)
+        tl.store(out + START + PAIRS + pair, (b * c + a * s).to(out.dtype.element_ty), mask=seen)
+    if COPY:
+        rest = tl.arange(0, WIDE)[None, :]
+        still = there & (rest < CHANNELS) & ((rest < START) | (rest >= START + 2 * PAIRS))
+        tl.store(out + rest, tl.load(x + rest, mask=still, other=0.0), mask=still)
+
+
+def turned(
+    given: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None, in_place: bool = False
+) -> tuple[Tensor, ...]:
+    """One tensor or two, alike but for their heads; tables in float32, with a head each or one."""
+    q, k = given[0], given[-1]
+    batch, heads, tokens, channels = q.shape
+    if q.numel() + k.numel() == 0:
+        return given if in_place else tuple(x.clone() for x in given)
+    if not in_place:
+        given = tuple(x if x.stride(-1) == 1 else x.contiguous() for x in given)
+    made = given if in_place else tuple(_like(x) for x in given)
+    cos, sin = by
+    if cos.stride() != sin.stride() or cos.stride(-1) != 1:
+        cos, sin = (t.contiguous() for t in torch.broadcast_tensors(*by))
+    pairs = cos.shape[-1]
+    columns = triton.next_power_of_2(pairs)
+    rows = max(1, min(NUMBERS // (2 * columns), triton.next_power_of_2(tokens)))
+    total = heads + k.shape[1] if len(given) == 2 else heads
+    table = cos.expand(batch, total if cos.shape[-3] == 1 else -1, tokens, pairs).stride()
+    _kernel[triton.cdiv(tokens, rows), total, batch](
+        given[0], given[-1], made[0], made[-1], cos, sin,
+        tokens, heads,
+        *given[0].stride()[:3], *given[-1].stride()[:3],
+        *made[0].stride()[:3], *made[-1].stride()[:3],
+        *table[:3],
+        START=start or 0, PAIRS=pairs, CHANNELS=channels,
+        INTERLEAVED=layout == "interleaved", COPY=channels != 2 * pairs and not in_place,
+        ROWS=rows, COLUMNS=columns, WIDE=triton.next_power_of_2(channels),
+        enable_fp_fusion=False,
+    )  # fmt: skip
+    return made
+
+
+def _like(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    return (
+        out if out.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
+    )
+
+
+@cache
+def usable() -> bool:
+    """Tried once: Triton builds its launcher with a C compiler, and not every machine has one."""
+    try:
+        x, table = torch.zeros(1, 1, 1, 2, device="cuda"), torch.zeros(1, 1, 1, device="cuda")
+        turned((x,), Turn(table, table), "half", None)
+    except Exception as error:
+        warnings.warn(
+            "posenc turns queries and keys by plain tensor operations, several times slower, as"
+            f" Triton does not work here: {error} Install a C compiler, or set `CC` to one.",
+            stacklevel=2,
+        )
+        return False
+    return True

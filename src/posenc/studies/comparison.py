@@ -1,0 +1,246 @@
+"""`compare`: every encoding on the same text, measured. A data object, apart from its drawing."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from math import isfinite
+from typing import Any
+
+import torch
+
+from posenc.analysis import cost, length, order, similarity
+from posenc.analysis.cost import Cost
+from posenc.analysis.length import Far
+from posenc.analysis.similarity import Curve
+from posenc.analysis.text import Text, novel
+from posenc.attention.layer import SelfAttention
+from posenc.catalog import CATALOG, find
+from posenc.core.encoding import Encoding
+from posenc.core.masks import causal
+from posenc.properties import Finding, check
+from posenc.properties.card import Card
+from posenc.properties.probe import Probe
+from posenc.provenance import Provenance, since
+
+SCHEMA = 2
+BLIND = 1e-4  # a smaller change is rounding: attention sees nothing
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of the layer and the text windows that everything is measured with."""
+
+    dim: int = 64
+    heads: int = 4
+    window: int = 128
+    windows: int = 24
+    sentences: int = 16
+    cost_tokens: int = 512
+    cost_rounds: int = 15
+    seed: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.dim * self.heads
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        return 4 * self.window, 64 * self.window, 10**6
+
+
+@dataclass(frozen=True)
+class Order:
+    """How much changes, without a mask and with a causal one, on average over real sentences."""
+
+    plain: float
+    causal: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All there is to say of one encoding."""
+
+    name: str
+    slug: str
+    summary: str
+    text: str  # the docstring of its file
+    formula: str
+    acts_on: list[str]
+    axes: int
+    parameters: int
+    paper: dict[str, str]
+    properties: dict[str, Finding]
+    shuffle: Order
+    duplicate: Order | None  # None: no word occurs twice in a sentence of this text
+    curve: Curve
+    far: list[Far]
+    rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
+    cost: Cost
+    cost_ratio: dict[str, float]  # to NoPE, in the same run
+
+
+@dataclass(frozen=True)
+class Comparison:
+    source: str
+    words: int
+    distinct_words: int
+    sentence: str  # one of those that were shuffled
+    settings: Settings
+    encodings: list[Measured]
+    provenance: Provenance
+    schema: int = SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        """Nothing but what JSON knows; a number that is infinite or undefined becomes null."""
+        tree = asdict(self)
+        for measured, found in zip(tree["encodings"], self.encodings, strict=True):
+            for name, finding in found.properties.items():
+                measured["properties"][name]["holds"] = finding.holds
+        return plain(tree)
+
+
+def compare(
+    names: Sequence[str] = (),
+    text: Text | None = None,
+    settings: Settings | None = None,
+    progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
+) -> Comparison:
+    """Encodings of the catalogue, all unless named, on a text, the packaged novel unless given.
+
+    `progress(doing, done, of)` is called as the work goes on. Raises LookupError for unknown names.
+    Random weights are private: no global seed is touched.
+    """
+    begun = time.time()
+    cards = list(dict.fromkeys(map(find, names))) or list(CATALOG)
+    settings = settings or Settings()
+    of = 1 + len(cards) + settings.cost_rounds
+    progress("reading", 0, of)
+    text = text or novel()
+    with torch.random.fork_rng(devices=[]):
+        material = Material(text, settings)
+        encodings = [seeded(card, settings) for card in cards]
+        parts = []
+        for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
+            progress(card.name, done, of)
+            parts.append(_measure(card, encoding, material))
+        costs, ratios = _costs(cards, encodings, settings, lambda n: progress("cost", n, of))
+    progress("done", of, of)
+    return Comparison(
+        source=text.source,
+        words=len(text.words),
+        distinct_words=len(text.distinct),
+        sentence=" ".join(text.words[material.example]),
+        settings=settings,
+        encodings=[
+            Measured(**part, cost=each, cost_ratio=ratio)
+            for part, each, ratio in zip(parts, costs, ratios, strict=True)
+        ],
+        provenance=since(begun, settings.seed),
+    )
+
+
+class Material:
+    """What all encodings are shown: the same vectors, sentences, windows and weights."""
+
+    def __init__(self, text: Text, settings: Settings):
+        self.settings = settings
+        self.vectors = vectors = text.vectors(settings.width, settings.seed)
+        self.windows = vectors[text.windows(settings.window, settings.windows)]
+        spans = text.sentences() or [slice(0, min(24, len(text.words)))]
+        twice = [span for span in spans if order.repeated(text.words[span])]
+        self.spans = _spread(twice or spans, settings.sentences)
+        self.example = min(self.spans, key=lambda span: span.stop - span.start)
+        self.sentences = [vectors[text.ids[span]].unsqueeze(0) for span in self.spans]
+        made = torch.Generator().manual_seed(settings.seed)
+        self.orders = [torch.randperm(x.shape[1], generator=made) for x in self.sentences]
+        self.repeats = [order.repeated(text.words[span]) for span in self.spans]
+
+    def layer(self, encoding: Encoding) -> SelfAttention:
+        """A layer whose queries and keys have entries of about 1, the same for every encoding."""
+        width = self.settings.width
+        layer = SelfAttention(width, self.settings.heads, encoding)
+        made = torch.Generator().manual_seed(self.settings.seed)
+        for part in (layer.q, layer.k, layer.v, layer.out):
+            part.weight.data.copy_(torch.randn(width, width, generator=made) * width**-0.5)
+            part.bias.data.zero_()
+        return layer
+
+
+def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
+    settings, layer = given.settings, given.layer(encoding)
+    orders = list(zip(given.sentences, given.orders, strict=True))
+    shuffles = [[order.shuffle(layer, x, o, mask) for x, o in orders] for mask in (None, causal())]
+    pairs = [(x, at) for x, at in zip(given.sentences, given.repeats, strict=True) if at]
+    repeats = [
+        [order.duplicate(layer, x, *at, mask) for x, at in pairs] for mask in (None, causal())
+    ]
+    return {
+        "name": card.name,
+        "slug": card.slug,
+        "summary": card.summary,
+        "text": card.text,
+        "formula": card.formula,
+        "acts_on": [hook.removeprefix("on_") for hook in encoding.acts_on],
+        "axes": encoding.axes,
+        "parameters": sum(p.numel() for p in encoding.parameters()),
+        "paper": {
+            "short": card.paper.short,
+            "title": card.paper.title,
+            "link": card.paper.link,
+            "bibtex": card.paper.bibtex(),
+        },
+        "properties": check(encoding, settings.dim, settings.heads, settings.width),
+        "shuffle": Order(*map(_mean, shuffles)),
+        "duplicate": Order(*map(_mean, repeats)) if pairs else None,
+        "curve": similarity.by_distance(layer, given.windows),
+        "far": length.at(layer, given.windows[:4], settings.starts),
+        "rows": _rows(card),
+    }
+
+
+def _costs(
+    cards: list[Card], encodings: list[Encoding], settings: Settings, step: Callable[[int], None]
+) -> tuple[list[Cost], list[dict[str, float]]]:
+    """NoPE always takes part, named or not: it is what the others are measured against."""
+    done = count(1 + len(cards))
+    baseline = seeded(find("NoPE"), settings)
+    layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
+    x = torch.randn(1, settings.cost_tokens, settings.width)
+    nope, *costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
+    alone = asdict(nope)
+    ratios = [{key: value / alone[key] for key, value in asdict(c).items()} for c in costs]
+    return costs, ratios
+
+
+def seeded(card: Card, settings: Settings) -> Encoding:
+    torch.manual_seed(settings.seed)
+    return card.make(settings.dim, settings.heads)
+
+
+def _rows(card: Card) -> list[list[float]] | None:
+    with torch.no_grad():
+        probe = Probe(card.make(64, 1), dim=64, heads=1, width=64)
+        rows = probe.rows(probe.line(64))
+    return None if rows is None else [[round(v, 4) for v in row] for row in rows.tolist()]
+
+
+def _spread(spans: list[slice], many: int) -> list[slice]:
+    """So many, evenly spread."""
+    places = torch.linspace(0, len(spans) - 1, min(many, len(spans))).long()
+    return [spans[place] for place in places]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def plain(tree: Any, digits: int = 17) -> Any:
+    """Nothing but what JSON knows, fractions rounded to so many significant digits."""
+    if isinstance(tree, dict):
+        return {key: plain(value, digits) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [plain(value, digits) for value in tree]
+    if isinstance(tree, float) and isfinite(tree) and digits < 17:
+        return float(f"{tree:.{digits}g}")
+    return None if isinstance(tree, float) and not isfinite(tree) else tree

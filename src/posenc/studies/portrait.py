@@ -1,0 +1,202 @@
+"""A few encodings looked at closely, on the words of a text. A data object, apart from its drawing.
+
+What can be said of all of them is a `Comparison`; here is what it takes pictures to see. Random
+weights are those of the comparison, but that queries and keys are projected alike: a word looks for
+words like itself, and what else it does is the encoding's doing.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.analysis import decomposition, geometry, similarity
+from posenc.analysis.advancing import Advance, advance
+from posenc.analysis.decomposition import Decomposition
+from posenc.analysis.frequencies import Extended, extended
+from posenc.analysis.geometry import Plane, Turned
+from posenc.analysis.grids import Map, to_patch
+from posenc.analysis.precision import Precision, precision
+from posenc.analysis.shifting import Group, group
+from posenc.analysis.similarity import Between, Bound, Peak, Waves
+from posenc.analysis.text import Text, novel
+from posenc.attention.attend import scores
+from posenc.attention.layer import SelfAttention
+from posenc.catalog import find
+from posenc.core.positions import folded
+from posenc.encodings.rotary.rope import RoPE
+from posenc.properties.card import Card
+from posenc.provenance import since
+from posenc.studies import comparison
+from posenc.studies.comparison import Comparison, Material, Settings, plain, seeded
+from posenc.studies.real_model import Reading
+
+USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # from the first idea to the latest
+POSITIONS = 64  # of a similarity matrix
+CHANNELS = 16  # of a vector whose position advances, and of the matrix that moves it
+ADVANCE = 48  # positions
+PATCHES, CHOSEN = 24, (8, 10)  # of an image, along a side; row and column of one
+FAR = 4_096  # tokens of a similarity curve, and those that frequencies are trained on
+FACTOR = 8.0  # by which they are stretched
+TARGET = 200  # tokens back, of a key that is made to be found there
+
+
+@dataclass(frozen=True)
+class Closeup:
+    """One encoding; None where it acts elsewhere."""
+
+    slug: str
+    similarity: Between | None
+    shift: Group | None
+    advance: Advance | None
+    waves: Waves | None
+    plane: Plane | None
+    patches: Map | None  # of an image, where it has two axes
+    attention: list[list[list[float]]]  # (head, query, key) of the sentence
+    parts: Decomposition
+
+
+@dataclass(frozen=True)
+class Turning:
+    """What frequencies do, of the first encoding that turns queries and keys."""
+
+    slug: str
+    pair: tuple[str, str] | None  # two words that follow each other in two sentences
+    sentences: dict[str, Turned]
+    extended: Extended
+    precision: Precision
+    bound: Bound
+    peak: Peak
+
+
+@dataclass(frozen=True)
+class Portrait:
+    comparison: Comparison
+    sentence: list[str]  # the words that attention is shown of
+    encodings: list[Closeup]
+    turning: Turning | None
+    reading: Reading | None  # what a real model does, if one was given
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, to six digits; the comparison as `compare` has it."""
+        whole = self.comparison.to_json()
+        close = {
+            "sentence": self.sentence,
+            "encodings": [asdict(one) for one in self.encodings],
+            "turning": self.turning and asdict(self.turning),
+            "reading": self.reading and self.reading.to_json(),
+        }
+        return whole | plain({"portrait": close}, digits=6)
+
+
+def portray(
+    names: Sequence[str] = (),
+    text: Text | None = None,
+    reading: Reading | None = None,
+    settings: Settings | None = None,
+    progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
+) -> Portrait:
+    """Encodings of the catalogue, a usual few unless named, on a text or the packaged novel.
+
+    Raises LookupError for unknown names. Random weights are private: no global seed is touched.
+    """
+    begun = time.time()
+    cards = list(dict.fromkeys(find(name) for name in names or USUAL))
+    text, settings = text or novel(), settings or Settings()
+    compared = comparison.compare([card.slug for card in cards], text, settings, progress)
+    with torch.random.fork_rng(devices=[]):
+        material = Material(text, settings)
+        close = [_closeup(card, material, text) for card in cards]
+        rotary = [(card, e) for card in cards if isinstance(e := seeded(card, settings), RoPE)]
+        turning = next((_turning(c, e, material, text) for c, e in rotary if e.axes == 1), None)
+    compared = replace(compared, provenance=since(begun, settings.seed))
+    return Portrait(compared, text.words[material.example], close, turning, reading)
+
+
+def _closeup(card: Card, given: Material, text: Text) -> Closeup:
+    settings = given.settings
+    words, x = text.words[given.example], given.vectors[text.ids[given.example]]
+    layer = _alike(given.layer(seeded(card, settings)))
+    encoding = layer.encoding
+    small = card.make(CHANNELS, 1)
+    vector = torch.randn(CHANNELS, generator=torch.Generator().manual_seed(settings.seed))
+    moved = None
+    with suppress(ValueError):  # nothing moves where only scores are acted on
+        moved = advance(small, vector, range(ADVANCE)) if encoding.axes == 1 else None
+    freqs = getattr(encoding, "freqs", None)
+    line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
+    added = "on_embeddings" in encoding.acts_on
+    return Closeup(
+        card.slug,
+        similarity.between(card.make(settings.dim, 1), POSITIONS),
+        group(small, 3, 5) if encoding.axes == 1 else None,
+        moved,
+        similarity.of_distance(line, FAR) if line is not None else None,
+        geometry.project(words, x, encoding) if added else None,
+        to_patch(encoding, PATCHES, PATCHES, CHOSEN) if encoding.axes == 2 else None,
+        _attention(layer, x.unsqueeze(0)),
+        decomposition.of_layer(layer, x.unsqueeze(0)),
+    )
+
+
+@torch.no_grad()
+def _attention(layer: SelfAttention, x: Tensor) -> list[list[list[float]]]:
+    encoding, pos = layer.encoding, folded(x.shape[-2], layer.encoding.axes)
+    x = encoding.on_embeddings(x, encoding.prepare(pos))
+    q, k = (to(x).unflatten(-1, (layer.heads, -1)).transpose(1, 2) for to in (layer.q, layer.k))
+    return scores(encoding, q, k, pos, pos).softmax(-1)[0].tolist()
+
+
+@torch.no_grad()
+def _turning(card: Card, encoding: RoPE, given: Material, text: Text) -> Turning:
+    layer = given.layer(encoding)
+    x = given.vectors[text.ids[given.example]]
+    q, k = (to(x).unflatten(-1, (layer.heads, -1))[:, 0] for to in (layer.q, layer.k))
+    pair, spans = _twice(text)
+    theta = float(encoding.freqs[len(encoding.freqs) // 4])
+    sentences = {
+        " ".join(text.words[span]): geometry.turned(
+            text.words[span], given.vectors[text.ids[span]][:, :2], theta
+        )
+        for span in spans
+    }
+    return Turning(
+        card.slug,
+        pair,
+        sentences,
+        extended(encoding.freqs, FAR, FACTOR),
+        precision(encoding.freqs, seed=given.settings.seed),
+        similarity.bound(encoding.freqs, q[-1], k[0], FAR, encoding.layout),
+        similarity.peak(encoding.freqs, q[-1], TARGET, 2 * TARGET, encoding.layout),
+    )
+
+
+def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
+    """Two words that follow each other in two short sentences, at places as far apart as can be."""
+    met: dict[tuple[str, str], list[tuple[int, slice]]] = {}
+    for span in text.sentences(shortest=6, longest=14):
+        words = text.words[span]
+        for place, pair in enumerate(pairwise(words)):
+            if all(len(word) > 3 and words.count(word) == 1 for word in pair):
+                met.setdefault(pair, []).append((place, span))
+    found = {pair: places for pair, places in met.items() if len({p for p, _ in places}) > 1}
+    if not found:
+        return None, []
+    ends = {pair: (min(those, key=_place), max(those, key=_place)) for pair, those in found.items()}
+    pair = max(ends, key=lambda pair: (ends[pair][1][0] - ends[pair][0][0], len("".join(pair))))
+    return pair, [span for _, span in ends[pair]]
+
+
+def _place(met: tuple[int, slice]) -> int:
+    return met[0]
+
+
+def _alike(layer: SelfAttention) -> SelfAttention:
+    """Keys projected as queries are."""
+    layer.k.load_state_dict(layer.q.state_dict())
+    return layer

@@ -1,0 +1,295 @@
+"""What every encoding is: hooks, callable forms, sums; against the same steps done one by one."""
+
+import pytest
+import torch
+from torch import nn
+
+from posenc.attention.attend import attend, scores
+from posenc.catalog import CATALOG
+from posenc.core.encoding import HOOKS, Encoding
+from posenc.core.frequencies import frequencies
+from posenc.core.masks import causal
+from posenc.core.positions import folded, sequence
+from posenc.core.sum import Sum
+from posenc.encodings.additive.learned import Learned
+from posenc.encodings.additive.sinusoidal import Sinusoidal
+from posenc.encodings.bias.alibi import ALiBi
+from posenc.encodings.bias.t5 import T5Bias
+from posenc.encodings.nope import NoPE
+from posenc.encodings.relative.deberta import DeBERTa
+from posenc.encodings.relative.shaw import Shaw
+from posenc.encodings.rotary.axial import axial
+from posenc.encodings.rotary.rope import RoPE
+
+every = pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
+
+
+# The base: neutral in every place
+
+
+def test_a_bare_encoding_changes_nothing():
+    bare, x = Encoding(), torch.randn(2, 4, 5, 8)
+    at = bare.prepare(sequence(5))
+    assert bare.on_embeddings(x, at) is x
+    assert bare.on_queries(x, at) is x
+    assert bare.on_keys(x, at) is x
+    assert bare.on_scores(x, x, at, at, 1.0) is None
+    assert bare.on_values(x, at, at, slice(None)) is None
+    assert bare.scale(16) == 0.25
+    assert attend(x, x, x, bare).equal(attend(x, x, x, NoPE()))
+
+
+def test_positions_are_checked_even_where_nothing_is_made_of_them():
+    assert Encoding().prepare(torch.arange(3, dtype=torch.int16)).dtype == torch.int64
+    with pytest.raises(TypeError, match="cannot count past 256"):
+        NoPE().prepare(torch.arange(3).bfloat16())
+
+
+class Late(Encoding):
+    def on_keys(self, k, at):
+        return k
+
+    def on_values(self, weights, q_at, k_at, rows):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("encoding", "hooks"),
+    [
+        (NoPE(), ()),
+        (Sinusoidal(8), ("on_embeddings",)),
+        (RoPE(8), ("on_queries", "on_keys")),
+        (ALiBi(4), ("on_scores",)),
+        (Shaw(8), ("on_scores", "on_values")),
+        (Late(), ("on_keys", "on_values")),
+        (Sum(), ()),
+        (Sum(NoPE(), NoPE()), ()),
+        (Sum(Shaw(8), Sinusoidal(8), RoPE(8)), HOOKS),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_acts_on_is_read_from_the_code(encoding, hooks):
+    assert encoding.acts_on == hooks
+
+
+@every
+def test_state_dict_holds_learned_tensors_only(card):
+    encoding = card.make(8, 4)
+    encoding.prepare(folded(9, encoding.axes))
+    assert set(encoding.state_dict()) == dict(encoding.named_parameters()).keys()
+    assert not list(encoding.buffers())
+    assert all(p.requires_grad for p in encoding.parameters())
+
+
+@every
+def test_every_encoding_names_itself_on_one_line(card):
+    encoding = card.make(8, 4)
+    assert repr(encoding).startswith(type(encoding).__name__ + "(")
+    assert "\n" not in repr(encoding)
+
+
+def test_repr_tells_what_matters():
+    assert repr(RoPE(4, dim=8)) == "RoPE(first 4 of 8 channels, layout='interleaved', gain=1)"
+    assert "(0): RoPE(8 channels" in repr(Sum(RoPE(8), ALiBi(4)))
+
+
+def test_an_encoding_is_a_module_like_any_other():
+    model = nn.ModuleDict({"a": T5Bias(4), "b": Sum(Learned(8, 4), RoPE(8))})
+    assert set(model.state_dict()) == {"a.weight", "b.parts.0.table"}
+    again = nn.ModuleDict({"a": T5Bias(4), "b": Sum(Learned(8, 4), RoPE(8))})
+    again.load_state_dict(model.state_dict())
+    assert again["a"].weight.equal(model["a"].weight)
+
+
+# Called by itself
+
+
+def test_an_additive_encoding_is_called_with_embeddings():
+    x, pos, encoding = torch.randn(2, 5, 16), torch.tensor([3, 1, 4, 1, 5]), Sinusoidal(16)
+    expected = encoding.on_embeddings(x, encoding.prepare(pos))
+    assert encoding(x, pos).equal(expected)
+    assert not encoding(x).equal(expected)
+    assert encoding(x).equal(encoding(x, sequence(5)))
+
+
+def test_a_rotary_encoding_is_called_with_queries_and_keys():
+    q, k, rope = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), RoPE(8)
+    pos = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+    at = rope.prepare(pos)
+    turned_q, turned_k = rope(q, k, pos)
+    assert turned_q.equal(rope.on_queries(q, at))
+    assert turned_k.equal(rope.on_keys(k, at))
+    by_default, by_name = rope(q, k), rope(q, k, sequence(5))
+    assert by_default[0].equal(by_name[0])
+    assert by_default[1].equal(by_name[1])
+
+
+def test_a_bias_is_called_with_positions():
+    alibi, q_pos, k_pos = ALiBi(2), torch.tensor([4, 0]), torch.tensor([1, 2, 9])
+    expected = -alibi.slopes.view(2, 1, 1) * (q_pos.view(2, 1) - k_pos).abs()
+    assert alibi(q_pos, k_pos).shape == (1, 2, 2, 3)
+    assert alibi(q_pos, k_pos).equal(expected.unsqueeze(0))
+    assert alibi(q_pos).equal(alibi(q_pos, q_pos))
+
+
+def test_a_bias_of_a_batch_has_its_axis():
+    t5, pos = T5Bias(2), torch.tensor([[0, 1, 2], [5, 9, 0]])
+    both = t5(pos, sequence(4))
+    assert both.shape == (2, 2, 3, 4)
+    for row in range(2):
+        torch.testing.assert_close(both[row : row + 1], t5(pos[row], sequence(4)))
+
+
+def test_the_bias_is_what_attention_adds_to_its_scores():
+    q, k, pos, encoding = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), sequence(5), T5Bias(2)
+    added = scores(encoding, q, k, pos, pos) - scores(NoPE(), q, k, pos, pos)
+    torch.testing.assert_close(added, encoding(pos, pos))
+
+
+def test_a_bias_can_be_learned_through_its_call():
+    t5 = T5Bias(2)
+    t5(sequence(5)).sum().backward()
+    assert t5.weight.grad.sum() == 2 * 5 * 5
+
+
+def test_a_sum_of_biases_is_called_like_one():
+    pos, parts = sequence(5), (ALiBi(2), T5Bias(2))
+    torch.testing.assert_close(Sum(*parts)(pos), parts[0](pos) + parts[1](pos))
+    torch.testing.assert_close(Sum(*parts)(pos, sequence(3)), Sum(*parts)(pos)[..., :3])
+
+
+def test_points_are_positions_too():
+    q, pos, rope = torch.randn(1, 4, 6, 8), folded(6, 2), RoPE(axial(8))
+    assert rope(q, q, pos)[0].equal(rope.on_queries(q, rope.prepare(pos)))
+
+
+def test_says_how_it_is_called(unchecked):
+    x = torch.randn(1, 4, 5, 8)
+    with pytest.raises(TypeError, match=r"RoPE is called with \(q, k\) or \(q, k, pos\), got 1"):
+        RoPE(8)(x)
+    with pytest.raises(TypeError, match=r"Sinusoidal is called with \(x\) or \(x, pos\), got 3"):
+        Sinusoidal(8)(x, x, x)
+    for encoding in (Shaw(8), DeBERTa(8, 4), Sum(ALiBi(4), Shaw(8))):
+        name = type(encoding).__name__
+        with pytest.raises(TypeError, match=f"bias of {name} depends on queries or keys: use `att"):
+            encoding(sequence(5), sequence(5))
+
+
+@pytest.mark.parametrize("given", [0, 3])
+def test_a_bias_says_how_it_is_called(unchecked, given):
+    with pytest.raises(TypeError, match=rf"ALiBi is called with .*q_pos.*, got {given}"):
+        ALiBi(4)(*[sequence(5)] * given)
+
+
+def test_says_which_positions_do_not_fit(unchecked):
+    x, q = torch.randn(1, 5, 8), torch.randn(1, 4, 5, 8)
+    with pytest.raises(ValueError, match=r"rows are .* \(4, 8\), `x` has \(5, 8\)"):
+        Sinusoidal(8)(x, sequence(4))
+    with pytest.raises(ValueError, match=r"rows are .* \(5, 6\), `x` has \(5, 8\)"):
+        Sinusoidal(6)(x)
+    with pytest.raises(ValueError, match=r"5 tokens .* the positions are for 4 tokens"):
+        RoPE(8)(q, q, sequence(4))
+    with pytest.raises(ValueError, match=r"5 tokens in a batch of 1, .* in a batch of 3"):
+        RoPE(8)(q, q, sequence(5).expand(3, 5))
+
+
+def test_rows_of_another_batch_are_refused(unchecked):
+    for batch in (1, 2):
+        with pytest.raises(ValueError, match="batch"):
+            Sinusoidal(8)(torch.randn(batch, 5, 8), sequence(5).expand(3, 5))
+
+
+# Sum
+
+
+def test_a_sum_of_one_is_that_one():
+    q = torch.randn(1, 4, 5, 8)
+    for encoding in (NoPE(), RoPE(8), ALiBi(4), Shaw(8), DeBERTa(8, 4)):
+        torch.testing.assert_close(attend(q, q, q, Sum(encoding)), attend(q, q, q, encoding))
+        assert attend(q, q, q, Sum()).equal(attend(q, q, q, NoPE()))
+
+
+def test_a_sum_lets_each_part_act_where_it_acts():
+    x, pos = torch.randn(2, 5, 8), torch.tensor([2, 0, 7, 1, 1])
+    wave, rope, alibi, t5, shaw = Sinusoidal(8), RoPE(8), ALiBi(1), T5Bias(1), Shaw(8)
+    whole = Sum(wave, rope, alibi, t5, shaw)
+    at = whole.prepare(pos)
+    assert whole.on_embeddings(x, at).equal(wave(x, pos))
+    q = wave(x, pos).unsqueeze(1)
+    turned, _ = rope(q, q, pos)
+    assert whole.on_queries(q, at).equal(turned)
+    assert whole.on_keys(q, at).equal(turned)
+    expected = (
+        scores(shaw, turned, turned, pos, pos)  # content, and what Shaw makes of it
+        + alibi(pos)
+        + t5(pos)
+    )
+    torch.testing.assert_close(scores(whole, q, q, pos, pos), expected)
+
+
+def test_what_two_parts_add_to_the_values_is_added():
+    q, pos, a, b = torch.randn(1, 2, 5, 8), sequence(5), Shaw(8), Shaw(8)
+    weights = torch.rand(1, 2, 5, 5)
+    whole = Sum(a, NoPE(), b)
+    at, rows = whole.prepare(pos), slice(1, 3)
+    made = whole.on_values(weights[..., rows, :], at, at, rows)
+    each = [part.on_values(weights[..., rows, :], pos, pos, rows) for part in (a, b)]
+    torch.testing.assert_close(made, each[0] + each[1])
+    assert Sum(NoPE(), ALiBi(2)).on_values(weights, (pos, pos), (pos, pos), rows) is None
+    assert attend(q, q, q, whole).shape == q.shape
+
+
+def test_rotations_after_one_another_add_their_angles():
+    q, pos = torch.randn(1, 2, 5, 8), torch.tensor([2, 0, 7, 1, 9])
+    twice = Sum(RoPE(8), RoPE(8))
+    once = RoPE(2 * frequencies(8))
+    torch.testing.assert_close(
+        twice.on_queries(q, twice.prepare(pos)), once.on_queries(q, once.prepare(pos))
+    )
+
+
+def test_a_sum_multiplies_the_scales_of_its_parts():
+    assert Sum(RoPE(8), ALiBi(4)).scale(16) == 0.25
+    assert Sum(DeBERTa(16, 4), RoPE(16)).scale(16) == pytest.approx(DeBERTa(16, 4).scale(16))
+    assert Sum().scale(16) == 0.25
+
+
+def test_a_sum_is_made_for_what_its_parts_are_made_for():
+    whole = Sum(NoPE(), Sinusoidal(32), Shaw(8), ALiBi(4))
+    assert (whole.width, whole.dim, whole.heads, whole.axes) == (32, 8, 4, 1)
+    assert Sum(RoPE(axial(8)), RoPE(axial(8))).axes == 2
+
+
+def test_sums_can_be_nested():
+    q, pos = torch.randn(1, 4, 5, 8), sequence(5)
+    flat = Sum(RoPE(8), ALiBi(4), T5Bias(4))
+    nested = Sum(flat.parts[0], Sum(*flat.parts[1:]))
+    expected = attend(q, q, q, flat, flat.prepare(pos), mask=causal())
+    torch.testing.assert_close(
+        attend(q, q, q, nested, nested.prepare(pos), mask=causal()), expected
+    )
+
+
+def test_a_sum_is_iterated_part_by_part():
+    parts = [RoPE(8), ALiBi(4)]
+    assert list(Sum(*parts)) == parts
+
+
+def test_parts_with_other_axes_are_refused():
+    with pytest.raises(ValueError, match="their axes differ: RoPE 1, RoPE 2"):
+        Sum(RoPE(8), RoPE(axial(8)))
+
+
+def test_what_acts_in_two_places_is_not_called_by_itself(unchecked):
+    with pytest.raises(TypeError, match="Sum acts on embeddings, queries and keys: use `SelfAtten"):
+        Sum(Sinusoidal(8), RoPE(8))(torch.randn(1, 3, 8))
+
+
+def test_a_models_own_softmax_scale_is_taken_by_attend_and_in_a_sum():
+    """Against `scale` given to `attend`."""
+    q, k, v = torch.randn(3, 1, 2, 5, 8)
+    nope, alibi = NoPE(), ALiBi(2)
+    nope.softmax_scale = 0.7
+    assert torch.equal(attend(q, k, v, nope), attend(q, k, v, NoPE(), scale=0.7))
+    both = attend(q, k, v, Sum(nope, alibi))
+    torch.testing.assert_close(both, attend(q, k, v, alibi, scale=0.7))

@@ -1,0 +1,75 @@
+"""Positions against lists written out by hand."""
+
+import pytest
+import torch
+
+from posenc import positions
+from posenc.core.positions import exact, folded, grid, packed, padded, sequence
+
+
+def test_a_sequence_counts_on_from_its_start():
+    assert sequence(3).tolist() == [0, 1, 2]
+    assert sequence(2, start=7).tolist() == [7, 8]
+    assert sequence(2, start=-1).tolist() == [-1, 0]
+    assert sequence(0).tolist() == []
+    assert sequence(3, device="meta").device.type == "meta"
+    assert sequence(3).dtype == torch.int64
+
+
+def test_packed_documents_are_each_counted_from_0():
+    assert packed([3, 0, 2]).tolist() == [0, 1, 2, 0, 1]
+    assert positions.documents([3, 0, 2]).tolist() == [0, 0, 0, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("side", "tokens", "expected"),
+    [
+        ("right", None, [[0, 1, 2], [0, 0, 0]]),
+        ("left", None, [[0, 1, 2], [0, 0, 0]]),
+        ("right", 4, [[0, 1, 2, 0], [0, 0, 0, 0]]),
+        ("left", 4, [[0, 0, 1, 2], [0, 0, 0, 0]]),
+    ],
+)
+def test_padded_texts_count_their_own_tokens(side, tokens, expected):
+    assert padded([3, 1], side, tokens).tolist() == expected
+
+
+def test_a_grid_is_walked_row_by_row():
+    assert grid(2, 3).tolist() == [[y, x] for y in range(2) for x in range(3)]
+    assert grid(2, 1, 2).tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 1]]
+    assert grid(3).tolist() == [[0], [1], [2]]
+    assert grid(0, 2).shape == (0, 2)
+
+
+def test_a_folded_sequence_fills_a_square_or_a_cube():
+    assert folded(4, axes=1).tolist() == [0, 1, 2, 3]
+    assert folded(9, axes=2).tolist() == grid(3, 3).tolist()
+    assert folded(28, axes=3).tolist() == grid(4, 4, 4)[:28].tolist()
+    assert folded(27, axes=3).tolist() == grid(3, 3, 3).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_integers_of_any_width_become_int64(dtype):
+    assert exact(torch.tensor([0, 100], dtype=dtype)).dtype == torch.int64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fractions_stay_as_they_are(dtype):
+    times = torch.tensor([0.5, -2.25], dtype=dtype)
+    assert exact(times) is times
+
+
+def test_positions_that_cannot_count_are_refused():
+    with pytest.raises(TypeError, match=r"bfloat16, which cannot count past 256; pass integers"):
+        exact(torch.arange(3).bfloat16())
+    with pytest.raises(TypeError, match=r"float16, which cannot count past 2048; pass integers"):
+        exact(torch.arange(3).half())
+    with pytest.raises(TypeError, match=r"boolean mask; .* `mask.cumsum\(-1\)`"):
+        exact(torch.ones(3, dtype=torch.bool))
+
+
+def test_says_what_does_not_fit(unchecked):
+    with pytest.raises(ValueError, match="'left' or 'right', got 'top'"):
+        padded([1], side="top")
+    with pytest.raises(ValueError, match="text of 5 tokens does not fit into `tokens`=4"):
+        padded([2, 5], tokens=4)

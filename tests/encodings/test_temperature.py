@@ -1,0 +1,36 @@
+"""Temperature against its formula in Python's own numbers, before the text's first token too."""
+
+import math
+
+import pytest
+import torch
+
+from posenc import NoPE, Sum, attend, masks
+from posenc.encodings.temperature import Temperature
+
+
+@pytest.mark.parametrize(("every", "start"), [(1, 0), (4, 1), (8192, 1), (2.5, 0)])
+def test_each_query_is_multiplied_by_the_factor_of_its_step(every, start):
+    encoding, pos = Temperature(every, 0.3, start), [-9000, -5, -1, 0, 1, 3, 4, 100_000]
+    q = torch.ones(1, 2, len(pos), 4)
+    made = encoding.on_queries(q, encoding.prepare(torch.tensor(pos)))
+    expected = [1 + 0.3 * math.log1p(max(0, math.floor((p + start) / every))) for p in pos]
+    assert made[0, 1, :, 3].tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_before_position_0_nothing_is_sharpened():
+    """Filling on the left stands there: its rows were not numbers."""
+    encoding, pos = Sum(NoPE(), Temperature(4)), torch.arange(-12, 3)
+    q = torch.randn(1, 2, 15, 8, requires_grad=True)
+    out = attend(q, q, q, encoding, pos, mask=masks.causal())
+    torch.testing.assert_close(out, attend(q, q, q, NoPE(), mask=masks.causal()))
+    out.sum().backward()
+    assert q.grad.isfinite().all()
+
+
+def test_one_factor_serves_all_heads_of_each_text():
+    encoding = Temperature(2)
+    at = encoding.prepare(torch.tensor([[0, 2, 4], [10, 20, 30]]))
+    assert at.factor.shape == (2, 1, 3, 1)
+    with pytest.raises(ValueError, match="3 tokens in a batch of 2"):
+        encoding.on_queries(torch.randn(3, 2, 3, 8), at)

@@ -1,0 +1,405 @@
+"""Reading files held against a list of hostile ones: each is refused in a sentence that says why,
+within a second and 200 MB, and without torch. Numbers 34 to 50 are those of the project's list."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posenc.models.errors import ModelError
+from posenc.models.files.folder import find, read_json
+from posenc.models.weights import open_weights
+
+pytestmark = pytest.mark.usefixtures("unchecked")  # checking types would take most of the time
+
+
+def written(path, raw):
+    path.write_bytes(raw.encode() if isinstance(raw, str) else raw)
+    return path
+
+
+def config(raw):
+    return lambda folder: written(folder / "config.json", raw)
+
+
+def sparse(name, size, raw=b""):
+    def build(folder):
+        path = written(folder / name, raw)
+        os.truncate(path, size)
+        return path
+
+    return build
+
+
+def safetensors(header, data=bytes(8), length=None):
+    """A file with this header, as JSON or spelt out, which may lie about its length."""
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    size = struct.pack("<Q", len(raw) if length is None else length)
+    return lambda folder: written(folder / "model.safetensors", size + raw + data)
+
+
+def a(dtype="F32", shape=(2,), data_offsets=(0, 8), **more):
+    return {"dtype": dtype, "shape": shape, "data_offsets": data_offsets, **more}
+
+
+def index(weight_map, make=lambda folder: None):
+    """An index, and beside it one shard with the tensor `a`."""
+
+    def build(folder):
+        safetensors({"a": a()})(folder).rename(folder / "one.safetensors")
+        make(folder)
+        body = json.dumps({"weight_map": weight_map})
+        return written(folder / "model.safetensors.index.json", body)
+
+    return build
+
+
+def shard(make):
+    return index({"a": "shard.safetensors"}, lambda folder: make(folder / "shard.safetensors"))
+
+
+def linked(to):
+    return lambda path: path.symlink_to(to)
+
+
+def outside(path):
+    path.symlink_to(safetensors({"a": a()})(path.parent.parent))
+
+
+def text(raw):
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def gguf(*parts, tensors=0, keys=0, version=3, magic=b"GGUF"):
+    raw = magic + struct.pack("<IQQ", version, tensors, keys) + b"".join(parts)
+    return lambda folder: written(folder / "model.gguf", raw)
+
+
+def key(name, kind, value):
+    return text(name) + struct.pack("<I", kind) + value
+
+
+def line(name=b"t", sizes=(2,), kind=0, offset=0):
+    numbers = struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, kind, offset)
+    return text(name) + numbers
+
+
+def varint(value):
+    value %= 2**64
+    raw = bytearray()
+    while value > 127:
+        raw.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*raw, value])
+
+
+def part(number, value):
+    """A field of a protocol buffer."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def initialiser(name=b"t", dims=(2,), kind=1, raw=bytes(8), more=b""):
+    sizes = b"".join(part(1, size) for size in dims)
+    return part(5, sizes + part(2, kind) + part(8, name) + part(9, raw) + more)
+
+
+def onnx(*initialisers):
+    return protobuf(part(7, b"".join(initialisers)))
+
+
+def protobuf(raw):
+    return lambda folder: written(folder / "model.onnx", raw)
+
+
+def many(count, of):
+    return ",".join(of(n) for n in range(count))
+
+
+BAD = {
+    # 34-38: JSON
+    "34 empty": (config(""), "config.json: is empty"),
+    "34 spaces": (config(" \n"), "config.json: is empty"),
+    "34 byte order mark": (config(b"\xef\xbb\xbf{}"), "byte order mark"),
+    "34 UTF-16": (config("{}".encode("utf-16")), "is UTF-16"),
+    "34 UTF-16 without a mark": (config("{}".encode("utf-16-le")), "is UTF-16"),
+    "34 latin-1": (config(b'{"a": "\xe9"}'), "is not UTF-8 at byte 7"),
+    "34 a list": (config("[1, 2]"), r"must be an object, got \[1, 2\]"),
+    "34 null": (config("null"), "must be an object, got None"),
+    "34 text behind": (config("{} {}"), "is not JSON: Extra data, line 1, column 4"),
+    "34 cut off": (config('{"a": 1'), "is not JSON"),
+    "34 two MiB": (config(b"{" + b" " * 2**21 + b"}"), "too large, allowed: up to 1048576"),
+    "34 not there": (lambda folder: folder / "config.json", "cannot be read: No such file"),
+    "35 100,000 levels": (config("[" * 10**5), "nested too deep, allowed: up to 64"),
+    "35 100,000 objects": (config('{"a":' * 10**5), "nested too deep"),
+    "35 65 levels": (config('{"a":' * 65 + "1" + "}" * 65), "nested too deep"),
+    "36 5000 digits": (config('{"a": ' + "9" * 5000 + "}"), "a whole number of 5000 digits"),
+    "36 above 2^53": (
+        config('{"a": -9007199254740993}'),
+        r"number of 16 digits, allowed: up to 2\^53",
+    ),
+    "37 a key twice": (config('{"b": {"a": 1, "a": 2}}'), "config.json:a: is there twice"),
+    "37 as an escape": (config('{"a": 1, "\\u0061": 2}'), "config.json:a: is there twice"),
+    "38 NaN": (config('{"a": NaN}'), "holds NaN, which is no JSON"),
+    "38 infinity": (config('{"a": -Infinity}'), "holds -Infinity"),
+    "38 1e400": (config('{"a": 1e400}'), "holds 1e400, which is too large"),
+    "38 half a pair": (config('{"a": "\\ud800"}'), "half of a surrogate pair"),
+    "38 half a pair, a key": (config('{"\\udfff": 1}'), "half of a surrogate pair"),
+    # 39-44: safetensors
+    "39 no bytes": (lambda f: written(f / "model.safetensors", b""), "has 0 bytes, too few"),
+    "39 seven bytes": (lambda f: written(f / "model.safetensors", bytes(7)), "has 7 bytes"),
+    "39 eight bytes": (lambda f: written(f / "model.safetensors", bytes(8)), "is empty"),
+    "40 a header of 2^63": (safetensors({}, length=2**63), "header has 9223372036854775808 b"),
+    "40 longer than the file": (safetensors({}, length=20), "header has 20 bytes, allowed"),
+    "40 of 100 MB": (
+        sparse("model.safetensors", 2 * 10**8, struct.pack("<Q", 10**8)),
+        "says its header has 100000000 bytes, allowed: up to 16777216",
+    ),
+    "40 a pickle": (lambda f: written(f / "model.safetensors", b"\x80\x02}q\0." * 9), "header"),
+    "40 a Git LFS pointer": (
+        lambda f: written(f / "model.safetensors", "version https://git-lfs.github.com/spec/v1\n"),
+        "is a Git LFS pointer",
+    ),
+    "41 not JSON": (safetensors(b"{oh}"), "is not JSON"),
+    "41 not UTF-8": (safetensors(b'{"\xff": 1}'), "is not UTF-8"),
+    "41 an array": (safetensors([a()]), "must be an object"),
+    "41 a tensor twice": (
+        safetensors(b'{"a":%s,"a":%s}' % ((json.dumps(a()).encode(),) * 2)),
+        "model.safetensors:a: is there twice",
+    ),
+    "41 tensor is a number": (safetensors({"a": 1}), "a: must have dtype, shape and data_off"),
+    "41 one key more": (safetensors({"a": a(code="x")}), "and no more"),
+    "42 reversed": (safetensors({"a": a(data_offsets=(8, 0))}), "a: has data_offsets that do"),
+    "42 negative": (safetensors({"a": a(data_offsets=(-8, 0))}), "data_offsets that do not fit"),
+    "42 overlapping": (
+        safetensors({"a": a(), "b": a(data_offsets=(4, 12))}, bytes(12)),
+        "b: overlaps the tensor before it, got 4, allowed: 8",
+    ),
+    "42 a hole": (
+        safetensors({"a": a(), "b": a(data_offsets=(9, 17))}, bytes(17)),
+        "b: leaves a hole before it, got 9, allowed: 8",
+    ),
+    "42 a hole at the start": (safetensors({"a": a(data_offsets=(1, 9))}, bytes(9)), "hole"),
+    "42 past the end": (safetensors({"a": a()}, bytes(7)), "its header describes"),
+    "42 bytes behind": (safetensors({"a": a()}, bytes(9)), "its header describes"),
+    "42 too short": (safetensors({"a": a(data_offsets=(0, 7))}), r"allowed: \[2\] of F32: 8 b"),
+    "42 words": (safetensors({"a": a(data_offsets=("0", "8"))}), "needs two data_offsets"),
+    "42 three": (safetensors({"a": a(data_offsets=(0, 4, 8))}), "needs two data_offsets"),
+    "43 negative": (safetensors({"a": a(shape=(-2,))}), "a: has an impossible shape"),
+    "43 twice negative": (safetensors({"a": a(shape=(-1, -2))}), "has an impossible shape"),
+    "43 overflowing": (safetensors({"a": a(shape=(2**40, 2**40))}), "has an impossible shape"),
+    "43 2^63 times 0": (
+        safetensors({"a": a(shape=(2**63, 0), data_offsets=(0, 0))}, b""),
+        "a whole number of 19 digits",
+    ),
+    "43 2^50 2^50 0": (
+        safetensors({"a": a(shape=(2**50, 2**50, 0), data_offsets=(0, 0))}, b""),
+        "has an impossible shape",
+    ),
+    "43 1e30": (safetensors({"a": a(shape=(1e30,))}), "has an impossible shape"),
+    "43 true": (safetensors({"a": a("F64", (True,))}), r"an impossible shape, got \[True\]"),
+    "43 a word": (safetensors({"a": a(shape="2")}), "an impossible shape, got '2'"),
+    "43 65 axes": (safetensors({"a": a("F64", [1] * 65)}), "an impossible shape, got a list of 65"),
+    "44 dtype": (safetensors({"a": a("F33")}), "has an unknown dtype, got 'F33', allowed: BOOL"),
+    "44 no dtype": (safetensors({"a": a(None)}), "has an unknown dtype"),
+    "44 metadata": (safetensors({"__metadata__": {"a": 1}, "a": a()}), "must hold strings only"),
+    "44 metadata list": (safetensors({"__metadata__": [], "a": a()}), "__metadata__: must hold"),
+    "44 names without end": (safetensors({"a" * 513: a()}), "with 513 characters, allowed: 1 to"),
+    "44 no name": (safetensors({"": a()}), "with 0 characters"),
+    "44 100,001 tensors": (
+        safetensors({f"{n}": {} for n in range(100_001)}),
+        "holds 100001 tensors, allowed: up to 100000",
+    ),
+    "44 16 MiB of lists": (safetensors(b'{"a":[' + b"[]," * 10**6 + b"1,1]}"), "too many values"),
+    "44 just below": (safetensors(b'{"a":[' + b"[]," * 699_999 + b"1]}"), "a: must have dtype"),
+    "44 450,001 keys": (
+        safetensors(("{" + many(450_001, lambda n: f'"{n}":0') + "}").encode()),
+        "holds too many values, allowed: up to 450000 keys",
+    ),
+    "44 450,000 objects": (
+        safetensors(("{" + many(225_000, lambda n: f'"{n}":{{"":0}}') + "}").encode()),
+        "holds 225000 tensors",
+    ),
+    # 45-47: shards
+    "45 upwards": (index({"a": "../one.safetensors"}), "a: names a file outside of the folder"),
+    "45 upwards, Windows": (index({"a": "..\\one.safetensors"}), "outside of the folder"),
+    "45 upwards within": (index({"a": "x/../../one.safetensors"}), "outside of the folder"),
+    "45 absolute": (index({"a": "/etc/one.safetensors"}), "outside of the folder"),
+    "45 a drive": (index({"a": "C:\\one.safetensors"}), "outside of the folder"),
+    "45 a drive's folder": (index({"a": "C:one.safetensors"}), "outside of the folder"),
+    "45 null byte": (index({"a": "one\0.safetensors"}), "outside of the folder"),
+    "45 10 kB": (index({"a": "x" * 10**4 + ".safetensors"}), "cannot be read: File name too long"),
+    "45 another kind": (index({"a": "/etc/passwd"}), r"of another kind, got '/etc/passwd', all"),
+    "45 a number": (index({"a": 1}), "weight_map: must say in which file"),
+    "45 a list": (index(["a"]), "weight_map: must say in which file"),
+    "46 a link to outside": (shard(outside), "a: links to a file outside of the folder"),
+    "46 /dev/zero": (shard(linked("/dev/zero")), "links to a file outside of the folder"),
+    "46 a pipe": (shard(os.mkfifo), "shard.safetensors: is not a regular file"),
+    "46 a folder": (shard(os.mkdir), "shard.safetensors: is not a regular file"),
+    "46 in a circle": (shard(linked("shard.safetensors")), "cannot be read"),
+    "46 config a pipe": (lambda f: os.mkfifo(f / "config.json") or f, "is not a regular file"),
+    "46 config /dev/zero": (lambda f: (f / "config.json").symlink_to("/dev/zero") or f, "outside"),
+    "46 /dev/zero itself": (lambda f: Path("/dev/zero"), "zero: is not a regular file"),
+    "47 no such shard": (index({"a": "two.safetensors"}), "two.safetensors: cannot be read: No s"),
+    "47 in another shard": (
+        index({"a": "one.safetensors", "b": "one.safetensors"}),
+        "index.json:b: is not in the file that the index names, 'one.safetensors'",
+    ),
+    # 48, 50
+    "48 pickles only": (
+        lambda f: written(f / "pytorch_model.bin", b"PK") and f,
+        "pytorch_model.bin: pickle is never loaded, .*; convert it to safetensors",
+    ),
+    "48 a pickle": (lambda f: written(f / "a.pt", b"PK"), "a.pt: pickle is never loaded"),
+    "48 nothing": (lambda f: f, "model: holds no config.json and no weights"),
+    "48 something else": (lambda f: written(f / "a.h5", b"HDF"), "is no file that posenc reads"),
+    "50 escapes": (safetensors({"\x1b[31m": a("X")}), r"model.safetensors:\\x1b\[31m: has an un"),
+    "50 right to left": (safetensors({"\u202ea": a("X")}), r":\\u202ea: has an unknown dtype"),
+    "50 10 kB": (safetensors({"a" * 10**4: a()}), "a…: names a tensor with 10000 characters"),
+    # ONNX
+    "onnx empty": (protobuf(b""), "is not ONNX: it holds 0 graphs"),
+    "onnx two graphs": (protobuf(part(7, b"") * 2), "it holds 2 graphs"),
+    "onnx other bytes": (protobuf(b"\x7f" * 50), "is no protocol buffer at byte 0"),
+    "onnx cut off": (protobuf(part(7, initialiser())[:-1]), "is cut off, or wrong at byte 0"),
+    "onnx long varint": (protobuf(b"\xff" * 50), "is no protocol buffer at byte 0"),
+    "onnx graph a number": (protobuf(part(7, 5)), "is no protocol buffer"),
+    "onnx 1,000,000 parts": (protobuf(b"\x08\x01" * 10**6), "has too many parts"),
+    "onnx 1,000,000 nodes": (onnx(part(1, b"") * 10**6), "has too many parts"),
+    "onnx 3 GiB": (sparse("model.onnx", 3 * 2**30), "up to 2147483648 in ONNX"),
+    "onnx a tensor twice": (onnx(initialiser(), initialiser()), "model.onnx:t: is there twice"),
+    "onnx negative": (onnx(initialiser(dims=(-1, -2))), "t: has an impossible shape"),
+    "onnx overflowing": (onnx(initialiser(dims=(2**40, 2**40))), "has an impossible shape"),
+    "onnx too few bytes": (onnx(initialiser(dims=(3,))), "has 8 bytes for 3 elements of F32"),
+    "onnx no bytes": (onnx(part(5, part(1, 3) + part(2, 7) + part(8, b"t"))), "has 0 bytes for 3"),
+    "onnx unknown dtype": (onnx(initialiser(kind=99)), "t: has an unknown dtype, got '99'"),
+    "onnx a segment": (onnx(initialiser(more=part(3, b""))), "is a segment of a tensor"),
+    "onnx not UTF-8": (onnx(initialiser(name=b"\xff")), "holds no UTF-8"),
+    "onnx long name": (onnx(initialiser(name=b"a" * 513)), "with 513 characters"),
+    "onnx longer name": (onnx(initialiser(name=b"a" * 2**17)), "holds 131072 bytes at byte"),
+    "onnx packed wrongly": (onnx(part(5, part(1, b"\x80"))), "is no protocol buffer"),
+    # GGUF
+    "gguf empty": (lambda f: written(f / "model.gguf", b""), "model.gguf: ends within its header"),
+    "gguf other magic": (gguf(magic=b"GGML"), "is not GGUF, got .*GGML"),
+    "gguf version 1": (gguf(version=1), "version 1., allowed: .* version 2 or 3"),
+    "gguf big-endian": (gguf(version=3 << 24), "allowed: .*little-endian"),
+    "gguf 2^63 tensors": (gguf(tensors=2**63), "says it holds 9223372036854775808 tensors"),
+    "gguf 2^63 keys": (gguf(keys=2**63), "and 9223372036854775808 keys"),
+    "gguf 10,000 keys": (gguf(keys=10**4), "ends within its header"),
+    "gguf endless text": (gguf(struct.pack("<Q", 2**62), keys=1), "holds 4611686018427387904 b"),
+    "gguf endless array": (
+        gguf(key(b"a", 9, struct.pack("<IQ", 0, 2**40)), bytes(100), keys=1),
+        "has too long a header, allowed: 67108864 bytes",
+    ),
+    "gguf endless strings": (
+        gguf(key(b"a", 9, struct.pack("<IQ", 8, 2**40)), bytes(100), keys=1),
+        "a: holds 1099511627776 strings, allowed: up to 1000000",
+    ),
+    "gguf 1,000,000 strings": (
+        gguf(key(b"a", 9, struct.pack("<IQ", 8, 10**6)), bytes(8 * 10**6 - 1), keys=1),
+        "ends within its header",
+    ),
+    "gguf 1,000,000 strings of 20": (
+        gguf(key(b"a", 9, struct.pack("<IQ", 8, 10**6)), text(b"x" * 20) * 10**6, keys=2),
+        "ends within its header",
+    ),
+    "gguf long strings": (
+        gguf(key(b"a", 9, struct.pack("<IQ", 8, 10**6)), text(b"x" * 2**20) * 70, keys=1),
+        "has too long a header",
+    ),
+    "gguf arrays of arrays": (
+        gguf(key(b"a", 9, struct.pack("<IQ", 9, 1) * 5000), keys=1),
+        "a: is an array of an unknown type, got 9",
+    ),
+    "gguf unknown type": (gguf(key(b"a", 13, b""), keys=1), "a: is of an unknown type, got 13"),
+    "gguf a key twice": (gguf(key(b"a", 0, b"1") * 2, keys=2), "a: is there twice"),
+    "gguf not UTF-8": (gguf(key(b"\xff", 0, b"1"), keys=1), "a name that is not UTF-8"),
+    "gguf alignment 0": (
+        gguf(key(b"general.alignment", 4, bytes(4)), keys=1),
+        "general.alignment: must be a power of two, got 0",
+    ),
+    "gguf alignment 24": (
+        gguf(key(b"general.alignment", 4, b"\x18\0\0\0"), keys=1),
+        "must be a power of two, got 24",
+    ),
+    "gguf alignment a word": (gguf(key(b"general.alignment", 8, text(b"x")), keys=1), "got 'x'"),
+    "gguf axes": (gguf(text(b"t"), b"\xff" * 4, tensors=1), "t: has 4294967295 axes"),
+    "gguf overflowing": (gguf(line(sizes=(2**40, 2**40)), tensors=1), "t: has an impossible sh"),
+    "gguf unknown dtype": (gguf(line(kind=4), tensors=1), "t: has an unknown dtype, got '4'"),
+    "gguf half a block": (gguf(line(sizes=(33,), kind=2), tensors=1), "rows of 33, allowed: whole"),
+    "gguf a tensor twice": (gguf(line(), line(offset=32), tensors=2), "t: is there twice"),
+    "gguf overlapping": (gguf(line(), line(b"u"), tensors=2), "u: has an offset that does not fit"),
+    "gguf not aligned": (gguf(line(offset=8), tensors=1), "t: has an offset that does not fit"),
+}
+
+
+def read(path):
+    if path.suffix == ".json" and not path.name.endswith(".index.json"):
+        return read_json(path)
+    return open_weights(find(path))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model").mkdir()
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_it_is_refused_and_the_reason_given(name, folder):
+    build, message = BAD[name]
+    with pytest.raises(ModelError, match=message) as refusal:
+        read(build(folder))
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 600
+
+
+MEASURE = """
+import json, resource, sys, time
+resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30,) * 2)
+from pathlib import Path
+from posenc.models.errors import ModelError
+from posenc.models.files import find, read_json
+from posenc.models.weights import open_weights
+for name, path in json.load(sys.stdin).items():
+    path, seconds = Path(path), []
+    while len(seconds) < 3 and min(seconds, default=1) >= 1:  # a neighbour slows the core down
+        start, answer = time.process_time(), "accepted"
+        try:
+            config = path.suffix == ".json" and not path.name.endswith(".index.json")
+            read_json(path) if config else open_weights(find(path))
+        except ModelError:
+            answer = "refused"
+        except BaseException as error:
+            answer = repr(error)
+        seconds.append(time.process_time() - start)
+    status = Path("/proc/self/status").read_text()  # ru_maxrss would be that of pytest, inherited
+    used = int(status.split("VmHWM:")[1].split()[0]) // 1024
+    print(json.dumps([name, answer, min(seconds), used]))
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+"""
+
+
+def test_all_are_refused_within_a_second_and_200_mb(tmp_path):
+    paths = {}
+    for number, (name, (build, _)) in enumerate(BAD.items()):
+        folder = tmp_path / str(number) / "model"
+        folder.mkdir(parents=True)
+        paths[name] = str(build(folder))
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE],
+        input=json.dumps(paths),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(answer) for answer in done.stdout.splitlines()]
+    assert [name for name, *_ in answers] == list(BAD)
+    for name, answer, seconds, used in answers:
+        assert (answer, seconds < 1, used < 200) == ("refused", True, True), (name, seconds, used)

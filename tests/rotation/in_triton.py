@@ -1,0 +1,65 @@
+"""Run by test_rotate.py in Triton's interpreter, on the CPU: its kernel against the formula."""
+
+from itertools import product
+
+import torch
+
+from posenc import frequencies
+from posenc.rotation.rotate import formula
+from posenc.rotation.table import Turn, turn
+
+BATCH, HEADS, KEYS, TOKENS = 2, 4, 2, 5
+LAYOUTS = ("interleaved", "half")
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+WIDTHS = ((32, None, 16), (40, 4, 5), (24, 0, 8), (6, None, 3))  # channels, start, pairs
+STRIDES = ("contiguous", "projected", "channels last")
+
+
+def made(heads, channels, dtype, strides):
+    x = torch.randn(BATCH, TOKENS, heads, channels).to(dtype).transpose(1, 2)
+    if strides == "channels last":
+        return x.mT.contiguous().mT
+    return x.contiguous() if strides == "contiguous" else x
+
+
+def same(one, other):
+    if one.dtype != torch.bfloat16:
+        return one.equal(other)
+    # the interpreter cuts bfloat16 off where a GPU rounds
+    return torch.allclose(one.float(), other.float(), rtol=2**-7, atol=0)
+
+
+def main():
+    from posenc.rotation.triton_kernel import turned  # not everybody has Triton
+
+    torch.manual_seed(0)
+    cases = 0
+    for layout, dtype, (channels, start, pairs), strides in product(
+        LAYOUTS, DTYPES, WIDTHS, STRIDES
+    ):
+        q, k = (made(heads, channels, dtype, strides) for heads in (HEADS, KEYS))
+        scattered = torch.randint(0, 99, (BATCH, TOKENS))
+        each = Turn(*torch.randn(2, BATCH, HEADS, TOKENS, pairs).unbind())
+        for by in (
+            turn(scattered, frequencies(2 * pairs)),
+            turn(scattered[0], frequencies(2 * pairs)),
+        ):
+            for x, out in zip((q, k), turned((q, k), by, layout, start), strict=True):
+                assert same(out, formula(x, by, layout, start)), (layout, dtype, channels, strides)
+        assert same(turned((q,), each, layout, start)[0], formula(q, each, layout, start))
+        expected = turned((q, k), by, layout, start)
+        over = q.contiguous().clone(), k.contiguous().clone()
+        assert all(map(torch.equal, turned(over, by, layout, start, in_place=True), expected))
+        assert all(map(torch.equal, over, expected))
+        back = turned(expected, Turn(by.cos, -by.sin), layout, start)
+        assert torch.allclose(back[0].float(), q.float(), rtol=0.02, atol=0.05)
+        cases += 1
+    empty = torch.empty(0, HEADS, TOKENS, 6)
+    assert (
+        turned((empty,), turn(torch.arange(TOKENS), frequencies(6)), "half", None)[0].numel() == 0
+    )
+    print("turned", cases)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,551 @@
+"""Every path of the rotation against complex numbers in float64, and against the plain formula."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from posenc import Mixed, RoPE, attend, frequencies, positions
+from posenc.rotation import torch_kernels
+from posenc.rotation.dispatch import kernel, path_of
+from posenc.rotation.rotate import _Rotation, formula, rotate, rotate_, rotate_both
+from posenc.rotation.table import Ready, Turn, ready, turn
+
+LAYOUTS = ["interleaved", "half"]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+PAIRS, TOKENS = 16, 7
+WIDTHS = {"whole": (None, 32), "first": (0, 40), "last": (8, 40), "middle": (3, 41)}
+layouts = pytest.mark.parametrize("layout", LAYOUTS)
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+forward = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
+widths = pytest.mark.parametrize("width", WIDTHS)
+
+
+@pytest.fixture(params=["few", "many"])
+def amount(request, monkeypatch):
+    """Whether these small tensors count as few numbers, or as many blocks."""
+    if request.param == "many":
+        monkeypatch.setattr("posenc.rotation.dispatch.FEW", 0)
+        monkeypatch.setattr(torch_kernels, "BLOCK", 3 * 2 * PAIRS)
+    return request.param
+
+
+def expected_path(layout, dtype, amount):
+    if layout == "half":
+        return {"few": "roll", "many": "blocks"}[amount]
+    return "complex blocks" if dtype != torch.float32 and amount == "many" else "complex"
+
+
+def contiguous(x):
+    return x.contiguous()
+
+
+def of_a_projection(x):
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def expanded(x):
+    return x[:1, :, :1].expand_as(x)
+
+
+def at_odd_places(x):
+    wider = x.new_zeros(*x.shape[:-1], x.shape[-1] + 3)
+    wider[..., 1:-2] = x
+    return wider[..., 1:-2]
+
+
+def backwards_in_memory(x):
+    """The channels are not side by side."""
+    return x.mT.contiguous().mT
+
+
+STRIDES = [contiguous, of_a_projection, expanded, at_odd_places, backwards_in_memory]
+strides = pytest.mark.parametrize("strided", STRIDES, ids=lambda f: f.__name__)
+
+
+def heads(channels, dtype=torch.float32, count=3, tokens=TOKENS):
+    return torch.randn(2, count, tokens, channels).to(dtype)
+
+
+def by(layout=None, pos=None):
+    return turn(torch.arange(TOKENS) * 1001 if pos is None else pos, frequencies(32), 1.0, layout)
+
+
+def as_complex(x, turned, layout, start):
+    """The definition in complex float64, of numbers as they were given."""
+    out, first = x.double().clone(), start or 0
+    part = out[..., first : first + 2 * PAIRS]
+    a, b = (part[..., ::2], part[..., 1::2]) if layout == "interleaved" else part.chunk(2, -1)
+    z = torch.complex(a, b) * torch.complex(turned.cos.double(), turned.sin.double())
+    made = torch.stack((z.real, z.imag), -1 if layout == "interleaved" else -2).flatten(-2)
+    out[..., first : first + 2 * PAIRS] = made
+    return out
+
+
+def ulps(dtype):
+    return {torch.float32: 2e-6, torch.bfloat16: 2**-8, torch.float16: 2**-11}[dtype]
+
+
+def assert_same_but_for_the_last_bit(made, expected):
+    """Of float32; where a sum is then rounded to 16 bits, hardly one in a thousand tells."""
+    rtol = 0 if made.dtype == torch.float32 else 2 * ulps(made.dtype)
+    torch.testing.assert_close(made, expected, rtol=rtol, atol=1e-6)
+    assert made.dtype == torch.float32 or made.ne(expected).float().mean() < 2e-3
+
+
+@layouts
+@dtypes
+@strides
+@widths
+def test_every_path_gives_what_the_formula_gives(layout, dtype, strided, width, amount):
+    start, channels = WIDTHS[width]
+    x, at = strided(heads(channels, dtype)), by(layout)
+    assert path_of(x, at, layout, start) == expected_path(layout, dtype, amount)
+    before, version = x.clone(), x._version
+    made, exact = rotate(x, at, layout, start), as_complex(x, at, layout, start)
+    assert (made.dtype, made.shape, made.device) == (x.dtype, x.shape, x.device)
+    assert_same_but_for_the_last_bit(made, formula(x, at, layout, start))
+    torch.testing.assert_close(made.double(), exact, rtol=ulps(dtype), atol=1e-6)
+    assert x.equal(before)
+    assert x._version == version
+
+
+@layouts
+@dtypes
+@pytest.mark.parametrize("strided", [contiguous, of_a_projection], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("width", ["whole", "last"])
+def test_the_gradient_is_that_of_the_formula(layout, dtype, strided, width, amount):
+    start, channels = WIDTHS[width]
+    x, at = strided(heads(channels, dtype)), by(layout)
+    grads = []
+    weights = strided(heads(channels, dtype))
+    for way in (rotate, formula):
+        leaf = x.clone().requires_grad_()
+        way(leaf, at, layout, start).backward(weights)
+        grads.append(leaf.grad)
+    back = as_complex(weights, Turn(at.cos, -at.sin), layout, start)
+    torch.testing.assert_close(grads[0].double(), back, rtol=ulps(dtype), atol=1e-6)
+    # autograd rounds both products of the formula to 16 bits before it adds them
+    torch.testing.assert_close(*grads, rtol=2 * ulps(dtype), atol=8 * ulps(dtype))
+
+
+@layouts
+def test_the_gradient_of_a_sum_has_no_memory_of_its_own(layout, amount):
+    x, at = heads(32).requires_grad_(), by(layout)
+    rotate(x, at, layout).sum().backward()
+    exact = as_complex(torch.ones_like(x), Turn(at.cos, -at.sin), layout, None)
+    torch.testing.assert_close(x.grad.double(), exact, rtol=0, atol=1e-6)
+
+
+@layouts
+def test_gradients_of_gradients(layout, amount):
+    """Of a fast path, where the backward is a rotation again."""
+    x, weights, at = heads(32).requires_grad_(), heads(32).requires_grad_(), by(layout)
+    seconds = []
+    for way in (rotate, formula):
+        loss = (way(x, at, layout) * weights).pow(3).sum()
+        (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+        seconds.append(torch.autograd.grad(grad.pow(2).sum(), (x, weights)))
+    torch.testing.assert_close(*seconds, rtol=1e-4, atol=1e-3)
+
+
+@forward
+@layouts
+@widths
+def test_finite_differences_in_float64(layout, width):
+    start, channels = WIDTHS[width]
+    x = torch.randn(1, 1, 2, channels, dtype=torch.float64, requires_grad=True)
+    at = by(pos=torch.tensor([3, 50]))
+    turned = lambda x: rotate(x, at, layout, start)  # noqa: E731
+    assert path_of(x, at, layout, start) == "formula"
+    assert torch.autograd.gradcheck(turned, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(turned, x)
+
+
+@layouts
+def test_the_backward_keeps_cos_and_sin_only(layout, amount):
+    x, at, kept = heads(32).requires_grad_(), by(layout), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        rotate(x, at, layout)
+    assert [t.data_ptr() for t in kept] == [at.cos.data_ptr(), at.sin.data_ptr()]
+
+
+@layouts
+def test_without_gradients_no_wrapper_is_entered(layout, amount, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("entered")
+
+    monkeypatch.setattr(_Rotation, "apply", refuse)
+    x, at = heads(32).requires_grad_(), by(layout)
+    rotate(x.detach(), at, layout)
+    rotate_both(x.detach(), x.detach(), at, layout)
+    with torch.no_grad():
+        rotate(x, at, layout)
+    with torch.inference_mode():
+        rotate(x, at, layout)
+    with pytest.raises(AssertionError, match="entered"):
+        rotate(x, at, layout)
+
+
+def learned(x):
+    at = by()
+    return x, Turn(at.cos.requires_grad_(), at.sin)
+
+
+def watched(x):
+    at = by()
+    return torch.nn.utils.rnn.pack_sequence([x]).data.as_subclass(Watched), at
+
+
+class Watched(torch.Tensor):
+    """A tensor that is more than a tensor, as distributed ones are."""
+
+
+PLAIN = {
+    "float64": lambda x: (x.double(), by("half")),
+    "learned": learned,
+    "a subclass": watched,
+    "16-bit tables": lambda x: (x, Turn(*(t.half() for t in by()))),
+}
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_takes_the_formula_where_it_must(case):
+    x, at = PLAIN[case](heads(32))
+    assert path_of(x, at, "half") == "formula"
+
+
+def test_takes_the_formula_on_other_devices_and_for_few_channels():
+    at = by()
+    meta = Turn(at.cos.to("meta"), at.sin.to("meta"))
+    for layout in LAYOUTS:
+        assert path_of(heads(32).to("meta"), meta, layout) == "formula"
+        assert rotate(heads(32).to("meta"), meta, layout).shape == (2, 3, TOKENS, 32)
+    few = turn(torch.arange(TOKENS), frequencies(8))  # fewer than torch multiplies at a time
+    assert path_of(heads(8), few, "interleaved") == "formula"
+    assert path_of(heads(8), few, "half") == "roll"
+
+
+def test_the_sizes_at_which_paths_change():
+    at = {layout: turn(torch.arange(4096), frequencies(128), 1.0, layout) for layout in LAYOUTS}
+    for dtype, count, half, interleaved in (
+        (torch.float32, 1, "roll", "complex"),
+        (torch.float32, 2, "blocks", "complex"),
+        (torch.bfloat16, 1, "roll", "complex"),
+        (torch.bfloat16, 2, "blocks", "complex blocks"),
+    ):
+        x = torch.empty(1, count, 4096, 128, dtype=dtype)
+        assert path_of(x, at["half"], "half") == half
+        assert path_of(x, at["interleaved"], "interleaved") == interleaved
+
+
+@forward
+@layouts
+@pytest.mark.parametrize("amount", ["many"], indirect=True)
+def test_whoever_transforms_the_call_gets_the_formula(layout, amount, unchecked):
+    x, at = heads(32), by(layout)
+    expected = rotate(x, at, layout)
+    assert torch.func.vmap(lambda x: rotate(x, at, layout))(x).equal(formula(x, at, layout))
+    made, moved = torch.func.jvp(lambda x: rotate(x, at, layout), (x,), (x,))
+    torch.testing.assert_close((made, moved), (expected, expected))
+    grad = torch.func.grad(lambda x: rotate(x, at, layout).pow(2).sum())(x)
+    torch.testing.assert_close(grad, 2 * x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, x)
+        tangent = torch.autograd.forward_ad.unpack_dual(rotate(dual, at, layout)).tangent
+    torch.testing.assert_close(tangent, expected)
+
+
+@layouts
+@dtypes
+@widths
+def test_both_at_once_are_each_for_itself(layout, dtype, width, amount):
+    start, channels = WIDTHS[width]
+    q, k, at = heads(channels, dtype, 6), heads(channels, dtype, 2), by(layout)
+    each = rotate(q, at, layout, start), rotate(k, at, layout, start)
+    assert all(map(torch.equal, rotate_both(q, k, at, layout, start), each))
+    q, k, weights = q.requires_grad_(), k.requires_grad_(), (each[1], each[0])
+    both = torch.autograd.grad(rotate_both(q, k, at, layout, start), (q, k), weights[::-1])
+    back = Turn(at.cos, -at.sin)
+    for grad, weight in zip(both, weights[::-1], strict=True):
+        assert grad.equal(rotate(weight, back, layout, start))
+
+
+@layouts
+def test_both_may_differ_in_dtype_or_in_who_learns(layout, amount):
+    q, k, at = heads(32), heads(32, torch.bfloat16), by(layout)
+    made = rotate_both(q, k, at, layout)
+    assert all(map(torch.equal, made, (rotate(q, at, layout), rotate(k, at, layout))))
+    q.requires_grad_()
+    made = rotate_both(q, q.detach(), at, layout)
+    made[0].sum().backward()
+    assert q.grad is not None
+
+
+@layouts
+def test_both_may_be_overwritten_in_training(layout, amount):
+    q, k, at = heads(32).requires_grad_(), heads(32), by(layout)
+    for made in rotate_both(q, k, at, layout):
+        made.mul_(2)
+
+
+@layouts
+@dtypes
+@pytest.mark.parametrize("width", ["whole", "last"])
+def test_in_place_writes_the_same(layout, dtype, width, amount):
+    start, channels = WIDTHS[width]
+    x, at = heads(channels, dtype), by(layout)
+    expected, where = rotate(x, at, layout, start), x.data_ptr()
+    made = rotate_(x, at, layout, start)
+    assert made is x
+    assert x.data_ptr() == where
+    assert x.equal(expected)
+
+
+@layouts
+def test_texts_and_heads_may_have_angles_of_their_own(layout, amount):
+    pos = torch.stack((torch.arange(TOKENS), torch.arange(TOKENS).flip(0) * 100))
+    x, at = heads(32), by(layout, pos)
+    made = rotate(x, at, layout)
+    for text in range(2):
+        assert made[text : text + 1].equal(
+            rotate(x[text : text + 1], by(layout, pos[text]), layout)
+        )
+    for table in ((3, TOKENS, PAIRS), (2, 3, TOKENS, PAIRS)):
+        at = ready(Turn(torch.randn(table), torch.randn(table)), layout)
+        torch.testing.assert_close(rotate(x, at, layout), formula(x, at, layout), rtol=0, atol=1e-6)
+        both = rotate_both(x, x.clone(), at, layout)
+        assert both[1].equal(rotate(x, at, layout))
+
+
+@layouts
+@dtypes
+@pytest.mark.parametrize("shape", [(0, 3, TOKENS, 32), (2, 3, 0, 32), (2, 0, TOKENS, 32)], ids=str)
+def test_nothing_is_turned_into_nothing(layout, dtype, shape, amount):
+    x, at = torch.empty(shape, dtype=dtype), by(layout, torch.arange(shape[2]))
+    assert rotate(x, at, layout).shape == shape
+    assert [made.shape for made in rotate_both(x, x, at, layout)] == [shape, shape]
+    leaf = x.requires_grad_()
+    rotate(leaf, at, layout).sum().backward()
+    assert leaf.grad.shape == shape
+
+
+@layouts
+def test_a_learned_frequency_gets_its_gradient(layout, amount):
+    freqs, x, pos = nn.Parameter(frequencies(32).float()), heads(32), torch.arange(TOKENS)
+    RoPE(freqs, layout=layout)(x, x, pos)[0].pow(3).sum().backward()
+    again = freqs.detach().requires_grad_()
+    formula(x, turn(pos, again), layout).pow(3).sum().backward()
+    assert freqs.grad.equal(again.grad)
+    with torch.no_grad():
+        at = RoPE(freqs, layout=layout).prepare(pos)
+        assert path_of(x, at, layout) == expected_path(layout, torch.float32, amount)
+        assert not at.cos.requires_grad
+
+
+def test_mixed_learns_in_training_and_is_fast_in_inference():
+    mixed, x, points = Mixed(32, heads=3, layout="half"), heads(32), positions.grid(1, TOKENS)
+    assert path_of(x, mixed.prepare(points), "half") == "formula"
+    with torch.no_grad():
+        assert path_of(x, mixed.prepare(points), "half") == "roll"
+
+
+@layouts
+def test_what_is_mapped_loses_its_other_form_and_stays_right(layout, amount):
+    x, at = heads(32), by(layout)
+    assert len(at.forms) == {"interleaved": 1, "half": 2}[layout]
+    mapped = torch.utils._pytree.tree_map(lambda t: t.flip(-2), at)
+    assert type(mapped) is Ready
+    assert not mapped.forms
+    flipped = rotate(x.flip(-2), mapped, layout).flip(-2)
+    torch.testing.assert_close(flipped, rotate(x, at, layout), rtol=0, atol=1e-6)
+
+
+def test_a_table_made_for_one_layout_serves_the_other(amount):
+    x = heads(32)
+    for layout, other in (LAYOUTS, LAYOUTS[::-1]):
+        made = rotate(x, by(other), layout)
+        torch.testing.assert_close(made, formula(x, by(), layout), rtol=0, atol=1e-6)
+
+
+class Count(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@layouts
+def test_24_layers_make_cos_and_sin_once(layout):
+    rope, pos, x = RoPE(32, layout=layout), torch.arange(TOKENS), heads(32)
+    with Count() as count:
+        at = rope.prepare(pos)
+    once = {name: count.names.count(name) for name in ("cos", "sin", "complex", "neg")}
+    with Count() as count:
+        at = rope.prepare(pos)
+        for _ in range(24):
+            x = attend(x, x, x, rope, at)
+    assert {name: count.names.count(name) for name in once} == once
+    assert (once["cos"], once["sin"], once["complex"]) == (1, 1, layout == "interleaved")
+
+
+@layouts
+@dtypes
+def test_no_default_of_torch_changes_the_arithmetic(layout, dtype, amount):
+    x, at = heads(32, dtype), by(layout)
+    expected, before = rotate(x, at, layout), torch.get_default_dtype()
+    for other in (torch.float64, torch.bfloat16):
+        torch.set_default_dtype(other)
+        try:
+            assert rotate(x, at, layout).equal(expected)
+        finally:
+            torch.set_default_dtype(before)
+
+
+# What does not fit
+
+
+WRONG = {
+    "`layout` is where .* got 'neox'": lambda x, at: rotate(x, at, "neox"),
+    "turn 32 channels, `x` has 30": lambda x, at: rotate(x[..., 2:], at, "half"),
+    "turn 32 channels from channel 4 on, `x` has 32": lambda x, at: rotate(x, at, "half", 4),
+    "turn 32 channels, `x` has 31": lambda x, at: rotate(x[..., 1:], at, "half", 0),
+    "`x` has 6 tokens in a batch of 2, .* 7 tokens in a batch of 1": lambda x, at: rotate(
+        x[..., 1:, :], at, "half"
+    ),
+    "`x` has 1 tokens in a batch": lambda x, at: rotate(x[..., :1, :], at, "half"),
+    "batch of 2, .* in a batch of 3: give each": lambda x, at: rotate(
+        x, Turn(*(t.expand(3, 1, -1, -1) for t in at)), "half"
+    ),
+    "frequencies are for 2 heads, `x` has 3: repeat": lambda x, at: rotate(
+        x, Turn(*(t.expand(2, -1, -1) for t in at)), "half"
+    ),
+    "`x` is on cpu, the positions are on meta": lambda x, at: rotate(
+        x, Turn(at.cos.to("meta"), at.sin.to("meta")), "half"
+    ),
+    "`x` is on meta, the positions are on cpu": lambda x, at: rotate(x.to("meta"), at, "half"),
+}
+KINDS = {  # of input, each of which takes another path
+    "few": (lambda x: x, torch.no_grad()),
+    "16 bits": (lambda x: x.bfloat16(), torch.no_grad()),
+    "gradients": (lambda x: x.requires_grad_(), torch.enable_grad()),
+    "formula": (lambda x: x.double(), torch.no_grad()),
+}
+
+
+@pytest.mark.parametrize("says", WRONG)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("made", [None, "half", "interleaved"])
+def test_says_the_same_on_every_path(says, kind, made, amount, unchecked):
+    change, mode = KINDS[kind]
+    with mode, pytest.raises(ValueError, match=says):
+        WRONG[says](change(heads(32)), by(made))
+
+
+@layouts
+@pytest.mark.parametrize("count", [1, 3])
+def test_says_which_heads_do_not_fit_a_table_made_ready(layout, count, amount, unchecked):
+    at = ready(Turn(*torch.randn(2, 2, TOKENS, PAIRS).unbind()), layout)
+    with pytest.raises(ValueError, match=f"are for 2 heads, `x` has {count}: repeat"):
+        rotate(heads(32, count=count), at, layout)
+
+
+@pytest.mark.parametrize("made", [None, "half"])
+def test_says_the_same_of_both(made, amount, unchecked):
+    for says, call in {
+        "turn 32 channels, `x` has 30": lambda x: rotate_both(x, x[..., 2:], by(made), "half"),
+        "`x` has 6 tokens": lambda x: rotate_both(x, x[..., 1:, :], by(made), "half"),
+        "got 'neox'": lambda x: rotate_both(x, x, by(made), "neox"),
+    }.items():
+        with pytest.raises(ValueError, match=says):
+            call(heads(32))
+
+
+def test_whole_numbers_are_refused(amount, unchecked):
+    for dtype in (torch.int64, torch.complex64):
+        with pytest.raises(TypeError, match=f"floating-point numbers, got {dtype}: convert it"):
+            rotate(torch.ones(2, 3, TOKENS, 32, dtype=dtype), by("half"), "half")
+
+
+def test_what_needs_gradients_is_not_overwritten():
+    with pytest.raises(ValueError, match="cannot be overwritten: use `rotate`"):
+        rotate_(heads(32).requires_grad_(), by(), "half")
+
+
+# Triton, in its interpreter: another process, as it must be chosen before it is imported
+
+
+TRITON = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
+
+
+def run(code, **environment):
+    source = Path(__file__).parents[2] / "src"
+    first = environment.pop("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    path = os.pathsep.join((first, str(source)))
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", code],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@TRITON
+def test_the_kernel_of_cuda_equals_the_formula():
+    code = Path(__file__).with_name("in_triton.py").read_text()
+    assert run(code, TRITON_INTERPRET="1") == ["turned", "72"]
+
+
+@TRITON
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, where the kernel works")
+def test_says_once_that_triton_does_not_work():
+    code = """
+import warnings
+from posenc.rotary.triton_kernel import usable
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    print(usable(), usable(), len(said), "plain tensor operations" in str(said[0].message))
+"""
+    assert run(code) == ["False", "False", "1", "True"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="Numba is not installed")
+def test_the_kernel_of_numba_equals_the_formula():
+    code = Path(__file__).with_name("in_numba.py").read_text()
+    assert run(code) == ["turned", "60"]
+
+
+def test_numba_that_does_not_work_is_done_without(tmp_path):
+    (tmp_path / "numba.py").write_text("")  # something of that name
+    code = """
+import warnings
+from posenc.rotary import path
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    print(path.fast(), path.fast(), len(said), "without Numba, which fails" in str(said[0].message))
+"""
+    assert run(code, PYTHONPATH=str(tmp_path)) == ["None", "None", "1", "True"]
+
+
+def test_a_machine_without_triton_says_nothing(monkeypatch):
+    monkeypatch.setattr("posenc.rotation.dispatch.find_spec", lambda name: None)
+    kernel.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kernel() is None
+    kernel.cache_clear()
