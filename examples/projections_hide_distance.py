@@ -14,7 +14,7 @@ import torch
 from posenc import RoPE, Sinusoidal
 from posenc.attention.attend import scores
 from posenc.core.positions import sequence
-from posenc.report.drawing import Figure, Line, Panel, style
+from posenc.report.drawing.figure import Figure, Line, Panel, style
 from posenc.report.paper import save
 
 tokens, dim = 64, 64

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from posenc import Normalized
-from posenc.report.drawing import Figure, Line, Panel, style
+from posenc.report.drawing.figure import Figure, Line, Panel, style
 from posenc.report.paper import save
 
 lengths = (4, 10, 100, 1000)

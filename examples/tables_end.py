@@ -13,7 +13,7 @@ import torch
 from posenc import Learned, RoPE, SelfAttention, Sinusoidal
 from posenc.analysis import length
 from posenc.analysis.text import novel
-from posenc.report.drawing import Figure, Line, Panel, Rule, style
+from posenc.report.drawing.figure import Figure, Line, Panel, Rule, style
 from posenc.report.paper import save
 
 text, starts = novel(), [1, 10, 100, 960, 10_000, 100_000]

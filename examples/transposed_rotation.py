@@ -13,7 +13,7 @@ import torch
 from posenc import RoPE, frequencies
 from posenc.attention.attend import scores
 from posenc.core.positions import sequence
-from posenc.report.drawing import Figure, Panel, heat
+from posenc.report.drawing.figure import Figure, Panel, heat
 from posenc.report.paper import save
 
 tokens, dim = 32, 16

@@ -15,7 +15,7 @@ from posenc.analysis.similarity import turned
 from posenc.attention.attend import scores
 from posenc.core.positions import sequence
 from posenc.models.layouts import permutation
-from posenc.report.drawing import Figure, Line, Panel, style
+from posenc.report.drawing.figure import Figure, Line, Panel, style
 from posenc.report.paper import save
 
 tokens, dim = 40, 64

@@ -9,7 +9,7 @@ from math import pi
 from pathlib import Path
 
 from posenc import frequencies
-from posenc.report.drawing import VERMILION, Figure, Line, Panel, Points, Rule, style
+from posenc.report.drawing.figure import VERMILION, Figure, Line, Panel, Points, Rule, style
 from posenc.report.paper import save
 
 waves = {d: [2 * pi / theta for theta in frequencies(d).tolist()] for d in (64, 128, 256, 512)}

@@ -23,9 +23,9 @@ except ImportError:  # pragma: no cover
     sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
 
 from posenc import __version__
-from posenc.models.errors import printable, shown
+from posenc.models.files.errors import printable, shown
 from posenc.provenance import typed
-from posenc.report.interrupt import interruptible
+from posenc.report.saving.interrupt import interruptible
 from posenc.report.terminal import output
 
 app = App(

@@ -6,7 +6,7 @@ from small_models import minilm_folder, tiny
 
 from posenc import ALiBi, NoPE, SelfAttention, Sinusoidal, masks
 from posenc.analysis import order
-from posenc.analysis.reader import Reader, open_reader, without_positions
+from posenc.studies.reader import Reader, open_reader, order_known, without_positions
 
 
 def test_shuffle_is_the_change_of_what_each_word_gets():
@@ -77,7 +77,7 @@ def few():
 
 
 def test_bert_without_its_table_is_equivariant_and_with_it_not(few):
-    found = order.of_model(Reader(tiny("Bert"), few), TEXT)
+    found = order_known(Reader(tiny("Bert"), few), TEXT)
     assert found.tokens == ["[", *TEXT.split(), "]"]
     assert (found.order[0], found.order[-1]) == (0, 11)
     assert sorted(found.order) == list(range(12))
@@ -90,7 +90,7 @@ def test_bert_without_its_table_is_equivariant_and_with_it_not(few):
 
 @pytest.mark.parametrize("name", ["Llama", "T5Encoder", "ModernBert"])
 def test_what_turns_and_what_is_biased_can_be_switched_off(name, few):
-    found = order.of_model(Reader(tiny(name), few), TEXT)
+    found = order_known(Reader(tiny(name), few), TEXT)
     assert max(found.change) > 1e-3
     if name == "Llama":  # the causal mask betrays the order
         assert max(found.without) > 0.01
@@ -110,7 +110,7 @@ def test_positions_come_back():
 
 
 def test_minilm_without_its_table_is_equivariant_and_with_it_not():
-    found = order.of_model(open_reader(minilm_folder()), "The dog chased another dog.")
+    found = order_known(open_reader(minilm_folder()), "The dog chased another dog.")
     assert found.tokens == "[CLS] the dog chased another dog . [SEP]".split()
     assert found.twins == (2, 5)
     assert max(found.without) < 1e-4

@@ -27,7 +27,7 @@ from published import KINDS, published
 
 from posenc.models.config import families, gguf, specify
 from posenc.models.config.spec import Rotary, Spec
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.inspection import inspect
 
 SECONDS = 2.0  # that one config may take

@@ -29,8 +29,8 @@ except ImportError:
 with atheris.instrument_imports(include=["posenc.models"], enable_loader_override=False):
     from posenc.models import config
     from posenc.models.config import gguf
-    from posenc.models.errors import ModelError
     from posenc.models.files import folder as files
+    from posenc.models.files.errors import ModelError
     from posenc.models.weights import open_weights
 
 NAMES = (  # what the first byte of an input chooses from

@@ -14,8 +14,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from posenc import frequencies
 from posenc.encodings.rotary import extension
 from posenc.models.config import specify
-from posenc.models.errors import ModelError
 from posenc.models.extend import METHODS, changes, extend, extended
+from posenc.models.files.errors import ModelError
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from posenc import cli
 from posenc.models.convert import convert
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 
 transformers = pytest.importorskip("transformers")

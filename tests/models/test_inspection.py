@@ -14,7 +14,7 @@ from posenc import frequencies
 from posenc.analysis.frequencies import pairs, reach, similarity, smallest_base
 from posenc.analysis.precision import phase_error
 from posenc.encodings.rotary.extension import yarn
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.inspection import inspect
 from posenc.report import words
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from posenc import RoPE
 from posenc.core.frequencies import frequencies
 from posenc.models.convert import convert
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation, plan
 from posenc.models.weights.info import Info
 

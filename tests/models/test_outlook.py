@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from posenc.models import inspection
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 from posenc.report import page
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import load_file, save_file
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find
 from posenc.models.weights import gguf as gguf_header
 from posenc.models.weights import onnx as onnx_header

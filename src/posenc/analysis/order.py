@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posenc.analysis.reader import Reader, without_positions
 from posenc.attention.layer import SelfAttention
 from posenc.core.masks import Mask
 from posenc.core.positions import folded
@@ -34,26 +33,6 @@ class Order:
     twins: tuple[int, int] | None  # the same token twice
     apart: float | None  # how differently the twins come out
     apart_without: float | None
-
-
-def of_model(reader: Reader, text: str, seed: int = 0) -> Order:
-    """The words of the text change places; what the tokenizer adds at its ends stays there."""
-    words = reader.words(text)
-    own = torch.tensor(words.own)
-    order = torch.arange(len(words.tokens))
-    made = torch.Generator().manual_seed(seed)
-    order[own] = own[torch.randperm(len(own), generator=made)]
-    found = repeated([words.tokens[n] for n in words.own])
-    twins = (words.own[found[0]], words.own[found[1]]) if found else None
-
-    def tested() -> tuple[list[float], float | None]:
-        apart = difference(reader, words.ids, *twins) if twins else None
-        return changes(reader, words.ids, order), apart
-
-    change, apart = tested()
-    with without_positions(reader.model):
-        without, apart_without = tested()
-    return Order(words.tokens, order.tolist(), change, without, twins, apart, apart_without)
 
 
 @torch.no_grad()

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc import ALiBi, RoPE, T5Bias
 from posenc.bench.record import OURS, Table, Target, table
 from posenc.bench.timing import timed
 from posenc.core.encoding import Encoding
+from posenc.encodings.bias.alibi import ALiBi
+from posenc.encodings.bias.t5 import T5Bias
+from posenc.encodings.rotary.rope import RoPE
 
 LIMIT = "the model's own"
 HEADS, DIM, VOCABULARY = 8, 64, 1000

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posenc import FIRE, ALiBi, DeBERTa, Kerple, NoPE, RoPE, Shaw, T5Bias, TransformerXL, attend
+from posenc.attention.attend import attend
 from posenc.attention.dispatch import Implementation
 from posenc.bench import memory
 from posenc.bench.record import Table, Target, table
@@ -29,7 +29,15 @@ from posenc.core import masks
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
-from posenc.encodings.bias.alibi import slopes
+from posenc.encodings.bias.alibi import ALiBi, slopes
+from posenc.encodings.bias.fire import FIRE
+from posenc.encodings.bias.kerple import Kerple
+from posenc.encodings.bias.t5 import T5Bias
+from posenc.encodings.nope import NoPE
+from posenc.encodings.relative.deberta import DeBERTa
+from posenc.encodings.relative.shaw import Shaw
+from posenc.encodings.relative.transformer_xl import TransformerXL
+from posenc.encodings.rotary.rope import RoPE
 
 HEADS, DIM, REACH = 8, 64, 64
 LIMIT, LIMIT_BOTH_WAYS = "plain causal", "plain"

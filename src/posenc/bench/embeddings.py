@@ -6,11 +6,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posenc import Sinusoidal
 from posenc.bench import memory
 from posenc.bench.record import Table, table
 from posenc.bench.timing import timed
 from posenc.core.positions import sequence
+from posenc.encodings.additive.sinusoidal import Sinusoidal
 
 LIMIT = "a copy"
 SHAPE = (8, 2048, 512)  # batch, token, channel

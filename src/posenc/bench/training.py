@@ -13,13 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
 
-from posenc import ALiBi, RoPE, T5Bias, attend
+from posenc.attention.attend import attend
 from posenc.bench.attention import T5Matrix, alibi_matrix
 from posenc.bench.record import Table, table
 from posenc.bench.timing import timed
 from posenc.core import masks
 from posenc.core.encoding import Encoding
 from posenc.core.positions import sequence
+from posenc.encodings.bias.alibi import ALiBi
+from posenc.encodings.bias.t5 import T5Bias
+from posenc.encodings.rotary.rope import RoPE
 
 LIMIT = "without positions"
 LAYERS, HEADS, DIM, VOCABULARY = 2, 8, 64, 256

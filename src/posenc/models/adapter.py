@@ -41,7 +41,7 @@ from posenc.core.sum import Sum, leaves
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.encodings.temperature import Temperature
-from posenc.models.errors import ModelError, printable
+from posenc.models.files.errors import ModelError, printable
 from posenc.models.files.folder import inside
 from posenc.models.files.strict import read_json
 from posenc.models.hf.hooks import (

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.models import from_gguf
 from posenc.models.config import families, gguf, specify
-from posenc.models.errors import ModelError, printable
+from posenc.models.files.errors import ModelError, printable
 from posenc.models.files.folder import ModelFiles, find, inside, read_json
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, own, plan

@@ -21,8 +21,8 @@ from typing import Any
 
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
-from posenc.models.errors import ModelError, shown
 from posenc.models.files import folder
+from posenc.models.files.errors import ModelError, shown
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")
 OLD, NEW = "rope_scaling", "rope_parameters"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from posenc.models.config import gguf
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.weights.info import BITS, Info
 
 if TYPE_CHECKING:

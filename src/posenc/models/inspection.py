@@ -26,9 +26,9 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.errors import ModelError
 from posenc.models.extend import METHODS
 from posenc.models.files import folder
+from posenc.models.files.errors import ModelError
 from posenc.models.outlook import judged, outlook, sees_all
 from posenc.provenance import Provenance, since
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from posenc.models.config import families, specify
 from posenc.models.config.fields import Fields
 from posenc.models.config.spec import Rotary, Spec
-from posenc.models.errors import ModelError, printable
+from posenc.models.files.errors import ModelError, printable
 from posenc.models.weights.info import BITS, Info
 from posenc.models.weights.memory import plan as afford
 

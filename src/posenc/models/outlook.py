@@ -23,7 +23,7 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.errors import printable
+from posenc.models.files.errors import printable
 from posenc.models.layouts import NOT_TEXT
 
 if TYPE_CHECKING:  # needs torch, which a config alone does not

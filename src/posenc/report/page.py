@@ -10,14 +10,16 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from posenc.bench.run import Benchmark
-from posenc.models.errors import printable
+from posenc.models.files.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import folder, mathml, paper, pictures, screen, words
-from posenc.report.drawing import Figure, Table
-from posenc.report.folder import FIGURES, MARK, NUMBERS, PAGE, reserve
+from posenc.report import mathml, paper, pictures, screen, words
+from posenc.report.drawing import listing
+from posenc.report.drawing.figure import Figure, Table
 from posenc.report.pictures import Result
+from posenc.report.saving import folder
+from posenc.report.saving.folder import FIGURES, MARK, NUMBERS, PAGE, reserve
 from posenc.report.words import weights as weights_words
 from posenc.studies.comparison import Comparison
 
@@ -90,7 +92,7 @@ def _shown(figure: Figure) -> Shown:
     return Shown(
         printable(figure.title, 200),
         figure.alt,
-        figure.table(),
+        listing.table(figure),
         _embedded(drawn.to_json()),
         drawn.layout.height,
     )

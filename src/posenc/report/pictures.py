@@ -6,7 +6,7 @@ from posenc.bench.run import Benchmark
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.report import figures
-from posenc.report.drawing import Figure
+from posenc.report.drawing.figure import Figure
 from posenc.report.figures import weights as weights_figures
 from posenc.studies.comparison import Comparison
 from posenc.studies.portrait import Closeup, Portrait, Turning

@@ -16,14 +16,14 @@ from posenc.analysis import decomposition, order, similarity
 from posenc.analysis.capture import Attended, capture
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.order import Order
-from posenc.analysis.reader import Reader, Words, open_reader
 from posenc.analysis.similarity import Bound, Curve
 from posenc.analysis.text import Text
 from posenc.core.encoding import Encoding
 from posenc.encodings.rotary.rope import RoPE
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.hf.loading import TOKENIZER, named, one_sentence
 from posenc.models.inspection import Inspection, inspect
+from posenc.studies.reader import Reader, Words, open_reader, order_known
 
 WINDOW = 256  # tokens of the text for curves, or as many as the model takes
 LAYERS = 3  # looked at: the first, the last, and between
@@ -166,7 +166,7 @@ def _bound(encoding: Encoding | None, one: Attended) -> Bound | None:
 
 def _order(reader: Reader, sentence: str, notes: list[str]) -> Order | None:
     try:
-        return order.of_model(reader, sentence)
+        return order_known(reader, sentence)
     except TypeError as error:
         notes.append(f"The order test is left out: {error}")
         return None

@@ -20,7 +20,7 @@ import understood
 from understood import _script, watched
 
 from posenc.models.config import families, specify
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 
 switches = _script("switches")
 

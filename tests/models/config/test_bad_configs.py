@@ -11,7 +11,7 @@ import pytest
 from fuzz.configs import fuzz
 
 from posenc.models.config import read, specify
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 
 LLAMA = {
     "model_type": "llama",

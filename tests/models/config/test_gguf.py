@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from posenc.models.config import read
-from posenc.models.errors import ModelError, Unread
+from posenc.models.files.errors import ModelError, Unread
 
 
 def written(path, architecture, tensors=(), **metadata):

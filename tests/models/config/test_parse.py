@@ -23,7 +23,7 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.errors import ModelError, Unread
+from posenc.models.files.errors import ModelError, Unread
 
 
 def turning(name):

@@ -18,7 +18,7 @@ from switched import Switched, sample, switched
 from understood import in_second_python, watched
 
 from posenc.models.config import specify
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 
 
 @pytest.fixture(autouse=True)

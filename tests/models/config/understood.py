@@ -39,7 +39,7 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.errors import ModelError, Unread
+from posenc.models.files.errors import ModelError, Unread
 
 KNOWS = re.compile(
     r"(^|[._])(pos|position|positional|relative|rotary|rope|inv_freq|alibi|wpe)([._]|$)"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find, read_json
 from posenc.models.weights import open_weights
 
@@ -362,7 +362,7 @@ MEASURE = """
 import json, resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30,) * 2)
 from pathlib import Path
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files import find, read_json
 from posenc.models.weights import open_weights
 for name, path in json.load(sys.stdin).items():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.hub import local
 
 

@@ -14,7 +14,7 @@ from small_models import saved
 
 from posenc import cli
 from posenc.analysis.text import parse
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.hf import loading
 from posenc.studies import real_model
 

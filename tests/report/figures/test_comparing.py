@@ -1,6 +1,7 @@
 """Marks against the comparison that they are drawn from."""
 
 from posenc.report import figures
+from posenc.report.drawing import listing
 
 
 def test_every_property_of_every_encoding_is_marked_once(everything):
@@ -10,7 +11,7 @@ def test_every_property_of_every_encoding_is_marked_once(everything):
         for x, finding in enumerate(measured.properties.values()):
             word = {True: "holds", False: "does not", None: "has no meaning here"}[finding.holds]
             assert [name for name, places in marks.items() if (x, y) in places] == [word]
-    table = figure.table()
+    table = listing.table(figure)
     assert table.heading[1:] == [name.replace("_", " ") for name in measured.properties]
     assert [row[0] for row in table.rows] == [m.name for m in everything.encodings]
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from posenc.report import paper
-from posenc.report.drawing import Figure, Heat, Line, Panel
+from posenc.report.drawing.figure import Figure, Heat, Line, Panel
 
 EVIL = "$\\frac{<b>&\u202e\x00 犬 𝕏"
 

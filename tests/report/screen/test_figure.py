@@ -5,7 +5,7 @@ import json
 import pytest
 
 from posenc.report import screen
-from posenc.report.drawing import (
+from posenc.report.drawing.figure import (
     Arrows,
     Band,
     Figure,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from posenc.models.errors import ModelError, Unread, printable, shown
+from posenc.models.files.errors import ModelError, Unread, printable, shown
 
 MOST = 2**53  # whole numbers that JSON carries without rounding; no model has a larger number
 WIDEST = 2**12  # channels of a head: beyond, it is the width of something else

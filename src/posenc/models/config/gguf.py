@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from posenc.models.config import specify
+from posenc.models.config.parse import specify
 from posenc.models.config.spec import Layer, Rotary, Spec
-from posenc.models.errors import ModelError, Unread
+from posenc.models.files.errors import ModelError, Unread
 
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout

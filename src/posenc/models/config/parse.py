@@ -7,7 +7,6 @@ takes (`families`). What cannot be meant is refused in one line. torch is not im
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from posenc.models.config import families
@@ -27,28 +26,10 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.errors import ModelError, Unread, shown
-from posenc.models.files import folder
+from posenc.models.files.errors import ModelError, Unread, shown
 
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
 LONGEST = 2**24  # tokens up to which distances are told apart
-
-
-def read(path: Path) -> Spec:
-    """The specification of a config file, of a model folder, or of a GGUF file.
-
-    Raises ModelError, which names file, key, value and what is allowed.
-    """
-    found = folder.find(path)
-    if found.config is not None:
-        return specify(folder.read_json(found.config), found.config.name)
-    if found.format == "gguf":
-        from posenc.models.config import gguf
-        from posenc.models.weights import open_weights
-
-        opened = open_weights(found)
-        return gguf.read(opened.metadata, opened.infos, found.weights[0].name)
-    raise ModelError(path, "", "holds no config.json, so what it does cannot be read")
 
 
 def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:

@@ -13,7 +13,7 @@ from posenc.models.config.families import Family
 from posenc.models.config.fields import WIDEST, Fields, head_dim
 from posenc.models.config.layers import layers
 from posenc.models.config.spec import Rotary
-from posenc.models.errors import ModelError, shown
+from posenc.models.files.errors import ModelError, shown
 
 METHODS = {  # rope_type -> the keys that it reads, beyond those of EVERY
     "default": (),

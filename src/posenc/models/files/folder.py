@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Literal, get_args
 
-from posenc.models.errors import ModelError, printable
+from posenc.models.files.errors import ModelError, printable
 from posenc.models.files.strict import opened, read_json
 
 __all__ = ["ModelFiles", "find", "inside", "read_json"]

@@ -7,7 +7,7 @@ forbids it, and then what is in the cache serves. No code is fetched, and no pic
 import re
 from pathlib import Path
 
-from posenc.models.errors import ModelError, printable
+from posenc.models.files.errors import ModelError, printable
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json")

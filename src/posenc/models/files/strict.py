@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 
 MOST_CONFIG = 2**20  # bytes
 MOST_INDEX = 2**24

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from posenc.core.arguments import memory
-from posenc.models.errors import ModelError, printable
+from posenc.models.files.errors import ModelError, printable
 from posenc.models.files.folder import find, inside, read_json
 from posenc.models.files.strict import opened
 from posenc.models.weights import Weights, open_weights

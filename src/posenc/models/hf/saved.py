@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from posenc import catalog  # noqa: F401  they define all encodings
 from posenc.core.encoding import Encoding
 from posenc.encodings import temperature  # noqa: F401  they define all encodings
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import inside
 from posenc.models.files.strict import MOST_INDEX, read_json
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import NO_PICKLE, ModelFiles, inside
 from posenc.models.files.strict import MOST_INDEX, opened, read_json
 from posenc.models.weights import gguf, onnx, safetensors

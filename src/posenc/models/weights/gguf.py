@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import opened
 from posenc.models.weights.info import (
     BITS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import MOST_INT, opened
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ file says of its sizes is no sign that the sizes are meant.
 
 from pathlib import Path
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 
 MOST_BYTES = 2**32
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -19,7 +19,7 @@ def plan(needed: int, file: str | Path, key: str, most: int = MOST_BYTES, of: st
 
     >>> plan(2**40, "config.json", "vocab_size")
     Traceback (most recent call last):
-    posenc.models.errors.ModelError: config.json:vocab_size: needs 1 TiB, allowed: up to 4 GiB
+    posenc.models.files.errors.ModelError: config.json:vocab_size: needs 1 TiB, allowed: up to 4 GiB
     """
     if needed > most:
         problem = f"needs {size(needed)}{of and ' ' + of}"

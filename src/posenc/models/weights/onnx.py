@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import inside
 from posenc.models.files.strict import opened
 from posenc.models.weights.info import BITS, MOST_TENSORS, Info, Part, checked, stored, tensor

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 
 MOST_FIELDS = 200_000
 MOST_BYTES = 2**16  # of what is read, not skipped

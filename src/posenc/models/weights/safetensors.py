@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from posenc.models.errors import ModelError
+from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights.info import BITS, MOST_TENSORS, Info, Part, checked, stored, tensor
 

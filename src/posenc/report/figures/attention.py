@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.order import Order
-from posenc.report.drawing import CELLS, VERMILION, Figure, Panel, Points, Values, heat
+from posenc.report.drawing.figure import CELLS, VERMILION, Figure, Panel, Points, Values, heat
 
 
 def attention(

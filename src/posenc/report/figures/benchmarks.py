@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from posenc.bench.record import Growth, Table
-from posenc.report.drawing import BLUE, GREY, Figure, Line, Panel, Points, Rule, style
+from posenc.report.drawing.figure import BLUE, GREY, Figure, Line, Panel, Points, Rule, style
 
 
 def ways(table: Table) -> Figure:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from posenc.analysis.similarity import Curve
-from posenc.report.drawing import (
+from posenc.report.drawing.figure import (
     BLUE,
     GREEN,
     GREY,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import cos, hypot, pi, sin
 
 from posenc.analysis.advancing import Advance
-from posenc.report.drawing import (
+from posenc.report.drawing.figure import (
     BLUE,
     GREY,
     PURPLE,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from posenc.analysis.shifting import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
-from posenc.report.drawing import (
+from posenc.report.drawing.figure import (
     GREEN,
     VERMILION,
     Figure,
@@ -17,7 +17,7 @@ from posenc.report.drawing import (
     Values,
     heat,
 )
-from posenc.report.listing import told
+from posenc.report.drawing.listing import told
 
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from posenc.report.drawing import Band, Figure, Line, Panel
+from posenc.report.drawing.figure import Band, Figure, Line, Panel
 from posenc.report.figures.attention import attention
 from posenc.studies.real_model import Layer, Reading
 

@@ -5,7 +5,7 @@ from math import isfinite
 from posenc.analysis.frequencies import Extended
 from posenc.analysis.precision import Precision
 from posenc.models.inspection import Turning
-from posenc.report.drawing import GREY, Figure, Line, Mark, Panel, Rule, style
+from posenc.report.drawing.figure import GREY, Figure, Line, Mark, Panel, Rule, style
 from posenc.report.words import tokens
 
 

@@ -5,7 +5,7 @@ from math import hypot
 
 from posenc.analysis.geometry import Plane, Turned
 from posenc.analysis.grids import Map
-from posenc.report.drawing import BLUE, GREY, WHITE, Arrows, Figure, Panel, Points, heat
+from posenc.report.drawing.figure import BLUE, GREY, WHITE, Arrows, Figure, Panel, Points, heat
 
 
 def projection(found: Mapping[str, Plane]) -> Figure:

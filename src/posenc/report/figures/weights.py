@@ -1,7 +1,7 @@
 """Figures of what the weights say, one function each: from the data object to the drawing."""
 
 from posenc.models.weighing import Bands, Bias, Positions, Relative
-from posenc.report.drawing import BLUE, VERMILION, Dash, Figure, Line, Panel, Rule, style
+from posenc.report.drawing.figure import BLUE, VERMILION, Dash, Figure, Line, Panel, Rule, style
 from posenc.report.words import runs
 
 MOST = 512  # points of a curve

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure as Drawn
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import NullLocator
 
-from posenc.models.errors import printable
-from posenc.report.drawing import (
+from posenc.models.files.errors import printable
+from posenc.report.drawing.figure import (
     GREY,
     VERMILION,
     Arrows,
@@ -32,9 +32,9 @@ from posenc.report.drawing import (
     Values,
     short,
 )
-from posenc.report.folder import FIGURE_MARK
-from posenc.report.listing import picked
-from posenc.report.places import LINE, Places, names
+from posenc.report.drawing.listing import picked
+from posenc.report.drawing.places import LINE, Places, names
+from posenc.report.saving.folder import FIGURE_MARK
 
 INCH = 100  # pixels of the screen
 WIDTH = 720  # of a page of paper, in such pixels

@@ -10,7 +10,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from posenc.report.drawing import (
+from posenc.report.drawing.figure import (
     Arrows,
     Band,
     Figure,
@@ -22,7 +22,7 @@ from posenc.report.drawing import (
     Rule,
     short,
 )
-from posenc.report.places import one_palette
+from posenc.report.drawing.places import one_palette
 from posenc.report.screen.layout import narrow, nth, safe, wide
 
 SIDES = {"above": "top center", "right above": "top right", "left below": "bottom left"}

@@ -5,9 +5,9 @@ from html import escape
 from math import ceil, log10
 from typing import Any
 
-from posenc.models.errors import printable
-from posenc.report.drawing import GREY, Figure, Heat, Line, Panel, Rule
-from posenc.report.places import BAR, LETTER, LINE, Places, decades, names, one_palette
+from posenc.models.files.errors import printable
+from posenc.report.drawing.figure import GREY, Figure, Heat, Line, Panel, Rule
+from posenc.report.drawing.places import BAR, LETTER, LINE, Places, decades, names, one_palette
 
 SIGNED = [  # 0 lets the paper through
     [0, "rgba(31, 131, 196, 1)"],

@@ -5,7 +5,7 @@ from itertools import groupby
 from math import inf
 from textwrap import dedent
 
-from posenc.models.errors import printable
+from posenc.models.files.errors import printable
 from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
 from posenc.studies.comparison import BLIND, Comparison, Measured
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from posenc.analysis.bands import FEWEST, SPEAKS
 from posenc.analysis.formula import Formula
 from posenc.analysis.tables import Rows
-from posenc.models.errors import printable
+from posenc.models.files.errors import printable
 from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
 from posenc.report.words import runs, tokens
 

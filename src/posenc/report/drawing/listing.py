@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import NamedTuple
 
-from posenc.report.drawing import (
+from posenc.report.drawing.figure import (
     Arrows,
     Band,
     Figure,
@@ -36,7 +36,12 @@ class Series(NamedTuple):
 
 
 def table(figure: Figure) -> Table:
-    """Beside a heat map other marks only point at something, so that they are not listed."""
+    """The numbers of the panels as text, a picked few where there are many.
+
+    Beside a heat map other marks only point at something, so that they are not listed.
+    """
+    if figure.listed is not None:
+        return figure.listed
     notes = [
         f"{mark.name}."
         for panel in figure.panels

@@ -9,7 +9,7 @@ from math import ceil, inf, log10
 from textwrap import wrap
 from typing import Literal
 
-from posenc.report.drawing import Band, Figure, Heat, Line, Mark, Panel, Points, Rule
+from posenc.report.drawing.figure import Band, Figure, Heat, Line, Mark, Panel, Points, Rule
 
 LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
 BAR = 70  # pixels of a colour bar with its numbers and unit

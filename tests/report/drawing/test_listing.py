@@ -1,11 +1,12 @@
 """Tables against the numbers that went into the figures."""
 
-from posenc.report.drawing import Band, Figure, Frame, Heat, Line, Panel, Points, Rule, Table
-from posenc.report.listing import picked
+from posenc.report.drawing.figure import Band, Figure, Frame, Heat, Line, Panel, Points, Rule, Table
+from posenc.report.drawing.listing import picked
+from posenc.report.drawing.listing import table as listed
 
 
 def table(*panels, **options):
-    return Figure("", panels, "", **options).table()
+    return listed(Figure("", panels, "", **options))
 
 
 def test_curves_over_the_same_places_stand_side_by_side():
@@ -73,7 +74,7 @@ def test_of_frames_one_is_listed_and_a_table_of_its_own_goes_first():
 
 def test_every_figure_has_a_table_of_even_rows(drawn):
     for name, figure in drawn.items():
-        made = figure.table()
+        made = listed(figure)
         assert 1 < len(made.heading) <= 16, name
         assert 0 < len(made.rows) <= 260, name
         assert {len(row) for row in made.rows} == {len(made.heading)}, name

@@ -3,8 +3,8 @@
 import torch
 from torch.nn.functional import max_pool2d
 
-from posenc.report import drawing
-from posenc.report.drawing import Figure, Heat, Panel, heat, style
+from posenc.report.drawing import figure as drawing
+from posenc.report.drawing.figure import Figure, Heat, Panel, heat, style
 
 LIGHT, DARK = "#fdfdfc", "#16181b"  # the papers of the page
 

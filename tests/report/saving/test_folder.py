@@ -10,8 +10,8 @@ import signal
 
 import pytest
 
-from posenc.report import folder
-from posenc.report.folder import FIGURE_MARK, MARK, replacing, reserve
+from posenc.report.saving import folder
+from posenc.report.saving.folder import FIGURE_MARK, MARK, replacing, reserve
 
 
 def write(out, run, *figures):
@@ -268,7 +268,7 @@ def test_names_of_strange_files_are_safe_to_print(tmp_path):
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
 def test_a_figure_says_what_made_it(tmp_path, kind):
     from posenc.report import paper
-    from posenc.report.drawing import Figure, Line, Panel
+    from posenc.report.drawing.figure import Figure, Line, Panel
 
     figure = Figure("A title", [Panel("", [Line([0, 1], [1, 2])])], "what it says " * 150)
     paper.save(figure, tmp_path / f"one.{kind}")

@@ -22,9 +22,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
-from posenc.models.errors import printable
+from posenc.models.files.errors import printable
 from posenc.models.files.strict import opened
-from posenc.report.interrupt import undisturbed
+from posenc.report.saving.interrupt import undisturbed
 
 try:
     import fcntl

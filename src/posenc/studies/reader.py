@@ -19,7 +19,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc.analysis.capture import still
-from posenc.models.errors import printable
+from posenc.analysis.order import Order, changes, difference, repeated
+from posenc.models.files.errors import printable
 
 TABLES = "position_embeddings", "embed_positions", "wpe", "relative_attention_bias"
 ROTARY = "rotary_emb"
@@ -89,6 +90,26 @@ def without_positions(model: nn.Module) -> Iterator[nn.Module]:
                 " it gives positions is not known here."
             )
         yield model
+
+
+def order_known(reader: Reader, text: str, seed: int = 0) -> Order:
+    """The words of the text change places; what the tokenizer adds at its ends stays there."""
+    words = reader.words(text)
+    own = torch.tensor(words.own)
+    order = torch.arange(len(words.tokens))
+    made = torch.Generator().manual_seed(seed)
+    order[own] = own[torch.randperm(len(own), generator=made)]
+    found = repeated([words.tokens[n] for n in words.own])
+    twins = (words.own[found[0]], words.own[found[1]]) if found else None
+
+    def tested() -> tuple[list[float], float | None]:
+        apart = difference(reader, words.ids, *twins) if twins else None
+        return changes(reader, words.ids, order), apart
+
+    change, apart = tested()
+    with without_positions(reader.model):
+        without, apart_without = tested()
+    return Order(words.tokens, order.tolist(), change, without, twins, apart, apart_without)
 
 
 def _zero(module: nn.Module, args: Any, out: Tensor) -> Tensor:

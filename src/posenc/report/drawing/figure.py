@@ -2,7 +2,7 @@
 
     Figure ─ panels ─▶ Panel ─ marks ─▶ Line Band Points Arrows Rule Heat
 
-`screen.plotly` and `paper.matplotlib` draw it; `Figure.alt` says it, and `Figure.table` lists it.
+`screen.plotly` and `paper.matplotlib` draw it; `Figure.alt` says it, and `listing.table` lists it.
 A point of an axis is a number; None leaves a gap. Where a panel gives names for an axis, the
 number n stands for the n-th name, so that two tokens may have the same name.
 """
@@ -172,12 +172,6 @@ class Figure:
             for rows, columns in sorted(blocks)
         ]
         return " ".join([self.says, *thinned])
-
-    def table(self) -> Table:
-        """The numbers of the panels as text, a picked few where there are many."""
-        from posenc.report import listing  # which is made of what stands here
-
-        return self.listed or listing.table(self)
 
 
 def heat(

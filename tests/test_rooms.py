@@ -1,0 +1,82 @@
+"""The plan of the house, held against every import of `src`, those within functions included."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src/posenc"
+FLOORS = (  # from the ground up: a room imports from rooms below it, and from itself
+    "core",
+    "provenance",
+    "attention",
+    "rotation",
+    "properties",
+    "encodings",
+    "catalog",
+    "analysis",
+    "models.files",
+    "models.weights",
+    "models.config",
+    "models.hf",
+    "models",
+    "studies",
+    "bench",
+    "report.drawing",
+    "report.saving",
+    "report.words",
+    "report.figures",
+    "report.screen",
+    "report.paper",
+    "report.terminal",
+    "report",
+    "cli",
+    "__main__",
+)
+FILES = sorted(SOURCE.rglob("*.py"))
+ANYWHERE = {"posenc.__version__"}  # which packaging reads in `__init__`
+
+
+def name_of(file: Path) -> str:
+    inner = file.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(("posenc", *(inner[:-1] if inner[-1] == "__init__" else inner)))
+
+
+MODULES = {name_of(file): file for file in FILES}
+
+
+def imported(file: Path) -> set[str]:
+    """Modules of the house that the file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            raise AssertionError(f"{file}: write the whole name of what is imported")
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("posenc")}
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("posenc"):
+            whole = {f"{node.module}.{alias.name}" for alias in node.names} - ANYWHERE
+            found |= {name if name in MODULES else str(node.module) for name in whole}
+    return found
+
+
+def floor(module: str) -> int:
+    inner = module.removeprefix("posenc").lstrip(".")
+    if not inner:
+        return len(FLOORS)  # `__init__` hands on what all rooms hold
+    rooms = [room for room in FLOORS if inner == room or inner.startswith(f"{room}.")]
+    assert rooms, f"{module} has no place in the plan"
+    return FLOORS.index(max(rooms, key=len))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module):
+    upwards = [other for other in imported(MODULES[module]) if floor(other) > floor(module)]
+    assert not upwards, f"{module} imports from above: {', '.join(upwards)}"
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    left = {module: imported(file) - {module} for module, file in MODULES.items()}
+    while left:
+        free = {module for module, others in left.items() if not others & left.keys()}
+        assert free, f"in a circle, or above one: {', '.join(sorted(left))}"
+        left = {module: others for module, others in left.items() if module not in free}
