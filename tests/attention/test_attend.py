@@ -22,7 +22,7 @@ from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import length_independent
 
 DIM, HEADS = 8, 4
-UNFUSED = {"on_scores", "on_values"}  # what torch's own kernel cannot carry
+UNFUSED = {"on_scores", "by_weight"}  # what torch's own kernel cannot carry
 PATHS = [
     pytest.param(card, path, id=f"{card.slug}-{path}")
     for card, path in product(CATALOG, ("reference", "blocks", "sdpa"))
@@ -68,7 +68,7 @@ class Everything(Encoding):
     def on_scores(self, q, k, q_at, k_at, scale):
         return lambda b, h, i, j: 0.1 * (h + 1) * (q_at[i] - k_at[j]) + 0.5 * b
 
-    def on_values(self, weights, q_at, k_at, rows):
+    def by_weight(self, weights, q_at, k_at, rows):
         return (weights * (q_at[rows].unsqueeze(-1) - k_at)).sum(-1, keepdim=True)
 
 
@@ -143,7 +143,7 @@ CASES = {
 def test_every_path_gives_the_reference_and_its_gradients(card, path, case):
     encoding = card.make(DIM, HEADS).double()
     q_pos, k_pos, mask = CASES[case](encoding)
-    channels = DIM if "on_values" in encoding.acts_on else 5
+    channels = DIM if "by_weight" in encoding.acts_on else 5
     tokens, keys = q_pos.shape[-1 - (encoding.axes > 1)], k_pos.shape[-1 - (encoding.axes > 1)]
     x, y, v = embeddings(2, tokens), embeddings(2, keys), heads(2, 2, keys, channels)
     learned = [x, y, v, *encoding.parameters()]
@@ -179,7 +179,7 @@ def test_values_may_have_other_channels_than_keys(card, path):
     encoding = card.make(DIM, HEADS)
     pos, x = line(encoding, 5), embeddings(1, 5)
     for channels in (1, DIM + 3):
-        if "on_values" in encoding.acts_on:
+        if "by_weight" in encoding.acts_on:
             continue  # what it adds has the channels of the values it was made for
         v = heads(1, HEADS, 5, channels)
         out = layer(encoding, x, x, v, pos, pos, implementation=path)

@@ -26,7 +26,7 @@ DIM, HEADS = 8, 2
 class Extra(Encoding):
     """Adds to the values, and nothing else."""
 
-    def on_values(self, weights, q_at, k_at, rows):
+    def by_weight(self, weights, q_at, k_at, rows):
         return 5 * weights.square().sum(-1, keepdim=True)
 
 

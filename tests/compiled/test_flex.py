@@ -16,7 +16,7 @@ from posenc.encodings.rotary.rope import RoPE
 
 pytestmark = pytest.mark.compiler
 DIM, HEADS, TOKENS = 8, 4, 20
-CARRIED = [card for card in CATALOG if "on_values" not in card.make(DIM, HEADS).acts_on]
+CARRIED = [card for card in CATALOG if "by_weight" not in card.make(DIM, HEADS).acts_on]
 BIASES = [  # ALiBi meets masks below, with cached keys
     c for c in CARRIED if "on_scores" in c.make(DIM, HEADS).acts_on and c.slug != "alibi"
 ]

@@ -34,7 +34,7 @@ def test_a_bare_encoding_changes_nothing():
     assert bare.on_queries(x, at) is x
     assert bare.on_keys(x, at) is x
     assert bare.on_scores(x, x, at, at, 1.0) is None
-    assert bare.on_values(x, at, at, slice(None)) is None
+    assert bare.by_weight(x, at, at, slice(None)) is None
     assert bare.scale(16) == 0.25
     assert attend(x, x, x, bare).equal(attend(x, x, x, NoPE()))
 
@@ -49,7 +49,7 @@ class Late(Encoding):
     def on_keys(self, k, at):
         return k
 
-    def on_values(self, weights, q_at, k_at, rows):
+    def by_weight(self, weights, q_at, k_at, rows):
         return None
 
 
@@ -60,8 +60,8 @@ class Late(Encoding):
         (Sinusoidal(8), ("on_embeddings",)),
         (RoPE(8), ("on_queries", "on_keys")),
         (ALiBi(4), ("on_scores",)),
-        (Shaw(8), ("on_scores", "on_values")),
-        (Late(), ("on_keys", "on_values")),
+        (Shaw(8), ("on_scores", "by_weight")),
+        (Late(), ("on_keys", "by_weight")),
         (Sum(), ()),
         (Sum(NoPE(), NoPE()), ()),
         (Sum(Shaw(8), Sinusoidal(8), RoPE(8)), HOOKS),
@@ -232,10 +232,10 @@ def test_what_two_parts_add_to_the_values_is_added():
     weights = torch.rand(1, 2, 5, 5)
     whole = Sum(a, NoPE(), b)
     at, rows = whole.prepare(pos), slice(1, 3)
-    made = whole.on_values(weights[..., rows, :], at, at, rows)
-    each = [part.on_values(weights[..., rows, :], pos, pos, rows) for part in (a, b)]
+    made = whole.by_weight(weights[..., rows, :], at, at, rows)
+    each = [part.by_weight(weights[..., rows, :], pos, pos, rows) for part in (a, b)]
     torch.testing.assert_close(made, each[0] + each[1])
-    assert Sum(NoPE(), ALiBi(2)).on_values(weights, (pos, pos), (pos, pos), rows) is None
+    assert Sum(NoPE(), ALiBi(2)).by_weight(weights, (pos, pos), (pos, pos), rows) is None
     assert attend(q, q, q, whole).shape == q.shape
 
 

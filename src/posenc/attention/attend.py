@@ -1,6 +1,6 @@
 """Attention, written once, to show where each hook lands. This is the map of the library.
 
-    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + on_values(weights)
+    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + by_weight(weights)
     where q, k, v are projections of on_embeddings(x)
 
 `dispatch.py` holds the ways to compute it: the definition, and faster ones that equal it.
@@ -111,7 +111,7 @@ def _call(
     seen = strip(mask, q.shape[-2], k.shape[-2]) if looks else None
     ours = implementation in ("auto", "view")
     # Paths that go by a strip of pairs never touch a key that nobody sees.
-    skips = seen is not None and ours and not learns and "on_values" not in acts_on
+    skips = seen is not None and ours and not learns and "by_weight" not in acts_on
     causal = isinstance(mask, Mask) and mask.is_causal
     if not (mask is None or causal or skips or (seen is not None and seen.sees_all_keys)):
         k, v = zero_unseen(q, k, v, mask)
@@ -125,8 +125,8 @@ def _call(
         bias = encoding.on_scores(q, k, at, k_at, scale) if "on_scores" in acts_on else None
     if scale <= 0:  # torch's kernels take the sign of −∞ with it
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
-    on_values = "on_values" in acts_on
-    return Call(encoding, q, k, v, at, k_at, scale, bias, mask, seen, on_values, learns)
+    by_weight = "by_weight" in acts_on
+    return Call(encoding, q, k, v, at, k_at, scale, bias, mask, seen, by_weight, learns)
 
 
 def scores(

@@ -22,7 +22,7 @@ class Call(NamedTuple):
     bias: Any = None  # a `Bias`, or a `ByVector`
     mask: Mask | Seen | None = None
     seen: Strip | None = None  # what the mask shows, where that is a strip
-    on_values: bool = False  # whether the encoding adds to the values
+    by_weight: bool = False  # whether the encoding adds to the values
     trains: bool = False
 
     @property

@@ -1,6 +1,6 @@
 """The ways to compute attention: the definition, and what must equal it, forward and backward.
 
-    reference  softmax(q · kᵀ · scale + bias) · v + on_values(weights), in plain tensor operations
+    reference  softmax(q · kᵀ · scale + bias) · v + by_weight(weights), in plain tensor operations
     sdpa       torch's own kernel; carries no bias
     view       a bias of distance or a window, on the CPU, over positions at equal steps, as strided
                views that torch's kernel reads: `toeplitz`, `offset_tables`, `offset_vectors`
@@ -62,7 +62,7 @@ def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
         lowest = torch.finfo(scores.dtype).min  # −inf would make NaN of a row that sees no key
         weights = scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0)
     out = weights @ per_query_head(call.v[..., keys, :], call.q).to(weights.dtype)
-    extra = call.encoding.on_values(weights, call.at, call.k_at, rows) if call.on_values else None
+    extra = call.encoding.by_weight(weights, call.at, call.k_at, rows) if call.by_weight else None
     return (out if extra is None else out + extra).to(call.q.dtype)
 
 
@@ -86,7 +86,7 @@ def blocks(call: Call) -> Tensor:
     parts = _blocks(tokens, most) or [slice(0, 0)]
     columns = [_columns(call, rows) for rows in parts]
     here = readable(call.q, call.k, call.v)
-    each = _fused if here and not call.on_values else _rows
+    each = _fused if here and not call.by_weight else _rows
     if len(parts) == 1 and not call.trains:
         return each(call, slice(None), columns[0])
     if call.trains:
@@ -104,7 +104,7 @@ def blocks(call: Call) -> Tensor:
 
 def _columns(call: Call, rows: slice) -> slice:
     """The keys that these queries see, as far as the mask is a strip."""
-    if call.seen is None or call.on_values or call.seen.is_all:
+    if call.seen is None or call.by_weight or call.seen.is_all:
         return slice(None)
     keys = call.seen.seen(slice(rows.start, min(rows.stop, call.seen.queries)))
     return keys if keys.start < keys.stop else slice(0, 1)  # the mask hides it
@@ -159,7 +159,7 @@ def _kernel(
 
 
 def sdpa(call: Call) -> Tensor:
-    _refuse_unless(call.bias is None and not call.on_values, call, "sdpa", "carries no bias")
+    _refuse_unless(call.bias is None and not call.by_weight, call, "sdpa", "carries no bias")
     q, k, v, mask, seen = call.q, call.k, call.v, call.mask, call.seen
     if mask is None or (seen is not None and seen.is_all):
         return _kernel(q, k, v, call)
@@ -192,7 +192,7 @@ def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
     name, bias = type(call.encoding).__name__, call.bias
     if not (bias is None or isinstance(bias, ByDistance | ByRow | ByVector)):
         return f"the bias of {name} is no view"
-    if call.on_values and not (isinstance(bias, ByRow) and bias.values is not None and _one(call)):
+    if call.by_weight and not (isinstance(bias, ByRow) and bias.values is not None and _one(call)):
         return f"{name} adds to the values, which takes the weights themselves"
     if not readable(call.q, call.k, call.v):
         return "it takes torch's CPU kernel, which reads strides, outside of what is traced"
@@ -208,11 +208,11 @@ def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
 
 def _one(call: Call) -> bool:
     """Whether but one encoding adds to the values."""
-    return sum("on_values" in leaf.acts_on for leaf in leaves(call.encoding)) == 1
+    return sum("by_weight" in leaf.acts_on for leaf in leaves(call.encoding)) == 1
 
 
 def flex(call: Call) -> Tensor:
-    _refuse_unless(not call.on_values, call, "flex", "has no place for what is added to the values")
+    _refuse_unless(not call.by_weight, call, "flex", "has no place for what is added to the values")
     cannot_train = call.q.device.type == "cpu" and call.trains
     _refuse_unless(not cannot_train, call, "flex", "cannot train on the CPU")
     _refuse_unless(call.q.dtype != torch.float64, call, "flex", "does not compute in float64")
@@ -250,7 +250,7 @@ def _choice(
     name, seen, queries = type(call.encoding).__name__, call.seen, call.q.shape[-2]
     if beyond_gradients():
         return "reference", "torch's kernels know first derivatives alone, and backwards.", None
-    if call.bias is None and not call.on_values and (seen is None or seen.is_all or seen.is_causal):
+    if call.bias is None and not call.by_weight and (seen is None or seen.is_all or seen.is_causal):
         return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
     if torch.compiler.is_compiling():  # a graph must not depend on the length
         return "reference", "loops over blocks are not for what is traced.", None

@@ -1,6 +1,6 @@
 """What every positional encoding is: five places to act on attention, all optional.
 
-    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + on_values(weights)
+    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + by_weight(weights)
     where q, k, v are projections of on_embeddings(x)
 
 An encoding overrides the hooks it needs; the others are neutral. What it can compute from
@@ -25,7 +25,7 @@ HOOK_PLACES = {
     "on_queries": "queries and keys",
     "on_keys": "queries and keys",
     "on_scores": "scores",
-    "on_values": "scores",
+    "by_weight": "scores",
 }
 HOOKS = tuple(HOOK_PLACES)
 
@@ -67,7 +67,7 @@ class Encoding(nn.Module):
         """
         return None
 
-    def on_values(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
+    def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
         """What to add to the output, given the weights (batch, head, query, key) of some `rows`.
 
         `rows` says which of the queries: attention in blocks asks for a few at a time.

@@ -63,11 +63,11 @@ class Sum(Encoding):
         found = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
         return added([bias for bias in found if bias is not None])
 
-    def on_values(
+    def by_weight(
         self, weights: Tensor, q_at: tuple[Any, ...], k_at: tuple[Any, ...], rows: slice
     ) -> Tensor | None:
         ats = zip(self, q_at, k_at, strict=True)
-        found = [p.on_values(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
+        found = [p.by_weight(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
         found = [extra for extra in found if extra is not None]
         return sum(found[1:], found[0]) if found else None
 

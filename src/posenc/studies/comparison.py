@@ -181,7 +181,7 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
         "summary": card.summary,
         "text": card.text,
         "formula": card.formula,
-        "acts_on": [hook.removeprefix("on_") for hook in encoding.acts_on],
+        "acts_on": [hook.removeprefix("on_").replace("_", " ") for hook in encoding.acts_on],
         "axes": encoding.axes,
         "parameters": sum(p.numel() for p in encoding.parameters()),
         "paper": {

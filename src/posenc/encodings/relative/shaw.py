@@ -49,7 +49,7 @@ class Shaw(Encoding):
         by_query = q @ (self.keys * scale).mT.to(q.dtype)
         return ByRow(q_at, k_at, self.reach, self.row, by_query, values=self.values, of=self)
 
-    def on_values(
+    def by_weight(
         self, weights: Tensor, q_at: Positions, k_at: KeyPositions, rows: slice
     ) -> Tensor:
         row = self.row(q_at[..., rows].unsqueeze(-1) - k_at.unsqueeze(-2)).unsqueeze(-3)
