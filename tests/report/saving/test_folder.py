@@ -132,6 +132,7 @@ def test_wherever_a_run_is_killed_no_page_stands_beside_numbers_of_another(tmp_p
 def test_what_an_interruption_finds_half_moved_is_moved_to_the_end(tmp_path, monkeypatch):
     write(tmp_path, "old")
     real = os.rename
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
 
     def rename(*args):
         real(*args)
