@@ -39,6 +39,15 @@ def unchecked(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
+@pytest.fixture
+def text():
+    """Eight short paragraphs of few words."""
+    from posenc.analysis.text import parse
+
+    once = "the dog bites the man .\n\nthe man bites the old dog , the man said .\n\n"
+    return parse("a test", once * 4)
+
+
 @pytest.fixture(scope="session")
 def small():
     """Settings small enough to compare everything within a test."""

@@ -124,7 +124,7 @@ def linear_shift(probe: Probe) -> Finding:
     moves = [torch.linalg.lstsq(coordinates, to[tried:]).solution for to in (at_a, at_b, at_ab)]
     missed = here[:tried] @ basis @ moves[0] - at_a[:tried]
     step = (at_a - here)[:tried].norm(dim=-1).mean()
-    miss = missed.norm(dim=-1) / step.clamp_min(1e-12)
+    miss = missed.norm(dim=-1) / step.clamp_min(1e-9)
     m_a, m_b, m_ab = (move @ basis for move in moves)
     bent = (m_a @ m_a.mT - torch.eye(len(m_a), dtype=m_a.dtype)).abs().max().item()
     apart = (m_a @ m_b - m_ab).abs().max().item()
@@ -273,6 +273,7 @@ def check(
 ) -> dict[str, Finding]:
     """Every property, measured on any `Encoding`, also one of your own: name -> finding.
 
+    What is measured is a copy in float64; the encoding itself stays as it is.
     An encoding that does not set `dim`, `heads` or `width` for itself is tried with heads of 16
     channels, 4 heads and embeddings of dim · heads channels: pass what yours was made for.
 
@@ -292,10 +293,16 @@ def check(
         pos = probe.line(2)
         probe.scores(pos, pos)
     except (RuntimeError, ValueError, IndexError) as error:
+        name = type(encoding).__name__
+        if "dtype" in str(error) or "scalar type" in str(error):
+            raise ValueError(
+                f"{name} is measured in float64, and its hooks make tensors of another dtype: make"
+                f" them with `dtype=q.dtype`. It said: {error}"
+            ) from error
         raise ValueError(
-            f"{type(encoding).__name__} could not be measured with heads of `dim`={probe.dim}"
-            f" channels, `heads`={probe.heads} and `width`={probe.width}: pass those that it was"
-            f" made for. It said: {error}"
+            f"{name} could not be measured with heads of `dim`={probe.dim} channels,"
+            f" `heads`={probe.heads} and `width`={probe.width}: pass those that it was made for."
+            f" It said: {error}"
         ) from error
     with torch.no_grad():
         return {measure.__name__: measure(probe) for measure in ALL}

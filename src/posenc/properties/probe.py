@@ -1,8 +1,9 @@
 """What an encoding is measured with: random content, positions where they are wanted, scores, rows.
 
-Everything goes through the hooks, in float64 as far as the encoding lets it.
+Everything goes through the hooks of a copy of the encoding, in float64.
 """
 
+from copy import deepcopy
 from functools import cached_property
 
 import torch
@@ -17,7 +18,7 @@ TOKENS = 9  # of the random text, where so many are accepted
 
 
 class Probe:
-    """An encoding, and the random text that it is measured with, in float64.
+    """A copy of an encoding, and the random text that it is measured with, both in float64.
 
     `dim` channels for each of `heads` heads, `width` channels of an embedding; what is not given is
     what the encoding says it was made for. Generators are private: no global seed is touched.
@@ -34,7 +35,7 @@ class Probe:
         for name, size in (("dim", dim), ("heads", heads), ("width", width)):
             if size is not None:
                 channels(size, name)
-        self.encoding = encoding
+        self.encoding = in_float64(encoding)
         self.heads = heads or encoding.heads or 4
         width = width or encoding.width
         if width and not dim and not encoding.dim and width % self.heads:
@@ -114,3 +115,24 @@ class Probe:
         q = self.split(x if self.width == self.heads * self.dim else x @ self.to_q)
         made = scores(self.encoding, q, q, pos, pos).squeeze(0)
         return made.sum(0, keepdim=True) if additive else made
+
+
+def in_float64(encoding: Encoding) -> Encoding:
+    """Copy an encoding: learned weights, buffers and other tensors in float64, dropout off.
+
+    Widening a number changes nothing about it, so what is measured is the encoding as it is, with
+    less rounding. Nothing of the encoding itself changes, its gradients and its mode neither.
+    """
+    try:
+        twin = deepcopy(encoding).double().eval()
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"`encoding` is measured on a copy of it, and this {type(encoding).__name__} cannot be"
+            " copied: keep only parameters, buffers and constants in it, and compute the rest in"
+            f" its hooks. It said: {error}"
+        ) from error
+    for module in twin.modules():
+        for name, value in vars(module).items():  # tensors that are no parameter and no buffer
+            if isinstance(value, Tensor) and value.is_floating_point():
+                vars(module)[name] = value.double()
+    return twin
