@@ -1,6 +1,6 @@
 """Every key of a config that says something about positions, switched, against the models.
 
-    python tests/models/switched.py [--json] [--sample] [model_type …]
+    python tests/models/config/switched.py [--json] [--sample] [model_type …]
 
 Each variant must be read as the model does it, or refused by name, or be one that transformers
 itself does not build.

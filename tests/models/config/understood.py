@@ -1,6 +1,6 @@
 """Every model of the installed transformers against posenc's reading of its config.
 
-    python tests/models/understood.py [--json] [model_type …]
+    python tests/models/config/understood.py [--json] [model_type …]
 
 Each `model_type` is given its default config, as JSON. What `specify` says of it is held against
 the model itself, which is built on the meta device and run on four tokens: which layers attend,
