@@ -30,7 +30,7 @@ def seed():
 @pytest.fixture(autouse=True)
 def no_numba(monkeypatch):
     """It cannot compile what the shape checker has wrapped; rotation/in_numba.py tests it apart."""
-    monkeypatch.setattr("posenc.rotation.dispatch._numba", lambda: None)
+    monkeypatch.setattr("posenc.rotation.dispatch._import_numba", lambda: None)
 
 
 @pytest.fixture

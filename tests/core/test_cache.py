@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc import FIRE, ALiBi, DeBERTa, Kerple, Shaw, T5Bias, TransformerXL, attend
-from posenc.core.cache import MOST, kept
+from posenc.core.cache import MOST_ENTRIES, kept
 from posenc.core.masks import causal
 from posenc.core.positions import sequence
 
@@ -90,9 +90,9 @@ def test_what_is_made_in_inference_mode_is_not_met_in_training():
 
 def test_a_copy_and_a_pickle_leave_it_behind_and_it_does_not_grow_for_ever():
     pos = sequence(9)
-    for n in range(3 * MOST):
+    for n in range(3 * MOST_ENTRIES):
         assert kept(pos, n, (pos,), lambda n=n: n) == n
-    assert len(pos._kept) <= MOST
+    assert len(pos._kept) <= MOST_ENTRIES
     assert not copy.deepcopy(pos)._kept
     assert not pickle.loads(pickle.dumps(pos))._kept
-    assert kept(pos, 3 * MOST - 1, (pos,), lambda: "made anew") == 3 * MOST - 1
+    assert kept(pos, 3 * MOST_ENTRIES - 1, (pos,), lambda: "made anew") == 3 * MOST_ENTRIES - 1

@@ -1,4 +1,4 @@
-"""Run by test_rotate.py where there is Numba: its kernel against the formula, bit for bit."""
+"""Run by test_numba_kernel.py where there is Numba: its kernel against the formula, bit for bit."""
 
 import os
 from itertools import product
@@ -39,7 +39,7 @@ def main():
         x = strided(x.to(dtype))
         for pos in (torch.arange(TOKENS), torch.randint(0, 9999, (BATCH, TOKENS))):
             by = turn(pos, frequencies(2 * PAIRS), 1.1, "half")
-            assert dispatch.path_of(x, by, "half", start) == "numba"
+            assert dispatch.kernel_for(x, by, "half", start) == "numba"
             assert same(rotate(x, by, "half", start), formula(x, by, "half", start)), (dtype, start)
             cases += 1
     x = torch.randn(BATCH, HEADS, TOKENS, 2 * PAIRS, requires_grad=True)
@@ -48,13 +48,11 @@ def main():
     for out in (rotate_both(x, 2 * x, by, "half"), expected):
         grads += torch.autograd.grad(out[0].square().sum() + out[1].exp().sum(), x)
     torch.testing.assert_close(*grads)
-    assert dispatch.path_of(x.half(), by, "half") == "blocks"  # 16 bits of the other kind
-    assert dispatch.path_of(x.mT.contiguous().mT, by, "half") == "blocks"
+    assert dispatch.kernel_for(x.half(), by, "half") == "blocks"  # 16 bits of the other kind
+    assert dispatch.kernel_for(x.mT.contiguous().mT, by, "half") == "blocks"
     if (child := os.fork()) == 0:
-        told = (
-            dispatch.path_of(x, by, "half") == "blocks" and rotate(x, by, "half").isfinite().all()
-        )
-        os._exit(0 if told else 1)
+        done = rotate(x, by, "half").isfinite().all()
+        os._exit(0 if done and dispatch.kernel_for(x, by, "half") == "blocks" else 1)
     assert os.waitpid(child, 0)[1] == 0, "a forked process must not use the threads of its parent"
     print("turned", cases)
 

@@ -1,4 +1,4 @@
-"""Run by test_rotate.py in Triton's interpreter, on the CPU: its kernel against the formula."""
+"""Run by test_triton_kernel.py in Triton's interpreter: its kernel against the formula."""
 
 from itertools import product
 
@@ -15,7 +15,7 @@ WIDTHS = ((32, None, 16), (40, 4, 5), (24, 0, 8), (6, None, 3))  # channels, sta
 STRIDES = ("contiguous", "projected", "channels last")
 
 
-def made(heads, channels, dtype, strides):
+def heads_of(heads, channels, dtype, strides):
     x = torch.randn(BATCH, TOKENS, heads, channels).to(dtype).transpose(1, 2)
     if strides == "channels last":
         return x.mT.contiguous().mT
@@ -30,34 +30,34 @@ def same(one, other):
 
 
 def main():
-    from posenc.rotation.triton_kernel import turned  # not everybody has Triton
+    from posenc.rotation.triton_kernel import rotate_tensors  # not everybody has Triton
 
     torch.manual_seed(0)
     cases = 0
     for layout, dtype, (channels, start, pairs), strides in product(
         LAYOUTS, DTYPES, WIDTHS, STRIDES
     ):
-        q, k = (made(heads, channels, dtype, strides) for heads in (HEADS, KEYS))
+        q, k = (heads_of(heads, channels, dtype, strides) for heads in (HEADS, KEYS))
         scattered = torch.randint(0, 99, (BATCH, TOKENS))
         each = Turn(*torch.randn(2, BATCH, HEADS, TOKENS, pairs).unbind())
         for by in (
             turn(scattered, frequencies(2 * pairs)),
             turn(scattered[0], frequencies(2 * pairs)),
         ):
-            for x, out in zip((q, k), turned((q, k), by, layout, start), strict=True):
+            for x, out in zip((q, k), rotate_tensors((q, k), by, layout, start), strict=True):
                 assert same(out, formula(x, by, layout, start)), (layout, dtype, channels, strides)
-        assert same(turned((q,), each, layout, start)[0], formula(q, each, layout, start))
-        expected = turned((q, k), by, layout, start)
+        assert same(rotate_tensors((q,), each, layout, start)[0], formula(q, each, layout, start))
+        expected = rotate_tensors((q, k), by, layout, start)
         over = q.contiguous().clone(), k.contiguous().clone()
-        assert all(map(torch.equal, turned(over, by, layout, start, in_place=True), expected))
+        written = rotate_tensors(over, by, layout, start, in_place=True)
+        assert all(map(torch.equal, written, expected))
         assert all(map(torch.equal, over, expected))
-        back = turned(expected, Turn(by.cos, -by.sin), layout, start)
+        back = rotate_tensors(expected, Turn(by.cos, -by.sin), layout, start)
         assert torch.allclose(back[0].float(), q.float(), rtol=0.02, atol=0.05)
         cases += 1
     empty = torch.empty(0, HEADS, TOKENS, 6)
-    assert (
-        turned((empty,), turn(torch.arange(TOKENS), frequencies(6)), "half", None)[0].numel() == 0
-    )
+    by = turn(torch.arange(TOKENS), frequencies(6))
+    assert rotate_tensors((empty,), by, "half", None)[0].numel() == 0
     print("turned", cases)
 
 

@@ -1,120 +1,32 @@
 """Every path of the rotation against complex numbers in float64, and against the plain formula."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-import warnings
-from pathlib import Path
-
 import pytest
 import torch
+from rotation_cases import (
+    LAYOUTS,
+    PAIRS,
+    TOKENS,
+    WIDTHS,
+    as_complex,
+    by,
+    contiguous,
+    dtypes,
+    expected_path,
+    heads,
+    layouts,
+    of_a_projection,
+    ulps,
+    widths,
+)
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc import Mixed, RoPE, attend, frequencies, positions
-from posenc.rotation import torch_kernels
-from posenc.rotation.dispatch import kernel, path_of
+from posenc.rotation.dispatch import kernel_for
 from posenc.rotation.rotate import _Rotation, formula, rotate, rotate_, rotate_both
 from posenc.rotation.table import Ready, Turn, ready, turn
 
-LAYOUTS = ["interleaved", "half"]
-DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-PAIRS, TOKENS = 16, 7
-WIDTHS = {"whole": (None, 32), "first": (0, 40), "last": (8, 40), "middle": (3, 41)}
-layouts = pytest.mark.parametrize("layout", LAYOUTS)
-dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 forward = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
-widths = pytest.mark.parametrize("width", WIDTHS)
-
-
-@pytest.fixture(params=["few", "many"])
-def amount(request, monkeypatch):
-    """Whether these small tensors count as few numbers, or as many blocks."""
-    if request.param == "many":
-        monkeypatch.setattr("posenc.rotation.dispatch.FEW", 0)
-        monkeypatch.setattr(torch_kernels, "BLOCK", 3 * 2 * PAIRS)
-    return request.param
-
-
-def expected_path(layout, dtype, amount):
-    if layout == "half":
-        return {"few": "roll", "many": "blocks"}[amount]
-    return "complex blocks" if dtype != torch.float32 and amount == "many" else "complex"
-
-
-def contiguous(x):
-    return x.contiguous()
-
-
-def of_a_projection(x):
-    return x.transpose(1, 2).contiguous().transpose(1, 2)
-
-
-def expanded(x):
-    return x[:1, :, :1].expand_as(x)
-
-
-def at_odd_places(x):
-    wider = x.new_zeros(*x.shape[:-1], x.shape[-1] + 3)
-    wider[..., 1:-2] = x
-    return wider[..., 1:-2]
-
-
-def backwards_in_memory(x):
-    """The channels are not side by side."""
-    return x.mT.contiguous().mT
-
-
-STRIDES = [contiguous, of_a_projection, expanded, at_odd_places, backwards_in_memory]
-strides = pytest.mark.parametrize("strided", STRIDES, ids=lambda f: f.__name__)
-
-
-def heads(channels, dtype=torch.float32, count=3, tokens=TOKENS):
-    return torch.randn(2, count, tokens, channels).to(dtype)
-
-
-def by(layout=None, pos=None):
-    return turn(torch.arange(TOKENS) * 1001 if pos is None else pos, frequencies(32), 1.0, layout)
-
-
-def as_complex(x, turned, layout, start):
-    """The definition in complex float64, of numbers as they were given."""
-    out, first = x.double().clone(), start or 0
-    part = out[..., first : first + 2 * PAIRS]
-    a, b = (part[..., ::2], part[..., 1::2]) if layout == "interleaved" else part.chunk(2, -1)
-    z = torch.complex(a, b) * torch.complex(turned.cos.double(), turned.sin.double())
-    made = torch.stack((z.real, z.imag), -1 if layout == "interleaved" else -2).flatten(-2)
-    out[..., first : first + 2 * PAIRS] = made
-    return out
-
-
-def ulps(dtype):
-    return {torch.float32: 2e-6, torch.bfloat16: 2**-8, torch.float16: 2**-11}[dtype]
-
-
-def assert_same_but_for_the_last_bit(made, expected):
-    """Of float32; where a sum is then rounded to 16 bits, hardly one in a thousand tells."""
-    rtol = 0 if made.dtype == torch.float32 else 2 * ulps(made.dtype)
-    torch.testing.assert_close(made, expected, rtol=rtol, atol=1e-6)
-    assert made.dtype == torch.float32 or made.ne(expected).float().mean() < 2e-3
-
-
-@layouts
-@dtypes
-@strides
-@widths
-def test_every_path_gives_what_the_formula_gives(layout, dtype, strided, width, amount):
-    start, channels = WIDTHS[width]
-    x, at = strided(heads(channels, dtype)), by(layout)
-    assert path_of(x, at, layout, start) == expected_path(layout, dtype, amount)
-    before, version = x.clone(), x._version
-    made, exact = rotate(x, at, layout, start), as_complex(x, at, layout, start)
-    assert (made.dtype, made.shape, made.device) == (x.dtype, x.shape, x.device)
-    assert_same_but_for_the_last_bit(made, formula(x, at, layout, start))
-    torch.testing.assert_close(made.double(), exact, rtol=ulps(dtype), atol=1e-6)
-    assert x.equal(before)
-    assert x._version == version
 
 
 @layouts
@@ -164,7 +76,7 @@ def test_finite_differences_in_float64(layout, width):
     x = torch.randn(1, 1, 2, channels, dtype=torch.float64, requires_grad=True)
     at = by(pos=torch.tensor([3, 50]))
     turned = lambda x: rotate(x, at, layout, start)  # noqa: E731
-    assert path_of(x, at, layout, start) == "formula"
+    assert kernel_for(x, at, layout, start) == "formula"
     assert torch.autograd.gradcheck(turned, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(turned, x)
 
@@ -192,58 +104,6 @@ def test_without_gradients_no_wrapper_is_entered(layout, amount, monkeypatch):
         rotate(x, at, layout)
     with pytest.raises(AssertionError, match="entered"):
         rotate(x, at, layout)
-
-
-def learned(x):
-    at = by()
-    return x, Turn(at.cos.requires_grad_(), at.sin)
-
-
-def watched(x):
-    at = by()
-    return torch.nn.utils.rnn.pack_sequence([x]).data.as_subclass(Watched), at
-
-
-class Watched(torch.Tensor):
-    """A tensor that is more than a tensor, as distributed ones are."""
-
-
-PLAIN = {
-    "float64": lambda x: (x.double(), by("half")),
-    "learned": learned,
-    "a subclass": watched,
-    "16-bit tables": lambda x: (x, Turn(*(t.half() for t in by()))),
-}
-
-
-@pytest.mark.parametrize("case", PLAIN)
-def test_takes_the_formula_where_it_must(case):
-    x, at = PLAIN[case](heads(32))
-    assert path_of(x, at, "half") == "formula"
-
-
-def test_takes_the_formula_on_other_devices_and_for_few_channels():
-    at = by()
-    meta = Turn(at.cos.to("meta"), at.sin.to("meta"))
-    for layout in LAYOUTS:
-        assert path_of(heads(32).to("meta"), meta, layout) == "formula"
-        assert rotate(heads(32).to("meta"), meta, layout).shape == (2, 3, TOKENS, 32)
-    few = turn(torch.arange(TOKENS), frequencies(8))  # fewer than torch multiplies at a time
-    assert path_of(heads(8), few, "interleaved") == "formula"
-    assert path_of(heads(8), few, "half") == "roll"
-
-
-def test_the_sizes_at_which_paths_change():
-    at = {layout: turn(torch.arange(4096), frequencies(128), 1.0, layout) for layout in LAYOUTS}
-    for dtype, count, half, interleaved in (
-        (torch.float32, 1, "roll", "complex"),
-        (torch.float32, 2, "blocks", "complex"),
-        (torch.bfloat16, 1, "roll", "complex"),
-        (torch.bfloat16, 2, "blocks", "complex blocks"),
-    ):
-        x = torch.empty(1, count, 4096, 128, dtype=dtype)
-        assert path_of(x, at["half"], "half") == half
-        assert path_of(x, at["interleaved"], "interleaved") == interleaved
 
 
 @forward
@@ -326,18 +186,6 @@ def test_texts_and_heads_may_have_angles_of_their_own(layout, amount):
 
 
 @layouts
-@dtypes
-@pytest.mark.parametrize("shape", [(0, 3, TOKENS, 32), (2, 3, 0, 32), (2, 0, TOKENS, 32)], ids=str)
-def test_nothing_is_turned_into_nothing(layout, dtype, shape, amount):
-    x, at = torch.empty(shape, dtype=dtype), by(layout, torch.arange(shape[2]))
-    assert rotate(x, at, layout).shape == shape
-    assert [made.shape for made in rotate_both(x, x, at, layout)] == [shape, shape]
-    leaf = x.requires_grad_()
-    rotate(leaf, at, layout).sum().backward()
-    assert leaf.grad.shape == shape
-
-
-@layouts
 def test_a_learned_frequency_gets_its_gradient(layout, amount):
     freqs, x, pos = nn.Parameter(frequencies(32).float()), heads(32), torch.arange(TOKENS)
     RoPE(freqs, layout=layout)(x, x, pos)[0].pow(3).sum().backward()
@@ -346,15 +194,15 @@ def test_a_learned_frequency_gets_its_gradient(layout, amount):
     assert freqs.grad.equal(again.grad)
     with torch.no_grad():
         at = RoPE(freqs, layout=layout).prepare(pos)
-        assert path_of(x, at, layout) == expected_path(layout, torch.float32, amount)
+        assert kernel_for(x, at, layout) == expected_path(layout, torch.float32, amount)
         assert not at.cos.requires_grad
 
 
 def test_mixed_learns_in_training_and_is_fast_in_inference():
     mixed, x, points = Mixed(32, heads=3, layout="half"), heads(32), positions.grid(1, TOKENS)
-    assert path_of(x, mixed.prepare(points), "half") == "formula"
+    assert kernel_for(x, mixed.prepare(points), "half") == "formula"
     with torch.no_grad():
-        assert path_of(x, mixed.prepare(points), "half") == "roll"
+        assert kernel_for(x, mixed.prepare(points), "half") == "roll"
 
 
 @layouts
@@ -399,19 +247,6 @@ def test_24_layers_make_cos_and_sin_once(layout):
     assert (once["cos"], once["sin"], once["complex"]) == (1, 1, layout == "interleaved")
 
 
-@layouts
-@dtypes
-def test_no_default_of_torch_changes_the_arithmetic(layout, dtype, amount):
-    x, at = heads(32, dtype), by(layout)
-    expected, before = rotate(x, at, layout), torch.get_default_dtype()
-    for other in (torch.float64, torch.bfloat16):
-        torch.set_default_dtype(other)
-        try:
-            assert rotate(x, at, layout).equal(expected)
-        finally:
-            torch.set_default_dtype(before)
-
-
 # What does not fit
 
 
@@ -435,6 +270,8 @@ WRONG = {
     ),
     "`x` is on meta, the positions are on cpu": lambda x, at: rotate(x.to("meta"), at, "half"),
 }
+
+
 KINDS = {  # of input, each of which takes another path
     "few": (lambda x: x, torch.no_grad()),
     "16 bits": (lambda x: x.bfloat16(), torch.no_grad()),
@@ -480,72 +317,3 @@ def test_whole_numbers_are_refused(amount, unchecked):
 def test_what_needs_gradients_is_not_overwritten():
     with pytest.raises(ValueError, match="cannot be overwritten: use `rotate`"):
         rotate_(heads(32).requires_grad_(), by(), "half")
-
-
-# Triton, in its interpreter: another process, as it must be chosen before it is imported
-
-
-TRITON = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
-)
-
-
-def run(code, **environment):
-    source = Path(__file__).parents[2] / "src"
-    first = environment.pop("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    path = os.pathsep.join((first, str(source)))
-    done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", code],
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-@TRITON
-def test_the_kernel_of_cuda_equals_the_formula():
-    code = Path(__file__).with_name("in_triton.py").read_text()
-    assert run(code, TRITON_INTERPRET="1") == ["turned", "72"]
-
-
-@TRITON
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, where the kernel works")
-def test_says_once_that_triton_does_not_work():
-    code = """
-import warnings
-from posenc.rotary.triton_kernel import usable
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    print(usable(), usable(), len(said), "plain tensor operations" in str(said[0].message))
-"""
-    assert run(code) == ["False", "False", "1", "True"]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="Numba is not installed")
-def test_the_kernel_of_numba_equals_the_formula():
-    code = Path(__file__).with_name("in_numba.py").read_text()
-    assert run(code) == ["turned", "60"]
-
-
-def test_numba_that_does_not_work_is_done_without(tmp_path):
-    (tmp_path / "numba.py").write_text("")  # something of that name
-    code = """
-import warnings
-from posenc.rotary import path
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    print(path.fast(), path.fast(), len(said), "without Numba, which fails" in str(said[0].message))
-"""
-    assert run(code, PYTHONPATH=str(tmp_path)) == ["None", "None", "1", "True"]
-
-
-def test_a_machine_without_triton_says_nothing(monkeypatch):
-    monkeypatch.setattr("posenc.rotation.dispatch.find_spec", lambda name: None)
-    kernel.cache_clear()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert kernel() is None
-    kernel.cache_clear()

@@ -17,7 +17,7 @@ from posenc.bench.record import Table, Target, table
 from posenc.bench.timing import timed
 from posenc.core.frequencies import Layout, frequencies
 from posenc.core.positions import sequence
-from posenc.rotation.dispatch import path_of
+from posenc.rotation.dispatch import kernel_for
 from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
 from posenc.rotation.table import FEW, Turn, turn
 
@@ -78,7 +78,7 @@ def fast(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> T
     by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]), 1.0, "half")
     found: dict[str, Both] = {LIMIT: _copy, "posenc half: blocks": _through("blocks", by, "half")}
     skipped = {}
-    if path_of(q, by, "half") == "numba":
+    if kernel_for(q, by, "half") == "numba":
         found["posenc half: numba"] = _separately(by, "half")
     else:
         skipped["posenc half: numba"] = "not installed (numba)"
@@ -136,7 +136,7 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
         if layout == "half" and q.numel() > FEW:  # where Numba would be taken
             found["posenc half: blocks"] = _through("blocks", by, layout)
         else:
-            found[f"posenc {layout}: {path_of(q, by, layout)}"] = each
+            found[f"posenc {layout}: {kernel_for(q, by, layout)}"] = each
             found[f"posenc {layout}, both at once"] = once
         if compiled:
             try:

@@ -1,9 +1,9 @@
-"""What follows from positions and weights alone, kept with the positions, so that layers share it.
+"""Cache values that follow from positions and weights alone with the positions: layers share them.
 
-It lives as long as the object that carries it, a prepared tensor of positions or a mask; nothing
-is kept anywhere else. It is worked out anew as soon as something that it was made of has been
-written to, which autograd counts; what can be trained is also compared by its numbers, for
-optimisers that write past autograd, through `.data`.
+A value lives as long as the object that carries it, a prepared tensor of positions or a mask;
+nothing is cached anywhere else. It is computed again as soon as a tensor that it was computed from
+has been written to: autograd counts versions. Tensors that can be trained are also compared by
+their numbers, for optimisers that write past autograd, through `.data`.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from torch import Tensor
 from posenc.core.tracing import beyond_gradients, readable
 
 T = TypeVar("T")
-MOST = 64  # things kept with one object: one for each layer of a model
-COMPARED = 4096  # numbers of a tensor; of a larger one SPREAD of them, all over it
-SPREAD = 64
+MOST_ENTRIES = 64  # values cached with one object: one for each layer of a model
+COMPARED_WHOLE = 4096  # numbers: tensors up to this size are compared whole
+SAMPLES = 64  # numbers, evenly spread, by which larger tensors are compared
 
 
 class Kept(dict):
-    """Copies and pickles of an object leave behind what was kept with it."""
+    """The cache of one object; copies and pickles of the object leave it behind."""
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return dict, ()
@@ -31,10 +31,10 @@ class Kept(dict):
 
 
 def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) -> T:
-    """What `make` makes, or has made when tensors in `made_of` held what they hold now.
+    """The value of `make()`, cached with `on` as long as the tensors in `made_of` are unchanged.
 
-    `what` tells apart what is kept with the same object; `make` must read nothing else that
-    changes. Values that gradients flow through are never kept.
+    `what` tells apart the values cached with one object; `make` must read nothing else that
+    changes. Values that gradients flow through are never cached.
     """
     if torch.compiler.is_compiling():
         return make()
@@ -49,37 +49,37 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
     learns = graded and any([x.requires_grad for x in tensors])
     if learns or not readable(*tensors) or beyond_gradients():
         return make()
-    marks = [_mark(x) for x in tensors]
+    versions = [_version_of(x) for x in tensors]
     value = make()
-    if None not in marks:
+    if None not in versions:
         if carried is None:
             carried = on.__dict__["_kept"] = Kept()
-        if len(carried) >= MOST:
+        if len(carried) >= MOST_ENTRIES:
             carried.pop(next(iter(carried)), None)
-        carried[key] = made_of, marks, value  # and so no other object can have the same `id`
+        carried[key] = made_of, versions, value  # holding `made_of` keeps its `id`s taken
     return value
 
 
-Mark = tuple[Tensor, int | None, Tensor | None]  # a tensor, its version, and numbers of it
+Version = tuple[Tensor, int | None, Tensor | None]  # a tensor, its version, and numbers of it
 
 
-def _mark(x: Tensor) -> Mark | None:
-    """What would be different, had `x` been written to; None where nothing would."""
+def _version_of(x: Tensor) -> Version | None:
+    """A mark that differs once `x` is written to; None where nothing would show it."""
     if not x.is_inference():
-        return x, x._version, _some(x).clone() if x.requires_grad else None
-    return (x, None, x.clone()) if x.numel() <= COMPARED else None
+        return x, x._version, _sample(x).clone() if x.requires_grad else None
+    return (x, None, x.clone()) if x.numel() <= COMPARED_WHOLE else None
 
 
-def _unchanged(marks: list[Mark]) -> bool:
-    for x, version, numbers in marks:
+def _unchanged(versions: list[Version]) -> bool:
+    for x, version, numbers in versions:
         if version is not None and x._version != version:
             return False
-        if numbers is not None and not torch.equal(_some(x), numbers):
+        if numbers is not None and not torch.equal(_sample(x), numbers):
             return False
     return True
 
 
-def _some(x: Tensor) -> Tensor:
-    """All of its numbers; of a large one some, for a step of an optimiser changes nearly all."""
+def _sample(x: Tensor) -> Tensor:
+    """All numbers of `x`, or samples of a large one: a step of an optimiser changes nearly all."""
     x = x.detach()
-    return x if x.numel() <= COMPARED else x.reshape(-1)[:: x.numel() // SPREAD]
+    return x if x.numel() <= COMPARED_WHOLE else x.reshape(-1)[:: x.numel() // SAMPLES]

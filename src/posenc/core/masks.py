@@ -1,7 +1,7 @@
-"""Which keys a query sees. Masks are like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
+"""Masks: which keys a query sees. Like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
 
-They compare positions or document ids. Without positions a text stands at 0, 1, 2, …, which says
-nothing of where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
+They compare positions or document ids. Without positions a text stands at 0, 1, 2, …, which does
+not say where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,23 +42,23 @@ class Mask:
     shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
     is_causal: bool = False  # exactly the triangle that kernels have built in
     bands: tuple[Band, ...] | None = field(default=None, compare=False)  # that say the same
-    made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: nobody knows
+    made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
-        """Also with a function (b, h, i, j) -> bool of your own."""
-        both = _joined(self, other, and_)
+        """Both see it. `other` may be a function (b, h, i, j) -> bool of your own."""
+        joined = _joined(self, other, and_)
         bands = other.bands if isinstance(other, Mask) else None
-        return replace(both, bands=self.bands and bands and self.bands + bands)
+        return replace(joined, bands=self.bands and bands and self.bands + bands)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
-        """Also with a function (b, h, i, j) -> bool of your own."""
+        """One of them sees it. `other` may be a function (b, h, i, j) -> bool of your own."""
         return _joined(self, other, or_)
 
     def check(self, batch: int, queries: int, keys: int) -> None:
-        """Raises ValueError if it was made for other tokens or another batch."""
+        """Raise ValueError if the mask was made for other tokens or another batch."""
         counts = {"queries": queries, "keys": keys}
         for shapes in self.shapes:
             if shapes == NOWHERE and queries != keys:
@@ -73,7 +73,7 @@ class Mask:
                     raise ValueError(f"the mask is for a batch of {shape[0]}, q and k for {batch}.")
 
 
-ANY = -1  # of tokens: whatever their number
+ANY = -1  # tokens: any number of them
 NOWHERE: Shapes = ((), ())  # made without positions
 
 
@@ -85,34 +85,34 @@ def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> M
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
     """A token sees itself and the `size` − 1 nearest on either side; `& causal()` leaves one side.
 
-    >>> from posenc.distance import pairs
+    >>> from posenc.core.biases import pairs
     >>> seen = (window(2) & causal())(*pairs((1, 1, 3, 3)))
     >>> seen.int().squeeze().tolist()
     [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
     if whole_number(size, "size") < 1:
         raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
-    return _banded(partial(_Near, size), 1 - size, size - 1, pos, k_pos)
+    return _banded(partial(_WithinSize, size), 1 - size, size - 1, pos, k_pos)
 
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
     q, k = exact(ids, "ids"), exact(ids if k_ids is None else k_ids, "k_ids")
-    return Mask(_Alike(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
+    return Mask(_SameId(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
-    """Nobody sees the filling that `positions.padded`, with the same arguments, has put in."""
+    """No token sees the filling that `positions.padded` puts in, given the same arguments."""
     lengths = counts(lengths)
     gaps = [filling(n, lengths, tokens) for n in lengths]
     left = checked(side) == "left"
     first = torch.tensor(gaps if left else [0] * len(gaps))
     last = first + torch.tensor(lengths)
     keys = lengths[0] + gaps[0] if left and gaps else ANY
-    return Mask(_Between(first, last), (((), (len(gaps), keys)),), made_of=(first, last))
+    return Mask(_IndexBetween(first, last), (((), (len(gaps), keys)),), made_of=(first, last))
 
 
-# What the masks hold are objects rather than functions within functions, so they can be pickled
+# Objects rather than functions within functions, so that masks can be pickled
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class _NotBefore:
 
 
 @dataclass(frozen=True, eq=False)
-class _Near:
+class _WithinSize:
     size: int
     q_pos: Tensor | None = None
     k_pos: Tensor | None = None
@@ -139,7 +139,7 @@ def _at(pos: Tensor | None, b: Index, n: Index) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Alike:
+class _SameId:
     q_ids: Tensor
     k_ids: Tensor
 
@@ -148,7 +148,7 @@ class _Alike:
 
 
 @dataclass(frozen=True, eq=False)
-class _Between:
+class _IndexBetween:
     """first ≤ index of the key < last, of each text."""
 
     first: Tensor
@@ -181,16 +181,16 @@ def _banded(
     return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
 
 
-def _joined(one: Mask, other: Mask | Seen, how: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """With what holds of two masks together, however they are joined."""
+def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
+    """Join two masks; of what is known of them, positions and tensors are kept, bands are not."""
     if not callable(other):
         raise TypeError(
             f"a mask is joined with a mask, or a function of indices, got {shown(other)}."
         )
     made_of = other.made_of if isinstance(other, Mask) else None
-    both = None if one.made_of is None or made_of is None else one.made_of + made_of
-    sees = _Joined(one.sees, other.sees if isinstance(other, Mask) else other, how)
-    return Mask(sees, one.shapes + getattr(other, "shapes", ()), made_of=both)
+    tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of
+    sees = _Joined(mask.sees, other.sees if isinstance(other, Mask) else other, operator)
+    return Mask(sees, mask.shapes + getattr(other, "shapes", ()), made_of=tensors)
 
 
 CAUSAL = replace(_banded(_NotBefore, 0, inf, None, None), is_causal=True)

@@ -1,4 +1,4 @@
-"""Who looks on: a compiler or a transform of functions, for whom tensors are not numbers."""
+"""Detect compilers, tracers and transforms of functions, for which tensors are not numbers."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 
 def readable(*tensors: Tensor) -> bool:
-    """Whether looking at their values costs nothing: no device to wait for, nothing traced."""
+    """True if reading their values costs nothing: no device to wait for, nothing traced."""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return False
     transformed = torch._C._are_functorch_transforms_active()
@@ -23,9 +23,9 @@ def readable(*tensors: Tensor) -> bool:
 
 
 def beyond_gradients() -> bool:
-    """Whether more is asked for than first gradients, which is all that torch's kernels have.
+    """True under forward derivatives, mapping over tensors, and transforms within transforms.
 
-    That is forward derivatives, mapping over tensors, and transforms within transforms.
+    Torch's attention kernels have first gradients only.
     """
     if torch.compiler.is_compiling():
         return False
@@ -34,4 +34,4 @@ def beyond_gradients() -> bool:
     if not torch._C._are_functorch_transforms_active():
         return False
     stack = get_interpreter_stack() or ()
-    return len(stack) > 1 or any(one.key() != TransformType.Grad for one in stack)
+    return len(stack) > 1 or any(interpreter.key() != TransformType.Grad for interpreter in stack)

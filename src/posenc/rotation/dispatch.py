@@ -1,7 +1,8 @@
-"""Which path turns a tensor, and what does not fit any.
+"""Choose the kernel that turns a tensor, and refuse tensors and tables that do not fit.
 
-Whoever compiles, transforms or traces the call gets the plain formula, for it is what they want to
-see; so do learned frequencies, float64, and devices that nothing was made for.
+Under torch.compile, functorch and tracing the plain formula is used: its operations are what a
+compiler or a transform has to see. It is also used for learned frequencies, for float64, and on
+devices that have no kernel of their own.
 """
 
 import warnings
@@ -22,34 +23,33 @@ VECTOR = 16  # complex numbers that torch multiplies at a time
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def path_of(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str:
-    """Raises ValueError for what does not fit, whatever the path."""
-    if torch.compiler.is_compiling():  # whose graph must not depend on what `by` is meant for
-        _fits(x, by, layout, start)
+def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str:
+    """The name of the kernel. Raises ValueError for what does not fit, whatever the kernel."""
+    if torch.compiler.is_compiling():  # the graph must not depend on what `by` is meant for
+        _check_fit(x, by, layout, start)
         return "formula"
-    meant = type(by) is Ready and start is None and by.meant == (layout, x.shape[2:])
-    if not (meant and x.is_cpu and x.dtype in FLOATS):
-        _fits(x, by, layout, start)
+    prepared_for_this = type(by) is Ready and start is None and by.meant == (layout, x.shape[2:])
+    if not (prepared_for_this and x.is_cpu and x.dtype in FLOATS):
+        _check_fit(x, by, layout, start)
         learned = by.cos.requires_grad and torch.is_grad_enabled()
         if learned or x.dtype not in FLOATS or x.ndim != 4 or by.cos.dtype is not torch.float32:
             return "formula"
-    if _watched(x):
+    if _is_observed(x):
         return "formula"
     if not x.is_cpu:
-        return "triton" if x.is_cuda and kernel() is not None else "formula"
+        return "triton" if x.is_cuda and load_triton() is not None else "formula"
     if layout == "half":
         if x.numel() <= FEW:
             return "roll"
-        return (
-            "numba" if x.dtype is not torch.float16 and x.stride(-1) == 1 and fast() else "blocks"
-        )
+        fits_numba = x.dtype is not torch.float16 and x.stride(-1) == 1
+        return "numba" if fits_numba and load_numba() else "blocks"
     if by.cos.shape[-1] < VECTOR:
         return "formula"
     return "complex" if x.dtype is torch.float32 or x.numel() <= FEW else "complex blocks"
 
 
-def _watched(x: Tensor) -> bool:
-    """Does somebody follow the single operations, to differentiate or to record them?"""
+def _is_observed(x: Tensor) -> bool:
+    """True if a tensor subclass, a transform or a tracer has to see the single operations."""
     return (
         type(x) not in (Tensor, nn.Parameter)
         or torch._C._are_functorch_transforms_active()
@@ -59,8 +59,8 @@ def _watched(x: Tensor) -> bool:
 
 
 @cache
-def kernel() -> Any:
-    """The kernel of CUDA; None where Triton, or the C compiler that it needs, is missing."""
+def load_triton() -> Any:
+    """The module of the CUDA kernel; None where Triton, or the C compiler it needs, is missing."""
     if find_spec("triton") is None:
         return None
     from posenc.rotation import triton_kernel
@@ -69,8 +69,8 @@ def kernel() -> Any:
 
 
 @cache
-def _numba() -> Any:
-    """What the extra `fast` brings; None where it is missing or does not work."""
+def _import_numba() -> Any:
+    """The module of the Numba kernel, of the extra `fast`; None where it is missing or fails."""
     if find_spec("numba") is None:
         return None
     try:
@@ -83,18 +83,18 @@ def _numba() -> Any:
     return numba_kernel
 
 
-def fast() -> Any:
-    """The kernel by Numba, or None; it must not be called in a process that was forked."""
-    found = _numba()
-    return None if found is None or found.forked else found
+def load_numba() -> Any:
+    """The module of the Numba kernel; None in a forked process, whose threads do not run."""
+    module = _import_numba()
+    return None if module is None or module.forked else module
 
 
-def alike(q: Tensor, k: Tensor, by: Turn) -> bool:
-    """Does the path found for `q` do for `k`?"""
-    one, other = q.shape, k.shape
+def same_kernel_fits(q: Tensor, k: Tensor, by: Turn) -> bool:
+    """True if the kernel chosen for `q` turns `k` too."""
+    q_shape, k_shape = q.shape, k.shape
     return (
-        one[2:] == other[2:]
-        and one[0] == other[0]
+        q_shape[2:] == k_shape[2:]
+        and q_shape[0] == k_shape[0]
         and (getattr(by, "meant", None) is not None or by.cos.shape[-3] == 1)
         and q.dtype is k.dtype
         and ((q.is_cpu and k.is_cpu) or q.device == k.device)
@@ -102,8 +102,8 @@ def alike(q: Tensor, k: Tensor, by: Turn) -> bool:
     )
 
 
-def _fits(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
-    """Refuses what would broadcast in silence: each token turns by its own angles."""
+def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
+    """Refuse what would broadcast in silence: each token turns by its own angles."""
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
         wrong = f"`x`, a tensor, and `by`, what `turn` returns, got {shown(x)} and {shown(by)}"

@@ -1,4 +1,4 @@
-"""The rotation of the half layout in one pass, compiled by Numba: for whoever installs `fast`.
+"""The rotation of the half layout in one pass, compiled by Numba: the extra `fast`.
 
     (a, b) → (a cos − b sin, b cos + a sin)        each row read once and written once
 
@@ -26,40 +26,44 @@ os.register_at_fork(after_in_child=lambda: globals().update(forked=True))
 
 
 def by_numba(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
-    """`x` (batch, head, token, channel), its channels side by side in memory."""
+    """Turn `x` (batch, head, token, channel), its channels side by side in memory."""
     out = torch.empty_like(x) if out is None else out
+    # Rows are counted along the axes in the order of memory: neighbours in a loop are neighbours.
     order = sorted(range(3), key=lambda axis: -x.stride(axis))
     tables = [t.contiguous().expand(*x.shape[:3], -1) for t in by]
     steps = [tuple(t.stride(axis) for axis in order) for t in (x, out, tables[0])]
     shape = tuple(x.shape[axis] for axis in order)
-    KERNELS[x.dtype](*map(_flat, (x, out, *tables)), shape, *steps, x.shape[-1] // 2)
+    KERNELS[x.dtype](*map(_as_numpy, (x, out, *tables)), shape, *steps, x.shape[-1] // 2)
     return out
 
 
-def _flat(x: Tensor) -> np.ndarray:
-    """From its first number to its last, as they lie in memory."""
+def _as_numpy(x: Tensor) -> np.ndarray:
+    """The memory of `x`, from its first number to its last, as a vector of numpy."""
     last = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
     line = x.detach().as_strided((last + 1,), (1,))
     return (line.view(torch.uint16) if x.dtype is torch.bfloat16 else line).numpy()
 
 
-def _cast(given, made):
-    """The same bits, read as another type."""
+def _bitcast(source, target):
+    """A function of Numba that reads the same bits as another type."""
 
     def build(context, builder, signature, values):
-        return builder.bitcast(values[0], context.get_value_type(made))
+        return builder.bitcast(values[0], context.get_value_type(target))
 
-    return intrinsic(lambda context, x: (made(given), build))
+    return intrinsic(lambda context, x: (target(source), build))
 
 
-_float, _bits = _cast(types.uint32, types.float32), _cast(types.float32, types.uint32)
-_same = njit(inline="always")(lambda x: x)
-_wide = njit(inline="always")(lambda short: _float(np.uint32(short) << np.uint32(16)))
+_to_float, _to_bits = (
+    _bitcast(types.uint32, types.float32),
+    _bitcast(types.float32, types.uint32),
+)
+_identity = njit(inline="always")(lambda x: x)
+_widened = njit(inline="always")(lambda short: _to_float(np.uint32(short) << np.uint32(16)))
 
 
 @njit(inline="always")
-def _short(x):
-    bits = _bits(x)
+def _rounded(x):
+    bits = _to_bits(x)  # adding 0x7FFF, or 0x8000 if the kept part is odd, rounds to even
     even = (bits >> np.uint32(16)) & np.uint32(1)
     rounded = np.uint16((bits + np.uint32(0x7FFF) + even) >> np.uint32(16))
     return rounded if x == x else np.uint16(0x7FC0)
@@ -82,16 +86,19 @@ def _kernel(wide, narrow):
     return turn
 
 
-KERNELS = {torch.float32: _kernel(_same, _same), torch.bfloat16: _kernel(_wide, _short)}
+KERNELS = {
+    torch.float32: _kernel(_identity, _identity),
+    torch.bfloat16: _kernel(_widened, _rounded),
+}
 
 
 def check() -> None:
-    """Raises whatever keeps it from working, or RuntimeError if only one thread may call it."""
+    """Try the kernel. Raises what Numba raises, or RuntimeError if only one thread may call it."""
     if numba.config.THREADING_LAYER == "default":
         numba.config.THREADING_LAYER = "omp"
     x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
-    made = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
-    if made != [2.0, 2.0]:
-        raise RuntimeError(f"it gives {made} for 2 and 2")
+    sums = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
+    if sums != [2.0, 2.0]:
+        raise RuntimeError(f"it gives {sums} for 2 and 2")
     if numba.threading_layer() not in ("omp", "tbb"):
         raise RuntimeError(f"its threads are those of {numba.threading_layer()}, not of OpenMP")

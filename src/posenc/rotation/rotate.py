@@ -1,10 +1,10 @@
-"""Turning the channel pairs of queries and keys: one formula, and the fastest path equal to it.
+"""Turn the channel pairs of queries and keys: one formula, and the fastest kernel equal to it.
 
     (a, b) → (a cos − b sin, b cos + a sin)        for each pair, in float32, rounded once
 
-Queries and keys are read once and written once, so the limit is a copy of them; which path comes
-nearest depends on layout, size, dtype and device, and `path_of` says which is taken. Going back is
-turning the other way: gradients need cos and sin, and nothing of what was turned.
+Queries and keys are read once and written once, so the limit is a copy of them; which kernel comes
+nearest depends on layout, size, dtype and device: `kernel_for` chooses it. The inverse is the turn
+by −θ, so gradients need cos and sin, and nothing of what was turned.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.core.frequencies import Layout, join, split
 from posenc.core.shapes import Heads, Keys
 from posenc.rotation import torch_kernels
-from posenc.rotation.dispatch import alike, fast, kernel, path_of
+from posenc.rotation.dispatch import kernel_for, load_numba, load_triton, same_kernel_fits
 from posenc.rotation.table import Ready, Turn
 
 ON_CPU = {
@@ -21,7 +21,7 @@ ON_CPU = {
     "complex blocks": torch_kernels.by_complex_blocks,
     "roll": torch_kernels.by_roll,
     "blocks": torch_kernels.by_blocks,
-    "numba": lambda *given: fast().by_numba(*given),
+    "numba": lambda *given: load_numba().by_numba(*given),
 }
 
 
@@ -30,13 +30,13 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
 
     With `start`, as many channels as `by` turns, from there on; the others stay as they are.
     """
-    by = _as_it_is(by)
-    path = path_of(x, by, layout, start)
-    if path == "formula":
+    by = _without_stale_forms(by)
+    kernel = kernel_for(x, by, layout, start)
+    if kernel == "formula":
         return formula(x, by, layout, start)
     if x.requires_grad and torch.is_grad_enabled():
-        return _Rotation.apply(path, by, layout, start, x)[0]
-    return _run(path, (x,), by, layout, start)[0]
+        return _Rotation.apply(kernel, by, layout, start, x)[0]
+    return _run(kernel, (x,), by, layout, start)[0]
 
 
 def rotate_both(
@@ -46,14 +46,14 @@ def rotate_both(
 
     Without gradients, what it returns may be two views of one tensor.
     """
-    by = _as_it_is(by)
-    path = path_of(q, by, layout, start)
+    by = _without_stale_forms(by)
+    kernel = kernel_for(q, by, layout, start)
     learns = (q.requires_grad or k.requires_grad) and torch.is_grad_enabled()
-    if path == "formula" or (path == "roll" and learns) or not alike(q, k, by):
+    if kernel == "formula" or (kernel == "roll" and learns) or not same_kernel_fits(q, k, by):
         return rotate(q, by, layout, start), rotate(k, by, layout, start)
     if learns:
-        return _Rotation.apply(path, by, layout, start, q, k)
-    first, second = _run(path, (q, k), by, layout, start)
+        return _Rotation.apply(kernel, by, layout, start, q, k)
+    first, second = _run(kernel, (q, k), by, layout, start)
     return first, second
 
 
@@ -61,13 +61,16 @@ def rotate_(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Hea
     """`rotate`, written over `x`: for inference, where a copy is one too many."""
     if x.requires_grad and torch.is_grad_enabled():
         raise ValueError("`x` needs gradients and cannot be overwritten: use `rotate`.")
-    if path_of(x, by, layout, start) == "triton" and x.stride(-1) == 1:
-        return kernel().turned((x,), by, layout, start, in_place=True)[0]
+    if kernel_for(x, by, layout, start) == "triton" and x.stride(-1) == 1:
+        return load_triton().rotate_tensors((x,), by, layout, start, in_place=True)[0]
     return x.copy_(rotate(x, by, layout, start))
 
 
 def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
-    """What all paths equal. Halves are rounded before they are joined: compiled, that is faster."""
+    """The definition that every kernel equals.
+
+    Halves are rounded before they are joined: compiled, that is faster.
+    """
     if start is not None:
         stop = start + 2 * by.cos.shape[-1]
         turned = formula(x[..., start:stop], by, layout)
@@ -77,40 +80,40 @@ def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Hea
     return join(first.to(x.dtype), second.to(x.dtype), layout)
 
 
-def _as_it_is(by: Turn) -> Turn:
-    """Without the forms of `Ready`, if cos or sin were written to after these were made."""
+def _without_stale_forms(by: Turn) -> Turn:
+    """Drop the precomputed forms of `Ready` if cos or sin were written to after they were made."""
     if torch.compiler.is_compiling() or type(by) is not Ready or not by.edited:
         return by
     return Turn(*by)
 
 
 def _run(
-    path: str, given: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None
+    kernel: str, tensors: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None
 ) -> tuple[Tensor, ...]:
-    if path == "triton":
-        return kernel().turned(given, by, layout, start)
+    if kernel == "triton":
+        return load_triton().rotate_tensors(tensors, by, layout, start)
     if start is None:
-        if path == "roll" and len(given) == 2:
-            heads = given[0].shape[1], given[1].shape[1]
-            return torch_kernels.by_roll(torch.cat(given, 1), by).split_with_sizes(heads, 1)
-        turned = ON_CPU[path]
-        return tuple([turned(x, by) for x in given])
-    made, stop = tuple(torch.empty_like(x) for x in given), start + 2 * by.cos.shape[-1]
-    for x, out in zip(given, made, strict=True):
-        for rest in (slice(0, start), slice(stop, None)):
-            out[..., rest] = x[..., rest]
-        ON_CPU[path](x[..., start:stop], by, out[..., start:stop])
-    return made
+        if kernel == "roll" and len(tensors) == 2:
+            heads = tensors[0].shape[1], tensors[1].shape[1]
+            return torch_kernels.by_roll(torch.cat(tensors, 1), by).split_with_sizes(heads, 1)
+        run_kernel = ON_CPU[kernel]
+        return tuple([run_kernel(x, by) for x in tensors])
+    outputs, stop = tuple(torch.empty_like(x) for x in tensors), start + 2 * by.cos.shape[-1]
+    for x, out in zip(tensors, outputs, strict=True):
+        for unturned in (slice(0, start), slice(stop, None)):
+            out[..., unturned] = x[..., unturned]
+        ON_CPU[kernel](x[..., start:stop], by, out[..., start:stop])
+    return outputs
 
 
 class _Rotation(torch.autograd.Function):
-    """Its gradient is turned the other way; nothing of what was turned is kept."""
+    """A rotation whose gradient is turned the other way, so that only cos and sin are saved."""
 
     @staticmethod
-    def forward(ctx, path, by, layout, start, *given):  # type: ignore[override]
+    def forward(ctx, kernel, by, layout, start, *tensors):  # type: ignore[override]
         ctx.save_for_backward(by.cos, by.sin)
         ctx.how = layout, start
-        return _run(path, given, by, layout, start)
+        return _run(kernel, tensors, by, layout, start)
 
     @staticmethod
     def backward(ctx, *grads):  # type: ignore[override]

@@ -1,10 +1,10 @@
-"""The rotation on CUDA: one kernel reads queries and keys once, and writes them once.
+"""Rotate on CUDA: one kernel reads queries and keys once, and writes them once.
 
     grid (block of tokens, head of q or k, text of the batch); one program turns a few tokens of one
     head by their rows of cos and sin, and copies the channels that do not turn
 
 Where the tables have one head or one text, their stride along it is 0. Products and sums are
-rounded one by one (no fused multiply-add), as on the other paths. `in_place` is safe: a program
+rounded one by one (no fused multiply-add), as in the other kernels. `in_place` is safe: a program
 writes only what it has read.
 """
 
@@ -38,7 +38,7 @@ def _kernel(
     text = tl.program_id(2).to(tl.int64)
     token = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     there = token < tokens
-    if head < q_heads:
+    if head < q_heads:  # heads of q come first, then those of k
         x = q + text * q_batch + head * q_head + token * q_token
         out = q_out + text * q_out_batch + head * q_out_head + token * q_out_token
     else:
@@ -47,6 +47,7 @@ def _kernel(
         out = k_out + text * k_out_batch + own * k_out_head + token * k_out_token
     pair = tl.arange(0, COLUMNS)[None, :]
     seen = there & (pair < PAIRS)
+    # A table shared by all heads or texts has stride 0 there.
     at = text * table_batch + head * table_head + token * table_token + pair
     c = tl.load(cos + at, mask=seen, other=0.0)
     s = tl.load(sin + at, mask=seen, other=0.0)
@@ -62,43 +63,43 @@ def _kernel(
         b = tl.load(x + START + PAIRS + pair, mask=seen, other=0.0).to(tl.float32)
         tl.store(out + START + pair, (a * c - b * s).to(out.dtype.element_ty), mask=seen)
         tl.store(out + START + PAIRS + pair, (b * c + a * s).to(out.dtype.element_ty), mask=seen)
-    if COPY:
-        rest = tl.arange(0, WIDE)[None, :]
-        still = there & (rest < CHANNELS) & ((rest < START) | (rest >= START + 2 * PAIRS))
-        tl.store(out + rest, tl.load(x + rest, mask=still, other=0.0), mask=still)
+    if COPY:  # channels before START and after the pairs
+        index = tl.arange(0, WIDE)[None, :]
+        copied = there & (index < CHANNELS) & ((index < START) | (index >= START + 2 * PAIRS))
+        tl.store(out + index, tl.load(x + index, mask=copied, other=0.0), mask=copied)
 
 
-def turned(
-    given: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None, in_place: bool = False
+def rotate_tensors(
+    tensors: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None, in_place: bool = False
 ) -> tuple[Tensor, ...]:
-    """One tensor or two, alike but for their heads; tables in float32, with a head each or one."""
-    q, k = given[0], given[-1]
+    """Rotate one tensor, or two that differ in heads only; tables in float32, one a head or one."""
+    q, k = tensors[0], tensors[-1]
     batch, heads, tokens, channels = q.shape
     if q.numel() + k.numel() == 0:
-        return given if in_place else tuple(x.clone() for x in given)
+        return tensors if in_place else tuple(x.clone() for x in tensors)
     if not in_place:
-        given = tuple(x if x.stride(-1) == 1 else x.contiguous() for x in given)
-    made = given if in_place else tuple(_like(x) for x in given)
+        tensors = tuple(x if x.stride(-1) == 1 else x.contiguous() for x in tensors)
+    outputs = tensors if in_place else tuple(_like(x) for x in tensors)
     cos, sin = by
     if cos.stride() != sin.stride() or cos.stride(-1) != 1:
         cos, sin = (t.contiguous() for t in torch.broadcast_tensors(*by))
     pairs = cos.shape[-1]
     columns = triton.next_power_of_2(pairs)
     rows = max(1, min(NUMBERS // (2 * columns), triton.next_power_of_2(tokens)))
-    total = heads + k.shape[1] if len(given) == 2 else heads
+    total = heads + k.shape[1] if len(tensors) == 2 else heads
     table = cos.expand(batch, total if cos.shape[-3] == 1 else -1, tokens, pairs).stride()
     _kernel[triton.cdiv(tokens, rows), total, batch](
-        given[0], given[-1], made[0], made[-1], cos, sin,
+        tensors[0], tensors[-1], outputs[0], outputs[-1], cos, sin,
         tokens, heads,
-        *given[0].stride()[:3], *given[-1].stride()[:3],
-        *made[0].stride()[:3], *made[-1].stride()[:3],
+        *tensors[0].stride()[:3], *tensors[-1].stride()[:3],
+        *outputs[0].stride()[:3], *outputs[-1].stride()[:3],
         *table[:3],
         START=start or 0, PAIRS=pairs, CHANNELS=channels,
         INTERLEAVED=layout == "interleaved", COPY=channels != 2 * pairs and not in_place,
         ROWS=rows, COLUMNS=columns, WIDE=triton.next_power_of_2(channels),
         enable_fp_fusion=False,
     )  # fmt: skip
-    return made
+    return outputs
 
 
 def _like(x: Tensor) -> Tensor:
@@ -110,10 +111,10 @@ def _like(x: Tensor) -> Tensor:
 
 @cache
 def usable() -> bool:
-    """Tried once: Triton builds its launcher with a C compiler, and not every machine has one."""
+    """True if a trial succeeds: Triton needs a C compiler, which not every machine has."""
     try:
         x, table = torch.zeros(1, 1, 1, 2, device="cuda"), torch.zeros(1, 1, 1, device="cuda")
-        turned((x,), Turn(table, table), "half", None)
+        rotate_tensors((x,), Turn(table, table), "half", None)
     except Exception as error:
         warnings.warn(
             "posenc turns queries and keys by plain tensor operations, several times slower, as"

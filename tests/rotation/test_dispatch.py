@@ -1,0 +1,86 @@
+"""The choice of a kernel, held against the list of what each can do."""
+
+import warnings
+
+import pytest
+import torch
+from rotation_cases import LAYOUTS, TOKENS, by, heads, run
+
+from posenc import frequencies
+from posenc.rotation.dispatch import kernel_for, load_triton
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import Turn, turn
+
+
+def learned(x):
+    at = by()
+    return x, Turn(at.cos.requires_grad_(), at.sin)
+
+
+def watched(x):
+    at = by()
+    return torch.nn.utils.rnn.pack_sequence([x]).data.as_subclass(Watched), at
+
+
+class Watched(torch.Tensor):
+    """A tensor that is more than a tensor, as distributed ones are."""
+
+
+PLAIN = {
+    "float64": lambda x: (x.double(), by("half")),
+    "learned": learned,
+    "a subclass": watched,
+    "16-bit tables": lambda x: (x, Turn(*(t.half() for t in by()))),
+}
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_takes_the_formula_where_it_must(case):
+    x, at = PLAIN[case](heads(32))
+    assert kernel_for(x, at, "half") == "formula"
+
+
+def test_takes_the_formula_on_other_devices_and_for_few_channels():
+    at = by()
+    meta = Turn(at.cos.to("meta"), at.sin.to("meta"))
+    for layout in LAYOUTS:
+        assert kernel_for(heads(32).to("meta"), meta, layout) == "formula"
+        assert rotate(heads(32).to("meta"), meta, layout).shape == (2, 3, TOKENS, 32)
+    few = turn(torch.arange(TOKENS), frequencies(8))  # fewer than torch multiplies at a time
+    assert kernel_for(heads(8), few, "interleaved") == "formula"
+    assert kernel_for(heads(8), few, "half") == "roll"
+
+
+def test_the_sizes_at_which_paths_change():
+    at = {layout: turn(torch.arange(4096), frequencies(128), 1.0, layout) for layout in LAYOUTS}
+    for dtype, count, half, interleaved in (
+        (torch.float32, 1, "roll", "complex"),
+        (torch.float32, 2, "blocks", "complex"),
+        (torch.bfloat16, 1, "roll", "complex"),
+        (torch.bfloat16, 2, "blocks", "complex blocks"),
+    ):
+        x = torch.empty(1, count, 4096, 128, dtype=dtype)
+        assert kernel_for(x, at["half"], "half") == half
+        assert kernel_for(x, at["interleaved"], "interleaved") == interleaved
+
+
+def test_numba_that_does_not_work_is_done_without(tmp_path):
+    (tmp_path / "numba.py").write_text("")  # something of that name
+    code = """
+import warnings
+from posenc.rotation import dispatch
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    print(dispatch.load_numba(), dispatch.load_numba(), len(said))
+    print("without Numba, which fails" in str(said[0].message))
+"""
+    assert run(code, PYTHONPATH=str(tmp_path)) == ["None", "None", "1", "True"]
+
+
+def test_a_machine_without_triton_says_nothing(monkeypatch):
+    monkeypatch.setattr("posenc.rotation.dispatch.find_spec", lambda name: None)
+    load_triton.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_triton() is None
+    load_triton.cache_clear()

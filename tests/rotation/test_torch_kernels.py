@@ -1,0 +1,91 @@
+"""The kernels of torch operations against complex numbers in float64, and against the formula."""
+
+import pytest
+import torch
+from rotation_cases import (
+    TOKENS,
+    WIDTHS,
+    as_complex,
+    by,
+    contiguous,
+    dtypes,
+    expected_path,
+    heads,
+    layouts,
+    of_a_projection,
+    ulps,
+    widths,
+)
+
+from posenc.rotation.dispatch import kernel_for
+from posenc.rotation.rotate import formula, rotate, rotate_both
+
+
+def expanded(x):
+    return x[:1, :, :1].expand_as(x)
+
+
+def at_odd_places(x):
+    wider = x.new_zeros(*x.shape[:-1], x.shape[-1] + 3)
+    wider[..., 1:-2] = x
+    return wider[..., 1:-2]
+
+
+def backwards_in_memory(x):
+    """The channels are not side by side."""
+    return x.mT.contiguous().mT
+
+
+STRIDES = [contiguous, of_a_projection, expanded, at_odd_places, backwards_in_memory]
+
+
+strides = pytest.mark.parametrize("strided", STRIDES, ids=lambda f: f.__name__)
+
+
+def assert_same_but_for_the_last_bit(made, expected):
+    """Of float32; where a sum is then rounded to 16 bits, hardly one in a thousand tells."""
+    rtol = 0 if made.dtype == torch.float32 else 2 * ulps(made.dtype)
+    torch.testing.assert_close(made, expected, rtol=rtol, atol=1e-6)
+    assert made.dtype == torch.float32 or made.ne(expected).float().mean() < 2e-3
+
+
+@layouts
+@dtypes
+@strides
+@widths
+def test_every_path_gives_what_the_formula_gives(layout, dtype, strided, width, amount):
+    start, channels = WIDTHS[width]
+    x, at = strided(heads(channels, dtype)), by(layout)
+    assert kernel_for(x, at, layout, start) == expected_path(layout, dtype, amount)
+    before, version = x.clone(), x._version
+    made, exact = rotate(x, at, layout, start), as_complex(x, at, layout, start)
+    assert (made.dtype, made.shape, made.device) == (x.dtype, x.shape, x.device)
+    assert_same_but_for_the_last_bit(made, formula(x, at, layout, start))
+    torch.testing.assert_close(made.double(), exact, rtol=ulps(dtype), atol=1e-6)
+    assert x.equal(before)
+    assert x._version == version
+
+
+@layouts
+@dtypes
+@pytest.mark.parametrize("shape", [(0, 3, TOKENS, 32), (2, 3, 0, 32), (2, 0, TOKENS, 32)], ids=str)
+def test_nothing_is_turned_into_nothing(layout, dtype, shape, amount):
+    x, at = torch.empty(shape, dtype=dtype), by(layout, torch.arange(shape[2]))
+    assert rotate(x, at, layout).shape == shape
+    assert [made.shape for made in rotate_both(x, x, at, layout)] == [shape, shape]
+    leaf = x.requires_grad_()
+    rotate(leaf, at, layout).sum().backward()
+    assert leaf.grad.shape == shape
+
+
+@layouts
+@dtypes
+def test_no_default_of_torch_changes_the_arithmetic(layout, dtype, amount):
+    x, at = heads(32, dtype), by(layout)
+    expected, before = rotate(x, at, layout), torch.get_default_dtype()
+    for other in (torch.float64, torch.bfloat16):
+        torch.set_default_dtype(other)
+        try:
+            assert rotate(x, at, layout).equal(expected)
+        finally:
+            torch.set_default_dtype(before)
