@@ -89,11 +89,13 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "given(ALiBi(4), at=torch.tensor([0, 1, 2, 3, nan]))": "`pos` is nan … nan",
     "given(ALiBi(4), at=pos.bfloat16())": "cannot count past 256",
     # Positions of each head
-    "given(ALiBi(4), at=pos.expand(2, 4, 5))": r"`pos` must be \(token,\) .* got \(2, 4, 5\)",
-    "given(RoPE(8), at=pos.expand(2, 4, 5))": r"`pos` must be \(token,\) .* got \(2, 4, 5\)",
+    "given(ALiBi(4), at=pos.expand(2, 4, 5))": r"of this ALiBi must .* got \(2, 4, 5\)",
+    "given(RoPE(8), at=pos.expand(1, 3, 5))": "positions .* are for 3 heads, `x` has 4: repeat",
+    "given(NoPE(), at=pos.expand(1, 3, 5))": "`at` is for 3 heads, there are 4",
     "given(Shaw(8), at=pos.expand(2, 4, 5))": r"the same for all heads, .* got \(2, 4, 5\)",
-    "given(XPos(8), at=pos.expand(2, 4, 5))": r"the same for all heads, .* got \(2, 4, 5\)",
-    "given(Temperature(8), at=pos.expand(2, 4, 5))": r"the same for all heads, .* \(2, 4, 5\)",
+    "given(XPos(8), at=pos.expand(3, 4, 5))": "in a batch of 2, .* 5 tokens in a batch of 3",
+    "given(Temperature(8), at=pos.expand(1, 3, 5))": "positions .* are for 3 heads, `x` has 4",
+    "given(Sum(RoPE(8), ALiBi(4)), at=pos.expand(1, 4, 5))": "of this ALiBi .* same for all heads",
     "given(TransformerXL(8, 4), at=pos.expand(2, 4, 5))": r"the same for all heads, .* \(2, 4, 5\)",
     "given(RoPE(axial(8)), at=pos)": r"these frequencies have 2 axes: `pos` must be points",
     # Tensors that are none, and dtypes

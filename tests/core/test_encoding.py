@@ -31,6 +31,7 @@ def test_a_bare_encoding_changes_nothing():
     bare, x = Encoding(), torch.randn(2, 4, 5, 8)
     at = bare.prepare(sequence(5))
     assert bare.on_embeddings(x, at) is x
+    assert bare.on_hidden(x, at) is at
     assert bare.on_queries(x, at) is x
     assert bare.on_keys(x, at) is x
     assert bare.on_scores(x, x, at, at, 1.0) is None
@@ -53,6 +54,14 @@ class Late(Encoding):
         return None
 
 
+class Gated(Encoding):
+    def on_hidden(self, x, at):
+        return at
+
+    def on_queries(self, q, at):
+        return q
+
+
 @pytest.mark.parametrize(
     ("encoding", "hooks"),
     [
@@ -64,7 +73,8 @@ class Late(Encoding):
         (Late(), ("on_keys", "by_weight")),
         (Sum(), ()),
         (Sum(NoPE(), NoPE()), ()),
-        (Sum(Shaw(8), Sinusoidal(8), RoPE(8)), HOOKS),
+        (Gated(), ("on_hidden", "on_queries")),
+        (Sum(Shaw(8), Sinusoidal(8), Gated(), RoPE(8)), HOOKS),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -283,6 +293,8 @@ def test_parts_with_other_axes_are_refused():
 def test_what_acts_in_two_places_is_not_called_by_itself(unchecked):
     with pytest.raises(TypeError, match="Sum acts on embeddings, queries and keys: use `SelfAtten"):
         Sum(Sinusoidal(8), RoPE(8))(torch.randn(1, 3, 8))
+    with pytest.raises(TypeError, match="Gated acts on queries and keys, the input of a layer: us"):
+        Gated()(torch.randn(1, 1, 3, 8), torch.randn(1, 1, 3, 8))
 
 
 def test_a_models_own_softmax_scale_is_taken_by_attend_and_in_a_sum():

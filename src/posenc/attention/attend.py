@@ -1,7 +1,7 @@
 """Attention, written once, to show where each hook lands. This is the map of the library.
 
     out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + by_weight(weights)
-    where q, k, v are projections of on_embeddings(x)
+    where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 
 `dispatch.py` holds the ways to compute it: the definition, and faster ones that equal it.
 """
@@ -9,7 +9,6 @@
 from types import FunctionType
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,11 +17,11 @@ from posenc.attention.dispatch import Explanation, Implementation, chosen, logit
 from posenc.attention.spacing import strip
 from posenc.core.arguments import number, shown
 from posenc.core.encoding import Encoding, on_meta
-from posenc.core.frequencies import per_head
+from posenc.core.fits import prepared, stand
 from posenc.core.masks import Mask
-from posenc.core.positions import exact, sequence
+from posenc.core.positions import sequence
 from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
-from posenc.core.sum import Sum, leaves
+from posenc.core.sum import leaves
 from posenc.core.tracing import beyond_gradients, readable
 
 
@@ -46,7 +45,8 @@ def attend(
 
     What acts on embeddings (`Sinusoidal`, `Learned`) does so before q, k and v are projected: call
     `encoding.on_embeddings(x, at)` and give that `at`, or use `SelfAttention`. Without, it is
-    refused, for it would do nothing.
+    refused, for it would do nothing. What reads the input of the layer (`on_hidden`) is given it
+    with `at = encoding.on_hidden(x, encoding.prepare(pos))`, or by `SelfAttention`.
 
     "auto" takes the fastest path that encoding, mask, positions, gradients and device allow;
     `explain` says which, and why.
@@ -102,9 +102,9 @@ def _call(
                 f"{q.shape[-2]} queries and {k.shape[-2]} keys: where do they stand? Pass `at` and"
                 " `k_at`, made by `encoding.prepare`."
             )
-        at = _prepared(encoding, sequence(q.shape[-2], 0, q.device), "`at`")
-    at = _stand(encoding, at, q, "`at`")
-    k_at = _stand(encoding, at if k_at is None else k_at, k, "`k_at`")
+        at = prepared(encoding, sequence(q.shape[-2], 0, q.device), "`at`")
+    at = stand(encoding, at, q, "`at`")
+    k_at = stand(encoding, at if k_at is None else k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     acts_on, learns = encoding.acts_on, trains(encoding, q, k, v)
     looks = readable(q, k, v) and not beyond_gradients()
@@ -139,8 +139,8 @@ def scores(
 ) -> Scores:
     """Logits from bare positions: what properties measure."""
     at, k_at = encoding.prepare(q_pos), encoding.prepare(k_pos)
-    _stand(encoding, at, q, "`q_pos`")
-    _stand(encoding, k_at, k, "`k_pos`")
+    stand(encoding, at, q, "`q_pos`")
+    stand(encoding, k_at, k, "`k_pos`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     q, k = encoding.on_queries(q, at), per_query_head(encoding.on_keys(k, k_at), q)
     bias = encoding.on_scores(q, k, at, k_at, scale)
@@ -217,70 +217,3 @@ def _function(mask: Any) -> None:
 
 def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:
     return f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-
-
-def _stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
-    """What `prepare` made, or makes here of bare positions; one for each token of `x`.
-
-    Positions are looked up by token: too many would silently be the wrong ones.
-    """
-    if isinstance(encoding, Sum):
-        at = _prepared(encoding, at, name) if isinstance(at, Tensor) else at
-        if type(at) is not tuple or len(at) != len(encoding.parts):
-            raise TypeError(_foreign(encoding, at, name))
-        return tuple([_stand(*each, x, name) for each in zip(encoding, at, strict=True)])
-    if type(encoding).prepare is Encoding.prepare:
-        if not isinstance(at, Tensor):
-            raise TypeError(_foreign(encoding, at, name))
-        at = at if at.dtype is torch.int64 else exact(at)
-        _match(at, encoding.axes, x, name)
-        return at
-    rows = encoding.prepared is Tensor  # or something else of an encoding of your own
-    if not isinstance(at, Tensor):
-        if _bare(at) if rows else not isinstance(at, encoding.prepared):
-            raise TypeError(_foreign(encoding, at, name))
-        return at
-    if rows and (not encoding.width or (at.ndim > 1 and at.shape[-1] == encoding.width)):
-        return at
-    return _prepared(encoding, at, name)
-
-
-def _bare(at: Any) -> bool:
-    """Whether these are positions, though no tensor."""
-    first = at[0] if isinstance(at, list) and at else at
-    return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
-
-
-def _prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
-    """Of bare positions, which say that nothing was added to the embeddings."""
-    if "on_embeddings" in encoding.acts_on:
-        of = type(encoding).__name__
-        raise ValueError(
-            f"{of} acts on embeddings, before q, k and v are projected: call `at ="
-            f" encoding.prepare(pos)`, `x = encoding.on_embeddings(x, at)`, and give `attend` that"
-            f" {name}; or use `SelfAttention`."
-        )
-    return encoding.prepare(pos)
-
-
-def _foreign(encoding: Encoding, at: Any, name: str) -> str:
-    return (
-        f"{name} must be positions, as a tensor, or what `prepare` of this"
-        f" {type(encoding).__name__} made of them, got {shown(at)}: pass `torch.tensor(…)`, or call"
-        " `encoding.prepare(pos)`."
-    )
-
-
-def _match(pos: Tensor, axes: int, x: Heads, name: str) -> None:
-    if pos.device != x.device:
-        raise ValueError(
-            f"`x` is on {x.device}, the positions are on {pos.device}: move them to one device."
-        )
-    shape = pos.shape[: pos.ndim - (axes > 1)]
-    if len(shape) > 2 or not shape:
-        raise ValueError(per_head(pos.shape))
-    if shape[-1] != x.shape[-2]:
-        what = f"{name} has {shape[-1]} positions for {x.shape[-2]} tokens"
-        raise ValueError(f"{what}: where the keys stand elsewhere, pass both `at` and `k_at`.")
-    if shape[:-1] not in ((), (1,), x.shape[:1]):
-        raise ValueError(f"{name} is for a batch of {shape[0]}, q, k and v for {x.shape[0]}.")

@@ -11,7 +11,7 @@ from posenc.core.arguments import channels, shown, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
-from posenc.core.shapes import Embeddings, Points, Positions, Seen
+from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
 
 
 class SelfAttention(nn.Module):
@@ -53,7 +53,7 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Embeddings,
-        pos: Positions | Points | None = None,
+        pos: Positions | Points | HeadPositions | None = None,
         mask: Mask | Seen | None = None,
         implementation: Implementation = "auto",
     ) -> Embeddings:
@@ -66,6 +66,7 @@ class SelfAttention(nn.Module):
             )
         at = self.encoding.prepare(sequence(x.shape[-2], 0, x.device) if pos is None else pos)
         x = self.encoding.on_embeddings(x, at)
+        at = self.encoding.on_hidden(x, at)
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = (to(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for to in (self.k, self.v))
         made = attend(q, k, v, self.encoding, at, mask=mask, implementation=implementation)

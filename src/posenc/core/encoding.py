@@ -1,11 +1,12 @@
-"""What every positional encoding is: five places to act on attention, all optional.
+"""What every positional encoding is: six places to act on attention, all optional.
 
     out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + by_weight(weights)
-    where q, k, v are projections of on_embeddings(x)
+    where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 
 An encoding overrides the hooks it needs; the others are neutral. What it can compute from
 positions alone (cosines, buckets) it returns from `prepare`; the caller holds that and hands it to
-every layer, so nothing is computed twice and nothing is cached out of sight.
+every layer, so nothing is computed twice and nothing is cached out of sight. What the input of a
+layer says besides (gates, learned steps) it adds in `on_hidden`, once in each layer.
 """
 
 from math import prod
@@ -22,6 +23,7 @@ from posenc.core.shapes import Bias, Embeddings, Heads, KeyPositions, Keys, Poin
 
 HOOK_PLACES = {
     "on_embeddings": "embeddings",
+    "on_hidden": "the input of a layer",
     "on_queries": "queries and keys",
     "on_keys": "queries and keys",
     "on_scores": "scores",
@@ -44,7 +46,7 @@ class Encoding(nn.Module):
     heads: int = 0  # query heads
     axes: int = 1  # numbers that make a position
     softmax_scale: float | None = None  # a model's own; None: 1/√channels
-    prepared: type = Tensor  # what `prepare` returns, where a tensor would pass for positions
+    prepared: type = Tensor  # what the hooks take as `at`, where that is more than positions
 
     def prepare(self, pos: Positions | Points) -> Any:
         """What the hooks need to know of these positions; handed to them as `at`."""
@@ -52,6 +54,10 @@ class Encoding(nn.Module):
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
         return x
+
+    def on_hidden(self, x: Embeddings, at: Any) -> Any:
+        """What the hooks take as `at` in this layer, whose input is x, (batch, token, channel)."""
+        return at
 
     def on_queries(self, q: Heads, at: Any) -> Heads:
         """May turn, scale or add channels; a score is the dot product with what `on_keys` gives."""
@@ -108,7 +114,7 @@ class Encoding(nn.Module):
                 raise TypeError(f"{name} is called with tensors, got {shown(value)}.")
         inputs = inputs if pos is None else (*inputs, pos)
         places = {HOOK_PLACES[hook] for hook in acts_on}
-        if len(places) > 1:
+        if len(places) > 1 or "on_hidden" in acts_on:
             raise TypeError(f"{name} acts on {', '.join(sorted(places))}: use `SelfAttention`.")
         if "on_scores" in acts_on:
             if len(inputs) not in (1, 2):

@@ -96,9 +96,17 @@ def join(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
     return torch.stack((first, second), LAYOUTS[checked(layout)][1]).flatten(-2)
 
 
+def for_heads(table: Tensor) -> Tensor:
+    """(…, token, pair) as (…, 1, token, pair), which serves all heads.
+
+    What was made of positions for each head, (batch, head, token, pair), has that axis already.
+    """
+    return table if table.ndim == 4 else table.unsqueeze(-3)
+
+
 def one_each(x: Heads, by: Tensor) -> None:
-    """Refuses a table (*batch, 1, token, pair) that would broadcast over `x` in silence."""
-    batch, tokens = by.shape[:-3], by.shape[-2]
+    """Refuses a table (*batch, 1 or head, token, pair) that would broadcast in silence."""
+    batch, heads, tokens = by.shape[:-3], by.shape[-3], by.shape[-2]
     if len(batch) > 1:
         raise ValueError(per_head((*batch, tokens)))
     if x.shape[-2] != tokens or batch not in ((), (1,), x.shape[:1]):
@@ -106,13 +114,18 @@ def one_each(x: Heads, by: Tensor) -> None:
             f"`x` has {x.shape[-2]} tokens in a batch of {x.shape[0]}, the positions are for"
             f" {tokens} tokens in a batch of {batch[0] if batch else 1}: give each token its own."
         )
+    if heads != 1 and heads != x.shape[-3]:  # traced, `in` would miss an equal symbol
+        raise ValueError(
+            f"the positions or frequencies are for {heads} heads, `x` has {x.shape[-3]}: repeat its"
+            " heads."
+        )
 
 
-def per_head(shape: Sequence[int]) -> str:
+def per_head(shape: Sequence[int], of: str = "") -> str:
     return (
-        f"`pos` must be (token,) or (batch, token), the same for all heads, or points with one more"
-        f" axis where an encoding has several, got {tuple(shape)}: call attention once for heads"
-        " that stand alike."
+        f"`pos`{of} must be (token,) or (batch, token), the same for all heads, or points with one"
+        f" more axis where an encoding has several, got {tuple(shape)}: call attention once for"
+        " heads that stand alike."
     )
 
 

@@ -8,9 +8,11 @@ from torch import Tensor
 Positions = Num[Tensor, "*#batch token"]  # a position is a number: an index, a time, a coordinate
 KeyPositions = Num[Tensor, "*#batch key"]
 Points = Num[Tensor, "*#batch token axis"]  # or a point, for encodings with more than one axis
+HeadPositions = Num[Tensor, "#texts head token"] | Num[Tensor, "#texts head token axis"]
 Embeddings = Float[Tensor, "*batch token channel"]
 Heads = Float[Tensor, "batch head token channel"]  # queries; or keys, where they come alone
 Wider = Float[Tensor, "batch head token more"]  # with channels that an encoding has added
+PerHead = Float[Tensor, "batch query_head token more"]  # keys, where heads turn by their own
 Keys = Float[Tensor, "batch key_head key channel"]
 Values = Float[Tensor, "batch key_head key value"]
 Scores = Float[Tensor, "batch head query key"]  # logits

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from posenc.core.arguments import shown
 from posenc.core.biases import Added, ByDistance
 from posenc.core.encoding import HOOKS, Encoding
-from posenc.core.shapes import Bias, Embeddings, Heads, Keys, Points, Positions, Wider
+from posenc.core.shapes import Bias, Embeddings, Heads, Keys, PerHead, Points, Positions, Wider
 
 
 class Sum(Encoding):
@@ -46,12 +46,15 @@ class Sum(Encoding):
             x = part.on_embeddings(x, part_at)
         return x
 
+    def on_hidden(self, x: Embeddings, at: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([part.on_hidden(x, one) for part, one in zip(self, at, strict=True)])
+
     def on_queries(self, q: Heads, at: tuple[Any, ...]) -> Wider:
         for part, part_at in zip(self, at, strict=True):
             q = part.on_queries(q, part_at)
         return q
 
-    def on_keys(self, k: Heads, at: tuple[Any, ...]) -> Wider:
+    def on_keys(self, k: Heads, at: tuple[Any, ...]) -> PerHead:
         for part, part_at in zip(self, at, strict=True):
             k = part.on_keys(k, part_at)
         return k

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from posenc.core.arguments import number, real, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import one_each
+from posenc.core.frequencies import for_heads, one_each
 from posenc.core.positions import exact
 from posenc.core.shapes import Heads, Positions
 
 
 class Factor(NamedTuple):
-    """The factor of each query, shape (*batch, 1, token, 1), the same for all heads."""
+    """The factor of each query, shape (*batch, 1 or head, token, 1); 1: the same for all."""
 
     factor: Tensor
 
@@ -40,7 +40,7 @@ class Temperature(Encoding):
 
     def prepare(self, pos: Positions) -> Factor:
         steps = ((exact(pos) + self.start) // self.every).clamp_min(0)  # queries before the text: 1
-        return Factor((1 + self.strength * steps.float().log1p())[..., None, :, None])
+        return Factor(for_heads((1 + self.strength * steps.float().log1p()).unsqueeze(-1)))
 
     def on_queries(self, q: Heads, at: Factor) -> Heads:
         one_each(q, at.factor)

@@ -114,10 +114,6 @@ def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
         where = f" from channel {start} on" if start else ""
         raise ValueError(f"the frequencies turn {turned} channels{where}, `x` has {channels}.")
     one_each(x, by.cos)
-    if table[-3] != 1 and table[-3] != size[-3]:  # traced, `in` would miss an equal symbol
-        raise ValueError(
-            f"the frequencies are for {table[-3]} heads, `x` has {size[-3]}: repeat its heads."
-        )
     if x.device != by.cos.device:
         raise ValueError(
             f"`x` is on {x.device}, the positions are on {by.cos.device}: move them to one device."

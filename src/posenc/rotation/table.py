@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.core.frequencies import Layout, angles
+from posenc.core.frequencies import Layout, angles, for_heads
 from posenc.core.positions import visible
 from posenc.core.shapes import Frequencies, Points, Positions
 
@@ -51,7 +51,7 @@ def turn(
     """gain · cos and gain · sin of p·θ; with a `layout` they are made `ready` for it."""
     angle = angles(pos, freqs)
     cos, sin = ((gain * f(angle)).float().to(pos.device) for f in (torch.cos, torch.sin))
-    by = Turn(cos.unsqueeze(-3), sin.unsqueeze(-3))
+    by = Turn(for_heads(cos), for_heads(sin))
     return by if layout is None else ready(by, layout)
 
 
@@ -89,6 +89,14 @@ def refuse_stale(by: Turn, name: str) -> None:
                 f"`at` was prepared before the learned frequencies of this {name} changed, by an"
                 " optimiser's step for instance: call `prepare` once in every forward."
             )
+
+
+def copied(k: Tensor, by: Turn) -> Tensor:
+    """Keys that heads share, one copy for each head, where these turn by positions of their own."""
+    heads, shared = by.cos.shape[-3], k.shape[1]
+    if heads == 1 or heads == shared or heads % shared:
+        return k
+    return k.repeat_interleave(heads // shared, 1)
 
 
 def doubled(by: Turn) -> tuple[Tensor, Tensor]:

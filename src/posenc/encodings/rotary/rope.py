@@ -21,7 +21,7 @@ from torch import nn
 from posenc.core.arguments import number, positive, switch, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, theta
-from posenc.core.shapes import Frequencies, Heads, Points, Positions
+from posenc.core.shapes import Frequencies, Heads, PerHead, Points, Positions
 from posenc.properties import (
     any_length,
     bounded,
@@ -35,7 +35,7 @@ from posenc.properties import (
 )
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, made_of, refuse_stale, turn
+from posenc.rotation.table import Turn, copied, made_of, refuse_stale, turn
 
 
 class RoPE(Encoding):
@@ -105,8 +105,8 @@ class RoPE(Encoding):
         refuse_stale(at, "RoPE")
         return rotate(q, at, self.layout, self.start)
 
-    def on_keys(self, k: Heads, at: Turn) -> Heads:
-        return self.on_queries(k, at)
+    def on_keys(self, k: Heads, at: Turn) -> PerHead:
+        return self.on_queries(copied(k, at), at)
 
     def scale(self, dim: int) -> float:
         return super().scale(dim) * self.logit_gain

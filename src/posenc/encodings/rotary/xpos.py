@@ -27,7 +27,7 @@ from posenc.core.arguments import real, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, checked, theta
 from posenc.core.positions import exact, visible
-from posenc.core.shapes import Frequencies, Heads, Positions
+from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
 from posenc.properties import (
     bounded,
     length_independent,
@@ -37,7 +37,7 @@ from posenc.properties import (
 )
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, made_of, refuse_stale, turn
+from posenc.rotation.table import Turn, copied, made_of, refuse_stale, turn
 
 GAMMA = 0.4
 LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, keys and their sums
@@ -103,9 +103,9 @@ class XPos(Encoding):
         refuse_stale(at.queries, "XPos")
         return rotate(q, at.queries, self.layout)
 
-    def on_keys(self, k: Heads, at: Stretch) -> Heads:
+    def on_keys(self, k: Heads, at: Stretch) -> PerHead:
         refuse_stale(at.keys, "XPos")
-        return rotate(k, at.keys, self.layout)
+        return rotate(copied(k, at.keys), at.keys, self.layout)
 
     def extra_repr(self) -> str:
         return (

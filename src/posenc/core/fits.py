@@ -1,0 +1,99 @@
+"""Whether what is handed to attention fits an encoding: positions, or what `prepare` returned."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import shown
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import per_head
+from posenc.core.positions import exact
+from posenc.core.shapes import Heads
+from posenc.core.sum import Sum
+
+
+def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
+    """What the hooks are handed as `at`: prepared by the caller, or here from bare positions.
+
+    Positions are looked up by token: too many would silently be the wrong ones.
+    """
+    if isinstance(encoding, Sum):
+        at = prepared(encoding, at, name) if isinstance(at, Tensor) else at
+        if type(at) is not tuple or len(at) != len(encoding.parts):
+            raise TypeError(_foreign(encoding, at, name))
+        return tuple([stand(*each, x, name) for each in zip(encoding, at, strict=True)])
+    if type(encoding).on_hidden is not Encoding.on_hidden:
+        if isinstance(at, Tensor) or not isinstance(at, encoding.prepared):
+            raise TypeError(_needs_hidden(encoding, at, name))
+        return at
+    if type(encoding).prepare is Encoding.prepare:
+        if not isinstance(at, Tensor):
+            raise TypeError(_foreign(encoding, at, name))
+        at = at if at.dtype is torch.int64 else exact(at)
+        _match(encoding, at, x, name)
+        return at
+    rows = encoding.prepared is Tensor  # or something else of an encoding of your own
+    if not isinstance(at, Tensor):
+        if _bare(at) if rows else not isinstance(at, encoding.prepared):
+            raise TypeError(_foreign(encoding, at, name))
+        return at
+    if rows and (not encoding.width or (at.ndim > 1 and at.shape[-1] == encoding.width)):
+        return at
+    return prepared(encoding, at, name)
+
+
+def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
+    """`prepare` of bare positions, which say that nothing was added to the embeddings."""
+    acts_on, of = encoding.acts_on, type(encoding).__name__
+    if "on_embeddings" in acts_on:
+        raise ValueError(
+            f"{of} acts on embeddings, before q, k and v are projected: call `at ="
+            f" encoding.prepare(pos)`, `x = encoding.on_embeddings(x, at)`, and give `attend` that"
+            f" {name}; or use `SelfAttention`."
+        )
+    if "on_hidden" in acts_on:
+        raise TypeError(_needs_hidden(encoding, pos, name))
+    return encoding.prepare(pos)
+
+
+def _bare(at: Any) -> bool:
+    """Whether these are positions, though no tensor."""
+    first = at[0] if isinstance(at, list) and at else at
+    return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
+
+
+def _foreign(encoding: Encoding, at: Any, name: str) -> str:
+    return (
+        f"{name} must be positions, as a tensor, or what `prepare` of this"
+        f" {type(encoding).__name__} made of them, got {shown(at)}: pass `torch.tensor(…)`, or call"
+        " `encoding.prepare(pos)`."
+    )
+
+
+def _needs_hidden(encoding: Encoding, at: Any, name: str) -> str:
+    return (
+        f"{type(encoding).__name__} reads the input of the layer, x of shape (batch, token, width),"
+        f" and {name} has not seen it, got {shown(at)}: pass `at = encoding.on_hidden(x,"
+        " encoding.prepare(pos))`, or use `SelfAttention`."
+    )
+
+
+def _match(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> None:
+    if pos.device != x.device:
+        raise ValueError(
+            f"`x` is on {x.device}, the positions are on {pos.device}: move them to one device."
+        )
+    shape = pos.shape[: pos.ndim - (encoding.axes > 1)]
+    if not shape or len(shape) > 3:
+        raise ValueError(per_head(pos.shape))
+    if len(shape) == 3:
+        if {*encoding.acts_on} & {"on_scores", "by_weight"}:
+            raise ValueError(per_head(pos.shape, f" of this {type(encoding).__name__}"))
+        if shape[1] != 1 and shape[1] % x.shape[1]:  # heads may share a key
+            raise ValueError(f"{name} is for {shape[1]} heads, there are {x.shape[1]}.")
+    if shape[-1] != x.shape[-2]:
+        what = f"{name} has {shape[-1]} positions for {x.shape[-2]} tokens"
+        raise ValueError(f"{what}: where the keys stand elsewhere, pass both `at` and `k_at`.")
+    if len(shape) > 1 and shape[0] not in (1, x.shape[0]):
+        raise ValueError(f"{name} is for a batch of {shape[0]}, q, k and v for {x.shape[0]}.")
