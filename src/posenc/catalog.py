@@ -31,6 +31,8 @@ from posenc.encodings.rotary.axial import axial as axial
 from posenc.encodings.bias.fire import FIRE as FIRE
 from posenc.encodings.rotary.mixed import Mixed as Mixed
 from posenc.encodings.rotary.mrope import mrope as mrope
+from posenc.encodings.rotary.liere import LieRE as LieRE
+from posenc.encodings.rotary.string import STRING as STRING
 # isort: on
 
 HOME = "posenc.encodings."

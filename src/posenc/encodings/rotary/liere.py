@@ -1,0 +1,93 @@
+"""LieRE: turn all channels of a head at once, by a learned rotation for each axis of the position.
+
+    liere(x, p) = R(p) x,   R(p) = exp( Σ_a p_a A_a )       p_a: position along axis a
+    A_a = U_a − U_aᵀ,   U_a above its diagonal uniform in 0 … 2π at first, learned
+
+exp of a skew-symmetric matrix is a rotation, so lengths stay. With blocks of two channels it turns
+pairs: RoPE, with learned frequencies. Larger ones do not commute, R(p)ᵀ R(p′) ≠ R(p′ − p), and a
+score depends on where the two tokens stand, not on their offset alone; along a single axis it does
+not. Each token has a matrix of its own, `block` numbers for each channel.
+
+Ostmeier et al. 2024, "LieRE: Lie Rotational Positional Encodings", arXiv:2406.10322, §3; initial
+values as in the authors' code, where an image is 1 wide: divide the cells by the size of yours.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import channels, count, room
+from posenc.core.encoding import Encoding
+from posenc.core.positions import exact
+from posenc.core.shapes import Heads, Points, Positions
+from posenc.properties import (
+    any_length,
+    bounded,
+    learned,
+    length_independent,
+    norm_constant,
+    norm_preserving,
+    order_sensitive,
+    several_axes,
+    unique_positions,
+)
+from posenc.properties.card import Card, Paper
+from posenc.rotation.matrices import exponential, skew, turned
+
+
+class Rotations(NamedTuple):
+    """R(p), shape (*batch, 1, token, block, row, column), the same for all heads."""
+
+    matrix: Tensor
+
+
+class LieRE(Encoding):
+    """`LieRE(64)` for points of `positions.grid`; LieRE₈ of the paper is `LieRE(64, block=8)`."""
+
+    prepared = Rotations
+
+    def __init__(self, dim: int, axes: int = 2, block: int | None = None):
+        super().__init__()
+        self.dim, self.axes = channels(dim), count(axes, "axes")
+        block = self.dim if block is None else count(block, "block", 2)
+        if dim < 2 * axes or dim % block:
+            raise ValueError(
+                "each axis needs a pair of channels, and `block` must divide `dim`: got"
+                f" `dim`={dim}, `axes`={axes} and `block`={block}."
+            )
+        shape = room("generators", axes, dim // block, block, block)
+        self.generators = nn.Parameter(torch.rand(shape) * 2 * torch.pi)
+
+    def prepare(self, pos: Positions | Points) -> Rotations:
+        pos = exact(pos).double()
+        pos = pos if self.axes > 1 else pos.unsqueeze(-1)
+        angle = pos[..., None, None, None] * skew(self.generators)  # (…, token, axis, block, d, d)
+        return Rotations(exponential(angle.sum(-4)).float().unsqueeze(-5))
+
+    def on_queries(self, q: Heads, at: Rotations) -> Heads:
+        return turned(q, at.matrix)
+
+    def on_keys(self, k: Heads, at: Rotations) -> Heads:
+        return turned(k, at.matrix)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim} channels, {self.axes} axes, block={self.generators.shape[-1]}"
+
+
+CARD = Card(
+    name="LieRE",
+    paper=Paper(
+        key="ostmeier2024liere",
+        title="LieRE: Lie Rotational Positional Encodings",
+        authors="Ostmeier, Sophie and Axelrod, Brian and Varma, Maya and Moseley, Michael E."
+        " and Chaudhari, Akshay and Langlotz, Curtis",
+        year=2024,
+        arxiv="2406.10322",
+    ),
+    make=lambda dim, heads, **options: LieRE(dim, **options),
+    holds=frozenset(
+        {unique_positions, bounded, norm_constant, norm_preserving, any_length}
+        | {length_independent, order_sensitive, learned, several_axes}
+    ),
+)

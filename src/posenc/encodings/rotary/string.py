@@ -1,0 +1,79 @@
+"""STRING: RoPE in a learned basis, the most general rotation whose scores see offsets only.
+
+    string(x, p) = rope(Pᵀ x, p)          P = (1 − S)(1 + S)⁻¹,  S = −Sᵀ learned, 0 at first
+    ⟨string(q, p), string(k, r)⟩ = qᵀ R(r − p) k,   R(p) = P rope(·, p) Pᵀ = exp( Σ_a p_a L_a )
+
+The L_a, one for each axis of the position, are skew-symmetric and commute, as RoPE's do: whatever
+commutes shares a basis, and there it is a RoPE. The P that stands before rope in R meets itself in
+every dot product and is left out. It begins as `RoPE(axial(dim, axes))`, and learns which channels
+turn together.
+
+Schenck et al. 2025, "Learning the RoPEs: Better 2D and 3D Position Encodings with STRING",
+arXiv:2502.02562, §3, Cayley-STRING. One basis for all heads here, and the frequencies stay as they
+are.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from posenc.core.arguments import count, room
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, checked, frequencies
+from posenc.core.shapes import Heads, Points, Positions
+from posenc.encodings.rotary.axial import axial
+from posenc.encodings.rotary.rope import HOLDS
+from posenc.properties import learned, several_axes
+from posenc.properties.card import Card, Paper
+from posenc.rotation.matrices import cayley, in_basis, skew
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import Turn, turn
+
+
+class Basis(NamedTuple):
+    """cos and sin of p·θ, and the basis P, (channel, channel), in which they turn."""
+
+    by: Turn
+    basis: Tensor
+
+
+class STRING(Encoding):
+    """`STRING(64)` for points of `positions.grid`, `STRING(64, axes=1)` for text."""
+
+    prepared = Basis
+
+    def __init__(
+        self, dim: int, axes: int = 2, base: float = 10_000.0, layout: Layout = "interleaved"
+    ):
+        super().__init__()
+        self.axes, self.layout = count(axes, "axes"), checked(layout)
+        self.freqs = frequencies(dim, base) if axes == 1 else axial(dim, axes, base)
+        self.dim = dim
+        self.skew = nn.Parameter(torch.zeros(room("a basis", dim, dim)))
+
+    def prepare(self, pos: Positions | Points) -> Basis:
+        return Basis(turn(pos, self.freqs, layout=self.layout), cayley(skew(self.skew)).float())
+
+    def on_queries(self, q: Heads, at: Basis) -> Heads:
+        return rotate(in_basis(q, at.basis), at.by, self.layout).to(q.dtype)
+
+    def on_keys(self, k: Heads, at: Basis) -> Heads:
+        return self.on_queries(k, at)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim} channels, {self.axes} axes, layout={self.layout!r}"
+
+
+CARD = Card(
+    name="STRING",
+    paper=Paper(
+        key="schenck2025learning",
+        title="Learning the RoPEs: Better 2D and 3D Position Encodings with STRING",
+        authors="Schenck, Connor and Reid, Isaac and Jacob, Mithun George and others",
+        year=2025,
+        arxiv="2502.02562",
+    ),
+    make=lambda dim, heads, **options: STRING(dim, **options),
+    holds=HOLDS | {several_axes, learned},
+)

@@ -1,0 +1,78 @@
+"""Rotations of many channels at once, made from skew-symmetric matrices: exp(A), and Cayley's.
+
+    Aᵀ = −A  ⇒  exp(A) exp(A)ᵀ = 1  and  P Pᵀ = 1 for P = (1 − A)(1 + A)⁻¹
+
+In float64, as angles are. ONNX knows neither an exponential nor an inverse of matrices, so that an
+exported graph holds series of products instead, which agree with them to 10⁻⁹.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.core.frequencies import one_each
+from posenc.core.shapes import Heads
+
+HALVINGS = 20  # of the exponent: a sum of |A| up to a million is as good as one below 1
+TERMS = 9  # of the series of exp
+NEWTON = 32  # steps towards an inverse: enough for entries of A up to a thousand
+
+
+def skew(x: Tensor) -> Tensor:
+    """The skew-symmetric matrix with the entries of `x` above its diagonal, in float64.
+
+    >>> skew(torch.tensor([[7.0, 2.0], [7.0, 7.0]])).tolist()
+    [[0.0, 2.0], [-2.0, 0.0]]
+    """
+    upper = x.double().triu(1)
+    return upper - upper.mT
+
+
+def exponential(a: Tensor) -> Tensor:
+    """exp of each matrix (…, row, column): the rotation that a skew-symmetric matrix generates."""
+    if not torch.compiler.is_exporting():
+        return torch.linalg.matrix_exp(a)
+    small, one = a * 0.5**HALVINGS, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    power = one
+    for n in range(TERMS, 0, -1):  # 1 + small/1 (1 + small/2 (1 + small/3 (…)))
+        power = one + small @ power / n
+    for _ in range(HALVINGS):  # exp(A) = exp(A/2)²
+        power = power @ power
+    return power
+
+
+def cayley(a: Tensor) -> Tensor:
+    """(1 − A)(1 + A)⁻¹, a rotation without −1 among its eigenvalues.
+
+    >>> cayley(torch.tensor([[0.0, 1.0], [-1.0, 0.0]])).tolist()
+    [[0.0, -1.0], [1.0, 0.0]]
+    """
+    one = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    if not torch.compiler.is_exporting():
+        return torch.linalg.solve(one + a, one - a)  # the two factors commute
+    # (1 + A)⁻¹ = (1 − A) (1 − A²)⁻¹, and 1 − A² is positive, for which Newton's steps converge
+    positive = one - a @ a
+    inverse = one / positive.abs().sum((-2, -1), keepdim=True)
+    for _ in range(NEWTON):
+        inverse = inverse @ (2 * one - positive @ inverse)
+    return (one - a) @ (one - a) @ inverse
+
+
+def turned(x: Heads, by: Tensor) -> Heads:
+    """Each block of channels times its matrix (*batch, 1, token, block, row, column).
+
+    In float32 at least, whatever autocast says, and rounded once to the dtype of `x`.
+    """
+    one_each(x, by[..., 0, 0])
+    with torch.autocast(x.device.type, enabled=False):
+        dtype = torch.promote_types(x.dtype, by.dtype)
+        blocks = x.to(dtype).unflatten(-1, (by.shape[-3], by.shape[-1]))
+        by = by.to(dtype) if by.ndim == 6 else by.to(dtype).unsqueeze(0)
+        out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)
+    return out.flatten(-2).to(x.dtype)
+
+
+def in_basis(x: Heads, basis: Tensor) -> Heads:
+    """Pᵀ x of every token, for a basis P (row, column); in float32 at least."""
+    with torch.autocast(x.device.type, enabled=False):
+        dtype = torch.promote_types(x.dtype, basis.dtype)
+        return x.to(dtype) @ basis.to(dtype)
