@@ -39,16 +39,24 @@ from posenc.rotation.table import turn
 
 DIM, HEADS = 8, 4
 every = pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
-# What `prepare` makes of positions alone: what it makes of a parameter is no constant.
-CONSTANT = [card for card in CATALOG if card.slug not in ("learned", "rope-mixed")]
-ENDLESS = [card for card in CATALOG if any_length in card.holds]
-constant = pytest.mark.parametrize("card", CONSTANT, ids=lambda card: card.slug)
-casts = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 
 
 def along(encoding, pos):
     """The same position on every axis."""
     return pos if encoding.axes == 1 else pos.unsqueeze(-1).expand(*pos.shape, encoding.axes)
+
+
+def of_positions_alone(card):
+    """Whether `prepare` reads no parameter: what it makes of one is no constant."""
+    encoding = card.make(DIM, HEADS)
+    at = encoding.prepare(along(encoding, sequence(2)))
+    return card.slug != "learned" and not any(x.requires_grad for x in tree_leaves(at))
+
+
+CONSTANT = [card for card in CATALOG if of_positions_alone(card)]
+ENDLESS = [card for card in CATALOG if any_length in card.holds]
+constant = pytest.mark.parametrize("card", CONSTANT, ids=lambda card: card.slug)
+casts = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 
 
 def tables(encoding, pos):
