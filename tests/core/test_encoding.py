@@ -35,7 +35,9 @@ def test_a_bare_encoding_changes_nothing():
     assert bare.on_queries(x, at) is x
     assert bare.on_keys(x, at) is x
     assert bare.on_scores(x, x, at, at, 1.0) is None
+    assert bare.on_values(x, at) is x
     assert bare.by_weight(x, at, at, slice(None)) is None
+    assert bare.on_output(x, at) is x
     assert bare.scale(16) == 0.25
     assert attend(x, x, x, bare).equal(attend(x, x, x, NoPE()))
 
@@ -62,6 +64,14 @@ class Gated(Encoding):
         return q
 
 
+class Turns(Encoding):
+    def on_values(self, v, at):
+        return v
+
+    def on_output(self, out, at):
+        return out
+
+
 @pytest.mark.parametrize(
     ("encoding", "hooks"),
     [
@@ -74,7 +84,7 @@ class Gated(Encoding):
         (Sum(), ()),
         (Sum(NoPE(), NoPE()), ()),
         (Gated(), ("on_hidden", "on_queries")),
-        (Sum(Shaw(8), Sinusoidal(8), Gated(), RoPE(8)), HOOKS),
+        (Sum(Shaw(8), Sinusoidal(8), Gated(), Turns(), RoPE(8)), HOOKS),
     ],
     ids=lambda value: type(value).__name__,
 )

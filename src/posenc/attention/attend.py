@@ -1,6 +1,7 @@
 """Attention, written once, to show where each hook lands. This is the map of the library.
 
-    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + by_weight(weights)
+    weights = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) )
+    out = on_output( weights · on_values(v) + by_weight(weights) )
     where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 
 `dispatch.py` holds the ways to compute it: the definition, and faster ones that equal it.
@@ -55,7 +56,8 @@ def attend(
     for what it cannot do; "auto" picks one that can.
     """
     call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation)
-    return run(call, implementation)
+    out = run(call, implementation)
+    return encoding.on_output(out, call.at) if "on_output" in encoding.acts_on else out
 
 
 def explain(
@@ -120,9 +122,11 @@ def _call(
         q, bias = short
     else:
         q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
-        if k.shape[1] != v.shape[1]:
-            v = per_query_head(v, q)  # keys may differ by query head now
         bias = encoding.on_scores(q, k, at, k_at, scale) if "on_scores" in acts_on else None
+    if "on_values" in acts_on:
+        v = encoding.on_values(v, k_at)
+    if k.shape[1] != v.shape[1]:  # keys or values differ by query head now
+        k, v = per_query_head(k, q), per_query_head(v, q)
     if scale <= 0:  # torch's kernels take the sign of −∞ with it
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
     by_weight = "by_weight" in acts_on

@@ -1,6 +1,7 @@
-"""What every positional encoding is: six places to act on attention, all optional.
+"""What every positional encoding is: places to act on attention, all optional.
 
-    out = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) ) · v + by_weight(weights)
+    weights = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) )
+    out = on_output( weights · on_values(v) + by_weight(weights) )
     where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 
 An encoding overrides the hooks it needs; the others are neutral. What it can compute from
@@ -19,7 +20,16 @@ from posenc.core.arguments import shown
 from posenc.core.biases import ByDistance, ByVector, dense
 from posenc.core.frequencies import per_head
 from posenc.core.positions import own, sequence
-from posenc.core.shapes import Bias, Embeddings, Heads, KeyPositions, Keys, Points, Positions
+from posenc.core.shapes import (
+    Bias,
+    Embeddings,
+    Heads,
+    KeyPositions,
+    Keys,
+    Points,
+    Positions,
+    Values,
+)
 
 HOOK_PLACES = {
     "on_embeddings": "embeddings",
@@ -27,7 +37,9 @@ HOOK_PLACES = {
     "on_queries": "queries and keys",
     "on_keys": "queries and keys",
     "on_scores": "scores",
+    "on_values": "values and output",
     "by_weight": "scores",
+    "on_output": "values and output",
 }
 HOOKS = tuple(HOOK_PLACES)
 
@@ -73,12 +85,23 @@ class Encoding(nn.Module):
         """
         return None
 
+    def on_values(self, v: Values, at: Any) -> Values:
+        """May turn or scale the values; `at` is where the keys stand."""
+        return v
+
     def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
         """What to add to the output, given the weights (batch, head, query, key) of some `rows`.
 
         `rows` says which of the queries: attention in blocks asks for a few at a time.
         """
         return None
+
+    def on_output(self, out: Heads, at: Any) -> Heads:
+        """May turn or scale what comes out; `at` is where the queries stand.
+
+        A query that sees no key has an output of 0, which a linear map leaves at 0.
+        """
+        return out
 
     def by_vector(
         self, q: Heads, q_at: Any, k_at: Any, scale: float
@@ -116,6 +139,8 @@ class Encoding(nn.Module):
         places = {HOOK_PLACES[hook] for hook in acts_on}
         if len(places) > 1 or "on_hidden" in acts_on:
             raise TypeError(f"{name} acts on {', '.join(sorted(places))}: use `SelfAttention`.")
+        if acts_on and not {*acts_on} & {"on_embeddings", "on_queries", "on_keys", "on_scores"}:
+            raise TypeError(f"{name} acts on values or output alone: use `attend`.")
         if "on_scores" in acts_on:
             if len(inputs) not in (1, 2):
                 expected = "(q_pos) or (q_pos, k_pos)"

@@ -1,6 +1,7 @@
 """Sum: several encodings in one attention, each acting where it acts.
 
-    Sum(a, b):  x → b(a(x)),  q → b(a(q)),  k → b(a(k)),  biases and values added
+    Sum(a, b):  x → b(a(x)),  q → b(a(q)),  k → b(a(k)),  v → b(a(v)),  out → a(b(out)),
+                biases, and what is added by weight, added
 
 One that acts on scores sees queries and keys as the others have left them.
 """
@@ -15,7 +16,17 @@ from torch import Tensor, nn
 from posenc.core.arguments import shown
 from posenc.core.biases import Added, ByDistance
 from posenc.core.encoding import HOOKS, Encoding
-from posenc.core.shapes import Bias, Embeddings, Heads, Keys, PerHead, Points, Positions, Wider
+from posenc.core.shapes import (
+    Bias,
+    Embeddings,
+    Heads,
+    Keys,
+    PerHead,
+    Points,
+    Positions,
+    Values,
+    Wider,
+)
 
 
 class Sum(Encoding):
@@ -65,6 +76,17 @@ class Sum(Encoding):
         ats = zip(self, q_at, k_at, strict=True)
         found = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
         return added([bias for bias in found if bias is not None])
+
+    def on_values(self, v: Values, at: tuple[Any, ...]) -> Values:
+        for part, part_at in zip(self, at, strict=True):
+            v = part.on_values(v, part_at)
+        return v
+
+    def on_output(self, out: Heads, at: tuple[Any, ...]) -> Heads:
+        """In reverse: what acted on values last is the first to be turned back."""
+        for part, part_at in zip(reversed([*self]), reversed(at), strict=True):
+            out = part.on_output(out, part_at)
+        return out
 
     def by_weight(
         self, weights: Tensor, q_at: tuple[Any, ...], k_at: tuple[Any, ...], rows: slice

@@ -259,7 +259,8 @@ def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
     """
     parts = [part for part in leaves(encoding) if {*part.acts_on} - {"on_embeddings"}]
     turning = [part for part in parts if {*part.acts_on} <= {"on_queries", "on_keys"}]
-    rest = [part for part in parts if {*part.acts_on} <= {"on_scores", "by_weight"}]
+    here = {"on_scores", "on_values", "by_weight", "on_output"}
+    rest = [part for part in parts if {*part.acts_on} <= here]
     if len(turning) + len(rest) < len(parts) or not all(_keep(p, key_heads) for p in turning):
         return NoPE(), encoding
     return _together(turning), _together(rest)
@@ -288,7 +289,7 @@ def _fitting(given: Given, attention: Any, base: Any, socket: Socket) -> Encodin
         )
     dim, model = socket.channels(attention), type(base).__name__
     for part in leaves(encoding):
-        values = dim if "by_weight" in part.acts_on else 0
+        values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
         for what, asked, has in (
             ("heads", part.heads, base.config.num_attention_heads),
             ("channels of a head", part.dim, dim),
