@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from posenc.analysis.capture import Attended, capture
 from posenc.attention.call import per_query_head
 from posenc.attention.layer import SelfAttention
-from posenc.core.biases import ByRow, pairs
+from posenc.core.biases import ByRow, block, pairs
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import split
 from posenc.core.masks import Mask
@@ -270,12 +270,12 @@ def _biases(
     bias = part.on_scores(q, k, at, k_at, scale)
     if bias is None:
         return
-    index = pairs((1, q.shape[1], q.shape[2], k.shape[2]), device=q.device)
-    whole = bias(*index)
+    shape = (1, q.shape[1], q.shape[2], k.shape[2])
+    whole = block(bias, shape, device=q.device)
     if not isinstance(bias, ByRow):
         yield f"bias of {type(part).__name__}", whole
         return
-    by_query = replace(bias, back=None, of_key=None)(*index)
+    by_query = block(replace(bias, back=None, of_key=None), shape)
     yield FOUR[1], by_query
     if bias.of_key is not None:
         yield FOUR[2], whole.double() - by_query.double()

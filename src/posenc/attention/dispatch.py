@@ -29,7 +29,7 @@ from posenc.attention.offset_tables import near_and_far, one_query
 from posenc.attention.offset_vectors import skewed
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import view
-from posenc.core.biases import FEW, ByDistance, ByRow, ByVector, block, dense, pairs
+from posenc.core.biases import FEW, ByDistance, ByRow, ByVector, block, dense, pairs, pairwise
 from posenc.core.masks import Mask
 from posenc.core.shapes import Scores, Seen
 from posenc.core.sum import leaves
@@ -54,11 +54,11 @@ class Explanation:
 
 def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
     """The definition, for some of the queries, who see no other than these keys."""
-    scores = logits(call, rows, keys)
-    if call.mask is None:
+    seen = _seen(call, rows, keys)
+    scores = logits(call, rows, keys, seen)
+    if seen is None:
         weights = scores.softmax(-1)
     else:
-        seen = call.mask(*pairs(call.shape, rows, call.q.device, keys))
         lowest = torch.finfo(scores.dtype).min  # −inf would make NaN of a row that sees no key
         weights = scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0)
     out = weights @ per_query_head(call.v[..., keys, :], call.q).to(weights.dtype)
@@ -66,14 +66,23 @@ def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
     return (out if extra is None else out + extra).to(call.q.dtype)
 
 
-def logits(call: Call, rows: slice, keys: slice = slice(None)) -> Scores:
+def _seen(call: Call, rows: slice, keys: slice) -> Tensor | None:
+    """Which of these keys these queries see, to broadcast; None: each sees all of them."""
+    if call.mask is None or _sees_all(call, rows, keys):
+        return None
+    return call.mask(*pairs(call.shape, rows, call.q.device, keys))
+
+
+def logits(
+    call: Call, rows: slice, keys: slice = slice(None), seen: Tensor | None = None
+) -> Scores:
     q, k = call.q[..., rows, :], per_query_head(call.k[..., keys, :], call.q)
     content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
-    return content if call.bias is None else content + _bias(call, rows, keys)
+    return content if call.bias is None else content + _bias(call, rows, keys, seen)
 
 
-def _bias(call: Call, rows: slice, keys: slice) -> Tensor:
-    return block(call.bias, call.shape, rows, keys, call.q.device).to(call.exact)
+def _bias(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
+    return block(call.bias, call.shape, rows, keys, call.q.device, seen).to(call.exact)
 
 
 def reference(call: Call) -> Tensor:
@@ -112,13 +121,13 @@ def _columns(call: Call, rows: slice) -> slice:
 
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
     """As `_rows`, by torch's CPU kernel, which does not make scores and weights of a block."""
-    bias = None if call.bias is None else _bias(call, rows, keys)
+    seen = _seen(call, rows, keys)
+    bias = None if call.bias is None else _bias(call, rows, keys, seen)
     if bias is not None and bias.requires_grad:  # the kernel has no gradient for it
         return _rows(call, rows, keys)
     q, k, v = call.q[..., rows, :], call.k[..., keys, :], call.v[..., keys, :]
-    if call.mask is None or _sees_all(call, rows, keys):
+    if seen is None:
         return _kernel(q, k, v, call, attn_mask=bias)
-    seen = call.mask(*pairs(call.shape, rows, q.device, keys))
     return _unless_alone(q, k, v, call, seen, bias)
 
 
@@ -216,6 +225,9 @@ def flex(call: Call) -> Tensor:
     cannot_train = call.q.device.type == "cpu" and call.trains
     _refuse_unless(not cannot_train, call, "flex", "cannot train on the CPU")
     _refuse_unless(call.q.dtype != torch.float64, call, "flex", "does not compute in float64")
+    _refuse_unless(
+        call.bias is None or pairwise(call.bias), call, "flex", "asks a bias for one pair at a time"
+    )
     return flexible(call)
 
 

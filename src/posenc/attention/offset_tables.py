@@ -153,7 +153,7 @@ def _near(call: Call, bias: ByRow, strip: Strip, rows: slice, keys: slice) -> Pa
         return None
     q = call.q[:, :, rows].to(call.exact)
     k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
-    scores = (q @ k.mT).mul_(call.scale).add_(bias.block(q.shape[1], rows, keys))
+    scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
     all_seen = _all(strip, rows, keys)
     if all_seen != keys:
         i = torch.arange(rows.start, rows.stop).unsqueeze(-1)

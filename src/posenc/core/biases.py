@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.cache import kept
-from posenc.core.shapes import Bias, KeyPositions, Positions
+from posenc.core.shapes import Bias, KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
 
 FEW = 8  # queries, as in decoding
@@ -55,7 +55,7 @@ class ByDistance:
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return self.f(h, offset(self.q_pos, self.k_pos)(b, i, j))
 
-    def block(self, heads: int, rows: slice, keys: slice) -> Tensor:
+    def block_of(self, heads: int, rows: slice, keys: slice) -> Tensor:
         def make() -> Tensor:
             h = torch.arange(heads, device=self.q_pos.device).view(1, -1, 1, 1)
             return self.f(h, away(self.q_pos, self.k_pos, rows, keys))
@@ -108,7 +108,7 @@ class ByRow:
             return bias
         return bias + by_key[b, h, j, self.back(apart)]
 
-    def block(self, heads: int, rows: slice, keys: slice) -> Tensor:
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         """One list of rows serves all heads: far faster than an index for each axis."""
         apart = away(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.by_query[..., rows, :], self.row(apart))
@@ -162,7 +162,7 @@ class ByVector:
     vectors: Callable[[Tensor], Tensor]
     pairs: Callable[[slice, slice], Tensor]
 
-    def block(self, heads: int, rows: slice, keys: slice) -> Tensor:
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         return self.pairs(rows, keys)
 
 
@@ -173,7 +173,7 @@ class Added:
     biases: tuple[Bias, ...]
 
     def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        first, *others = (bias(b, h, i, j) for bias in self.biases)
+        first, *others = (bias(b, h, i, j) for bias in self.biases if callable(bias))
         return sum(others, first)
 
 
@@ -183,14 +183,27 @@ def block(
     rows: slice = slice(None),
     keys: slice = slice(None),
     device: torch.device | None = None,
+    seen: Tensor | None = None,
 ) -> Tensor:
-    """The bias of some queries and keys; it broadcasts to (batch, head, query, key)."""
+    """The bias of some queries and keys; it broadcasts to (batch, head, query, key).
+
+    `seen` says which of the keys each of the queries sees; None: all of them.
+    """
     if isinstance(bias, Added):
-        first, *others = (block(part, shape, rows, keys, device) for part in bias.biases)
+        first, *others = (block(part, shape, rows, keys, device, seen) for part in bias.biases)
         return sum(others, first)
-    if isinstance(bias, ByDistance | ByRow | ByVector):
-        return bias.block(shape[1], rows, keys)
+    if isinstance(bias, ByDistance):
+        return bias.block_of(shape[1], rows, keys)
+    if hasattr(bias, "block"):
+        return bias.block(rows, keys, seen)
     return bias(*pairs(shape, rows, device, keys))
+
+
+def pairwise(bias: Any) -> bool:
+    """Whether the bias may be called for one pair, as kernels want it."""
+    if isinstance(bias, Added):
+        return all(pairwise(part) for part in bias.biases)
+    return callable(bias)
 
 
 def tabulate(bias: Any) -> None:
@@ -219,7 +232,7 @@ def pairs(
 
 
 def dense(
-    bias: Bias, shape: tuple[int, int, int, int], device: torch.device | None = None
+    bias: PairBias, shape: tuple[int, int, int, int], device: torch.device | None = None
 ) -> Tensor:
     """The bias of every pair at once, of a shape that broadcasts to (batch, head, query, key)."""
     return bias(*pairs(shape, device=device))

@@ -1,6 +1,7 @@
 """The shapes of the library, named once. Axes of one name agree within a call."""
 
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
@@ -21,5 +22,21 @@ Index = Int[Tensor, "*#index"]
 
 # The bias of one query-key pair, in logits: (batch, head, query, key) indices -> value. Written for
 # one pair and broadcast over all, it serves dense attention, blocks of it, and fused kernels alike.
-Bias = Callable[[Index, Index, Index, Index], Tensor]
+PairBias = Callable[[Index, Index, Index, Index], Tensor]
+
+
+@runtime_checkable
+class BlockBias(Protocol):
+    """A bias that goes by all that a query sees, or that is faster for many pairs at once."""
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
+        """The bias of some queries and keys; it broadcasts to (batch, head, query, key).
+
+        `seen` is the mask of these pairs, bool, in a shape that broadcasts to the same; None: each
+        of the queries sees each of the keys.
+        """
+        ...
+
+
+Bias = PairBias | BlockBias
 Seen = Callable[[Index, Index, Index, Index], Bool[Tensor, "*#index"]]  # does the query see the key
