@@ -81,7 +81,7 @@ def benchmarked():
     from itertools import product
 
     from posenc.bench import growth
-    from posenc.bench.record import Row, Table, Target
+    from posenc.bench.results import Row, Table, Target
     from posenc.bench.run import Benchmark
     from posenc.bench.timing import Times
     from posenc.provenance import since
@@ -98,7 +98,7 @@ def benchmarked():
         for part, case in product(("rotation", "attention"), ("long", "short"))
     ]
     times = {256: 0.0011, 512: 0.0023, 1024: 0.0049}
-    grown = [growth.fitted("rotation", name, times) for name in ("a copy", "posenc half")]
+    grown = [growth.fit_growth("rotation", name, times) for name in ("a copy", "posenc half")]
     libraries = {"transformers": "5.23.0"}
     made = replace(since(0.0, seed=0), seconds=83.0)
     return Benchmark(tables, grown, True, "A processor, AVX2", libraries, made)

@@ -1,1 +1,1 @@
-"""Side by side with other libraries, in one run: what encodings cost, as ratios to the limit."""
+"""Time encodings beside other libraries in one run, as ratios to a limit such as a plain copy."""

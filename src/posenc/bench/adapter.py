@@ -1,6 +1,6 @@
-"""Encodings plugged into a Llama of transformers: a prefill, and one token more with its cache.
+"""Time encodings plugged into a Llama of transformers: a prefill, and one token with a cache.
 
-The limit is the same model with its own rotation, random weights and all. The half layout must give
+The limit is the same model with its own rotation; weights are random. The half layout must give
 its logits; what `posenc.attend` encodes must give in a step with a cache what it gives in one pass.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.bench.record import OURS, Table, Target, table
+from posenc.bench.results import OURS, Table, Target, table
 from posenc.bench.timing import timed
 from posenc.core.encoding import Encoding
 from posenc.encodings.bias.alibi import ALiBi
@@ -20,8 +20,8 @@ from posenc.encodings.rotary.rope import RoPE
 
 LIMIT = "the model's own"
 HEADS, DIM, VOCABULARY = 8, 64, 1000
-MOST = {"prefill": 1.05, "one token more": 1.15}
-CHECKED = 64  # tokens, at most, on which they are compared
+TARGETS = {"prefill": 1.05, "one token more": 1.15}  # ratios to the limit
+COMPARED_TOKENS = 64  # the models are compared on these first ones
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,20 @@ FULL, QUICK = Size(4, 2048), Size(2, 512)
 
 
 def benchmark(kind: str, size: Size, rounds: int, budget: float) -> Table:
-    """Raises AssertionError where what is timed is not right."""
+    """Raises AssertionError if a model that is timed gives wrong logits."""
     ids = torch.randint(VOCABULARY, (1, size.tokens), generator=torch.Generator().manual_seed(0))
     models = _models(size)
     with torch.no_grad():
-        errors = _errors(models, ids[:, :CHECKED])
+        errors = _errors(models, ids[:, :COMPARED_TOKENS])
         run = _prefill if kind == "prefill" else _step
         times = timed({name: run(model, ids) for name, model in models.items()}, rounds, budget)
     case = f"{kind}: Llama, {size.layers} layers, {HEADS} heads of {DIM}, {size.tokens:,} tokens"
-    made = table("adapter", case, LIMIT, times, {}, errors)
-    for row in made.rows:
+    result = table("adapter", case, LIMIT, times, {}, errors)
+    for row in result.rows:
         if row.ours:
             what = f"{row.name.removeprefix(f'{OURS} ')}, {kind} / {LIMIT}"
-            made.targets.append(Target(what, row.ratio, MOST[kind]))
-    return made
+            result.targets.append(Target(what, row.ratio, TARGETS[kind]))
+    return result
 
 
 def _models(size: Size) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _errors(models: dict[str, Any], ids: Tensor) -> dict[str, float | None]:
         step = model(ids[:, -1:], past_key_values=cache).logits[:, -1]
         expected = models[LIMIT](ids, use_cache=False).logits[:, -1]
         differs = [whole - step] + ([whole - expected] if name.endswith("half") else [])
-        error = max(float(one.abs().max() / whole.abs().max()) for one in differs)
+        error = max(float(difference.abs().max() / whole.abs().max()) for difference in differs)
         assert error < 1e-4, f"{name} is {error} off"
         errors[name] = error
     return errors

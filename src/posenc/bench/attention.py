@@ -1,9 +1,10 @@
-"""Attention with scores that know positions, against torch's plain kernel and what is usual.
+"""Time attention with positional scores beside torch's plain kernel and usual implementations.
 
 Shapes (1, 8 heads, tokens, 64 channels), float32; the limit is plain causal attention, for DeBERTa
 plain attention of everything. Decoding is one query at the end of the keys. Each way is compared
-with `reference` in the same run, at 512 tokens since the definition needs tokens², and so are the
-usual ways; gradients too. Decoding, windows and small prefill are compared at their own lengths.
+with `reference` in the same run, at 512 tokens since the definition needs tokens²: outputs and
+gradients, also of the usual implementations. Decoding, windows and small prefill are compared at
+their own lengths.
 
     decode     one query; positions and mask prepared before; the limit is torch's call on the cache
     window     a causal window of 256 tokens; the limit is ALiBi with the same window
@@ -23,7 +24,7 @@ from torch import Tensor
 from posenc.attention.attend import attend
 from posenc.attention.dispatch import Implementation
 from posenc.bench import memory
-from posenc.bench.record import Table, Target, table
+from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed
 from posenc.core import masks
 from posenc.core.encoding import Encoding
@@ -63,8 +64,8 @@ class Case:
         mask = masks.causal() if self.causal else None
         if q.shape[2] == k.shape[2]:
             return attend(q, k, v, self.encoding, mask=mask, implementation=self.path)
-        at, k_at, seen = _cached(self.encoding, q.shape[2], k.shape[2])
-        mask = seen if self.causal else None
+        at, k_at, causal = _prepared_step(self.encoding, q.shape[2], k.shape[2])
+        mask = causal if self.causal else None
         return attend(q, k, v, self.encoding, at, k_at, mask, implementation=self.path)
 
 
@@ -79,14 +80,14 @@ class Windowed:
 
 
 @dataclass(frozen=True)
-class TurnedBefore:
-    """Of a cache that holds its keys turned, as engines have it: the query alone is left."""
+class KeysTurnedBefore:
+    """RoPE on a cache that holds turned keys, as inference engines do: only the query is turned."""
 
     rope: RoPE
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        at, _, _ = _cached(self.rope, q.shape[2], k.shape[2])
-        place, k_place, mask = _cached(PLAIN, q.shape[2], k.shape[2])
+        at, _, _ = _prepared_step(self.rope, q.shape[2], k.shape[2])
+        place, k_place, mask = _prepared_step(PLAIN, q.shape[2], k.shape[2])
         return attend(self.rope.on_queries(q, at), k, v, PLAIN, place, k_place, mask)
 
 
@@ -94,13 +95,13 @@ PLAIN = NoPE()
 
 
 @cache
-def _cached(encoding: Encoding, queries: int, keys: int) -> tuple[Any, Any, Mask]:
-    """What a step of decoding prepares once, for all layers."""
+def _prepared_step(encoding: Encoding, queries: int, keys: int) -> tuple[Any, Any, Mask]:
+    """Positions and mask that a decoding step prepares once for all layers."""
     q_pos, k_pos = sequence(queries, keys - queries), sequence(keys)
     return encoding.prepare(q_pos), encoding.prepare(k_pos), masks.causal(q_pos, k_pos)
 
 
-def torchs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def torch_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] == k.shape[2])
 
 
@@ -119,13 +120,13 @@ def masked(q, k, v, bias):
 
 
 def alibi_matrix(q, k, v):
-    """As in transformers' models: a tokens × tokens bias, made in each call."""
+    """ALiBi as in transformers' models: a tokens × tokens bias, made in each call."""
     return masked(q, k, v, -slopes(HEADS).float().view(-1, 1, 1) * offsets(q, k))
 
 
 @dataclass
 class T5Matrix:
-    """As transformers' T5Attention: buckets of all pairs, looked up, and a mask."""
+    """T5 as in transformers' T5Attention: look up the buckets of all pairs, add a mask."""
 
     ours: T5Bias
 
@@ -138,7 +139,7 @@ class T5Matrix:
 
 @dataclass
 class ShawMatrix:
-    """A key and a value for each pair: (tokens, tokens, channels)."""
+    """Shaw with a key and a value for each pair: (tokens, tokens, channels)."""
 
     ours: Shaw
 
@@ -168,10 +169,13 @@ class DebertaModule:
         config.update({"relative_attention": True, "pos_att_type": ["c2p", "p2c"]})
         config.update({"position_buckets": ours.buckets, "max_relative_positions": ours.reach})
         self.module = DisentangledSelfAttention(config).eval()
-        for theirs, made in (("pos_key_proj", ours.to_keys), ("pos_query_proj", ours.to_queries)):
+        for theirs, ours_to in (
+            ("pos_key_proj", ours.to_keys),
+            ("pos_query_proj", ours.to_queries),
+        ):
             linear = getattr(self.module, theirs)
-            assert made is not None  # it has both terms
-            linear.weight.data.copy_(made.data.transpose(1, 2).reshape(width, width))
+            assert ours_to is not None  # it has both terms
+            linear.weight.data.copy_(ours_to.data.transpose(1, 2).reshape(width, width))
             linear.bias.data.zero_()
         self.positions = build_relative_position
 
@@ -187,10 +191,10 @@ class DebertaModule:
 
 
 def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
-    """Everything that is compared; what needs tokens² in many copies only where it fits."""
+    """All implementations that are compared; those that need tokens² only where it fits."""
     t5 = T5Bias(HEADS, bidirectional=False)
     shaw, deberta = Shaw(DIM, reach=REACH), DeBERTa(DIM, HEADS, buckets=256, released=True)
-    made = {
+    ways = {
         LIMIT: Case(NoPE()),
         LIMIT_BOTH_WAYS: Case(NoPE(), causal=False),
         "posenc ALiBi": Case(ALiBi(HEADS)),
@@ -210,7 +214,7 @@ def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
     if _transformers():
         usual["usual T5"] = lambda: T5Matrix(t5), 8192
         usual["usual DeBERTa"] = lambda: DebertaModule(deberta), 4096
-    return made | {name: run() for name, (run, most) in usual.items() if tokens <= most}
+    return ways | {name: run() for name, (run, longest) in usual.items() if tokens <= longest}
 
 
 def _transformers() -> bool:
@@ -232,17 +236,17 @@ def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
             if trains:
                 out.sum().backward()
 
-    each = {name: lambda run=run: once(run) for name, run in runs.items()}
-    times = timed(each, rounds, budget)
-    most, errors = memory.peaks("attention", str(tokens), kind), check()
+    calls = {name: lambda run=run: once(run) for name, run in runs.items()}
+    times = timed(calls, rounds, budget)
+    peak_memory, errors = memory.peaks("attention", str(tokens), kind), check()
     shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
-    _same(runs, q, k, v)
+    _assert_equal_reference(runs, q, k, v)
     case = f"{kind}: {shown}, {HEADS} heads of {DIM}, float32"
     limit_of = partial(_limit, kind=kind)
     limit = _limit("", kind)
-    made = table("attention", case, limit, times, _missing(), errors, most, limit_of)
-    made.targets.extend(_targets(made, tokens, kind))
-    return made
+    result = table("attention", case, limit, times, _missing(), errors, peak_memory, limit_of)
+    result.targets.extend(_targets(result, tokens, kind))
+    return result
 
 
 def peaks(tokens: str, kind: str) -> dict[str, float]:
@@ -250,25 +254,25 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
     trains = kind == "training"
 
     def once(run: Run, tokens: int) -> float:
-        given = inputs(1 if kind == "decode" else tokens, tokens, trains)
+        qkv = inputs(1 if kind == "decode" else tokens, tokens, trains)
 
         def call() -> None:
             with torch.set_grad_enabled(trains):
-                out = run(*given)
+                out = run(*qkv)
                 if trains:
                     out.sum().backward()
 
         return memory.peak(call)
 
-    found = {}
+    peak_of = {}
     for name, run in _ways(int(tokens), kind).items():
         once(run, 256)  # loads what is loaded once
-        found[name] = once(run, int(tokens))
-    return found
+        peak_of[name] = once(run, int(tokens))
+    return peak_of
 
 
-def _same(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raises AssertionError where what is compared at its own length is not the reference."""
+def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Compare the ways with `reference` at this length, up to a million pairs of query and key."""
     if q.shape[2] * k.shape[2] > 1024**2:
         return
     for run in runs.values():
@@ -280,28 +284,28 @@ def _same(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tensor) -> None:
 
 @cache
 def check(tokens: int = 512) -> dict[str, float]:
-    """What each way is off by, of the definition; AssertionError where that is too much."""
+    """Relative error of each way against `reference`. Raises AssertionError if one is too large."""
     q, k, v = inputs(tokens, tokens, trains=True)
-    found, ways = {}, cases(tokens)
+    errors, ways = {}, cases(tokens)
     for name, run in ways.items():
         ours = ways[name.replace("usual", "posenc")]
         assert isinstance(ours, Case)
         expected = Case(ours.encoding, ours.causal, "reference")(q, k, v)
         trained = run(q, k, v)
         with torch.no_grad():
-            made = run(q, k, v)
-        for out in (made, trained):
+            inferred = run(q, k, v)
+        for out in (inferred, trained):
             torch.testing.assert_close(out, expected, rtol=1e-4, atol=2e-5)
         grads = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (trained, expected)]
         torch.testing.assert_close(*grads, rtol=1e-3, atol=1e-3)
-        found[name] = ((made - expected).abs().max() / expected.abs().max()).item()
-    return found
+        errors[name] = ((inferred - expected).abs().max() / expected.abs().max()).item()
+    return errors
 
 
 def inputs(queries: int, keys: int, trains: bool = False) -> list[Tensor]:
-    made = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     shapes = [(1, HEADS, n, DIM) for n in (queries, keys, keys)]
-    return [torch.randn(s, generator=made).requires_grad_(trains) for s in shapes]
+    return [torch.randn(s, generator=generator).requires_grad_(trains) for s in shapes]
 
 
 def _ways(tokens: int, kind: str) -> dict[str, Run]:
@@ -310,25 +314,29 @@ def _ways(tokens: int, kind: str) -> dict[str, Run]:
         return {name: run for name, run in ways.items() if name in TRAINED}
     if kind == "decode":
         for name in ("usual DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS):
-            ways.pop(name, None)  # the first knows no cache; all see all keys
-        turned = TurnedBefore(RoPE(DIM))
-        ways |= {LIMIT: torchs, "posenc NoPE": Case(PLAIN), f"posenc {TURNED}": turned}
+            ways.pop(name, None)  # the first has no cache; one query at the end sees all keys
+        turned = KeysTurnedBefore(RoPE(DIM))
+        ways |= {
+            LIMIT: torch_attention,
+            "posenc NoPE": Case(PLAIN),
+            f"posenc {KEYS_TURNED}": turned,
+        }
         if tokens == LONGEST_CACHE:
             ways["posenc FIRE, up to its L"] = Case(FIRE(HEADS, length=2 * tokens))
     if kind == "window":
         names = {"posenc ALiBi": ALiBi(HEADS), "posenc NoPE": PLAIN, "posenc RoPE": RoPE(DIM)}
         return {name: Windowed(encoding) for name, encoding in names.items()}
     if kind == "prefill":
-        ways |= {LIMIT: torchs, "posenc NoPE": Case(PLAIN)}
+        ways |= {LIMIT: torch_attention, "posenc NoPE": Case(PLAIN)}
         return {name: ways[name] for name in (LIMIT, "posenc NoPE", "posenc ALiBi", "posenc T5")}
     return ways
 
 
-TURNED = "RoPE, keys turned before"
+KEYS_TURNED = "RoPE, keys turned before"
 
 
 def lengths(kind: str, tokens: Sequence[int]) -> list[int]:
-    """At which a kind is measured, where attention is measured at `tokens`."""
+    """Lengths at which a kind is measured, in a benchmark of the lengths `tokens`."""
     if kind == "training":
         return [n for n in tokens if n <= LONGEST_TRAINED]
     if kind == "decode" and max(tokens) > LONGEST_TRAINED:

@@ -1,4 +1,4 @@
-"""Adding sinusoids to embeddings, beside other libraries; the limit is a copy of the embeddings."""
+"""Time adding sinusoids to embeddings, beside other libraries; the limit is a copy."""
 
 import importlib
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc.bench import memory
-from posenc.bench.record import Table, table
+from posenc.bench.results import Table, table
 from posenc.bench.timing import timed
 from posenc.core.positions import sequence
 from posenc.encodings.additive.sinusoidal import Sinusoidal
@@ -22,18 +22,18 @@ def benchmark(rounds: int, budget: float) -> Table:
     errors = {name: _error(name, run, x) for name, run in runs.items()}
     with torch.no_grad():
         times = timed({name: lambda run=run: run(x) for name, run in runs.items()}, rounds, budget)
-    most, case = memory.peaks("embeddings"), f"{SHAPE}, float32, forward"
-    return table("embeddings", case, LIMIT, times, skipped, errors, most)
+    peak_memory, case = memory.peaks("embeddings"), f"{SHAPE}, float32, forward"
+    return table("embeddings", case, LIMIT, times, skipped, errors, peak_memory)
 
 
 def peaks() -> dict[str, float]:
     """MB at the peak of one call, result included."""
-    x, found = torch.randn(SHAPE), {}
+    x, peak_of = torch.randn(SHAPE), {}
     with torch.no_grad():
         for name, run in _ways()[0].items():
             run(x[:1, :8])
-            found[name] = memory.peak(lambda run=run: run(x))
-    return found
+            peak_of[name] = memory.peak(lambda run=run: run(x))
+    return peak_of
 
 
 def _ways() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:

@@ -1,7 +1,7 @@
 """Fit the growth of time with length: seconds ~ tokensᵖ, p by least squares of logarithms.
 
 p = 1 is linear, p = 2 quadratic. Short texts cost calls rather than numbers, so p over all lengths
-is below the truth; the exponent between the two longest is told beside it.
+is below the truth; the exponent between the two longest is given beside it.
 """
 
 from math import log
@@ -9,7 +9,7 @@ from math import log
 import torch
 
 from posenc.bench import rotation
-from posenc.bench.record import Growth, Table
+from posenc.bench.results import Growth, Table
 from posenc.bench.timing import timed
 
 ROTATED = ("a copy", "posenc interleaved:", "posenc half:", "transformers")
@@ -17,9 +17,9 @@ LENGTHS = tuple(2**n for n in range(8, 18))  # 256 … 131,072
 HEADS, DIM = 4, 64
 
 
-def rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list[Growth]:
+def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list[Growth]:
     """Time rotations of q and k (1, 4, tokens, 64) in float32; `budget` seconds a length."""
-    found: dict[str, dict[int, float]] = {}
+    seconds: dict[str, dict[int, float]] = {}
     for tokens in (n for n in LENGTHS if n <= longest):
         q, k = torch.randn(2, 1, HEADS, tokens, DIM).unbind()
         ways = rotation.candidates(q, k, compiled=False)[0]
@@ -27,22 +27,25 @@ def rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list[Gr
         with torch.no_grad():
             runs = {name: lambda run=run, q=q, k=k: run(q, k) for name, run in ways.items()}
             for name, times in timed(runs, rounds, budget).items():
-                found.setdefault(name, {})[tokens] = times.median
-    return [fitted("rotation", name, times) for name, times in found.items()]
+                seconds.setdefault(name, {})[tokens] = times.median
+    return [fit_growth("rotation", name, times) for name, times in seconds.items()]
 
 
-def attentions(tables: list[Table], tokens: list[int]) -> list[Growth]:
+def of_attention(tables: list[Table], tokens: list[int]) -> list[Growth]:
     """Fit growth to the tables of forward attention, one for each length."""
-    found: dict[str, dict[int, float]] = {}
+    seconds: dict[str, dict[int, float]] = {}
     for length, table in zip(tokens, tables, strict=True):
         for row in table.rows:
-            found.setdefault(row.name, {})[length] = row.times.median
-    return [fitted("attention", name, times) for name, times in found.items() if len(times) > 2]
+            seconds.setdefault(row.name, {})[length] = row.times.median
+    return [
+        fit_growth("attention", name, times) for name, times in seconds.items() if len(times) > 2
+    ]
 
 
-def fitted(part: str, name: str, times: dict[int, float]) -> Growth:
-    """
-    >>> fitted("", "", {256: 1.0, 512: 2.0, 1024: 8.0}).exponent
+def fit_growth(part: str, name: str, times: dict[int, float]) -> Growth:
+    """The exponents of `times`, seconds by length.
+
+    >>> fit_growth("", "", {256: 1.0, 512: 2.0, 1024: 8.0}).exponent
     1.5
     """
     x, y = [log(n) for n in times], [log(t) for t in times.values()]

@@ -1,4 +1,4 @@
-"""Peak memory of calls, in a process of its own that returns what it frees at once.
+"""Measure peak memory of calls, in a process that gives freed memory back at once.
 
     peak = most memory resident during the call − memory resident before
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from posenc.bench.timing import WARM
 
 STATUS = Path("/proc/self/status")
-AT_ONCE = {
+FREE_AT_ONCE = {
     "MALLOC_MMAP_THRESHOLD_": "65536",
     "MALLOC_TRIM_THRESHOLD_": "65536",
     "MALLOC_TOP_PAD_": "0",
@@ -23,13 +23,13 @@ AT_ONCE = {
 
 
 def peaks(part: str, *words: str) -> dict[str, float]:
-    """MB of each, as `posenc.bench.{part}.peaks(*words)` finds in the other process."""
+    """MB by way of doing it: `posenc.bench.{part}.peaks(*words)`, run in the other process."""
     if not STATUS.exists():
         return {}
     code = (
         f"import json; from posenc.bench.{part} import peaks; print(json.dumps(peaks(*{words!r})))"
     )
-    environment = {k: v for k, v in os.environ.items() if k not in WARM} | AT_ONCE
+    environment = {k: v for k, v in os.environ.items() if k not in WARM} | FREE_AT_ONCE
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         env=environment,
@@ -43,7 +43,7 @@ def peaks(part: str, *words: str) -> dict[str, float]:
 
 
 def peak(run: Callable[[], object]) -> float:
-    """MB of one call, here. Call it once before, with less, to load what is loaded once."""
+    """MB of one call in this process. Call it on less before, so that libraries are loaded."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _resident("VmRSS")
     run()

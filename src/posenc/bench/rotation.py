@@ -1,7 +1,7 @@
-"""Rotation of queries and keys, beside other libraries; the limit is a copy of both.
+"""Time the rotation of queries and keys beside other libraries; the limit is a copy of both.
 
-Before it is timed, each is held against the formula in float64: ours must give the bits of the
-formula, but for the last, and what others are off by is told.
+Before it is timed, each is compared with the formula in float64: ours must give the bits of the
+formula but for the last; the errors of others are listed.
 """
 
 import importlib
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posenc.bench import memory
-from posenc.bench.record import Table, Target, table
+from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed
 from posenc.core.frequencies import Layout, frequencies
 from posenc.core.positions import sequence
@@ -37,17 +37,17 @@ class Case:
     strided: bool = False  # in memory (batch, token, head, channel), as a projection leaves them
 
     def tensors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        made = torch.Generator().manual_seed(0)
-        found = []
+        generator = torch.Generator().manual_seed(0)
+        qk = []
         for batch, heads, tokens, channels in (self.q, self.k):
             shape = (
                 (batch, tokens, heads, channels)
                 if self.strided
                 else (batch, heads, tokens, channels)
             )
-            x = torch.randn(shape, generator=made).to(dtype)
-            found.append(x.transpose(1, 2) if self.strided else x)
-        return found[0], found[1]
+            x = torch.randn(shape, generator=generator).to(dtype)
+            qk.append(x.transpose(1, 2) if self.strided else x)
+        return qk[0], qk[1]
 
 
 CASES = {
@@ -59,7 +59,7 @@ CASES = {
     "decode": Case((32, 32, 1, 128), (32, 32, 1, 128)),
     "tiny": Case((1, 32, 1, 128), (1, 8, 1, 128)),
 }
-SMALL = ("decode", "tiny")  # where it is the number of calls that counts
+SMALL = ("decode", "tiny")  # cases that cost calls rather than numbers
 LARGE = 8 * 2**20  # bytes of the queries from which on targets hold
 
 
@@ -68,21 +68,21 @@ def benchmark(
 ) -> Table:
     """Time every way but Numba, which has tables of its own: its threads disturb others."""
     q, k = CASES[name].tensors(DTYPES[dtype])
-    found, skipped = candidates(q, k, compiled)
-    return _table("rotation", name, dtype, backward, found, skipped, rounds, budget)
+    ways, skipped = candidates(q, k, compiled)
+    return _table("rotation", name, dtype, backward, ways, skipped, rounds, budget)
 
 
-def fast(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> Table:
+def benchmark_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> Table:
     """The half layout by Numba, as the extra `fast` brings it."""
     q = CASES[name].tensors(DTYPES[dtype])[0]
     by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]), 1.0, "half")
-    found: dict[str, Both] = {LIMIT: _copy, "posenc half: blocks": _through("blocks", by, "half")}
+    ways: dict[str, Both] = {LIMIT: _copy, "posenc half: blocks": _through("blocks", by, "half")}
     skipped = {}
     if kernel_for(q, by, "half") == "numba":
-        found["posenc half: numba"] = _separately(by, "half")
+        ways["posenc half: numba"] = _one_by_one(by, "half")
     else:
         skipped["posenc half: numba"] = "not installed (numba)"
-    return _table("fast", name, dtype, backward, found, skipped, rounds, budget)
+    return _table("fast", name, dtype, backward, ways, skipped, rounds, budget)
 
 
 def _table(
@@ -90,84 +90,86 @@ def _table(
     name: str,
     dtype: str,
     backward: bool,
-    found: dict[str, Both],
+    ways: dict[str, Both],
     skipped: dict[str, str],
     rounds: int,
     budget: float,
 ) -> Table:
     q, k = CASES[name].tensors(DTYPES[dtype])
-    errors = {who: _error(who, run, q, k) for who, run in found.items()}
+    errors = {who: _error(who, run, q, k) for who, run in ways.items()}
     times = timed(
-        {who: _run(who, run, q, k, backward) for who, run in found.items()}, rounds, budget
+        {who: _run(who, run, q, k, backward) for who, run in ways.items()}, rounds, budget
     )
     measured = part == "rotation" and not backward and name not in SMALL
-    most = memory.peaks("rotation", name, dtype) if measured else {}
+    peak_memory = memory.peaks("rotation", name, dtype) if measured else {}
     shown = " and ".join(f"{tuple(x.shape)}" for x in ((q,) if q.shape == k.shape else (q, k)))
     what = "forward and backward, of two copies" if backward else "forward"
-    made = table(part, f"{name}: {shown}, {dtype}, {what}", LIMIT, times, skipped, errors, most)
-    made.targets.extend(_targets(made, name, dtype, backward))
-    return made
+    result = table(
+        part, f"{name}: {shown}, {dtype}, {what}", LIMIT, times, skipped, errors, peak_memory
+    )
+    result.targets.extend(_targets(result, name, dtype, backward))
+    return result
 
 
 def peaks(name: str, dtype: str) -> dict[str, float]:
     """MB at the peak of one forward call, results included."""
     q, k = CASES[name].tensors(DTYPES[dtype])
-    few = q[:, :, :8].contiguous(), k[:, :, :8].contiguous()
-    warm = candidates(*few, compiled=False)[0]
-    found = {}
+    first_tokens = q[:, :, :8].contiguous(), k[:, :, :8].contiguous()
+    warm = candidates(*first_tokens, compiled=False)[0]
+    peak_of = {}
     with torch.no_grad():
         for who, run in candidates(q, k, compiled=False)[0].items():
             if who in warm:
-                warm[who](*few)
-            found[who] = memory.peak(lambda run=run: run(q, k))
-    return found
+                warm[who](*first_tokens)
+            peak_of[who] = memory.peak(lambda run=run: run(q, k))
+    return peak_of
 
 
 def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], dict[str, str]]:
-    """Ways to turn q and k, and who is missing."""
+    """Ways to turn q and k, and the reasons why others are missing."""
     pos, dim, dtype = sequence(q.shape[2], FIRST), q.shape[-1], q.dtype
-    found: dict[str, Both] = {LIMIT: _copy}
+    ways: dict[str, Both] = {LIMIT: _copy}
     if compiled:
         torch._dynamo.reset()  # it compiles the same code for few shapes only
     skipped = {}
     for layout in LAYOUTS:
         by = turn(pos, frequencies(dim), 1.0, layout)
-        each, once = _separately(by, layout), _at_once(by, layout)
+        separately, together = _one_by_one(by, layout), _at_once(by, layout)
         if layout == "half" and q.numel() > FEW:  # where Numba would be taken
-            found["posenc half: blocks"] = _through("blocks", by, layout)
+            ways["posenc half: blocks"] = _through("blocks", by, layout)
         else:
-            found[f"posenc {layout}: {kernel_for(q, by, layout)}"] = each
-            found[f"posenc {layout}, both at once"] = once
+            ways[f"posenc {layout}: {kernel_for(q, by, layout)}"] = separately
+            ways[f"posenc {layout}, both at once"] = together
         if compiled:
             try:
-                run = torch.compile(each, dynamic=False)
+                run = torch.compile(separately, dynamic=False)
                 run(q, k)
-                found[f"posenc {layout}, compiled"] = run
-            except Exception as error:  # whatever keeps a machine from compiling
+                ways[f"posenc {layout}, compiled"] = run
+            except Exception as error:  # any reason that keeps a machine from compiling
                 skipped[f"posenc {layout}, compiled"] = str(error).strip().splitlines()[0]
     for library in LIBRARIES:
         try:
-            found |= library(pos, dim, dtype)
+            ways |= library(pos, dim, dtype)
         except ImportError as error:
             skipped[library.__name__.strip("_").replace("_", "-")] = f"not installed ({error.name})"
-    return found, skipped
+    return ways, skipped
 
 
 def _copy(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     return q.clone(), k.clone()
 
 
-def _separately(by: Turn, layout: Layout) -> Both:
+def _one_by_one(by: Turn, layout: Layout) -> Both:
     return lambda q, k: (rotate(q, by, layout), rotate(k, by, layout))
 
 
 def _through(path: str, by: Turn, layout: Layout) -> Both:
-    def one(x: Tensor) -> Tensor:
+    def turned(x: Tensor) -> Tensor:
         if x.requires_grad and torch.is_grad_enabled():
             return _Rotation.apply(path, by, layout, None, x)[0]
         return ON_CPU[path](x, by)
 
-    return lambda q, k: (one(q), one(k))
+    return lambda q, k: (turned(q), turned(k))
 
 
 def _at_once(by: Turn, layout: Layout) -> Both:
@@ -178,7 +180,7 @@ def _run(who: str, run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[
     if not backward:
         if q.numel() > 1 << 20:
             return torch.no_grad()(lambda: run(q, k))
-        return lambda: run(q, k)  # nothing needs gradients; a context would cost as much as a call
+        return lambda: run(q, k)  # no_grad would cost as much as a call
     q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
     grads = torch.randn_like(q), torch.randn_like(k)
     if who == LIMIT:  # the gradient of a copy copies nothing
@@ -193,20 +195,24 @@ def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
     by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]))
     worst = 0.0
     with torch.no_grad():
-        for x, made in zip((q, k), run(q, k), strict=True):
+        for x, turned in zip((q, k), run(q, k), strict=True):
             exact = formula(x.double(), by, layout)
-            worst = max(worst, ((made - exact).abs().max() / exact.abs().max()).item())
+            worst = max(worst, ((turned - exact).abs().max() / exact.abs().max()).item())
             if who.startswith("posenc"):
                 rtol = 0 if x.dtype == torch.float32 else 2**-7  # the last bit
-                torch.testing.assert_close(made, formula(x, by, layout), rtol=rtol, atol=1e-6)
+                torch.testing.assert_close(turned, formula(x, by, layout), rtol=rtol, atol=1e-6)
     return worst
 
 
 def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Target]:
     def over(ours: str, other: str, most: float) -> Iterator[Target]:
-        one, two = table.row(ours), table.row(other)
-        if one and two:  # installed, and compiled
-            yield Target(f"{one.name} / {two.name}", one.times.median / two.times.median, most)
+        ours_row, other_row = table.row(ours), table.row(other)
+        if ours_row and other_row:  # installed, and compiled
+            yield Target(
+                f"{ours_row.name} / {other_row.name}",
+                ours_row.times.median / other_row.times.median,
+                most,
+            )
 
     half, interleaved = "posenc half: blocks", "posenc interleaved:"
     if name == "tiny" and dtype == "float32" and not backward:
@@ -252,29 +258,29 @@ def _rotary_embedding_torch(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[s
     rope = library.RotaryEmbedding(dim, cache_max_seq_len=len(pos) + FIRST)
     for parameter in rope.parameters():
         parameter.requires_grad_(False)
-    one = lambda x: rope.rotate_queries_or_keys(x, offset=FIRST)  # noqa: E731
-    return {"rotary-embedding-torch (interleaved)": lambda q, k: (one(q), one(k))}
+    turned = lambda x: rope.rotate_queries_or_keys(x, offset=FIRST)  # noqa: E731
+    return {"rotary-embedding-torch (interleaved)": lambda q, k: (turned(q), turned(k))}
 
 
 def _x_transformers(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
     library = importlib.import_module("x_transformers.x_transformers")
     freqs, scale = library.RotaryEmbedding(dim)(pos)
-    one = lambda x: library.apply_rotary_pos_emb(x, freqs, scale)  # noqa: E731
-    return {"x-transformers (interleaved)": lambda q, k: (one(q), one(k))}
+    turned = lambda x: library.apply_rotary_pos_emb(x, freqs, scale)  # noqa: E731
+    return {"x-transformers (interleaved)": lambda q, k: (turned(q), turned(k))}
 
 
 def _torchtune(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
     library = importlib.import_module("torchtune.modules")
     rope = library.RotaryPositionalEmbeddings(dim, max_seq_len=len(pos) + FIRST + 1)
 
-    def one(x: Tensor) -> Tensor:  # (batch, token, head, channel)
+    def turned(x: Tensor) -> Tensor:  # (batch, token, head, channel)
         return rope(x.transpose(1, 2), input_pos=pos).transpose(1, 2)
 
-    return {"torchtune (interleaved)": lambda q, k: (one(q), one(k))}
+    return {"torchtune (interleaved)": lambda q, k: (turned(q), turned(k))}
 
 
 def _written_out(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
-    """Code of libraries that need a GPU to be installed, as they define it."""
+    """The code of libraries that cannot be installed without a GPU, copied."""
     cos, sin = _tables(pos, dim)
     cis = torch.complex(cos, sin)
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from posenc.bench import adapter, attention, embeddings, growth, rotation, startup, training
-from posenc.bench.record import Growth, Table, Target
+from posenc.bench.results import Growth, Table, Target
 from posenc.provenance import Provenance, since
 
 SCHEMA = 1
@@ -28,14 +28,14 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long it may take: samples of each way, and seconds of each table."""
+    """The size of a benchmark: samples of each way, seconds of each table, lengths, cases."""
 
     rounds: int
     budget: float
     tokens: tuple[int, ...]  # of attention
     longest: int  # of the rotation's growth
-    compiled: tuple[str, ...]  # cases that are compiled too, which takes half a minute each
-    peers: bool  # their start-up
+    compiled: tuple[str, ...]  # cases that are also compiled, half a minute each
+    peers: bool  # True: time the start-up of other libraries
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
     model: adapter.Size = adapter.FULL  # that encodings are plugged into
 
@@ -61,9 +61,9 @@ class Benchmark:
 
     def to_json(self) -> dict[str, Any]:
         tree = asdict(self)
-        for table, found in zip(tree["tables"], self.tables, strict=True):
-            for target, one in zip(table["targets"], found.targets, strict=True):
-                target["met"] = one.met
+        for table, result in zip(tree["tables"], self.tables, strict=True):
+            for target, measured in zip(table["targets"], result.targets, strict=True):
+                target["met"] = measured.met
         return tree
 
 
@@ -72,7 +72,7 @@ def benchmark(
     quick: bool = False,
     progress: Progress = lambda doing, done, of: None,
 ) -> Benchmark:
-    """Measure the parts named, or all. Raises LookupError for one that there is not."""
+    """Measure the parts named, or all. Raises LookupError for an unknown part."""
     wanted = list(dict.fromkeys(parts)) or list(PARTS)
     for part in wanted:
         if part not in PARTS:
@@ -86,15 +86,15 @@ def benchmark(
         progress(name, done, len(jobs))
         torch.manual_seed(0)
         with redirect_stdout(sys.stderr):  # some peers print when they are imported
-            found = job()
-        if isinstance(found, Table):
-            tables.append(found)
+            result = job()
+        if isinstance(result, Table):
+            tables.append(result)
         else:
-            grown += found
+            grown += result
     if "attention" in wanted:
         lengths = list(effort.tokens)
         forward = [t for t in tables if t.part == "attention" and t.case.startswith("forward")]
-        grown += growth.attentions(forward, lengths)
+        grown += growth.of_attention(forward, lengths)
     progress("done", len(jobs), len(jobs))
     return Benchmark(tables, grown, quick, processor(), libraries(), since(begun, seed=0))
 
@@ -109,13 +109,15 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                     c, d, b, rounds, budget, c in effort.compiled
                 ),
             )
-        yield "rotation, growth", lambda: growth.rotations(rounds, budget / 4, effort.longest)
+        yield "rotation, growth", lambda: growth.of_rotations(rounds, budget / 4, effort.longest)
     if part == "fast":
         large = [case for case in effort.rotated if case not in rotation.SMALL]
         for case, dtype, backward in product(large, rotation.DTYPES, (False, True)):
             yield (
                 f"fast, {case}",
-                lambda c=case, d=dtype, b=backward: rotation.fast(c, d, b, rounds, budget),
+                lambda c=case, d=dtype, b=backward: rotation.benchmark_numba(
+                    c, d, b, rounds, budget
+                ),
             )
     if part == "embeddings":
         yield part, lambda: embeddings.benchmark(rounds, budget)
@@ -129,7 +131,7 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
     if part == "training":
         yield part, lambda: training.benchmark(rounds, budget)
     if part == "adapter" and find_spec("transformers"):
-        for kind in adapter.MOST:
+        for kind in adapter.TARGETS:
             yield (
                 f"adapter, {kind}",
                 lambda k=kind: adapter.benchmark(k, effort.model, rounds, budget),
@@ -139,7 +141,7 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
 
 
 def processor() -> str:
-    """Its model, and what of its instructions torch uses."""
+    """The model of the processor, and the instruction set that torch uses on it."""
     path, name = Path("/proc/cpuinfo"), platform.processor()
     for line in path.read_text().splitlines() if path.exists() else ():
         if line.startswith("model name"):
@@ -149,11 +151,11 @@ def processor() -> str:
 
 
 def libraries() -> dict[str, str]:
-    """The peers that are installed, and their versions."""
-    found = {}
+    """Versions of the peers that are installed."""
+    versions = {}
     for name in PEERS:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,18 +1,17 @@
-"""Seconds until a Python has imported posenc on top of torch, beside its peers, and until a command
-of posenc has answered.
+"""Time the import of posenc on top of torch, beside its peers, and two commands of posenc.
 
-Each is a Python of its own, in turn; what is already in the caches of the disk counts for all.
+Each runs in a new Python; the first round leaves all files in the cache of the disk.
 """
 
 import subprocess
 import sys
 from importlib.util import find_spec
 
-from posenc.bench.record import Table, Target, table
+from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed
 
 LIMIT, OURS = "torch alone", "posenc and attend"
-IMPORTS = {  # the module that must be there; what is run
+IMPORTS = {  # name: (module that must be installed, code)
     LIMIT: ("torch", "import torch"),
     OURS: ("posenc", "import torch, posenc; posenc.attend"),
     "posenc, every public name": (
@@ -33,21 +32,21 @@ IMPORTS = {  # the module that must be there; what is run
 }
 COMMANDS = {"posenc --help": ["--help"], "posenc list": ["list"]}
 OWN = ("torch", "posenc")
-MOST = 0.1  # seconds that `import posenc` may take on top of torch
+TARGET_SECONDS = 0.1  # seconds that `import posenc` may take on top of torch
 
 
 def benchmark(rounds: int, budget: float, peers: bool = True) -> Table:
-    """Time imports; without `peers`, of torch and posenc only."""
+    """Time imports and commands; without `peers`, of torch and posenc only."""
     modules = {who: module for who, (module, _) in IMPORTS.items() if peers or module in OWN}
     calls = {who: ["-c", IMPORTS[who][1]] for who, module in modules.items() if find_spec(module)}
     calls |= {who: ["-m", "posenc", *words] for who, words in COMMANDS.items()}
     runs = {who: lambda words=words: _run(words) for who, words in calls.items()}
     times = timed(runs, rounds, budget)
     skipped = {who: "not installed" for who in modules if who not in runs}
-    made = table("start-up", "a new Python each", LIMIT, times, skipped)
+    result = table("start-up", "a new Python each", LIMIT, times, skipped)
     more = times[OURS].median - times[LIMIT].median
-    made.targets.append(Target("posenc and attend, s on top of torch", more, MOST))
-    return made
+    result.targets.append(Target("posenc and attend, s on top of torch", more, TARGET_SECONDS))
+    return result
 
 
 def _run(words: list[str]) -> None:

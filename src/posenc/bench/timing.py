@@ -1,8 +1,8 @@
-"""Times of several callables, fairly: they take turns, and a sample that was disturbed is dropped.
+"""Time several callables fairly: they take turns, and disturbed samples are dropped.
 
-Whoever has been given the least time so far goes next, with a little chance, so that what is slow
-is sampled less often and all are spread over the whole run. A sample counts if our threads hardly
-waited for a core; the system says how long they did. Figures are medians.
+The callable with the least time so far goes next (± 10 % at random), so that slow ones are sampled
+less often and all are spread over the whole run. A sample counts if our threads hardly waited for
+a core, which Linux reports in `schedstat`. Figures are medians.
 """
 
 import gc
@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-SHORTEST = 4e-3  # seconds of one sample; what is faster is repeated
-TOLERANCE = 0.05  # of a sample that our threads may have waited for a core
-FEWEST = 3  # undisturbed samples; with less, disturbed ones must do
+SHORTEST_SAMPLE = 4e-3  # seconds; a faster call is repeated
+WAITED_AT_MOST = 0.05  # share of a sample that our threads may wait for a core
+FEWEST_SAMPLES = 3  # undisturbed; with fewer, disturbed samples are used as well
 WARM = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 
 Run = Callable[[], object]
@@ -33,10 +33,10 @@ class Times:
 def timed(runs: Mapping[str, Run], rounds: int, budget: float) -> dict[str, Times]:
     """Seconds of one call of each, from `rounds` samples, or as many as fit into `budget`."""
     chance = random.Random(0)
-    repeats = {name: _warmed(run) for name, run in runs.items()}
+    repeats = {name: _calls_a_sample(run) for name, run in runs.items()}
     spent = dict.fromkeys(runs, 0.0)
     calm: dict[str, list[float]] = {name: [] for name in runs}
-    others: dict[str, list[float]] = {name: [] for name in runs}
+    disturbed: dict[str, list[float]] = {name: [] for name in runs}
     stop = time.perf_counter() + budget
     gc.collect()
     gc.disable()
@@ -44,36 +44,36 @@ def timed(runs: Mapping[str, Run], rounds: int, budget: float) -> dict[str, Time
         while unfinished := [
             name
             for name in runs
-            if len(calm[name]) + len(others[name]) < FEWEST
+            if len(calm[name]) + len(disturbed[name]) < FEWEST_SAMPLES
             or (len(calm[name]) < rounds and time.perf_counter() < stop)
         ]:
             name = min(unfinished, key=lambda name: spent[name] * chance.uniform(0.9, 1.1))
-            each, waited = _seconds(runs[name], repeats[name])
-            taken = each * repeats[name]
+            seconds, waited = _seconds(runs[name], repeats[name])
+            taken = seconds * repeats[name]
             spent[name] += taken
-            (calm if waited < TOLERANCE * taken else others)[name].append(each)
+            (calm if waited < WAITED_AT_MOST * taken else disturbed)[name].append(seconds)
     finally:
         gc.enable()
-    return {name: _told(calm[name], others[name]) for name in runs}
+    return {name: _summary(calm[name], disturbed[name]) for name in runs}
 
 
 def malloc() -> str:
-    """`default`: large tensors are fetched from the system anew each time, and cleared by it."""
+    """The setting of malloc; `default` fetches large tensors from the system, zeroed, each time."""
     return "warm" if os.environ.get("MALLOC_MMAP_MAX_") == "0" else "default"
 
 
-def _told(calm: list[float], others: list[float]) -> Times:
-    kept = calm if len(calm) >= FEWEST else calm + others
-    return Times(statistics.median(kept), min(kept), len(kept), len(others))
+def _summary(calm: list[float], disturbed: list[float]) -> Times:
+    samples = calm if len(calm) >= FEWEST_SAMPLES else calm + disturbed
+    return Times(statistics.median(samples), min(samples), len(samples), len(disturbed))
 
 
-def _warmed(run: Run) -> int:
+def _calls_a_sample(run: Run) -> int:
     """Number of calls in one sample."""
     for calls in (1, 1, 3):
         seconds = _seconds(run, calls)[0]
-        if seconds > 10 * SHORTEST * calls:
+        if seconds > 10 * SHORTEST_SAMPLE * calls:
             break
-    return max(1, int(SHORTEST / seconds))
+    return max(1, int(SHORTEST_SAMPLE / seconds))
 
 
 def _seconds(run: Run, repeats: int) -> tuple[float, float]:

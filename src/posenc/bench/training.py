@@ -1,8 +1,8 @@
-"""A training step of a small decoder: embeddings, attention with an encoding, MLPs, loss, AdamW.
+"""Time a training step of a small decoder: embeddings, attention, MLPs, loss, AdamW.
 
-The limit is the same decoder without positions. What transformers and the usual code do to queries,
-keys and scores is put into the same decoder, so that nothing but the encoding differs; each gives
-the loss of posenc's way, or AssertionError.
+The limit is the same decoder without positions. The code by which transformers and others encode
+queries, keys and scores is put into the same decoder, so that nothing but the encoding differs;
+each must give the loss that posenc gives.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 
 from posenc.attention.attend import attend
 from posenc.bench.attention import T5Matrix, alibi_matrix
-from posenc.bench.record import Table, table
+from posenc.bench.results import Table, table
 from posenc.bench.timing import timed
 from posenc.core import masks
 from posenc.core.encoding import Encoding
@@ -63,8 +63,8 @@ class Decoder(nn.Module):
 
 
 def benchmark(rounds: int, budget: float) -> Table:
-    made = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, VOCABULARY, (BATCH, TOKENS + 1), generator=made)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, VOCABULARY, (BATCH, TOKENS + 1), generator=generator)
     ways, skipped = _ways()
     losses = {name: _loss(_decoder(), ids, begin()).item() for name, begin in ways.items()}
     for name, loss in losses.items():
@@ -76,7 +76,7 @@ def benchmark(rounds: int, budget: float) -> Table:
 
 
 def _ways() -> tuple[dict[str, Begin], dict[str, str]]:
-    """Each is called at the beginning of a forward pass, and makes what all layers share."""
+    """Functions that prepare, at the beginning of a forward pass, the attention of all layers."""
     pos, t5 = sequence(TOKENS), T5Bias(HEADS, bidirectional=False)
     ways: dict[str, Begin] = {
         LIMIT: lambda: _plain,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from posenc.bench.record import Growth, Table
+from posenc.bench.results import Growth, Table
 from posenc.report.drawing.figure import BLUE, GREY, Figure, Line, Panel, Points, Rule, style
 
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from posenc.bench.record import Table
+from posenc.bench.results import Table
 from posenc.bench.run import Benchmark
 from posenc.report import words
 from posenc.report.terminal.tables import _table

@@ -12,7 +12,7 @@ OURS = "posenc"
 
 @dataclass(frozen=True)
 class Row:
-    """One way to do it."""
+    """One implementation, timed."""
 
     name: str
     times: Times
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Target:
-    """A bar that was set before; met or missed, it is told."""
+    """A bound on one number that was set beforehand; the report says whether it is met."""
 
     what: str
     found: float
@@ -40,19 +40,19 @@ class Target:
 
 @dataclass(frozen=True)
 class Table:
-    """Ways to do the same thing, measured in one run."""
+    """Implementations of the same thing, measured in one run."""
 
     part: str  # rotation, attention, …
     case: str  # what exactly: shapes, dtype, forward or training
     limit: str  # the name of the row that all are divided by
     rows: list[Row]
-    skipped: dict[str, str]  # who was left out, and why
+    skipped: dict[str, str]  # implementations left out, and why
     malloc: str
     threads: int
     targets: list[Target] = field(default_factory=list)
 
     def row(self, name: str) -> Row | None:
-        """The one whose name is this, or the first whose name begins so."""
+        """The row of this name, or the first whose name begins with it."""
         exact = (row for row in self.rows if row.name == name)
         return next(exact, next((row for row in self.rows if row.name.startswith(name)), None))
 
@@ -67,7 +67,7 @@ def table(
     memory: Mapping[str, float] | None = None,
     limit_of: Callable[[str], str] | None = None,
 ) -> Table:
-    """Of what was timed just now, here; `limit_of` where some rows have a limit of their own."""
+    """The table of times measured in this process; `limit_of` names the limit of a single row."""
     errors, memory = errors or {}, memory or {}
     rows = []
     for name, t in times.items():
