@@ -1,25 +1,19 @@
 """Every test starts from the same seed; one small comparison of everything serves all."""
 
+from pathlib import Path
+
 import jaxtyping
 import pytest
 import torch
 
-SLOW = {  # what `make quick` leaves to `make check`: all models, browsers, builds, what is traced
-    "test_benchmarks.py", "test_browser.py", "test_compiled.py", "test_examples.py",
-    "test_installing.py", "test_real_weights.py", "test_understood.py", "test_wheel.py",
-}  # fmt: skip
+COMPILED = Path(__file__).with_name("test_compiled.py")
 
 torch.set_num_threads(1)  # tensors are small here; threads would wait for each other
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: takes long; left out by `make quick`")
-
-
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.name in SLOW:
-            item.add_marker("slow")
+    """Slow tests first, test_compiled.py before all: else one worker ends long after the others."""
+    items.sort(key=lambda item: (not item.get_closest_marker("slow"), item.path != COMPILED))
 
 
 @pytest.fixture(autouse=True)

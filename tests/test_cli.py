@@ -133,6 +133,7 @@ def test_bad_input_gets_one_line_and_2(posenc, tmp_path, monkeypatch, words, say
     assert (tmp_path / "full" / "thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.slow
 def test_benchmarks_begin_again_with_warm_memory():
     for malloc in ("warm", "default"):
         words = ["bench", "embeddings", "--quick", "--json", "--malloc", malloc]

@@ -14,6 +14,8 @@ from small_models import minilm_folder
 
 from posenc.report.paper import matplotlib
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parent.parent / "examples"
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 

@@ -230,6 +230,7 @@ os._exit(0)  # nothing of torch's own taking down is tested here
 """
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path):  # F9, F10
     run = [sys.executable, "-c", TRAIN]
     both = [

@@ -19,7 +19,10 @@ ROOT = Path(__file__).parent.parent
 UV = shutil.which(
     "uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 )
-pytestmark = pytest.mark.skipif(UV is None, reason="uv, of the extra `dev`, is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(UV is None, reason="uv, of the extra `dev`, is not installed"),
+]
 INSTALLS = re.findall(
     r'pip install -c constraints.txt -e "\.\[(.*?)\]"', (ROOT / "README.md").read_text()
 )

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """
 import os, sys, torch, warnings
 from copy import deepcopy

@@ -5,6 +5,8 @@ import torch
 
 from posenc.bench import memory
 
+pytestmark = pytest.mark.slow
+
 needs_linux = pytest.mark.skipif(not memory.STATUS.exists(), reason="reads what Linux tells")
 
 

@@ -16,6 +16,8 @@ from posenc.models.layouts import permutation
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("rxnmapper", "pipecat", "anarcii")  # what CI installs
 
 

@@ -15,6 +15,8 @@ from posenc.models import inspection
 from posenc.report import page
 from posenc.studies import real_model
 
+pytestmark = pytest.mark.slow
+
 TABLES = 3  # of those behind figures are opened: they are all made by one macro
 OPEN = f"""
 for (const one of document.querySelectorAll("details:not(.numbers)")) one.open = true;

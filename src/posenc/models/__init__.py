@@ -1,1 +1,1 @@
-"""Real models: what their files say of positions, and what can be done about it."""
+"""Real models: read what their files say of positions, measure it, extend and convert it."""

@@ -63,7 +63,7 @@ _applied = count()
 
 
 def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
-    """Replaces the positional encoding of `model` until `remove`; what is learned trains with it.
+    """Replace the positional encoding of `model` until `remove`; its parameters join the model's.
 
     Raises TypeError for unknown models, ValueError for what does not fit; nothing is changed then.
     """
@@ -113,7 +113,7 @@ def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
 def load(
     folder: str | Path, encoding: Given | Sequence[Given] | None = None, **options: Any
 ) -> nn.Module:
-    """The model that was saved in `folder` with an encoding applied, and that encoding applied.
+    """Load the model that was saved in `folder` with an encoding applied, and apply it again.
 
     `encoding` is needed where it is of a class of your own, or a function; what it has learned is
     read from the folder. `options` go to `from_pretrained`. Raises ValueError for a folder that
@@ -155,7 +155,7 @@ def load(
 
 
 def _without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any]) -> Any:
-    """The model alone, by transformers; refuses weights that are missing or belong to no part."""
+    """Load the model alone, by transformers; refuse weights that are missing or of no part."""
     import transformers
 
     name = names[0] if isinstance(names, list) and names else names
@@ -185,7 +185,7 @@ def _without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any
 
 
 def remove(model: nn.Module) -> None:
-    """Makes the model what it was. Raises ValueError where nothing has been applied."""
+    """Make the model what it was. Raises ValueError where nothing has been applied."""
     base, _ = found(model)
     if not hasattr(base, NAME):
         raise ValueError("the model has no encoding applied: call `apply(model, encoding)` first.")
@@ -195,7 +195,7 @@ def remove(model: nn.Module) -> None:
 
 @contextmanager
 def applied(model: nn.Module, encoding: Given | Sequence[Given]) -> Iterator[nn.Module]:
-    """`apply`, and `remove` at the end, whatever happens in between."""
+    """Apply an encoding within a `with` block, and remove it at the end, also after an error."""
     apply(model, encoding)
     try:
         yield model
@@ -204,9 +204,9 @@ def applied(model: nn.Module, encoding: Given | Sequence[Given]) -> Iterator[nn.
 
 
 class Applied(nn.Module):
-    """The encodings, as a part of the model, which makes their parameters its own; the way back.
+    """The encodings as a submodule, so that their parameters are the model's, and the way back.
 
-    It knows what it has replaced by paths, so that it can be copied and pickled with the model.
+    What it replaced is kept by module paths, so that it is copied and pickled with the model.
     """
 
     def __init__(self, encodings: list[nn.Module], device: Any):
@@ -227,7 +227,7 @@ class Applied(nn.Module):
         setattr(thing, name, value)
 
     def settle(self, base: nn.Module, path: str, encoding: Encoding, socket: Socket) -> None:
-        """Gives an attention the softmax scale of the encoding, and no temperature besides its."""
+        """Give an attention the softmax scale of the encoding, and no temperature beside its."""
         attention: Any = attrgetter(path)(base)
         dim = socket.channels(attention)
         factor = encoding.scale(dim) / dim**-0.5
@@ -253,9 +253,9 @@ class Applied(nn.Module):
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
-    """What acts on queries and keys alone, so that turned keys can be cached; and the rest.
+    """Split an encoding: what acts on queries and keys alone (its keys can be cached), the rest.
 
-    Where the two cannot be told apart, or keys change their shape, all of it is the rest.
+    All of it is the rest where the two are intertwined, or where keys change their shape.
     """
     parts = [part for part in leaves(encoding) if {*part.acts_on} - {"on_embeddings"}]
     turning = [part for part in parts if {*part.acts_on} <= {"on_queries", "on_keys"}]
@@ -268,7 +268,7 @@ def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
 
 @torch.no_grad()
 def _keep(part: Encoding, key_heads: int) -> bool:
-    """Whether keys have the same heads and channels when it has acted on them."""
+    """Whether the keys keep their heads and channels when `part` acts on them."""
     device = next((p.device for p in part.parameters()), None)
     k = torch.zeros(1, key_heads, 1, part.dim or 1, device=device)
     pos = torch.zeros(1, dtype=torch.long, device=device)
@@ -280,7 +280,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _fitting(given: Given, attention: Any, base: Any, socket: Socket) -> Encoding:
-    """The encoding, or that of a short text. Raises what the layer cannot do with it."""
+    """Check that the encoding fits; of a function of the length, that of a text of one token."""
     encoding = given if isinstance(given, Encoding) or not callable(given) else given(1)
     if not isinstance(encoding, Encoding):
         raise TypeError(

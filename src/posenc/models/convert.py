@@ -1,18 +1,19 @@
-"""A model in the other layout: a copy of its folder in which queries and keys have changed places.
+"""Write a copy of a model whose q and k projections store RoPE pairs in the other layout.
 
     converted = convert(Path("model"), "interleaved", Path("model-interleaved"))
 
-Bytes are moved and never computed with, so the way back gives the same bytes. One tensor at a time
-is in memory. The copy grows in a folder beside `out` and gets its name once it is complete. Each
-file of weights says in its metadata which layout it is in. In which layout a model is, is known by
+Rows of bytes are moved and never computed with, so converting back gives the same bytes. One
+tensor at a time is in memory. The copy is written to a folder beside `out` and renamed once it is
+complete. Each new file of weights states its layout in its metadata. The present layout is that of
+the first of
 
-    1  what its files of weights say of themselves
-    2  what its queries and keys show (posenc.analysis.bands)
+    1  the metadata of the files of weights
+    2  the queries and keys themselves (posenc.analysis.bands)
     3  `from_`
-    4  what its config says, or what transformers does with a model of its name
+    4  the config, or transformers' code for a model of this name
 
-and the first that says it is believed; 1 to 3 must not contradict each other, nor a key of the
-config. A GGUF file becomes a folder of safetensors with its config, in either layout.
+that states one; 1 to 3 must not contradict each other, nor a key of the config. A GGUF file becomes
+a folder of safetensors with its config, in either layout.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.models import from_gguf
-from posenc.models.config import families, gguf, specify
+from posenc.models.config import families, specify
+from posenc.models.config.gguf import specify_gguf
 from posenc.models.files.errors import ModelError, printable
-from posenc.models.files.folder import ModelFiles, find, inside, read_json
+from posenc.models.files.folder import ModelFiles, find_files, inside, read_json
 from posenc.models.files.strict import opened, parse_json
-from posenc.models.layouts import KEY, OTHER, own, plan
-from posenc.models.weights import Weights, open_weights, safetensors
+from posenc.models.layouts import KEY, OTHER, config_of, plan
+from posenc.models.weights import Weights, open_weights
 from posenc.models.weights.info import BITS
-from posenc.models.weights.memory import plan as afford
+from posenc.models.weights.memory import check_memory
+from posenc.models.weights.safetensors import read_safetensors
 
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout
@@ -48,7 +51,7 @@ Progress = Callable[[str, int, int], None]  # a tensor, how many are done, of ho
 
 @dataclass(frozen=True)
 class Converted:
-    """What has been done. `moved` names the tensors that changed; `notes` say what to know."""
+    """The result of a conversion: `moved` names the tensors that changed."""
 
     out: Path
     was: Layout
@@ -65,22 +68,22 @@ def convert(
     to: Layout,
     out: Path,
     from_: Layout | None = None,
-    progress: Progress = lambda doing, done, of: None,
+    progress: Progress = lambda doing, count, of: None,
 ) -> Converted:
-    """Writes the model in `path` to the new folder `out`, in layout `to`.
+    """Write the model in `path` to the new folder `out`, in layout `to`.
 
-    `from_` says in which layout it is, where its weights do not. Raises ModelError for a model that
-    cannot be converted with certainty, ValueError for an unknown layout, FileExistsError if `out`
-    holds anything; nothing has been written then.
+    `from_` is its present layout, where its weights do not show it. Raises ModelError for a model
+    that cannot be converted with certainty, ValueError for an unknown layout, FileExistsError if
+    `out` holds anything; nothing has been written then.
     """
     for name, layout in (("to", to), ("from_", from_)):
         if layout not in OTHER and not (name == "from_" and layout is None):
-            known = " or ".join(map(repr, OTHER))
-            raise ValueError(f"`{name}` is a layout: {known}, got {layout!r}.")
+            names = " or ".join(map(repr, OTHER))
+            raise ValueError(f"`{name}` is a layout: {names}, got {layout!r}.")
     out = Path(os.path.realpath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
-    files = find(path)
+    files = find_files(path)
     if files.config is None and files.format != "gguf":
         raise ModelError(path, "", "holds no config.json, which says how its heads lie")
     weights = open_weights(files)
@@ -90,24 +93,24 @@ def convert(
         )
     source = (Gguf if files.format == "gguf" else Safetensors)(files, weights, out)
     orders, notes = plan(source.infos, source.config, to, source.file.name)
-    was, by = _was(source, weights, from_)
+    was, by = _present_layout(source, weights, from_)
     if was == to and files.format != "gguf":
         raise ModelError(source.file, "", f"the model is already in layout {to!r}: {by}")
     orders = orders if was != to else {}
     for name in orders:
         info = source.infos[name]
-        afford(info.elements * BITS[info.dtype] // 8, info.file, name, of="of memory")
+        check_memory(info.elements * BITS[info.dtype] // 8, info.file, name, of="of memory")
     home = next(parent for parent in out.parents if parent.exists())
     room = shutil.disk_usage(home).free
-    afford(source.bytes, home, "", room, of="on the disk")
+    check_memory(source.bytes, home, "", room, of="on the disk")
 
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
-        done = 0
+        count = 0
         for name in source.write(part, orders, to):
-            done += 1
-            progress(name, done, len(weights))
+            count += 1
+            progress(name, count, len(weights))
         notes.append(_declare(part / "config.json", source.config, source.spec.model, to))
         size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         if out.exists():
@@ -119,11 +122,11 @@ def convert(
     notes = [*files.notes, *source.notes, *notes]
     if source.left:
         notes.append(f"left behind: {', '.join(map(printable, source.left))}")
-    return Converted(out, was, by, to, done, tuple(orders), size, tuple(notes))
+    return Converted(out, was, by, to, count, tuple(orders), size, tuple(notes))
 
 
 class Safetensors:
-    """A folder with a config and files of weights, copied as they are but for what moves."""
+    """A folder with a config and safetensors, copied but for the rows that move."""
 
     def __init__(self, files: ModelFiles, weights: Weights, out: Path):
         assert files.config is not None
@@ -139,29 +142,29 @@ class Safetensors:
         return sum(file.stat().st_size for file in (*self.shards, *self.copied))
 
     def marks(self) -> dict[Path, str | None]:
-        """What each file of weights says of its layout."""
-        return {shard: safetensors.read(shard).metadata.get(KEY) for shard in self.shards}
+        """The layout stated in the metadata of each file of weights."""
+        return {shard: read_safetensors(shard).metadata.get(KEY) for shard in self.shards}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
-        """Copies each file; yields the name of each tensor as it is written."""
+        """Copy each file; yield the name of each tensor as it is written."""
         for shard in self.shards:
             target = part / shard.relative_to(self.root)
             target.parent.mkdir(parents=True, exist_ok=True)
             yield from _write(shard, target, orders, to)
         for file in self.copied:
-            with opened(file) as given, (part / file.name).open("xb") as copy:
-                shutil.copyfileobj(given, copy)
+            with opened(file) as source, (part / file.name).open("xb") as copy:
+                shutil.copyfileobj(source, copy)
 
 
 class Gguf:
-    """A GGUF file, written as transformers would have its model."""
+    """A GGUF file, written as a folder for transformers."""
 
     def __init__(self, files: ModelFiles, weights: Weights, out: Path):
         self.file, self.weights = files.weights[0], weights
-        self.named = from_gguf.named(weights)
-        self.infos = {info.name: info for info in self.named.values()}
-        self.config = from_gguf.config(weights, self.file.name)
-        self.spec = gguf.read(weights.metadata, weights.infos, self.file.name)
+        self.renamed = from_gguf.renamed(weights)
+        self.infos = {info.name: info for info in self.renamed.values()}
+        self.config = from_gguf.config_of(weights, self.file.name)
+        self.spec = specify_gguf(weights.metadata, weights.infos, self.file.name)
         self.left = ["the tokenizer, which is within the GGUF file"]
         blocks = sorted({info.dtype for info in weights.infos.values()} - BITS.keys())
         exact = f"{', '.join(blocks)} are written as the float32 that they stand for"
@@ -175,7 +178,7 @@ class Gguf:
         return {self.file: None}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
-        """Writes the config and one file of weights; yields the name of each tensor."""
+        """Write the config and one file of weights; yield the name of each tensor."""
         text = json.dumps(self.config, ensure_ascii=False, indent=2) + "\n"
         (part / "config.json").write_text(text, "utf-8")
         header, end = {}, 0
@@ -186,15 +189,17 @@ class Gguf:
             end += size
         with (part / "model.safetensors").open("xb") as out:
             out.write(_header(header, {KEY: to}))
-            for name, info in self.named.items():
-                raw = from_gguf.raw(self.weights, name)
+            for name, info in self.renamed.items():
+                raw = from_gguf.tensor_bytes(self.weights, name)
                 moved = _reordered(raw, orders[info.name]) if info.name in orders else [raw]
                 out.writelines(moved)
                 yield info.name
 
 
-def _was(source: Safetensors | Gguf, weights: Weights, from_: Layout | None) -> tuple[Layout, str]:
-    """The layout that a model is in, and what it is known by."""
+def _present_layout(
+    source: Safetensors | Gguf, weights: Weights, from_: Layout | None
+) -> tuple[Layout, str]:
+    """The present layout of a model, and the source that states it, in words."""
     from posenc.models.weighing import layout_evidence  # needs torch
 
     marks, file = source.marks(), source.file
@@ -204,24 +209,24 @@ def _was(source: Safetensors | Gguf, weights: Weights, from_: Layout | None) -> 
     if len(set(marks.values())) > 1:
         raise ModelError(file, "", "its files of weights are in different layouts", "both")
     usual = source.spec.rotary[0].layout  # all layers of a family are alike
-    known = families.family(source.spec.model)
+    family = families.family(source.spec.model)
     evidence = layout_evidence(source.spec, weights)
-    shown = evidence.verdict if evidence else None
+    by_weights = evidence.verdict if evidence else None
     values = ", ".join(f"{n!r} t = {t:.1f}" for n, t in evidence.t.items()) if evidence else ""
-    said: dict[str, Any] = {  # those that say it, in the order in which they are believed
+    statements: dict[str, Any] = {  # those that say it, in the order in which they are believed
         "its metadata says so": next(iter(marks.values())),
-        f"its weights speak for it ({values})": shown,
+        f"its weights speak for it ({values})": by_weights,
         "`--was` says so": from_,
     }
-    said = {by: layout for by, layout in said.items() if layout is not None}
-    if len(set(said.values())) > 1:
-        each = "; ".join(f"{layout!r}: {by}" for by, layout in said.items())
+    statements = {by: layout for by, layout in statements.items() if layout is not None}
+    if len(set(statements.values())) > 1:
+        each = "; ".join(f"{layout!r}: {by}" for by, layout in statements.items())
         raise ModelError(file, "", f"the model is said to be in both layouts, {each}")
-    by, now = next(iter(said.items()), ("", None))
-    if now and known and known.layout_key and isinstance(source, Safetensors) and now != usual:
-        teller = "`--was` says" if now == from_ and len(said) == 1 else "the weights say"
+    by, now = next(iter(statements.items()), ("", None))
+    if now and family and family.layout_key and isinstance(source, Safetensors) and now != usual:
+        teller = "`--was` says" if now == from_ and len(statements) == 1 else "the weights say"
         contradicts = f"says {usual!r}, and {teller} {now!r}; set it right"
-        raise ModelError(file, known.layout_key, contradicts)
+        raise ModelError(file, family.layout_key, contradicts)
     if now and usual and now != usual:
         by += f", though {whose(source)} is usually in {usual!r}"
     if now:
@@ -233,7 +238,7 @@ def _was(source: Safetensors | Gguf, weights: Weights, from_: Layout | None) -> 
 
 
 def whose(source: Safetensors | Gguf) -> str:
-    """Whose layout it is that a model has, where nothing in it says another."""
+    """The usual owner of the layout, in words: "'llama' in transformers"."""
     place = "GGUF" if isinstance(source, Gguf) else "transformers"
     return f"{printable(source.spec.model)!r} in {place}"
 
@@ -241,7 +246,7 @@ def whose(source: Safetensors | Gguf) -> str:
 def _write(
     source: Path, target: Path, orders: Mapping[str, list[int]], to: Layout
 ) -> Iterator[str]:
-    """Copies one file of weights; yields the name of each tensor as it is written."""
+    """Copy one file of weights; yield the name of each tensor as it is written."""
     with opened(source) as file, target.open("xb") as out:
         length = int.from_bytes(file.read(8), "little")
         header = parse_json(_exactly(file, length, source), source)
@@ -257,7 +262,7 @@ def _write(
 
 
 def _header(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
-    """What a file of safetensors begins with."""
+    """The header of a safetensors file: its length in 8 bytes, then JSON padded to 8."""
     # Without "format", transformers 4 refuses a file that has metadata at all.
     marked = {"__metadata__": {"format": "pt", **metadata}, **tensors}
     text = json.dumps(marked, ensure_ascii=False, separators=(",", ":")).encode()
@@ -278,7 +283,7 @@ def _exactly(file: BufferedReader, count: int, path: Path) -> bytes:
 
 
 def _others(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[Path], list[str]]:
-    """Besides the weights: files to copy (config, tokenizer), and names of what is left behind."""
+    """Split the other files: those to copy (config, tokenizer), and names of those left behind."""
     copied, left = [], []
     for path in sorted(files.root.iterdir()):
         if path in shards or os.path.realpath(path) == str(out):
@@ -292,14 +297,14 @@ def _others(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[Path
 
 
 def _declare(path: Path, config: Mapping[str, Any], model: str, to: Layout) -> str:
-    """Says the layout in the copied config, if this family has a key for it; what to know of it."""
-    known = families.family(model)
-    if known is not None and known.layout_key:
+    """Set the layout in the copied config, if this family has a key for it; return a note."""
+    family = families.family(model)
+    if family is not None and family.layout_key:
         changed = deepcopy(dict(config))
-        own(changed, model)[known.layout_key] = to == "interleaved"  # type: ignore[index]
+        config_of(changed, model)[family.layout_key] = to == "interleaved"  # type: ignore[index]
         path.write_text(json.dumps(changed, ensure_ascii=False, indent=2) + "\n", "utf-8")
-        return f"{path.name}:{known.layout_key} is {str(to == 'interleaved').lower()} now"
-    if known is not None and known.layout == to:
+        return f"{path.name}:{family.layout_key} is {str(to == 'interleaved').lower()} now"
+    if family is not None and family.layout == to:
         return f"transformers turns {model!r} as {to!r}: this is for it"
     return (
         f"no key of {path.name} says the layout: this is for code that turns {to!r}, which"

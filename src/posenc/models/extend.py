@@ -1,4 +1,4 @@
-"""A config for longer texts: the scaling written into it, in the spelling it has, the old one kept.
+"""Write a config for longer texts, in the spelling of the old one, which is kept beside it.
 
     linear, yarn, llama3    a rope_type with `factor` = target / trained, and the new length
     dynamic                 the same, but the length stays: transformers counts from it
@@ -21,17 +21,17 @@ from typing import Any
 
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
-from posenc.models.files import folder
 from posenc.models.files.errors import ModelError, shown
+from posenc.models.files.folder import find_files, read_json
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")
 OLD, NEW = "rope_scaling", "rope_parameters"
-MOST, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
+MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
 
 
 @dataclass(frozen=True)
 class Change:
-    """One key of the config."""
+    """One key of the config, before and after."""
 
     key: str
     before: Any  # None: it was not there
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Extension:
-    """What was written, and where the old config is."""
+    """The new config, the copy of the old one, and the keys that differ."""
 
     config: Path
     kept: Path
@@ -60,19 +60,19 @@ def extend(
     `to` tokens are `factor` times `trained`; what is not given follows, `trained` from the config.
     Raises ModelError where the model cannot be stretched so; nothing is written then.
     """
-    config = folder.find(path).config
+    config = find_files(path).config
     if config is None:
         raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
     if config.is_symlink():
         target = os.path.realpath(config)
         meant = f"is a link to {target}, which may serve others: give that file, or a copy"
         raise ModelError(config, "", meant)
-    raw, before = config.read_bytes(), folder.read_json(config)
+    raw, before = config.read_bytes(), read_json(config)
     after, notes = extended(before, to, method, config.name, factor, trained)
     text = raw.decode()
     indent = 4 if "\n    " in text and "\n  " + '"' not in text else 2
-    made = json.dumps(after, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
-    unfinished = _written_beside(config, made.encode())
+    new = json.dumps(after, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
+    unfinished = _written_beside(config, new.encode())
     try:
         kept = _keep(config, raw)
         os.replace(unfinished, config)
@@ -89,7 +89,7 @@ def extended(
     factor: float | None = None,
     trained: int | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """The config for texts of `to` = `factor` · `trained` tokens, and what to say about it."""
+    """Return the config for texts of `to` = `factor` · `trained` tokens, and notes about it."""
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
     spec = specify(config, file)
@@ -110,27 +110,27 @@ def extended(
             else f"is {turn.method!r}, whose factors were searched for, not computed",
         )
     _check_trained(trained, usual, turn, context, method, file)
-    made = deepcopy(config)
-    inner = made
+    stretched = deepcopy(config)
+    inner = stretched
     for name in place:
         inner = inner[name]
     notes: list[str] = []
     if method == "ntk":
         _raise_base(inner, turn, main, factor, notes)
     else:
-        _set(inner, method, factor, trained, main, notes, made)
+        _set(inner, method, factor, trained, main, notes, stretched)
     if method != "dynamic":
         inner[_own_name(main, "max_position_embeddings", inner)] = to
-    _check(specify(made, file).main, to, method, file)
-    return made, notes
+    _check(specify(stretched, file).main, to, method, file)
+    return stretched, notes
 
 
 def _lengths(
     to: int | None, factor: float | None, trained: int | None, usual: int
 ) -> tuple[int, float, int]:
-    """All three of `to` = `factor` · `trained`, `trained` as usual where nothing else says it."""
+    """Complete `to` = `factor` · `trained`; `trained` defaults to `usual`."""
     for name, count in (("to", to), ("trained", trained)):
-        if count is not None and not 1 <= count <= MOST:
+        if count is not None and not 1 <= count <= MOST_TOKENS:
             raise ValueError(f"`{name}` is a number of tokens, 1 to 2⁵³, got {shown(count)}.")
     if factor is not None and not (isfinite(factor) and 1 < factor <= MOST_TIMES):
         raise ValueError(
@@ -145,9 +145,9 @@ def _lengths(
         return length, factor or length / trained, trained
     implied = round(to / factor)
     if abs(implied * factor - to) > 0.5 or trained not in (None, implied):
-        given = f"`to` {to}, `factor` {factor:g}" + (f", `trained` {trained}" if trained else "")
+        values = f"`to` {to}, `factor` {factor:g}" + (f", `trained` {trained}" if trained else "")
         raise ValueError(
-            f"`to` is `factor` times `trained`, all tokens whole, got {given}: leave one out."
+            f"`to` is `factor` times `trained`, all tokens whole, got {values}: leave one out."
         )
     return to, factor, implied
 
@@ -155,7 +155,7 @@ def _lengths(
 def _check_trained(
     trained: int, usual: int, turn: Rotary, context: int, method: str, file: str
 ) -> None:
-    """May the length that it was trained on be another than the config says?"""
+    """Raise ModelError where `trained` contradicts the config."""
     key = "original_max_position_embeddings"
     if trained == usual:
         return
@@ -169,19 +169,19 @@ def _check_trained(
 
 
 def changes(before: Any, after: Any, path: str = "") -> list[Change]:
-    """Every key that differs, by its path."""
-    found = []
+    """List every key that differs, by its path."""
+    differing = []
     for key in dict.fromkeys((*before, *after)):
         old, new, at = before.get(key), after.get(key), f"{path}.{key}" if path else key
         if isinstance(old, dict) and isinstance(new, dict):
-            found += changes(old, new, at)
+            differing += changes(old, new, at)
         elif old != new or (key in before) != (key in after):
-            found.append(Change(at, old, new))
-    return found
+            differing.append(Change(at, old, new))
+    return differing
 
 
 def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
-    """The context it has, and how the layers turn that see all of a text."""
+    """The context length, and the rotation of the layers that see the whole text."""
     seeing = [x for x in main.layers if isinstance(x.encoding, Rotary) and x.window is None]
     if not main.rotary:
         raise ModelError(
@@ -237,7 +237,7 @@ def _set(
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
-    """A rope_type over old settings: what it set itself before stays, unless it must change."""
+    """Merge a rope_type into old settings: their values stay, but for the factor."""
     key = "type" if "type" in settings and "rope_type" not in settings else "rope_type"
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
@@ -264,7 +264,7 @@ def _raise_base(
 
 
 def _spelling(inner: dict[str, Any], whole: dict[str, Any]) -> str:
-    """The key that holds the settings; in a config with neither, the one its transformers wrote."""
+    """The key of the rope settings; without any, the one its version of transformers writes."""
     for key in (NEW, OLD):
         if inner.get(key):
             return key
@@ -278,8 +278,8 @@ def _far_seeing(main: Spec, settings: dict[str, Any]) -> list[str]:
     """The labels of settings of layers without a window."""
     from posenc.models.config.families import family
 
-    known = family(main.model)
-    labels = known.labels if known else {}
+    entry = family(main.model)
+    labels = entry.labels if entry else {}
     kinds = {labels.get(x.kind, x.kind) for x in main.layers if x.window is None}
     return [label for label, value in settings.items() if label in kinds and value is not None]
 
@@ -288,31 +288,31 @@ def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
     """The name of a key in this model's config."""
     from posenc.models.config.families import family
 
-    known = family(main.model)
-    own = known.keys.get(key, key) if known else key
-    if key == "rope_theta" and known and known.rope:
-        full = known.rope.get("full_attention", {})
-        own = full.get("theta", own)
-    return key if key in inner and own not in inner else own
+    entry = family(main.model)
+    name = entry.keys.get(key, key) if entry else key
+    if key == "rope_theta" and entry and entry.rope:
+        full = entry.rope.get("full_attention", {})
+        name = full.get("theta", name)
+    return key if key in inner and name not in inner else name
 
 
-def _check(made: Spec, to: int, method: str, file: str) -> None:
-    """What was written must be read as it was meant."""
-    turn = _full(made)
+def _check(spec: Spec, to: int, method: str, file: str) -> None:
+    """Raise ModelError where the new config would be read as anything else than was asked for."""
+    turn = _full(spec)
     meant = "default" if method == "ntk" else method
-    if turn.method != meant or (made.context or 0) < to:
+    if turn.method != meant or (spec.context or 0) < to:
         raise ModelError(
-            file, "", f"would be read as {turn.method} for {made.context} tokens: not written"
+            file, "", f"would be read as {turn.method} for {spec.context} tokens: not written"
         )
 
 
 def _full(spec: Spec) -> Rotary:
-    found = (x.encoding for x in spec.layers if x.window is None)
-    return next(turn for turn in found if isinstance(turn, Rotary))
+    encodings = (x.encoding for x in spec.layers if x.window is None)
+    return next(turn for turn in encodings if isinstance(turn, Rotary))
 
 
 def _keep(config: Path, raw: bytes) -> Path:
-    """A copy beside it, under a name that was free."""
+    """Write a copy of the config beside it, under a free name."""
     copy = _written_beside(config, raw)
     try:
         for n in range(1, 1_000):
@@ -327,7 +327,7 @@ def _keep(config: Path, raw: bytes) -> Path:
 
 
 def _written_beside(config: Path, raw: bytes) -> Path:
-    """A new file with the mode and, where that is allowed, the owner of the config; on the disk."""
+    """Write a new file with the mode and, where allowed, the owner of the config; sync it."""
     handle, name = mkstemp(prefix=f".{config.name}.", dir=config.parent)
     try:
         with open(handle, "wb") as file:

@@ -1,8 +1,8 @@
-"""A GGUF file as transformers would have the model: its config, its tensors' names, its bytes.
+"""Translate a GGUF file for transformers: its config, the names of its tensors, their bytes.
 
-Names are those of llama.cpp's converter, read backwards, for architectures whose tensors it only
-renames, and of which it may reorder queries and keys. Numbers that a GGUF file stores plainly keep
-their bytes; blocks of quantised ones become the float32 that they stand for.
+The names invert those of llama.cpp's converter, for architectures whose tensors it only renames,
+but for the rows of queries and keys, which it may reorder. Unquantised numbers keep their bytes;
+quantised blocks become the float32 numbers that they stand for.
 https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/tensor_mapping.py
 """
 
@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from posenc.models.config import gguf
+from posenc.models.config.gguf import as_config, specify_gguf
 from posenc.models.files.errors import ModelError
 from posenc.models.weights.info import BITS, Info
 
@@ -56,8 +56,8 @@ TOKENS = {
 }
 
 
-def named(weights: Weights) -> dict[str, Info]:
-    """Name in GGUF -> the tensor as it will be written, under its name in transformers.
+def renamed(weights: Weights) -> dict[str, Info]:
+    """Map each name in GGUF to the tensor to be written, under its name in transformers.
 
     Raises ModelError for an architecture or a tensor that is more than renamed.
     """
@@ -71,38 +71,38 @@ def named(weights: Weights) -> dict[str, Info]:
 
 def _renamed(info: Info) -> Info:
     at = NAME.fullmatch(info.name)
-    known = OF_LAYER if at and at["layer"] else WHOLE
-    if at is None or at["module"] not in known:
+    names = OF_LAYER if at and at["layer"] else WHOLE
+    if at is None or at["module"] not in names:
         raise ModelError(info.file, info.name, "is a tensor whose name in transformers is unknown")
     where = f"model.layers.{at['layer']}." if at["layer"] else ""
     dtype = info.dtype if info.dtype in BITS else "F32"
-    return replace(info, name=f"{where}{known[at['module']]}.{at['leaf']}", dtype=dtype)
+    return replace(info, name=f"{where}{names[at['module']]}.{at['leaf']}", dtype=dtype)
 
 
-def config(weights: Weights, file: str) -> dict[str, Any]:
-    """The config.json of the same model, as its class in transformers takes it."""
-    says = weights.metadata
-    kind = says["general.architecture"]
-    turn = gguf.read(says, weights.infos, file).rotary[0]
+def config_of(weights: Weights, file: str) -> dict[str, Any]:
+    """The config.json of the same model, for its class in transformers."""
+    metadata = weights.metadata
+    kind = metadata["general.architecture"]
+    turn = specify_gguf(metadata, weights.infos, file).rotary[0]
     if turn.turned != turn.dim:
         key, class_ = f"{kind}.rope.dimension_count", CLASSES[kind]
         raise ModelError(file, key, f"of {turn.dim}, but {class_} turns all", turn.turned)
-    made = {"architectures": [CLASSES[kind]], **gguf.config(says, weights.infos, file)}
+    config = {"architectures": [CLASSES[kind]], **as_config(metadata, weights.infos, file)}
     for key, usual in KEYS.items():
-        if (value := says.get(f"{kind}.{key}")) is not None:
-            made[usual] = value
-    made |= {usual: says[key] for key, usual in TOKENS.items() if key in says}
+        if (value := metadata.get(f"{kind}.{key}")) is not None:
+            config[usual] = value
+    config |= {usual: metadata[key] for key, usual in TOKENS.items() if key in metadata}
     rows = weights.infos.get("token_embd.weight")
     if rows is not None:
-        made["vocab_size"] = rows.shape[0]
-    made["tie_word_embeddings"] = "output.weight" not in weights.infos
+        config["vocab_size"] = rows.shape[0]
+    config["tie_word_embeddings"] = "output.weight" not in weights.infos
     if kind == "llama":
-        made["attention_bias"] = "blk.0.attn_q.bias" in weights.infos
-    return made
+        config["attention_bias"] = "blk.0.attn_q.bias" in weights.infos
+    return config
 
 
-def raw(weights: Weights, name: str) -> bytes:
-    """The bytes to be written: those stored, or of the float32 that blocks stand for."""
+def tensor_bytes(weights: Weights, name: str) -> bytes:
+    """The bytes of a tensor to be written: as stored, or of the float32 of quantised blocks."""
     import torch
 
     values = weights[name].contiguous()

@@ -1,5 +1,5 @@
-"""What a model's config says of positions, measured: how far its frequencies reach, what stretching
-did to them, what would break in longer texts, and what to do about it.
+"""Inspect a model: the reach of its frequencies, the effect of stretching, what would break in
+longer texts, and what to do about it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from posenc.models.config.spec import (
     Waves,
 )
 from posenc.models.extend import METHODS
-from posenc.models.files import folder
 from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files
 from posenc.models.outlook import judged, outlook, sees_all
 from posenc.provenance import Provenance, since
 
@@ -46,7 +46,7 @@ Verdict = Literal["fits", "breaks", "cannot say"]
 
 @dataclass(frozen=True)
 class Turning:
-    """One way of turning queries and keys, measured."""
+    """The measurements of one rotation of queries and keys."""
 
     rotary: Rotary
     trained: int | None  # tokens over which training has shown its angles, within a window
@@ -63,7 +63,7 @@ class Turning:
 
 @dataclass(frozen=True)
 class Alike:
-    """Layers that do the same about positions."""
+    """Layers with the same encoding, window and temperature."""
 
     layers: list[int]
     kind: str
@@ -74,7 +74,7 @@ class Alike:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All there is to say. `spec` is the main stack; `parts` are others, inspected likewise."""
+    """The report on a model. `spec` is the main stack; `parts` are others, inspected likewise."""
 
     file: str
     spec: Spec
@@ -90,13 +90,13 @@ class Inspection:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Of the target, where there is one."""
+        """Whether texts of the target length fit; None without a target."""
         if self.target is None:
             return None
         return "breaks" if self.problems else "cannot say" if self.unknown else "fits"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, without what only repeats."""
+        """Plain data for JSON, without repetitions."""
         return {
             "provenance": self.provenance and asdict(self.provenance),
             "file": self.file,
@@ -121,15 +121,15 @@ class Inspection:
 
 
 def inspect(path: Path, target: int | None = None, weights: bool = False) -> Inspection:
-    """What the config at `path`, a file or a model folder, says; `target` in tokens.
+    """Inspect the config at `path`, a file or a model folder; `target` is a number of tokens.
 
-    With `weights` also what they say, and then a config may be missing, as it is beside ONNX.
+    With `weights` the tensors are measured too; then a config may be missing, as it is beside ONNX.
     Raises ModelError for what cannot be read, ValueError for a target below 1.
     """
     if target is not None and target < 1:
         raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
-    begun, found = time.time(), folder.find(path)
-    weighing, bare = None, found.config is None and found.format in ("safetensors", "onnx")
+    start, files = time.time(), find_files(path)
+    weighing, bare = None, files.config is None and files.format in ("safetensors", "onnx")
     if bare and not weights:
         raise ModelError(
             path, "", "has no config.json beside it; pass --weights to ask its tensors"
@@ -139,10 +139,10 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
         from posenc.models.weighing import weigh
         from posenc.models.weights import open_weights
 
-        weighing = weigh(None if bare else spec, open_weights(found))
-    file = found.config or (found.weights[0] if bare else path)
-    made = _inspect(spec, file.name, str(path), target, found.notes, weighing)
-    return replace(made, provenance=since(begun))
+        weighing = weigh(None if bare else spec, open_weights(files))
+    file = files.config or (files.weights[0] if bare else path)
+    report = _inspect(spec, file.name, str(path), target, files.notes, weighing)
+    return replace(report, provenance=since(start))
 
 
 def _inspect(
@@ -160,13 +160,13 @@ def _inspect(
             raise ModelError(file, "", many, allowed=f"up to {MOST_WAYS}")
     spec = replace(spec, notes=(*spec.notes, *notes))
     problems, unknown = outlook(whole, spec, target, weighing) if target else ([], [])
-    turned = cache(lambda *of: _turning(spec, target or spec.context, *of))
+    measured = cache(lambda *of: _turning(spec, target or spec.context, *of))
     others = {} if whole.main is whole else _others(whole, whole.main)
     return Inspection(
         file,
         spec,
         target,
-        [_group(layers, spec, turned) for layers in _alike(spec)],
+        [_group(layers, spec, measured) for layers in _alike(spec)],
         "" if spec.embedding is None else described(spec.embedding),
         problems,
         unknown,
@@ -177,29 +177,29 @@ def _inspect(
 
 
 def _others(whole: Spec, main: Spec) -> dict[str, Spec]:
-    """The parts beside the main one, by their path."""
-    found = {}
+    """Map the path of each part beside the main one to its spec."""
+    others = {}
     for name, part in whole.parts.items():
         if part.parts:
-            found |= {f"{name}.{inner}": p for inner, p in _others(part, main).items()}
+            others |= {f"{name}.{inner}": p for inner, p in _others(part, main).items()}
         if (part.layers or part.embedding) and part != main:
-            found[name] = part
-    return found
+            others[name] = part
+    return others
 
 
 def _alike(spec: Spec) -> list[list[int]]:
-    """Numbers of layers, those alike together, in order of their first."""
+    """Group the numbers of equal layers, in order of their first."""
     by_layer: dict[Layer, list[int]] = {}
     for number, layer in enumerate(spec.layers):
         by_layer.setdefault(layer, []).append(number)
     return list(by_layer.values())
 
 
-def _group(numbers: list[int], spec: Spec, turned: Callable[..., Turning]) -> Alike:
+def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> Alike:
     layer = spec.layers[numbers[0]]
     turning = None
     if isinstance(layer.encoding, Rotary):
-        turning = turned(layer.encoding, layer.window)
+        turning = measured(layer.encoding, layer.window)
     words = does(layer)
     if spec.embedding and words == NOTHING:
         words = "nothing more"
@@ -235,7 +235,7 @@ def _within(length: int | None, window: int | None) -> int | None:
 
 
 def does(layer: Layer) -> str:
-    """What a layer does about positions, in a few words."""
+    """Describe a layer in a few words: its encoding, window and temperature."""
     if not layer.attends:
         return "no attention"
     words = described(layer.encoding) if layer.encoding else NOTHING
@@ -248,55 +248,55 @@ def does(layer: Layer) -> str:
 
 
 def described(
-    one: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | Table | Waves,
+    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | Table | Waves,
 ) -> str:
-    """An encoding in a few words.
+    """Describe an encoding in a few words.
 
     >>> described(Buckets(8, 32, 128, True))
     'T5 bias, 32 bidirectional buckets up to 128 tokens'
     """
-    match one:
+    match encoding:
         case Rotary():
-            part = "" if one.turned == one.dim else f" of {one.dim}"
-            end = "last " if one.trailing else "first " if part else ""
-            words = f"RoPE, {end}{one.turned}{part} channels, base {one.base:,.10g}"
-            words += f", {scaling(one)}" if one.method != "default" else ""
-            if one.sections:
-                woven = "interleaved" if one.woven else "contiguous"
-                words += f", {woven} sections {' + '.join(map(str, one.sections))}"
-            return words + (", turning backward" if one.backward else "")
+            part = "" if encoding.turned == encoding.dim else f" of {encoding.dim}"
+            end = "last " if encoding.trailing else "first " if part else ""
+            words = f"RoPE, {end}{encoding.turned}{part} channels, base {encoding.base:,.10g}"
+            words += f", {scaling(encoding)}" if encoding.method != "default" else ""
+            if encoding.sections:
+                woven = "interleaved" if encoding.woven else "contiguous"
+                words += f", {woven} sections {' + '.join(map(str, encoding.sections))}"
+            return words + (", turning backward" if encoding.backward else "")
         case Slopes():
-            return f"ALiBi, {one.heads} slopes"
+            return f"ALiBi, {encoding.heads} slopes"
         case Buckets():
-            way = "bidirectional" if one.bidirectional else "causal"
-            return f"T5 bias, {one.buckets} {way} buckets up to {one.reach} tokens"
+            way = "bidirectional" if encoding.bidirectional else "causal"
+            return f"T5 bias, {encoding.buckets} {way} buckets up to {encoding.reach} tokens"
         case Disentangled():
-            rows = f"{one.buckets} buckets each way" if one.buckets else f"up to {one.reach} tokens"
-            terms = "" if len(one.terms) == 2 else f", {one.terms[0]} alone"
+            buckets, reach = encoding.buckets, encoding.reach
+            rows = f"{buckets} buckets each way" if buckets else f"up to {reach} tokens"
+            terms = "" if len(encoding.terms) == 2 else f", {encoding.terms[0]} alone"
             return f"DeBERTa, {rows}{terms}"
         case Projected():
-            return f"Transformer-XL, projected sines of {one.width} channels"
+            return f"Transformer-XL, projected sines of {encoding.width} channels"
         case Pictured():
-            return (
-                f"axial RoPE over a picture taken as −1 … 1, {one.dim} channels, base {one.base:g}"
-            )
+            dim, base = encoding.dim, encoding.base
+            return f"axial RoPE over a picture taken as −1 … 1, {dim} channels, base {base:g}"
         case Table():
-            first = f", the first in stored row {one.offset}" if one.offset else ""
-            return f"learned table, {one.rows:,} rows of {one.width}{first}"
+            first = f", the first in stored row {encoding.offset}" if encoding.offset else ""
+            return f"learned table, {encoding.rows:,} rows of {encoding.width}{first}"
         case Waves():
-            order = "sines before cosines" if one.halves else "sine beside cosine"
-            return f"sinusoidal, {one.width} channels, base {one.base:,.10g}, {order}"
+            order = "sines before cosines" if encoding.halves else "sine beside cosine"
+            return f"sinusoidal, {encoding.width} channels, base {encoding.base:,.10g}, {order}"
 
 
 def scaling(rotary: Rotary) -> str:
-    """How its frequencies were stretched: "yarn ×4 from 32,768 tokens"."""
+    """Describe how frequencies were stretched: "yarn ×4 from 32,768 tokens"."""
     start = f" from {rotary.trained:,} tokens" if rotary.trained else ""
     share = f", {rotary.share:g} of the pairs" if rotary.method == "proportional" else ""
     return f"{rotary.method} ×{rotary.factor:g}{start}{share}"
 
 
 def _advice(spec: Spec, path: str, target: int, weighing: Weighing | None) -> list[str]:
-    """What to do for a text of `target` tokens, the plainest first."""
+    """List what to do for a text of `target` tokens, the simplest first."""
     if isinstance(spec.embedding, Table) or (weighing and weighing.tables):
         return _by_rows(spec, target, weighing)
     seeing = [turn for turn in spec.rotary if sees_all(spec, turn)]
@@ -316,12 +316,12 @@ def _advice(spec: Spec, path: str, target: int, weighing: Weighing | None) -> li
 
 
 def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
-    """What to do about tables, learned and made by a formula."""
+    """List what to do about tables, learned ones and fixed sinusoids."""
     tables = judged(weighing) if weighing else []
-    learned = [one.rows for one in tables if one.learned]
+    learned = [table.rows for table in tables if table.learned]
     if isinstance(spec.embedding, Table):
         learned = [spec.embedding.rows]
-    rows = min(learned or [one.rows for one in tables])
+    rows = min(learned or [table.rows for table in tables])
     more = f"{target - rows:,} more rows"
     if target <= rows:
         return ["train on texts so long first: a row that training has not met says nothing"]
@@ -334,7 +334,7 @@ def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
 
 
 def _by_training(rotary: Rotary, target: int) -> list[str]:
-    """The base to train on with, where there is one."""
+    """Advise on the base to train on with, where one is large enough."""
     from posenc.analysis.frequencies import smallest_base
 
     base = smallest_base(rotary.turned, target) if target <= LONGEST else inf
@@ -347,12 +347,12 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
 
 
 def rounded(number: float) -> str:
-    """Three digits, written out: "8,770,000"."""
+    """Round to three digits, written out: "8,770,000"."""
     return f"{float(f'{number:.3g}'):,.0f}"
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: null stands for it."""
+    """Replace infinities, which JSON lacks, by None."""
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

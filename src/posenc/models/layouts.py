@@ -1,14 +1,15 @@
-"""Where the two channels of a pair sit, and how to move them, in one head and in a whole model.
+"""The two layouts of rotary pairs, and the permutation between them in a head and in a model.
 
     half          x₀ … x_{d/2−1}  x_{d/2} … x_{d−1}    pair j: channels j and j + d/2
     interleaved   x₀ x_{d/2}  x₁ x_{d/2+1}  …          pair j: channels 2j and 2j + 1
 
-A score sums over the channels of a head. If those of queries and of keys change places alike, and
-the code that turns them changes its layout, every score stays what it was. So the rows of their
-projections move, biases and norms' gains with them; values, and channels that do not turn, stay.
+A score is a sum over the channels of a head. If the channels of queries and of keys are permuted
+alike, and the rotation changes its layout, every score stays what it was. So the rows of the q and
+k projections move, with their biases and the gains of their norms; values, and channels that are
+not rotated, stay.
 
-Which tensors hold queries and keys is told by their names, as transformers spells them. Whatever
-looks like queries or keys and is not understood is refused: half a permutation breaks a model.
+Tensors are recognised by their names, as transformers spells them. A tensor that looks like queries
+or keys and is not understood is refused: half a permutation breaks a model.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from posenc.models.config.fields import Fields
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError, printable
 from posenc.models.weights.info import BITS, Info
-from posenc.models.weights.memory import plan as afford
+from posenc.models.weights.memory import check_memory
 
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout
@@ -69,7 +70,7 @@ GAINS = re.compile(r"(norms\.\d+\.)?(weight|bias)")
 
 
 def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> list[int]:
-    """Which channel of a head in the other layout each channel in layout `to` is.
+    """For each channel of a head in layout `to`, its index in the other layout.
 
     Of `dim` channels the first `turned` move among themselves, or the last if `trailing`.
 
@@ -95,7 +96,7 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
 
 
 class Plan(NamedTuple):
-    """What is to move: tensor -> where each of its rows comes from, or each number of a gain."""
+    """The moves: tensor -> the old index of each of its rows, or of each number of a gain."""
 
     orders: dict[str, list[int]]
     notes: list[str]
@@ -113,19 +114,19 @@ class Place(NamedTuple):
 def plan(
     infos: Mapping[str, Info], config: Mapping[str, Any], to: Layout, file: str = "config.json"
 ) -> Plan:
-    """What takes these tensors from the other layout to `to`.
+    """Plan the moves that take these tensors from the other layout to `to`.
 
-    Raises ModelError, naming the tensor, where that is not certain. `file` is for messages.
+    Raises ModelError, naming the tensor, where that is not certain. `file` is named in messages.
     """
     whole = specify(config, file)
     spec = whole.main
     if not spec.rotary:
         raise ModelError(file, "", f"{spec.model!r} turns no channels, so they have no layout")
-    model = Model(spec, Fields(own(config, spec.model), file))
-    like = [name for name in infos if LOOKS_LIKE.search(name)]
-    stack, others = _stack(infos, like, composite=bool(whole.parts))
+    model = Model(spec, Fields(config_of(config, spec.model), file))
+    candidates = [name for name in infos if LOOKS_LIKE.search(name)]
+    stack, others = _stack(infos, candidates, composite=bool(whole.parts))
     orders = {}
-    for name in like:
+    for name in candidates:
         place = _place(name)
         if place is not None and place.stack == stack:
             order = _order(infos[name], place, model, to)
@@ -135,14 +136,14 @@ def plan(
     return Plan(orders, list(_notes(stack, others, model)))
 
 
-def own(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
-    """The config of one model within that of several."""
+def config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    """The config of one model, which may be nested within that of several."""
     inner = (part for part in config.values() if isinstance(part, dict))
     return next((part for part in (config, *inner) if part.get("model_type") == model), config)
 
 
 class Model:
-    """What the config says of queries and keys."""
+    """The queries and keys of a model, as its config describes them."""
 
     def __init__(self, spec: Spec, own: Fields):
         self.name, self.heads, self.groups, self.own = spec.model, spec.heads, spec.groups, own
@@ -151,12 +152,12 @@ class Model:
         self.layers = [*spec.layers, *[spec.layers[-1]] * min(ahead, 100)]
 
     def turn(self, layer: int) -> Rotary | None:
-        """How a layer turns."""
+        """The rotation of a layer; None where it has none."""
         encoding = self.layers[layer].encoding
         return encoding if isinstance(encoding, Rotary) else None
 
     def turning(self, module: str, info: Info) -> list[bool]:
-        """Whether it turns, of each head in the rows of a projection."""
+        """For each head in the rows of a projection, whether it is rotated."""
         heads, groups, holds = self.heads, self.groups, HOLDS[module]
         if module == SHARED_KEY:
             return [True]
@@ -191,23 +192,23 @@ class Model:
 
 
 def _place(name: str) -> Place | None:
-    """None: in no layer."""
+    """Take a name apart; None for a tensor outside of the layers."""
     at = IN_LAYER.fullmatch(name)
     if at is None:
         return None
     words = at[3].split(".")
     for i, word in enumerate(words):
         if word in HOLDS or word in NORMS:
-            known = ".".join(words[:i]) in ATTENTION
-            return Place(at[1], int(at[2]), word if known else "", ".".join(words[i + 1 :]))
+            in_attention = ".".join(words[:i]) in ATTENTION
+            return Place(at[1], int(at[2]), word if in_attention else "", ".".join(words[i + 1 :]))
     return Place(at[1], int(at[2]), "", at[3])
 
 
 def _stack(
-    infos: Mapping[str, Info], like: Sequence[str], composite: bool
+    infos: Mapping[str, Info], candidates: Sequence[str], composite: bool
 ) -> tuple[str, list[str]]:
-    """What the names of the text's layers begin with, and what else looks like queries or keys."""
-    places = {name: _place(name) for name in like}
+    """The prefix of the text model's layers, and other tensors that look like queries or keys."""
+    places = {name: _place(name) for name in candidates}
     stacks = list(dict.fromkeys(place.stack for place in places.values() if place))
     if composite:
         stacks = [stack for stack in stacks if not NOT_TEXT.search(stack)]
@@ -215,8 +216,8 @@ def _stack(
     if not stacks:
         raise ModelError(file, "", "holds no queries and keys of layers")
     if len(stacks) > 1:
-        some = ", ".join(stacks[:4])
-        raise ModelError(file, "", "holds layers of which the config does not tell", some, "one")
+        first = ", ".join(stacks[:4])
+        raise ModelError(file, "", "holds layers of which the config does not tell", first, "one")
     others = [name for name, place in places.items() if not place or place.stack != stacks[0]]
     if others and not composite:
         _refuse(infos[others[0]], "looks like queries or keys outside of the layers")
@@ -224,7 +225,7 @@ def _stack(
 
 
 def _order(info: Info, place: Place, model: Model, to: Layout) -> list[int] | None:
-    """Where each row, or number of a gain, comes from; None: the tensor stays as it is."""
+    """The old index of each row, or of each number of a gain; None: the tensor stays as it is."""
     module, leaf = place.module, place.leaf
     if place.layer >= len(model.layers):
         last = len(model.layers) - 1
@@ -252,18 +253,18 @@ def _order(info: Info, place: Place, model: Model, to: Layout) -> list[int] | No
         _refuse(info, "is stored so that its rows cannot be moved; convert before quantising")
     if not blocks:
         _check(info, info.shape[0], len(turning), dim)
-    afford(ROW * len(turning) * dim, info.file, info.name, of="of memory")
+    check_memory(ROW * len(turning) * dim, info.file, info.name, of="of memory")
     order = _rows(turning, permutation(dim, turn.turned, to, trailing))
     return _check_blocks(info, order, model) if blocks else order
 
 
-def _rows(turning: Sequence[bool], one: list[int]) -> list[int]:
-    """The order of one head, `one`, in each that turns."""
-    stay = range(len(one))
+def _rows(turning: Sequence[bool], order: list[int]) -> list[int]:
+    """Repeat the permutation of one head in each that is rotated."""
+    stay = range(len(order))
     return [
-        head * len(one) + channel
+        head * len(order) + channel
         for head, turns in enumerate(turning)
-        for channel in (one if turns else stay)
+        for channel in (order if turns else stay)
     ]
 
 
@@ -275,7 +276,7 @@ def _check(info: Info, rows: int, heads: int, dim: int) -> None:
 
 
 def _check_blocks(info: Info, order: list[int], model: Model) -> None:
-    """Scales of blocks of rows stay as they are, if every row stays in its block."""
+    """Raise ModelError unless every row stays in its block, so that scales of blocks can stay."""
     quantized = model.own.object("quantization_config")
     size = (quantized.counts("weight_block_size", least=1) if quantized else None) or (0,)
     fits = size[0] > 0 and info.shape[0] == ceil(len(order) / size[0])
@@ -284,9 +285,9 @@ def _check_blocks(info: Info, order: list[int], model: Model) -> None:
 
 
 def _complete(infos: Mapping[str, Info], stack: str, model: Model) -> None:
-    """Every layer that turns has queries, keys and values once each; of an adapter, any of them.
+    """Raise ModelError unless each rotary layer has queries, keys and values once (LoRA: any).
 
-    Without values of their own, its keys would be its values too, and those must stay.
+    Without values of their own, keys would serve as values too, and those must not move.
     """
     held: dict[int, list[str]] = {}
     for place in filter(None, map(_place, infos)):

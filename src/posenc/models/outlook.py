@@ -1,10 +1,10 @@
-"""What becomes of a model in a text of so many tokens: what breaks, and what cannot be said.
+"""Predict what breaks in a model when a text has `target` tokens, and what cannot be predicted.
 
     problems, unknown = outlook(whole, spec, target, weighing)
 
-Nothing is taken to fit because nothing is known of it: what the config leaves open, what was not
-recognised in the weights and what was not measured goes to `unknown`. Config and weights are judged
-alike; where both tell of the same table, the weights do, as they know which rows training has met.
+Missing knowledge never counts as fitting: what the config leaves open, what was not recognised in
+the weights and what was not measured goes to `unknown`. Where config and weights describe the same
+table, the weights count, as they show which rows training has met.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNTRAINED = {"random": "as random as they are drawn", "alike": "all the same", "
 def outlook(
     whole: Spec, spec: Spec, target: int, weighing: Weighing | None = None
 ) -> tuple[list[str], list[str]]:
-    """What breaks, and what cannot be said; neither, where the target fits.
+    """List what breaks and what cannot be said; both are empty where the target fits.
 
     `spec` is the main stack of `whole`; other stacks that read text are judged with it.
     """
@@ -52,7 +52,7 @@ def outlook(
 
 
 def _beside(whole: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
-    """The other stacks that read text, as the encoder beside a decoder, by their path."""
+    """Yield the other stacks that read text, such as the encoder of a decoder, by their path."""
     for name, part in whole.parts.items():
         if NOT_TEXT.search(name) or NOT_TEXT.search(part.model):
             continue
@@ -62,7 +62,7 @@ def _beside(whole: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
 
 
 def _problems(spec: Spec, target: int, weighing: Weighing | None) -> Iterator[str]:
-    """What the config says would break."""
+    """Yield what breaks, by the config."""
     match spec.embedding:
         case Table() as table if target > table.rows and not _stored(spec, weighing):
             yield f"the table has {table.rows:,} rows: {_none_from(table.rows, target)}"
@@ -101,7 +101,7 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
 
 
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
-    """What the config leaves open."""
+    """Yield what the config leaves open."""
     attending = [layer for layer in spec.layers if layer.attends]
     if not attending and not spec.embedding:
         if spec.model:
@@ -110,27 +110,27 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
     if isinstance(spec.embedding, Waves) and not spec.context:
         yield "the config does not say how many positions training has shown"
     far = [layer.encoding for layer in attending if layer.window is None]
-    if not spec.context and any(isinstance(one, Rotary) for one in far):
+    if not spec.context and any(isinstance(encoding, Rotary) for encoding in far):
         yield "the config does not say on how many tokens its frequencies were trained"
     if None in far and not spec.embedding and target > (spec.context or 0):
         trained = f"past {spec.context:,} tokens" if spec.context else "of this length"
         yield f"some layers have no encoding, and how they fare {trained} only a trial shows"
-    for one in dict.fromkeys(far):
-        if isinstance(one, Pictured):
+    for encoding in dict.fromkeys(far):
+        if isinstance(encoding, Pictured):
             yield "its positions are points of a picture, of which a number of tokens says nothing"
-        elif one is not None and not isinstance(one, JUDGED):
-            yield f"what its {type(one).__name__} do past their training is not known"
+        elif encoding is not None and not isinstance(encoding, JUDGED):
+            yield f"what its {type(encoding).__name__} do past their training is not known"
 
 
 def _weighed_problems(whole: Spec, target: int, weighing: Weighing) -> Iterator[str]:
-    """What the weights say would break."""
-    for one in judged(weighing):
-        offset = _offset(one, whole)
-        rows, name = one.rows - offset, printable(one.tensor)
+    """Yield what breaks, by the weights."""
+    for table in judged(weighing):
+        offset = _offset(table, whole)
+        rows, name = table.rows - offset, printable(table.tensor)
         if target > rows:
-            more = ", though its formula would go on" if one.formula else ""
+            more = ", though its formula would go on" if table.formula else ""
             yield f"{name} has {rows:,} rows: {_none_from(rows, target)}{more}"
-        learned = one.learned
+        learned = table.learned
         if learned and not learned.trained:
             yield f"{name} looks untrained, from its first row to its last"
         elif (
@@ -139,16 +139,16 @@ def _weighed_problems(whole: Spec, target: int, weighing: Weighing) -> Iterator[
             state = UNTRAINED[learned.untrained]
             span = _span(met, min(target, rows))
             yield f"{name}: the rows of positions {span} are {state}, training has not met them"
-    seen = weighing.evidence
-    if seen and seen.verdict and weighing.layout not in (None, seen.verdict):
+    evidence = weighing.evidence
+    if evidence and evidence.verdict and weighing.layout not in (None, evidence.verdict):
         yield (
-            f"the weights speak for layout {seen.verdict!r}, and the model is said to be in"
+            f"the weights speak for layout {evidence.verdict!r}, and the model is said to be in"
             f" {weighing.layout!r}: queries and keys would turn wrongly, at any length"
         )
 
 
 def _weighed_unknown(whole: Spec, spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
-    """What the weights leave open."""
+    """Yield what the weights leave open."""
     if whole.kind == "nothing" and not whole.model:
         yield "no config is beside the weights, so what else the layers do is not known"
     if not weighing.recognised:
@@ -157,11 +157,11 @@ def _weighed_unknown(whole: Spec, spec: Spec, target: int, weighing: Weighing) -
         table = spec.embedding
         size = f"{table.rows + table.offset:,} rows of {table.width:,}"
         yield f"the config asks for a table of {size}, and the weights show none"
-    for one in judged(weighing):
-        falls = one.learned.falls if one.learned else None
-        if falls is not None and target > (start := falls - _offset(one, whole)):
+    for rows in judged(weighing):
+        falls = rows.learned.falls if rows.learned else None
+        if falls is not None and target > (start := falls - _offset(rows, whole)):
             yield (
-                f"{printable(one.tensor)} fades from position {start:,} on, as where training met"
+                f"{printable(rows.tensor)} fades from position {start:,} on, as where training met"
                 " few texts so long"
             )
     yield from (f"{printable(name)} holds numbers that are not finite" for name in weighing.broken)
@@ -170,20 +170,21 @@ def _weighed_unknown(whole: Spec, spec: Spec, target: int, weighing: Weighing) -
 
 def judged(weighing: Weighing) -> list[Positions]:
     """The tables of text; all of them, where each name is of pictures or sound."""
-    return [one for one in weighing.tables if not NOT_TEXT.search(one.tensor)] or weighing.tables
+    of_text = [table for table in weighing.tables if not NOT_TEXT.search(table.tensor)]
+    return of_text or weighing.tables
 
 
-def _offset(one: Positions, spec: Spec) -> int:
+def _offset(table: Positions, spec: Spec) -> int:
     """Stored rows before that of position 0, where the config has such a table."""
-    if spec.embedding and spec.stored == (one.rows, one.width):
+    if spec.embedding and spec.stored == (table.rows, table.width):
         return spec.embedding.offset
-    return max((_offset(one, part) for part in spec.parts.values()), default=0)
+    return max((_offset(table, part) for part in spec.parts.values()), default=0)
 
 
 def _stored(spec: Spec, weighing: Weighing | None) -> bool:
-    """Is this table among those that were weighed?"""
+    """Whether the table of this spec is among those that were measured."""
     tables = judged(weighing) if weighing else []
-    return spec.stored in [(one.rows, one.width) for one in tables]
+    return spec.stored in [(table.rows, table.width) for table in tables]
 
 
 def _none_from(rows: int, target: int) -> str:
@@ -195,5 +196,5 @@ def _span(start: int, end: int) -> str:
 
 
 def sees_all(spec: Spec, rotary: Rotary) -> bool:
-    """Does a layer turn so whose queries see the whole text?"""
+    """Whether a layer with this rotation sees the whole text."""
     return any(x.encoding == rotary and x.window is None for x in spec.layers)

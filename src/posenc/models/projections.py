@@ -1,6 +1,6 @@
-"""The rows of W_q and W_k that rotary layers turn, found in somebody's weights.
+"""Find the rows of W_q and W_k that rotary layers rotate.
 
-    q, k = projection.read(weights)        (head, channel, input) both; keys as often as queries
+    q, k = projection.rotary_rows(weights)     (head, channel, input) both; keys repeated for groups
 
 Names, and how heads lie in fused tensors, are those of `posenc.models.layouts`; a GGUF file names
 them its own way and says in its metadata what a config would say.
@@ -27,13 +27,13 @@ from posenc.models.layouts import (
 from posenc.models.weights import Tensors, Weights
 
 GGUF = re.compile(r"blk\.(\d{1,6})\.attn_([qk])\.weight")
-MOST = 1024  # channels of a head that turn
-INTERLEAVED = ("llama",)  # whose queries and keys llama.cpp's converter permutes
+MOST_CHANNELS = 1024  # channels of a head that turn
+INTERLEAVED = ("llama",)  # architectures whose q and k llama.cpp's converter permutes
 
 
 @dataclass(frozen=True)
 class Projection:
-    """Where a layer's queries and keys are: in one tensor each, or in one of both."""
+    """The tensors of a layer's queries and keys: one each, or one fused."""
 
     layer: int
     rotary: Rotary
@@ -44,8 +44,8 @@ class Projection:
     gated: bool = False  # behind the queries of each head there is a gate
     paced: bool = True  # is the base known to be this layer's?
 
-    def read(self, weights: Tensors) -> tuple[Tensor, Tensor]:
-        """The rows that turn, in float32."""
+    def rotary_rows(self, weights: Tensors) -> tuple[Tensor, Tensor]:
+        """Read the rotated rows of queries and keys, in float32."""
         q, k = self._heads([weights[name].flatten(1).float() for name in self.names])
         k = k.repeat_interleave(len(q) // len(k), 0)
         rows = slice(-self.rotary.turned, None) if self._last else slice(self.rotary.turned)
@@ -61,7 +61,7 @@ class Projection:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """That its tensors must have; 0: any."""
+        """The number of rows that its tensors must have; 0: any."""
         dim = self.rotary.dim
         if self.form:
             return ((3 * self.heads if self.form == EACH else self.heads + 2 * self.groups) * dim,)
@@ -84,23 +84,23 @@ def _split(rows: Tensor, heads: int) -> Tensor:
     return rows.unflatten(0, (heads, -1))
 
 
-def find(spec: Spec | None, weights: Weights) -> list[Projection]:
-    """Those of the layers that turn, as far as names and shapes are understood."""
+def find_projections(spec: Spec | None, weights: Weights) -> list[Projection]:
+    """Find the projections of rotary layers, as far as names and shapes are understood."""
     if "general.architecture" in weights.metadata:
-        found = _of_gguf(weights)
+        projections = _of_gguf(weights)
     else:
-        found = _of_config(spec.main, weights) if spec else []
-    return [one for one in found if _fits(one, weights)]
+        projections = _of_config(spec.main, weights) if spec else []
+    return [projection for projection in projections if _fits(projection, weights)]
 
 
-def _fits(one: Projection, weights: Weights) -> bool:
-    shapes = [weights.infos[name].shape for name in one.names]
+def _fits(projection: Projection, weights: Weights) -> bool:
+    shapes = [weights.infos[name].shape for name in projection.names]
     return (
-        one.heads >= one.groups > 0
-        and one.rotary.turned <= MOST
-        and one.heads % one.groups == 0
+        projection.heads >= projection.groups > 0
+        and projection.rotary.turned <= MOST_CHANNELS
+        and projection.heads % projection.groups == 0
         and all(len(shape) > 1 and min(shape) > 0 for shape in shapes)
-        and all(rows in (0, shape[0]) for rows, shape in zip(one.rows, shapes, strict=True))
+        and all(rows in (0, shape[0]) for rows, shape in zip(projection.rows, shapes, strict=True))
         and len({shape[1] for shape in shapes}) == 1
     )
 
@@ -115,50 +115,55 @@ def _of_config(spec: Spec, weights: Weights) -> list[Projection]:
         holds = HOLDS.get(module)
         if leaf == "weight" and holds and ".".join(where) in ATTENTION:
             stacks.setdefault(at[1], {}).setdefault(int(at[2]), {})[holds] = (module, name)
-    made = ([_of_layer(spec, n, held) for n, held in sorted(s.items())] for s in stacks.values())
-    return next((found for some in made if (found := [one for one in some if one])), [])
+    for layers in stacks.values():
+        candidates = (_of_layer(spec, layer, layers[layer]) for layer in sorted(layers))
+        if projections := [projection for projection in candidates if projection]:
+            return projections
+    return []
 
 
-def _of_layer(spec: Spec, layer: int, held: Mapping[str, tuple[str, str]]) -> Projection | None:
+def _of_layer(spec: Spec, layer: int, tensors: Mapping[str, tuple[str, str]]) -> Projection | None:
     rotary = spec.layers[layer].encoding if layer < len(spec.layers) else None
     if not isinstance(rotary, Rotary):
         return None
-    if "qkv" in held:
-        module, name = held["qkv"]
+    if "qkv" in tensors:
+        module, name = tensors["qkv"]
         form = FUSED.get((module, spec.model))
         if form not in (EACH, BLOCKS):
             return None
         return Projection(layer, rotary, spec.heads, spec.groups, (name,), form)
-    if "q" not in held or "k" not in held or held["q"][0] == "q_b_proj":  # whose input is a latent
+    if (
+        "q" not in tensors or "k" not in tensors or tensors["q"][0] == "q_b_proj"
+    ):  # whose input is a latent
         return None
-    gated = held["q"][0] == "q_proj" and spec.model in GATED
-    names = (held["q"][1], held["k"][1])
+    gated = tensors["q"][0] == "q_proj" and spec.model in GATED
+    names = (tensors["q"][1], tensors["k"][1])
     return Projection(layer, rotary, spec.heads, spec.groups, names, gated=gated)
 
 
 def _of_gguf(weights: Weights) -> list[Projection]:
-    says, kind = weights.metadata, str(weights.metadata["general.architecture"])
-    found: dict[int, dict[str, str]] = {}
+    metadata, kind = weights.metadata, str(weights.metadata["general.architecture"])
+    by_layer: dict[int, dict[str, str]] = {}
     for name in weights.infos:
         if at := GGUF.fullmatch(name):
-            found.setdefault(int(at[1]), {})[at[2]] = name
+            by_layer.setdefault(int(at[1]), {})[at[2]] = name
 
     def number(key: str, otherwise: int = 0) -> int:
-        value = says.get(f"{kind}.{key}", otherwise)
+        value = metadata.get(f"{kind}.{key}", otherwise)
         return value if isinstance(value, int) and value > 0 else otherwise
 
     heads = number("attention.head_count")
     groups = number("attention.head_count_kv", heads)
     dim = number("attention.key_length", number("embedding_length") // heads if heads else 0)
-    turned = number("rope.dimension_count", dim)
-    base = says.get(f"{kind}.rope.freq_base", 10_000.0)
+    rotary_dim = number("rope.dimension_count", dim)
+    base = metadata.get(f"{kind}.rope.freq_base", 10_000.0)
     fine = isinstance(base, float) and 0 < base < float("inf")
-    if not heads or not 2 <= turned <= dim or turned % 2 or not fine:
+    if not heads or not 2 <= rotary_dim <= dim or rotary_dim % 2 or not fine:
         return []
-    rotary = Rotary(dim, turned, base, layout="interleaved" if kind in INTERLEAVED else None)
+    rotary = Rotary(dim, rotary_dim, base, layout="interleaved" if kind in INTERLEAVED else None)
     paced = not number("attention.sliding_window")  # in windows some turn by a base of their own
     return [
-        Projection(layer, rotary, heads, groups, (held["q"], held["k"]), paced=paced)
-        for layer, held in sorted(found.items())
-        if len(held) == 2
+        Projection(layer, rotary, heads, groups, (tensors["q"], tensors["k"]), paced=paced)
+        for layer, tensors in sorted(by_layer.items())
+        if len(tensors) == 2
     ]

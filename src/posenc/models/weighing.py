@@ -1,10 +1,10 @@
-"""What the weights of a model say of positions: its tables, biases, and rotary projections.
+"""Measure what the weights of a model hold about positions: tables, biases, rotary projections.
 
-    weigh(spec, open_weights(files.find(path)))
+    weigh(spec, open_weights(find_files(path)))
 
-A tensor is known by its name, and where a config is there by the shape that it asks for. Without a
-config, as beside ONNX, a T5 bias is taken to reach 128 tokens, and both ways unless it is of a
-decoder; what turns queries and keys is not known then, save in GGUF, whose metadata says it.
+A tensor is recognised by its name and, where there is a config, by the shape that it implies.
+Without a config, as beside ONNX, a T5 bias is taken to reach 128 tokens, and to be bidirectional
+unless it is a decoder's; rotary projections are then unknown, but in GGUF, whose metadata has them.
 """
 
 import re
@@ -23,10 +23,9 @@ from posenc.analysis.curves import Steps, Vectors
 from posenc.analysis.formula import Formula, formula
 from posenc.analysis.tables import Rows, rows
 from posenc.core.frequencies import Layout
-from posenc.models import projections
 from posenc.models.config.spec import Buckets, Rotary, Spec
 from posenc.models.layouts import KEY
-from posenc.models.projections import Projection
+from posenc.models.projections import Projection, find_projections
 from posenc.models.weights import Info, Tensors, Weights
 
 TABLE = re.compile(
@@ -38,7 +37,7 @@ RELATIVE = re.compile(r"(?i)(?:^|[._])rel(?:ative|[._]|_?pos)")
 T5 = re.compile(r"(.*\.)?relative_attention_bias\.weight")
 SHAW = re.compile(r"(.*\.)?(emb_rel|relative_positions?)_(k|v|keys|values)(\.weight)?")
 FLOATS = ("F16", "BF16", "F32", "F64")
-MOST = 2**25  # elements of a table that is measured
+MOST_ELEMENTS = 2**25  # elements of a table that is measured
 MOST_ROWS, MOST_WIDTH = 2**21, 2**16  # and those of any model
 MOST_HEADS = 2**10  # of a bias
 MOST_TENSORS = 256  # that are measured
@@ -51,7 +50,7 @@ SOME = 3  # names of tensors, where none is recognised
 
 @dataclass(frozen=True)
 class Positions:
-    """Rows that are added to the embeddings: of a formula, or learned."""
+    """A table of rows added to the embeddings: of a formula, or learned."""
 
     tensor: str
     rows: int
@@ -62,7 +61,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Bias:
-    """A number for each head and bucket of distances."""
+    """A T5 bias: a number for each head and bucket of distances."""
 
     tensor: str
     buckets: int
@@ -74,7 +73,7 @@ class Bias:
 
 @dataclass(frozen=True)
 class Relative:
-    """A vector for each distance."""
+    """A Shaw table: a vector for each distance."""
 
     tensor: str
     vectors: Vectors
@@ -82,7 +81,7 @@ class Relative:
 
 @dataclass(frozen=True)
 class Bands:
-    """How strong the queries and keys of alike layers are in each pair, fastest first."""
+    """Strength of queries and keys in each pair, fastest first, over layers with one rotation."""
 
     tensors: list[str]
     layers: list[int]
@@ -94,7 +93,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class Weighing:
-    """All that was found, each with the name of its tensor."""
+    """All measurements, each with the name of its tensor."""
 
     tables: list[Positions]
     biases: list[Bias]
@@ -109,53 +108,58 @@ class Weighing:
 
     @property
     def recognised(self) -> bool:
-        """Is anything in the weights known to be about positions?"""
-        found = (self.tables, self.biases, self.relative, self.bands, self.broken, self.skipped)
-        return any(found) or self.evidence is not None
+        """Whether any tensor was recognised as one about positions."""
+        kinds = (self.tables, self.biases, self.relative, self.bands, self.broken, self.skipped)
+        return any(kinds) or self.evidence is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; of curves at most 256 points, evenly picked, and how many there were."""
-        found = _thin(asdict(self)) | {"recognised": self.recognised}
+        """Plain data for JSON; curves are thinned to at most 256 points."""
+        data = _thin(asdict(self)) | {"recognised": self.recognised}
         if self.evidence:
-            found["evidence"]["verdict"] = self.evidence.verdict
-        return found
+            data["evidence"]["verdict"] = self.evidence.verdict
+        return data
 
 
 def weigh(spec: Spec | None, weights: Weights) -> Weighing:
-    """Everything about positions in these weights; a tensor is in memory while it is measured."""
-    held = _Held(weights)
-    tables = held.measured(lambda one: _is_table(one, spec), _table_size)
-    biases = held.measured(_is_bias, _bias_size)
-    relative = held.measured(_is_relative, _table_size)
-    turned = _Turned(projections.find(spec, weights), held)
-    evidence = bands.evidence(turned.layers()) if turned.found else None
-    layout: Layout | None = next((one.rotary.layout for one in turned.found), None)
+    """Measure everything about positions in these weights, one tensor in memory at a time."""
+    tensors = _FloatTensors(weights)
+    tables = tensors.measured(lambda info: _is_table(info, spec), _table_size)
+    biases = tensors.measured(_is_bias, _bias_size)
+    relative = tensors.measured(_is_relative, _table_size)
+    rotary = find_projections(spec, weights)
+    projections = _RotaryProjections(rotary, tensors)
+    evidence = bands.evidence(projections.layers()) if rotary else None
+    layout: Layout | None = next((one.rotary.layout for one in rotary), None)
     mark = weights.metadata.get(KEY)
     layout = mark if mark in get_args(Layout) else layout
-    shown = layout or (evidence.verdict if evidence else None)
+    believed = layout or (evidence.verdict if evidence else None)
     return Weighing(
-        [_table(one, held) for one in tables if held.finite(one.name)],
-        [_bias(one, spec, held) for one in biases if held.finite(one.name)],
-        [_relative(one, held) for one in relative if held.finite(one.name)],
-        list(turned.bands(shown)) if shown else [],
+        [_table(info, tensors) for info in tables if tensors.finite(info.name)],
+        [_bias(info, spec, tensors) for info in biases if tensors.finite(info.name)],
+        [_relative(info, tensors) for info in relative if tensors.finite(info.name)],
+        list(projections.bands(believed)) if believed else [],
         evidence,
         layout,
-        held.broken,
-        held.skipped,
+        tensors.broken,
+        tensors.skipped,
         len(weights),
         list(islice(weights, SOME)),
     )
 
 
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
-    """What queries and keys say of their layout, by some layers from the first to the last."""
-    found = projections.find(spec, weights)
-    some = found[:: max(len(found) // layers, 1)]
-    return bands.evidence(_Turned(some, _Held(weights)).layers()) if some else None
+    """Test queries and keys for their layout, on some layers from the first to the last."""
+    every = find_projections(spec, weights)
+    picked = every[:: max(len(every) // layers, 1)]
+    return (
+        bands.evidence(_RotaryProjections(picked, _FloatTensors(weights)).layers())
+        if picked
+        else None
+    )
 
 
-class _Held(Tensors):
-    """The weights in float32. The last two read are kept; those not finite are noted."""
+class _FloatTensors(Tensors):
+    """The weights in float32. The last two are cached; names of non-finite ones are noted."""
 
     def __init__(self, weights: Weights):
         self.weights = weights
@@ -163,17 +167,17 @@ class _Held(Tensors):
         self.broken: list[str] = []
         self.skipped: dict[str, str] = {}
 
-    def measured(self, known: Callable[[Info], bool], size: Callable[[Info], str]) -> list[Info]:
-        """Tensors of a kind, less those of a dtype or size that is not measured."""
-        found = []
-        for info in filter(known, self.weights.infos.values()):
+    def measured(self, is_kind: Callable[[Info], bool], size: Callable[[Info], str]) -> list[Info]:
+        """List the tensors of a kind, less those of a dtype or size that is not measured."""
+        infos = []
+        for info in filter(is_kind, self.weights.infos.values()):
             why = "" if info.dtype in FLOATS else f"is stored as {info.dtype}"
-            why = why or size(info) or ("is one of too many" if len(found) >= MOST_TENSORS else "")
+            why = why or size(info) or ("is one of too many" if len(infos) >= MOST_TENSORS else "")
             if why:
                 self.skipped[info.name] = f"{why}, so it is not measured"
             else:
-                found.append(info)
-        return found
+                infos.append(info)
+        return infos
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.kept:
@@ -206,15 +210,19 @@ def _is_table(info: Info, spec: Spec | None) -> bool:
 
 
 def _table_size(info: Info) -> str:
-    """What is too large about it."""
+    """Say why a table is too large to be measured; "" if it is not."""
     rows, width = info.elements // info.shape[-1], info.shape[-1]
     if rows > MOST_ROWS or width > MOST_WIDTH:
         return f"has {rows:,} rows of {width:,} channels, more than any model"
-    return f"holds {info.elements:,} numbers, over {MOST:,}" if info.elements > MOST else ""
+    return (
+        f"holds {info.elements:,} numbers, over {MOST_ELEMENTS:,}"
+        if info.elements > MOST_ELEMENTS
+        else ""
+    )
 
 
 def _parts(spec: Spec | None) -> Iterator[Spec]:
-    """The specification and those in it."""
+    """Yield the specification and those nested in it."""
     if spec:
         yield spec
         for part in spec.parts.values():
@@ -223,9 +231,9 @@ def _parts(spec: Spec | None) -> Iterator[Spec]:
 
 def _table(info: Info, weights: Tensors) -> Positions:
     values = weights[info.name].flatten(0, -2)
-    made = formula(values)
+    fitted = formula(values)
     count, width = values.shape
-    return Positions(info.name, count, width, made, None if made else rows(values))
+    return Positions(info.name, count, width, fitted, None if fitted else rows(values))
 
 
 def _is_bias(info: Info) -> bool:
@@ -242,12 +250,18 @@ def _bias_size(info: Info) -> str:
 def _bias(info: Info, spec: Spec | None, weights: Tensors) -> Bias:
     decoder = "decoder" in info.name
     layers = [layer.encoding for part in _parts(spec) for layer in part.layers]
-    fit = [one for one in layers if isinstance(one, Buckets) and one.buckets == info.shape[0]]
-    said = next((one for one in fit if one.bidirectional != decoder), next(iter(fit), None))
-    reach = said.reach if said else REACH
-    bidirectional = said.bidirectional if said else not decoder
+    fit = [
+        encoding
+        for encoding in layers
+        if isinstance(encoding, Buckets) and encoding.buckets == info.shape[0]
+    ]
+    config = next(
+        (encoding for encoding in fit if encoding.bidirectional != decoder), next(iter(fit), None)
+    )
+    reach = config.reach if config else REACH
+    bidirectional = config.bidirectional if config else not decoder
     steps = curves.t5(weights[info.name], reach, bidirectional)
-    return Bias(info.name, info.shape[0], reach, bidirectional, said is None, steps)
+    return Bias(info.name, info.shape[0], reach, bidirectional, config is None, steps)
 
 
 def _is_relative(info: Info) -> bool:
@@ -261,54 +275,60 @@ def _relative(info: Info, weights: Tensors) -> Relative:
     return Relative(info.name, curves.shaw(weights[info.name].flatten(0, -2)))
 
 
-class _Turned:
-    """Rotary projections, each read once: for the evidence, and for how strong each pair is."""
+class _RotaryProjections:
+    """Rotary projections, each read once: for the layout test, and for the strength of pairs."""
 
-    def __init__(self, found: list[Projection], held: _Held):
-        self.found, self.held, self.work = found, held, 0
+    def __init__(self, projections: list[Projection], tensors: _FloatTensors):
+        self.projections, self.tensors, self.work = projections, tensors, 0
         self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
 
     def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Queries and keys of each layer, as long as comparing them takes no hours."""
-        infos = self.held.weights.infos
-        for one in self.found:
-            large = [name for name in one.names if infos[name].elements > MOST_PROJECTION]
+        """Yield the queries and keys of each layer, until comparing them exceeds MOST_WORK."""
+        infos = self.tensors.weights.infos
+        for projection in self.projections:
+            large = [name for name in projection.names if infos[name].elements > MOST_PROJECTION]
             for name in large:
                 many = f"holds {infos[name].elements:,} numbers, over {MOST_PROJECTION:,}"
-                self.held.skipped[name] = f"{many}, so it is not measured"
-            if large or not all([self.held.finite(name) for name in one.names]):
+                self.tensors.skipped[name] = f"{many}, so it is not measured"
+            if large or not all([self.tensors.finite(name) for name in projection.names]):
                 continue
-            q, k = one.read(self.held)
-            self.strength[one.layer] = {
+            q, k = projection.rotary_rows(self.tensors)
+            self.strength[projection.layer] = {
                 to: (bands.strength(q, to).mean(0), bands.strength(k, to).mean(0))
                 for to in get_args(Layout)
             }
-            self.work += one.heads * (2 * one.rotary.turned) ** 3
+            self.work += projection.heads * (2 * projection.rotary.turned) ** 3
             if self.work <= MOST_WORK:
                 yield q, k
 
     def bands(self, layout: Layout) -> Iterator[Bands]:
         alike: dict[Rotary, list[Projection]] = {}
-        for one in self.found:
-            if one.layer in self.strength:
-                alike.setdefault(one.rotary, []).append(one)
-        for rotary, those in alike.items():
-            made = [self.strength[one.layer][layout] for one in those]
-            queries, keys = (torch.stack(side).mean(0).tolist() for side in zip(*made, strict=True))
-            waves = (2 * pi / rotary.unscaled()).tolist() if those[0].paced else None
-            names = [name for one in those for name in one.names]
-            yield Bands(names, [one.layer for one in those], layout, waves, queries, keys)
+        for projection in self.projections:
+            if projection.layer in self.strength:
+                alike.setdefault(projection.rotary, []).append(projection)
+        for rotary, same in alike.items():
+            strengths = [self.strength[projection.layer][layout] for projection in same]
+            queries, keys = (
+                torch.stack(side).mean(0).tolist() for side in zip(*strengths, strict=True)
+            )
+            waves = (2 * pi / rotary.unscaled()).tolist() if same[0].paced else None
+            names = [name for projection in same for name in projection.names]
+            yield Bands(
+                names, [projection.layer for projection in same], layout, waves, queries, keys
+            )
 
 
 def _thin(value: Any) -> Any:
     """Lists of over 256 numbers side by side: every second, third, … of them, and which."""
     if not isinstance(value, dict):
         return [_thin(inner) for inner in value] if isinstance(value, list) else value
-    long = [one for one in value.values() if isinstance(one, list) and len(one) > POINTS]
-    every = max((-(-len(one) // POINTS) for one in long), default=1)
+    long = [
+        values for values in value.values() if isinstance(values, list) and len(values) > POINTS
+    ]
+    every = max((-(-len(values) // POINTS) for values in long), default=1)
     if every == 1:
         return {key: _thin(inner) for key, inner in value.items()}
     return {"every": every} | {
-        key: one[::every] if isinstance(one, list) and len(one) > POINTS else _thin(one)
-        for key, one in value.items()
+        key: values[::every] if isinstance(values, list) and len(values) > POINTS else _thin(values)
+        for key, values in value.items()
     }

@@ -20,6 +20,8 @@ from understood import in_second_python, watched
 from posenc.models.config import specify
 from posenc.models.files.errors import ModelError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _quiet():
@@ -39,6 +41,18 @@ def test_convolutions_of_lfm2_neither_attend_nor_turn(which: list[int]):
     spec = specify({"model_type": "lfm2", "num_hidden_layers": 6, "full_attn_idxs": which})
     assert [n for n, layer in enumerate(spec.layers) if layer.attends] == which
     assert [n for n, layer in enumerate(spec.layers) if layer.encoding] == which
+
+
+@pytest.mark.parametrize("model_type", ["gpt_neox", "gpt_neox_japanese"])
+@pytest.mark.parametrize("values", [{"rope_theta": 5e4}, {"partial_rotary_factor": 0.5}], ids=str)
+def test_usual_names_of_keys_that_gpt_neox_calls_otherwise_are_ignored(
+    model_type: str, values: dict[str, Any]
+):
+    """Its class reads `rotary_emb_base` and `rotary_pct` alone."""
+    same(model_type, num_hidden_layers=2, **values)
+    same(model_type, num_hidden_layers=2, rotary_emb_base=5e4, rotary_pct=0.5, **values)
+    (note,) = specify({"model_type": model_type, **values}).notes
+    assert "ignores: it reads rotary_" in note
 
 
 def test_types_of_layers_of_lfm2_stand_above_its_list():

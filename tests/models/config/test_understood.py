@@ -13,6 +13,8 @@ from understood import Result, count, in_second_python, models, variant, watched
 
 from posenc.models.config import families
 
+pytestmark = pytest.mark.slow
+
 YARN = {
     "rope_type": "yarn",
     "factor": 40.0,

@@ -1,9 +1,9 @@
-"""What each architecture of transformers does about positions: data, made by docs/families.py.
+"""A table of what each architecture of transformers does about positions.
 
-A config.json says much less than its reader needs. It does not say whether the channels of a pair
-sit side by side or half a head apart, which layers have no encoding, what a missing key stands for,
-or that a key's ones mean "none" in one model and "all" in another. That is kept here, one line a
-`model_type`, in families.json; neither torch nor transformers is needed to read it.
+A config.json says much less than its reader needs: not whether the channels of a pair sit side by
+side or half a head apart, which layers have no encoding, or what a missing key stands for; and the
+same flag means "none" in one model and "all" in another. families.json holds that, one line a
+`model_type`, written by docs/families.py; neither torch nor transformers is needed to read it.
 """
 
 import json
@@ -43,7 +43,7 @@ LISTS = ("parts", "attention", "sinks", "ignored")  # fields that are tuples
 
 @dataclass(frozen=True)
 class Family:
-    """One `model_type`. What a field does not say is as in Llama.
+    """One `model_type`. Fields that are left out are as in Llama.
 
     `name`       its `model_type`
     `folder`     where it is in transformers/models
@@ -134,11 +134,11 @@ class Family:
     refused: str = ""
 
     def stack(self, name: str) -> "Family":
-        """The encoder or the decoder alone."""
+        """The family of the encoder or of the decoder alone."""
         return self._with({"causal": name != "encoder", **self.stacks[name], "stacks": {}})
 
     def _with(self, line: Mapping[str, Any]) -> "Family":
-        """Other fields; names and forms are added to those there are."""
+        """Replace fields; `keys`, `defaults` and `form` are merged with the old ones."""
         merged = {
             k: {**getattr(self, k), **line[k]} for k in ("keys", "defaults", "form") if k in line
         }
@@ -169,10 +169,10 @@ class Family:
         return (*of[:-1], rule.get("last", of[-1])) if of else ()
 
     def settled(self, config: Mapping[str, Any]) -> "Family":
-        """What it is in a config, where keys of the config decide.
+        """Resolve what keys of a config decide: `switch`, and the depth of the stacks.
 
-        Those are `switch`, and keys of a decoder that need not be there: it is as deep as the
-        encoder then. Where nothing counts the layers, they are those that have a type.
+        A decoder whose depth the config leaves out is as deep as the encoder. Where no key counts
+        the layers, `layer_types` does.
         """
         types, deep = (
             config.get(self.keys.get(key, key)) for key in ("layer_types", "num_hidden_layers")
@@ -180,13 +180,13 @@ class Family:
         if isinstance(types, list) and types and deep is None:
             self = self._with({"defaults": {"num_hidden_layers": len(types)}})
         if self.stacks:
-            there = lambda own, stack: {  # noqa: E731
+            present = lambda keys, stack: {  # noqa: E731
                 usual: key
-                for usual, key in own.items()
+                for usual, key in keys.items()
                 if config.get(key) is not None or usual in stack.get("defaults", {})
             }
             stacks = {
-                name: {**stack, "keys": there(stack.get("keys", {}), stack)}
+                name: {**stack, "keys": present(stack.get("keys", {}), stack)}
                 for name, stack in self.stacks.items()
             }
             return replace(self, stacks=stacks)
@@ -199,17 +199,17 @@ class Family:
 
 
 def family(model_type: str) -> Family | None:
-    """What is known of a `model_type`; None if nothing is.
+    """Look up a `model_type`; None if it is not in the table.
 
     >>> family("gptj").layout, family("llama").layout
     ('interleaved', 'half')
     """
-    found = _lines().get(ALIASES.get(model_type, model_type))
-    return None if found is None else _read(model_type, found)
+    line = _lines().get(ALIASES.get(model_type, model_type))
+    return None if line is None else _family(model_type, line)
 
 
-def known() -> tuple[str, ...]:
-    """Every `model_type` there is a line for, in order."""
+def model_types() -> tuple[str, ...]:
+    """Every `model_type` in the table, in order."""
     return tuple(_lines())
 
 
@@ -218,7 +218,7 @@ def _lines() -> dict[str, dict[str, Any]]:
     return json.loads((files("posenc.models.config") / "families.json").read_text("utf-8"))
 
 
-def _read(name: str, line: Mapping[str, Any]) -> Family:
+def _family(name: str, line: Mapping[str, Any]) -> Family:
     lists = {f.name for f in fields(Family) if f.name in LISTS}
     values = {key: tuple(value) if key in lists else value for key, value in line.items()}
     return Family(name, **{"folder": name.replace("-", "_"), **values})

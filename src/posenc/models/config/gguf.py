@@ -1,14 +1,15 @@
-"""The metadata of a GGUF file as a config.json would say it.
+"""Translate the metadata of a GGUF file into the keys of a config.json, and specify it.
 
-llama.cpp keeps queries and keys of some architectures with the channels of a pair side by side, and
-reorders the weights so as it converts them: then the layout is not that of the same model in
-transformers. The two groups are those of `llama_model_rope_type` in llama.cpp.
+For some architectures llama.cpp reorders the rows of the q and k projections, so that the channels
+of a pair sit side by side: then the layout differs from that of the same model in transformers. The
+two groups are those of `llama_model_rope_type` in llama.cpp.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from posenc.models.config import families
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.files.errors import ModelError, Unread
@@ -58,52 +59,54 @@ SIZES = ("head_dim", "num_attention_heads", "hidden_size")
 FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
-def read(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
+def specify_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
     """The specification of a GGUF file. Raises ModelError, or Unread for other architectures."""
-    said = config(metadata, tensors, file)
-    turned, spec = _turned(metadata, said, file), specify(said, file)
+    config = as_config(metadata, tensors, file)
+    rotary_dim, spec = _rotary_dim(metadata, config, file), specify(config, file)
     _, layout = MODELS[metadata["general.architecture"]]
     notes = (*spec.notes, f"read from the metadata of {file}, as the keys of a config.json")
-    layers = tuple(_laid(layer, layout, turned) for layer in spec.layers)
+    layers = tuple(_with_layout(layer, layout, rotary_dim) for layer in spec.layers)
     return replace(spec, layers=layers, notes=notes)
 
 
-def config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """What its metadata says of positions, as the keys of a config.json."""
+def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """The keys of a config.json that its metadata gives about positions."""
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in MODELS:
-        known = ", ".join(MODELS)
-        raise Unread(file, "general.architecture", "is not read by posenc", name, known)
+        allowed = ", ".join(MODELS)
+        raise Unread(file, "general.architecture", "is not read by posenc", name, allowed)
     for factors in FACTORS:
         if factors in tensors:
             raise Unread(file, factors, "divides the frequencies, which posenc does not read")
     model, _ = MODELS[name]
-    own = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
-    said: dict[str, Any] = {"model_type": model}
-    said |= {usual: own[key] for key, usual in KEYS.items() if key in own}
-    scaling = {usual: own[key] for key, usual in SCALING.items() if key in own}
+    values = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
+    config: dict[str, Any] = {"model_type": model}
+    family = families.family(model)
+    names = family.keys if family else {}
+    config |= {names.get(usual, usual): values[key] for key, usual in KEYS.items() if key in values}
+    scaling = {usual: values[key] for key, usual in SCALING.items() if key in values}
     if scaling.get("rope_type", "none") != "none":
-        said["rope_scaling"] = scaling
-    return said
+        config["rope_scaling"] = scaling
+    return config
 
 
-def _turned(metadata: Mapping[str, Any], said: Mapping[str, Any], file: str) -> int | None:
-    """Channels of a head that turn; None: all."""
+def _rotary_dim(metadata: Mapping[str, Any], config: Mapping[str, Any], file: str) -> int | None:
+    """Number of channels of a head that are rotated; None: all."""
     key = f"{metadata['general.architecture']}.rope.dimension_count"
-    turned, dim, heads, width = metadata.get(key), *map(said.get, SIZES)
+    rotary_dim, dim, heads, width = metadata.get(key), *map(config.get, SIZES)
     if dim is None and isinstance(heads, int) and isinstance(width, int):
         dim = width // max(heads, 1)
-    if not isinstance(turned, int) or not isinstance(dim, int) or dim < 1 or turned == dim:
+    if not isinstance(rotary_dim, int) or not isinstance(dim, int) or dim < 1 or rotary_dim == dim:
         return None
-    if not 0 < turned < dim:
-        raise ModelError(file, key, "is of a head's channels", turned, f"1 … {dim}")
-    if turned % 2:
-        raise ModelError(file, key, "channels turn in pairs, so it must be even", turned)
-    return turned
+    if not 0 < rotary_dim < dim:
+        raise ModelError(file, key, "is of a head's channels", rotary_dim, f"1 … {dim}")
+    if rotary_dim % 2:
+        raise ModelError(file, key, "channels turn in pairs, so it must be even", rotary_dim)
+    return rotary_dim
 
 
-def _laid(layer: Layer, layout: "Layout", turned: int | None) -> Layer:
+def _with_layout(layer: Layer, layout: "Layout", rotary_dim: int | None) -> Layer:
     turn = layer.encoding
     if not isinstance(turn, Rotary):
         return layer
-    return replace(layer, encoding=replace(turn, layout=layout, turned=turned or turn.turned))
+    return replace(layer, encoding=replace(turn, layout=layout, turned=rotary_dim or turn.turned))

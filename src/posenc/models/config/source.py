@@ -1,24 +1,24 @@
-"""The specification of a model on this machine: of its config.json, or of what GGUF says."""
+"""Specify a model on this machine from its config.json, or from the metadata of a GGUF file."""
 
 from pathlib import Path
 
-from posenc.models.config import gguf
+from posenc.models.config.gguf import specify_gguf
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Spec
-from posenc.models.files import folder
 from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files, read_json
 from posenc.models.weights import open_weights
 
 
 def read(path: Path) -> Spec:
-    """The specification of a config file, of a model folder, or of a GGUF file.
+    """Return the specification of a config file, a model folder, or a GGUF file.
 
     Raises ModelError, which names file, key, value and what is allowed.
     """
-    found = folder.find(path)
-    if found.config is not None:
-        return specify(folder.read_json(found.config), found.config.name)
-    if found.format == "gguf":
-        opened = open_weights(found)
-        return gguf.read(opened.metadata, opened.infos, found.weights[0].name)
+    files = find_files(path)
+    if files.config is not None:
+        return specify(read_json(files.config), files.config.name)
+    if files.format == "gguf":
+        weights = open_weights(files)
+        return specify_gguf(weights.metadata, weights.infos, files.weights[0].name)
     raise ModelError(path, "", "holds no config.json, so what it does cannot be read")

@@ -1,4 +1,4 @@
-"""What a model does about positions, layer by layer: data, read from its config, and the encodings.
+"""The specification of a model: each layer's encoding as data, and the encodings built from it.
 
 Two configs that mean the same give equal specifications, however they spell it. torch is imported
 where frequencies or encodings are asked for; a specification alone does not need it.
@@ -36,7 +36,7 @@ TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_conf
 
 @dataclass(frozen=True)
 class Rotary:
-    """A layer that turns queries and keys: `RoPE`."""
+    """A layer that rotates queries and keys: `RoPE`."""
 
     dim: int  # channels of a head
     turned: int  # how many of them turn
@@ -59,13 +59,13 @@ class Rotary:
 
     @property
     def by_length(self) -> bool:
-        """Do the frequencies depend on how long the text is?"""
+        """Whether the frequencies depend on the length of the text."""
         return self.method in ("dynamic", "longrope")
 
     def frequencies(self, length: int | None = None) -> Frequencies:
-        """θ of the channels that turn, in radians per token; of texts of `length` where it matters.
+        """θ of the rotated channels, in radians per token, for texts of `length` tokens.
 
-        Raises ValueError where it matters and no length is given.
+        Raises ValueError where θ depends on the length and `length` is None.
         """
         from posenc.encodings.rotary import extension as to
         from posenc.encodings.rotary.mrope import mrope
@@ -96,13 +96,13 @@ class Rotary:
         return mrope(theta, self.sections, self.woven) if self.sections else theta
 
     def unscaled(self) -> Frequencies:
-        """θ before any extension, as it was trained."""
+        """θ before any extension, as in training."""
         from posenc.core.frequencies import frequencies
 
         return frequencies(self.turned, self.base)
 
     def encoding(self, length: int | None = None, layout: Layout | None = None) -> RoPE:
-        """The rotation, ready for attention; `layout` where the config leaves it open."""
+        """Build the rotation; `layout` is needed where the config leaves it open."""
         from posenc.encodings.rotary.rope import RoPE
 
         layout = self.layout or layout
@@ -193,7 +193,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class Pictured:
-    """A layer that turns by rows and columns of patches, the picture taken as −1 … 1: DINOv3.
+    """A layer that rotates by rows and columns of patches, the picture taken as −1 … 1: DINOv3.
 
     Positions are points, as `positions.centred` makes them.
     """
@@ -210,7 +210,7 @@ class Pictured:
 
 @dataclass(frozen=True)
 class Sharpened:
-    """Queries scaled by where they stand: `Temperature`."""
+    """A factor of the queries that grows with their position: `Temperature`."""
 
     every: int
     strength: float
@@ -224,7 +224,7 @@ class Sharpened:
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer knows of positions, and what else its attention needs to be told.
+    """The positional encoding of one layer, and the other settings of its attention.
 
     Cross-attention, where a decoder has it, sees all keys, without any encoding but at this scale.
     """
@@ -242,7 +242,7 @@ class Layer:
     beyond: str = ""  # what else `attend` does not do: a sentence
 
     def made(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
-        """The encoding to give to this layer's attention; it knows the softmax scale."""
+        """Build the encoding of this layer's attention; it knows the softmax scale."""
         from posenc.core.sum import Sum
         from posenc.encodings.nope import NoPE
 
@@ -255,7 +255,7 @@ class Layer:
         return Sum(encoding, self.temperature.encoding()) if self.temperature else encoding
 
     def mask(self, pos: Tensor | None = None, k_pos: Tensor | None = None) -> Mask | None:
-        """Which keys a query sees, to be given to `attend`; None where it sees all.
+        """Build the mask to pass to `attend`; None where a query sees all keys.
 
         Raises ValueError for layers that see their own chunk only, without positions.
         """
@@ -274,7 +274,7 @@ class Layer:
 
     @property
     def unlike(self) -> tuple[str, ...]:
-        """What this layer's attention does and `attend` does not, in words: none, as a rule."""
+        """Words for what this layer's attention does and `attend` does not; usually none."""
         words = []
         if self.softcap:
             words.append(f"caps its scores s as {self.softcap:g} tanh(s / {self.softcap:g})")
@@ -318,7 +318,7 @@ class Waves:
 
 @dataclass(frozen=True)
 class Spec:
-    """What a model does about positions. `notes` say what was assumed, ignored or looks wrong."""
+    """A model's layers and embedding. `notes` say what was assumed, ignored or looks wrong."""
 
     model: str  # its `model_type`
     kind: str  # as `families.Kind`
@@ -332,18 +332,18 @@ class Spec:
     parts: Mapping[str, Spec] = field(default_factory=dict)  # configs inside, encoder and decoder
 
     def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
-        """What each layer that attends is to be given, bottom first; alike ones share one encoding.
+        """Build the encoding of each layer that attends, bottom first; equal layers share one.
 
         They know the softmax scale; masks are `layer.mask`, and `layer.unlike` says what `attend`
         does not do as the model does.
         `length` is needed where frequencies depend on it, `layout` where the config leaves it open.
         """
-        made = {layer: layer.made(length, layout) for layer in dict.fromkeys(self.layers)}
-        return [made[layer] for layer in self.layers if layer.attends]
+        built = {layer: layer.made(length, layout) for layer in dict.fromkeys(self.layers)}
+        return [built[layer] for layer in self.layers if layer.attends]
 
     @property
     def main(self) -> Spec:
-        """Where the text goes through: this, or a part of it."""
+        """The spec of the text model: this one, or a part of it."""
         return self.parts[self.main_place[0]].main if self.main_place else self
 
     @property
@@ -356,7 +356,7 @@ class Spec:
 
     @property
     def stored(self) -> tuple[int, int] | None:
-        """Rows and width of its table of positions, as a file of weights holds it."""
+        """Rows and width of its table of positions in a file of weights; None: no table."""
         match self.embedding:
             case Table(rows=int(rows)) | Waves(rows=int(rows)):
                 return rows + self.embedding.offset, self.embedding.width
@@ -364,6 +364,6 @@ class Spec:
 
     @property
     def rotary(self) -> tuple[Rotary, ...]:
-        """The different ways in which its layers turn."""
+        """The distinct rotations of its layers."""
         turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))
         return tuple(dict.fromkeys(turns))

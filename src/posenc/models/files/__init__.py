@@ -1,1 +1,1 @@
-"""The files of somebody's model, read strictly."""
+"""The files of a model, read strictly: any of them may be hostile."""

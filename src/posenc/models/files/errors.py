@@ -1,4 +1,4 @@
-"""What is wrong with somebody's model, in one line: file, key, what was given, what is allowed.
+"""Errors in the files of a model, in one line: file, key, value, what is allowed.
 
 Nothing here imports torch, so that a bad file is refused before torch has even been loaded.
 """
@@ -10,7 +10,7 @@ _NOTHING = object()
 
 
 class ModelError(ValueError):
-    """A file of a model that cannot be trusted, or says what cannot be meant.
+    """An error in a file of a model: malformed, unsafe, or with an impossible value.
 
     >>> print(ModelError("config.json", "rope_theta", "must be above 0", got=-1))
     config.json:rope_theta: must be above 0, got -1
@@ -21,16 +21,16 @@ class ModelError(ValueError):
     ):
         name = file.name or str(file) if isinstance(file, Path) else file
         where = ":".join(printable(part, 200) for part in (name, key) if part)
-        given = "" if got is _NOTHING else f", got {shown(got)}"
-        super().__init__(f"{where}: {problem}{given}{f', allowed: {allowed}' if allowed else ''}")
+        value = "" if got is _NOTHING else f", got {shown(got)}"
+        super().__init__(f"{where}: {problem}{value}{f', allowed: {allowed}' if allowed else ''}")
 
 
 class Unread(ModelError):
-    """A model that is sound, and that posenc does not read; the message says why."""
+    """A valid model that posenc does not read; the message says why."""
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """A value that a file holds, as it would be typed: strings in quotes, nothing endless.
+    """Format a value from a file for a message: strings in quotes, long values cut.
 
     >>> print(shown("yarn"), shown([1, 2.5, True, None]))
     'yarn' [1, 2.5, True, None]
@@ -43,7 +43,7 @@ def shown(value: Any, most: int = 80) -> str:
 
 
 def printable(text: str, most: int = 80) -> str:
-    r"""Text from a file, safe to print: control and direction marks escaped, the rest cut off.
+    r"""Make text from a file safe to print: escape control and direction marks, cut at `most`.
 
     >>> print(printable("a\x1b[31mb\u202e"))
     a\x1b[31mb\u202e

@@ -1,4 +1,4 @@
-"""The files of somebody's model folder: which there are, and which of them may be read.
+"""List the files of a model folder that may be read.
 
     in the folder                     weights taken
     *.safetensors.index.json          the shards that it names
@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from posenc.models.files.errors import ModelError, printable
 from posenc.models.files.strict import opened, read_json
 
-__all__ = ["ModelFiles", "find", "inside", "read_json"]
+__all__ = ["ModelFiles", "find_files", "inside", "read_json"]
 
 MOST_ENTRIES = 10_000  # of a folder
 
@@ -29,7 +29,7 @@ NO_PICKLE = "pickle is never loaded, as it can run code; convert it to safetenso
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """What a folder holds. `weights` may be one index that names the shards, or what is refused."""
+    """The files of a model. `weights` may be one index that names the shards, or pickles."""
 
     root: Path
     config: Path | None
@@ -38,8 +38,8 @@ class ModelFiles:
     notes: tuple[str, ...]
 
 
-def find(path: Path) -> ModelFiles:
-    """The files that `path` means: a config, a file of weights, or a folder with either."""
+def find_files(path: Path) -> ModelFiles:
+    """Find the files of a model at `path`: a config, a file of weights, or a folder with either."""
     if os.path.isdir(path):
         return _folder(path)
     opened(path).close()
@@ -71,13 +71,15 @@ def _folder(root: Path) -> ModelFiles:
     config = inside(root, "config.json") if "config.json" in names else None
     code = [name for name in names if name.endswith(".py")]
     for kind in KINDS:
-        found = _whole_model([name for name in names if name.endswith(f".{kind}.index.json")], kind)
-        found = found[:1] or _whole_model(
+        weights = _whole_model(
+            [name for name in names if name.endswith(f".{kind}.index.json")], kind
+        )
+        weights = weights[:1] or _whole_model(
             [name for name in names if name.endswith(f".{kind}")], kind
         )
-        if found:
+        if weights:
             notes = (*_remarks(code), *_code_asked_for(config))
-            return ModelFiles(root, config, tuple(inside(root, n) for n in found), kind, notes)
+            return ModelFiles(root, config, tuple(inside(root, n) for n in weights), kind, notes)
     pickles = [name for name in names if name.endswith(PICKLES)]
     if config is None and not pickles:
         raise ModelError(
@@ -99,7 +101,7 @@ def _names(root: Path) -> list[str]:
 
 
 def _whole_model(names: list[str], kind: str) -> list[str]:
-    """The file with the usual name alone, if there is one: others are versions of it."""
+    """Keep only the file with the usual name, if there is one: others are versions of it."""
     usual = [name for name in (f"model.{kind}.index.json", f"model.{kind}") if name in names]
     return usual or names
 
@@ -119,7 +121,7 @@ def _code_asked_for(config: Path | None) -> tuple[str, ...]:
 
 
 def inside(root: Path, name: str, said_by: str | Path = "", key: str = "") -> Path:
-    """The regular file `name` below `root`; one that leads elsewhere is refused.
+    """Return the regular file `name` below `root`; refuse one that leads elsewhere.
 
     Links are followed to their end, which must lie below `root`. In the cache of Hugging Face's hub
     it may also lie in `blobs` of the same repository: `models--*/snapshots/…` links to there only.

@@ -1,7 +1,7 @@
-"""A model's files, from this machine; or, if its id on the Hugging Face hub is given, from there.
+"""Find a model's files on this machine, or fetch them by an id of the Hugging Face hub.
 
-Only an id makes a connection, such as "Qwen/Qwen3-8B" where no such folder exists; `HF_HUB_OFFLINE`
-forbids it, and then what is in the cache serves. No code is fetched, and no pickle.
+Only an id such as "Qwen/Qwen3-8B", where no such folder exists, makes a connection;
+`HF_HUB_OFFLINE` forbids it, and then the cache is used. No code is fetched, and no pickle.
 """
 
 import re
@@ -14,7 +14,7 @@ WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 
 def local(name: str, weights: bool = False) -> Path:
-    """Where the config of `name` is, or with `weights` a folder with those too.
+    """The path of the config of `name`, or with `weights` of a folder with those too.
 
     Raises ModelError where there is no such path, or the hub does not give it.
     """

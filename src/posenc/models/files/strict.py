@@ -1,4 +1,4 @@
-"""Reading what may be hostile: regular files only, and JSON taken at its strictest.
+"""Read files that may be hostile: regular files only, and strict JSON.
 
 Python's json accepts a key twice, NaN, 1e400, 5000-digit numbers and half of a surrogate pair, and
 gives up on deep nesting with a RecursionError; all of that is refused here, in one line.
@@ -27,7 +27,7 @@ _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def opened(path: Path) -> io.BufferedReader:
-    """A regular file, open for reading. A pipe or device is refused without waiting for it."""
+    """Open a regular file for reading. A pipe or device is refused without waiting for it."""
     try:
         real = os.path.realpath(path)
         handle = os.open(real, _WITHOUT_WAITING)
@@ -42,7 +42,7 @@ def opened(path: Path) -> io.BufferedReader:
 
 
 def read_json(path: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
-    """The object that a JSON file of at most so many bytes holds."""
+    """Read the object in a JSON file of at most `most` bytes."""
     with opened(path) as file:
         raw = file.read(most + 1)
     if len(raw) > most:
@@ -51,13 +51,13 @@ def read_json(path: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
 
 
 def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
-    """The object that these bytes of a file spell out in JSON, taken strictly."""
+    """Parse the bytes of a file as a JSON object, strictly."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = dict(pairs)
         if len(keys) < len(pairs):
-            seen: set[str] = set()
-            again = next(key for key, _ in pairs if key in seen or seen.add(key))
+            earlier: set[str] = set()
+            again = next(key for key, _ in pairs if key in earlier or earlier.add(key))
             raise ModelError(file, again, "is there twice in the same object")
         return keys
 

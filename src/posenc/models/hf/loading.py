@@ -1,7 +1,7 @@
-"""A model of transformers and its tokenizer, from a folder that transformers itself never sees.
+"""Load a model of transformers and its tokenizer from a folder that transformers never sees.
 
 posenc reads the config, the tokenizer and the weights, each within limits and inside of the folder,
-and hands transformers what they say: no code, no pickle, no adapter, no kernel of a hub, no
+and passes their contents to transformers: no code, no pickle, no adapter, no kernel of a hub, no
 network. Weights that are missing, or of no use to the model, are refused by name.
 """
 
@@ -17,11 +17,11 @@ from torch.nn.modules.module import register_module_module_registration_hook
 
 from posenc.core.arguments import memory
 from posenc.models.files.errors import ModelError, printable
-from posenc.models.files.folder import find, inside, read_json
+from posenc.models.files.folder import find_files, inside, read_json
 from posenc.models.files.strict import opened
 from posenc.models.weights import Weights, open_weights
 from posenc.models.weights.info import BITS
-from posenc.models.weights.memory import plan
+from posenc.models.weights.memory import check_memory
 
 TOKENIZER = "tokenizer.json"
 MOST_TOKENIZER = 2**27  # bytes
@@ -46,13 +46,13 @@ LABELS = ("num_labels", "id2label", "label2id")  # of heads, which are not built
 
 
 def load(folder: Path) -> tuple[Any, Any, tuple[str, ...]]:
-    """A model without a head on top, its tokenizer, and the names of weights that belong to heads.
+    """Load a model without its head, its tokenizer, and the names of weights that belong to heads.
 
     Raises ModelError for what cannot be read with certainty, before any of it is loaded.
     """
     if os.path.lexists(folder / "adapter_config.json"):
         raise ModelError("adapter_config.json", "", "is an adapter: merge it into its model first")
-    files = find(folder)
+    files = find_files(folder)
     config = read_json(inside(folder, "config.json"))
     _refuse_what_acts(config)
     weights = open_weights(files)
@@ -68,9 +68,9 @@ def load(folder: Path) -> tuple[Any, Any, tuple[str, ...]]:
 
 @contextmanager
 def one_sentence(file: str | Path, what: str) -> Iterator[None]:
-    """Turn what other libraries raise, handed a file that is wrong, into a ModelError.
+    """Turn an error that another library raises for a wrong file into a ModelError.
 
-    Rust's panics arrive as exceptions that are no `Exception`.
+    Panics of Rust arrive as exceptions that do not derive from `Exception`.
     """
     try:
         yield
@@ -101,7 +101,7 @@ def _refuse_what_acts(config: Mapping[str, Any], path: str = "") -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All strings within a value of JSON."""
+    """Yield every string within a JSON value."""
     if isinstance(value, str):
         yield value
     for inner in (
@@ -111,14 +111,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _without(value: Any, keys: Iterable[str]) -> Any:
-    """A copy of a value of JSON in which no object has these keys."""
+    """Copy a JSON value without these keys, at any depth."""
     if isinstance(value, dict):
         return {k: _without(inner, keys) for k, inner in value.items() if k not in keys}
     return [_without(inner, keys) for inner in value] if isinstance(value, list) else value
 
 
 def _tokenizer(folder: Path) -> Any:
-    """Of one file alone, which says all of it; what stands beside it is not read."""
+    """Load the tokenizer from tokenizer.json alone, which is complete in itself."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
@@ -171,7 +171,7 @@ def _model(config: Mapping[str, Any], weights: Weights) -> tuple[Any, tuple[str,
 
 
 def _empty(model_class: Any, config: Any, weights: Weights) -> nn.Module:
-    """The model without memory for weights; an error where it has modules without end."""
+    """Build the model on the meta device; raise ModelError where it has far too many modules."""
     count, most = 0, 1000 + 20 * len(weights)
 
     def counted(*_: Any) -> None:
@@ -203,13 +203,13 @@ def _refuse_unless_as_large(empty: nn.Module, weights: Weights) -> None:
             f"asks for {asked:,} weights, most of them in {printable(name)}, and {there:,} are"
             " there",
         )
-    plan(computed, "config.json", "", MOST_BUFFERS, of="of memory for tables")
+    check_memory(computed, "config.json", "", MOST_BUFFERS, of="of memory for tables")
     stored = sum(info.elements * BITS[info.dtype] // 8 for info in weights.infos.values())
-    plan(stored, "the weights", "", memory(), of="of memory")
+    check_memory(stored, "the weights", "", memory(), of="of memory")
 
 
 def _unused(prefix: str, said: Mapping[str, Any], weights: Weights) -> tuple[str, ...]:
-    """The weights of heads. Raises ModelError for those that lack, do not fit, or are of no use."""
+    """Names of weights of heads. Raises ModelError for weights that lack, misfit or have no use."""
     lack = sorted(name for name in said["missing_keys"] if not name.startswith("pooler."))
     if lack:
         raise ModelError("config.json", "", f"asks for weights that are not there: {named(lack)}")

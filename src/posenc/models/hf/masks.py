@@ -1,4 +1,4 @@
-"""A transformers model's mask, read back as one of `posenc.masks`: most are a strip of the square.
+"""Read the mask of a transformers model back as one of `posenc.masks`: most are a diagonal strip.
 
 A model hands each layer a boolean square, or None for the causal one. Attention with a bias goes
 faster where it knows that a mask is a strip low ≤ i − j ≤ high of queries i and keys j, in the
@@ -16,7 +16,7 @@ from posenc.core.tracing import readable
 
 
 def mask_of(seen: Tensor | None, batch: int, queries: int, keys: int) -> Mask | None:
-    """What the queries of the last tokens see of so many keys; None: everything."""
+    """The mask of the last `queries` tokens over `keys` keys; None: they see everything."""
     if seen is None:
         return None if queries == 1 else _strip(queries - keys, inf, queries, keys)
     seen = seen[..., :keys]

@@ -1,10 +1,10 @@
-"""Encodings written down in the config of a model they are applied to, and made again from there.
+"""Write the encodings applied to a model into its config, and build them again from there.
 
     "posenc": {"layers": [0, 0, 1], "encodings": [{"class": "T5Bias", "plain": {…}, …}, …]}
 
-What makes an encoding is its class and its attributes. Constants are written out number by number,
-exactly; of what is learned there is the shape, as the numbers lie among the model's weights. Only
-posenc's own classes are made again, by their names: no code that a file names is imported or run.
+An encoding is described by its class and its attributes. Constants are written out number by
+number, exactly; of parameters the shape, as their numbers are among the model's weights. Only
+posenc's own classes are built again, by their names: no code that a file names is imported or run.
 """
 
 import re
@@ -31,11 +31,11 @@ DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
 
 
 class Unwritable(ValueError):
-    """An encoding that cannot be made again from what a config can hold."""
+    """An encoding that a config cannot describe."""
 
 
 def described(encodings: Sequence[Any]) -> dict[str, Any]:
-    """The entry of the config for the encodings of all layers, or why there can be none."""
+    """Describe the encodings of all layers as an entry of the config, or say why that cannot be."""
     unique = [*{id(one): one for one in encodings}.values()]
     layers = [next(n for n, one in enumerate(unique) if one is given) for given in encodings]
     try:
@@ -45,7 +45,7 @@ def described(encodings: Sequence[Any]) -> dict[str, Any]:
 
 
 def restored(entry: Any, file: Path) -> list[Encoding]:
-    """An encoding for each layer, what is learned still empty. Raises ModelError."""
+    """Build the encoding of each layer, its parameters on the meta device. Raises ModelError."""
     try:
         encodings = [_restored(one) for one in entry["encodings"]]
         made = [encodings[n] for n in entry["layers"]]
@@ -57,7 +57,7 @@ def restored(entry: Any, file: Path) -> list[Encoding]:
 
 
 def weights(folder: Path, names: set[str]) -> dict[str, Tensor]:
-    """Those of a folder's tensors that have these names."""
+    """Read the tensors with these names from a folder."""
     from safetensors import safe_open
 
     index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
@@ -112,7 +112,7 @@ def _attribute(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold; lists stand for tuples, objects for all that needs a word more."""
+    """Write a value in JSON: lists stand for tuples, objects for lists, tensors and infinities."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -145,7 +145,7 @@ def _learned(parameter: Tensor | None) -> Any:
 
 
 def _empty(entry: Any) -> nn.Parameter | None:
-    """On meta, so that a file cannot ask for memory; the weights take its place."""
+    """A parameter on the meta device, so that a file cannot ask for memory; weights replace it."""
     if entry is None:
         return None
     if prod(entry["shape"]) > 2**40:

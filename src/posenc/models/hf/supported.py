@@ -1,6 +1,6 @@
-"""The transformers models that an encoding can be plugged into, and where.
+"""The transformers models that an encoding can be plugged into, and their attribute names.
 
-Nothing here imports transformers: a model is known by the name and the home of its class.
+Nothing here imports transformers: a model is recognised by the name and the module of its class.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def _complex(cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class Socket:
-    """How the attention of a model turns queries and keys, and what it calls things."""
+    """The rotation and the attribute names of one supported class of models."""
 
     layers: str = "layers"  # of the model
     attention: str = "self_attn"  # of a layer
@@ -55,7 +55,7 @@ class Socket:
         return getattr(config, "num_key_value_heads", None) or config.num_attention_heads
 
     def can_turn(self, encoding: Encoding, attention: Any) -> bool:
-        """Can the model's own rotation do what the encoding does to queries and keys?"""
+        """Whether the model's own rotation can do what the encoding does to queries and keys."""
         if isinstance(encoding, NoPE) or encoding.acts_on == ("on_embeddings",):
             return True
         if type(encoding) is not RoPE:
@@ -90,7 +90,7 @@ SOCKETS = {
 
 
 def found(model: nn.Module) -> tuple[Any, Socket]:
-    """The model without the head on top, and its socket. Raises TypeError for unknown ones."""
+    """The model without its head, and its entry here. Raises TypeError for an unknown model."""
     for base in (model, *model.children()):
         name, home = type(base).__name__, type(base).__module__
         if name in SOCKETS and home.startswith("transformers.models."):

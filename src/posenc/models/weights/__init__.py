@@ -1,9 +1,9 @@
-"""The tensors of somebody's model, by name, each read when asked for; of three formats, one dict.
+"""Open the weights of a model, of three formats, as one mapping of names to tensors.
 
-    weights = open_weights(find(Path("model")))
+    weights = open_weights(find_files(Path("model")))
     weights["model.layers.0.self_attn.q_proj.weight"]     reads that tensor alone
 
-Headers are read here and held to limits, without torch, before a byte of a tensor is.
+Headers are read first, without torch, and held to limits before a byte of a tensor is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import NO_PICKLE, ModelFiles, inside
 from posenc.models.files.strict import MOST_INDEX, opened, read_json
-from posenc.models.weights import gguf, onnx, safetensors
+from posenc.models.weights.gguf import read_gguf
 from posenc.models.weights.info import BITS, Info, Part
-from posenc.models.weights.memory import plan
+from posenc.models.weights.memory import check_memory
+from posenc.models.weights.onnx import read_onnx
+from posenc.models.weights.safetensors import read_safetensors
 
 if TYPE_CHECKING:
     import torch
@@ -26,20 +28,20 @@ else:
 
 __all__ = ["Info", "Tensors", "Weights", "open_weights"]
 
-READ = {"safetensors": safetensors.read, "gguf": gguf.read, "onnx": onnx.read}
+READERS = {"safetensors": read_safetensors, "gguf": read_gguf, "onnx": read_onnx}
 MOST_SHARDS = 2000
 MOST_IN_SHARDS = 500_000  # tensors
 
 
 class Weights(Tensors):
-    """Name → tensor, of the dtype stored; of what is quantised in blocks, in float32.
+    """Name → tensor in its stored dtype; tensors quantised in blocks are read as float32.
 
     `infos` and `metadata` come from the headers; where files disagree, the first one's metadata
-    holds. A name that is not there is a KeyError, a tensor that cannot be read a ModelError.
+    counts. A missing name is a KeyError, a tensor that cannot be read a ModelError.
     """
 
     def __init__(self, parts: list[Part]):
-        self._read = {name: part.read for part in parts for name in part.infos}
+        self._load = {name: part.load for part in parts for name in part.infos}
         self.infos: Mapping[str, Info] = {k: v for part in parts for k, v in part.infos.items()}
         self.metadata: Mapping[str, Any] = {
             k: v for part in reversed(parts) for k, v in part.metadata.items()
@@ -47,8 +49,8 @@ class Weights(Tensors):
 
     def __getitem__(self, name: str) -> "torch.Tensor":
         info = self.infos[name]
-        plan(info.elements * BITS.get(info.dtype, 32) // 8, info.file, name, of="of memory")
-        return self._read[name](name)
+        check_memory(info.elements * BITS.get(info.dtype, 32) // 8, info.file, name, of="of memory")
+        return self._load[name](name)
 
     def __contains__(self, name: object) -> bool:
         return name in self.infos
@@ -61,7 +63,7 @@ class Weights(Tensors):
 
 
 def open_weights(files: ModelFiles) -> Weights:
-    """The weights of a model, their headers read."""
+    """Open the weights of a model, and read their headers."""
     if files.format is None:
         if not files.weights:
             raise ModelError(files.root.resolve(), "", "no weights are given beside the config")
@@ -69,13 +71,13 @@ def open_weights(files: ModelFiles) -> Weights:
     if files.weights[0].name.endswith(".index.json"):
         return Weights(_sharded(files.root, files.weights[0], files.format))
     parts = [_part(path, files.format) for path in files.weights]
-    seen: dict[str, Path] = {}
+    owner: dict[str, Path] = {}
     for path, part in zip(files.weights, parts, strict=True):
         for name in part.infos:
-            if name in seen:
-                also = f"is in {seen[name].name} too; give the file that is meant"
+            if name in owner:
+                also = f"is in {owner[name].name} too; give the file that is meant"
                 raise ModelError(path, name, also)
-            seen[name] = path
+            owner[name] = path
     return Weights(parts)
 
 
@@ -83,11 +85,11 @@ def _part(path: Path, kind: str) -> Part:
     with opened(path) as file:
         if file.read(20).startswith(b"version https://git"):
             raise ModelError(path, "", "is a Git LFS pointer, not the file; fetch it: git lfs pull")
-    return READ[kind](path)
+    return READERS[kind](path)
 
 
 def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
-    """The shards that an index names, each with the tensors that it says are there."""
+    """Read the headers of the shards that an index names, each with the tensors it lists."""
     places = read_json(index, most=MOST_INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(at, str) for at in places.values()):
         raise ModelError(index, "weight_map", "must say in which file each tensor is", got=places)

@@ -21,10 +21,10 @@ from posenc.models.weights.info import (
     MOST_TENSORS,
     Info,
     Part,
-    checked,
-    needed,
-    stored,
-    tensor,
+    checked_info,
+    read_bytes,
+    require,
+    to_tensor,
 )
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ TYPES = {  # number: name, elements of a block, bytes of a block
 }  # fmt: skip
 
 
-def read(path: Path) -> Part:
-    """What the header says; the tensors stay where they are."""
+def read_gguf(path: Path) -> Part:
+    """Read the header; the tensors stay in the file."""
     with opened(path) as file:
         header = _Header(path, file)
         tensors, keys = header.counts()
@@ -81,11 +81,13 @@ def read(path: Path) -> Part:
         infos[info.name], spans[info.name] = info, (start + offset, size)
         end = offset + size
     kept = {key: value for key, value in metadata.items() if value is not None}
-    return Part(infos, kept, lambda name: _plain(infos[name], stored(infos[name], *spans[name])))
+    return Part(
+        infos, kept, lambda name: _plain(infos[name], read_bytes(infos[name], *spans[name]))
+    )
 
 
 class _Header:
-    """The header from its first byte on; never more of it than limits allow."""
+    """A reader of the header from its first byte on, never beyond the limits."""
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path, self.file = path, file
@@ -130,8 +132,8 @@ class _Header:
             )
         tensors, keys = self.number("Q"), self.number("Q")
         if tensors > MOST_TENSORS or keys > MOST_KEYS:
-            says = f"says it holds {tensors} tensors and {keys} keys"
-            raise ModelError(self.path, "", says, allowed=f"{MOST_TENSORS} and {MOST_KEYS}")
+            sizes = f"says it holds {tensors} tensors and {keys} keys"
+            raise ModelError(self.path, "", sizes, allowed=f"{MOST_TENSORS} and {MOST_KEYS}")
         return tensors, keys
 
     def value(self, kind: int, key: str) -> Any:
@@ -158,7 +160,7 @@ class _Header:
         return list(struct.unpack(f"<{count}{SCALARS[kind]}", raw)) if keep else None
 
     def texts(self, count: int, keep: bool) -> list[str] | None:
-        """In a loop without calls of our own: a vocabulary has hundreds of thousands."""
+        """Read strings, in a loop without calls of our own: vocabularies have 100,000s of them."""
         kept: list[str] = []
         before, left, read = self.file.tell(), self.left, self.file.read
         for _ in range(count):
@@ -181,8 +183,8 @@ class _Header:
         sizes = [self.number("Q") for _ in range(axes)]  # the fastest first
         kind, offset = self.number("I"), self.number("Q")
         dtype, block, size = TYPES.get(kind, (str(kind), 1, 1))
-        known = [name for name, _, _ in TYPES.values()]
-        info = checked(name, dtype, reversed(sizes), self.path, known)
+        dtypes = [name for name, _, _ in TYPES.values()]
+        info = checked_info(name, dtype, reversed(sizes), self.path, dtypes)
         if (sizes[0] if sizes else 1) % block:
             rows = f"has rows of {sizes[0] if sizes else 1}"
             raise ModelError(self.path, name, rows, allowed=f"whole blocks of {block} in {dtype}")
@@ -191,11 +193,11 @@ class _Header:
 
 def _plain(info: Info, raw: bytearray) -> "torch.Tensor":
     if info.dtype in BITS:
-        return tensor(info, raw)
+        return to_tensor(info, raw)
     import numpy
     import torch
 
-    with needed("gguf"):
+    with require("gguf"):
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
     if not raw:

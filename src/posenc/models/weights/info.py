@@ -1,6 +1,6 @@
-"""A tensor as the header of its file describes it, and how its bytes become one.
+"""Describe a tensor by the header of its file, and read it from its bytes.
 
-torch is imported where bytes become tensors: headers are read, and refused, without it.
+torch is imported only where bytes become tensors: headers are read, and refused, without it.
 """
 
 import math
@@ -37,7 +37,7 @@ TORCH = {
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What the header says of a tensor. `dtype` is as stored, or F32 of what is made from parts."""
+    """A tensor as its header describes it. `dtype` is the stored one; F32 for dequantised ones."""
 
     name: str
     dtype: str
@@ -54,25 +54,27 @@ class Part(NamedTuple):
 
     infos: dict[str, Info]
     metadata: dict[str, Any]
-    read: Callable[[str], "torch.Tensor"]
+    load: Callable[[str], "torch.Tensor"]
 
 
-def checked(name: str, dtype: str, dims: Iterable[Any], file: Path, known: Iterable[str]) -> Info:
-    """A tensor that can be: named, of a known dtype, its number of elements a number."""
+def checked_info(
+    name: str, dtype: str, dims: Iterable[Any], file: Path, dtypes: Iterable[str]
+) -> Info:
+    """Return the Info of a tensor; raise ModelError for an impossible name, dtype or shape."""
     shape = tuple(dims)
     if not 0 < len(name) <= MOST_NAME:
         size = f"names a tensor with {len(name)} characters"
         raise ModelError(file, name, size, allowed=f"1 to {MOST_NAME}")
-    if dtype not in known:
-        raise ModelError(file, name, "has an unknown dtype", dtype, ", ".join(known))
+    if dtype not in dtypes:
+        raise ModelError(file, name, "has an unknown dtype", dtype, ", ".join(dtypes))
     whole = all(type(size) is int and size >= 0 for size in shape)
     if not whole or len(shape) > MOST_AXES or math.prod(size or 1 for size in shape) > MOST_INT:
         raise ModelError(file, name, "has an impossible shape", list(shape), "2^53 elements in all")
     return Info(name, dtype, shape, file)
 
 
-def stored(info: Info, start: int, size: int) -> bytearray:
-    """The bytes of a tensor in its file."""
+def read_bytes(info: Info, start: int, size: int) -> bytearray:
+    """Read the bytes of a tensor from its file."""
     with opened(info.file) as file:
         if os.fstat(file.fileno()).st_size < start + size:
             ends = f"lies past the end of the file: it needs {start + size} bytes"
@@ -83,8 +85,8 @@ def stored(info: Info, start: int, size: int) -> bytearray:
         return raw
 
 
-def tensor(info: Info, raw: bytearray) -> "torch.Tensor":
-    """The tensor that these bytes spell, little end first."""
+def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
+    """Turn little-endian bytes into a tensor."""
     import torch
 
     if info.dtype not in TORCH:
@@ -97,8 +99,8 @@ def tensor(info: Info, raw: bytearray) -> "torch.Tensor":
 
 
 @contextmanager
-def needed(package: str) -> Iterator[None]:
-    """An import that says how to get what is missing."""
+def require(package: str) -> Iterator[None]:
+    """Wrap an import so that its error names the package to install."""
     try:
         yield
     except ImportError as error:

@@ -1,9 +1,9 @@
-"""How much memory a file's numbers ask for, known before any of it is taken.
+"""Check the memory that a file's numbers ask for, before any of it is allocated.
 
-    plan(elements * 8, info.file, info.name)        raises ModelError where that is too much
+    check_memory(elements * 8, info.file, info.name)        raises ModelError where that is too much
 
-A shape is a few digits in a header, and a sparse file of terabytes takes no room on a disk: what a
-file says of its sizes is no sign that the sizes are meant.
+A shape is a few digits in a header, and a sparse file of terabytes takes no room on a disk: the
+sizes that a file states prove nothing.
 """
 
 from pathlib import Path
@@ -14,22 +14,24 @@ MOST_BYTES = 2**32
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def plan(needed: int, file: str | Path, key: str, most: int = MOST_BYTES, of: str = "") -> None:
-    """Raises ModelError, which names the file and the key, where more than `most` bytes are needed.
+def check_memory(
+    needed: int, file: str | Path, key: str, most: int = MOST_BYTES, of: str = ""
+) -> None:
+    """Raise ModelError, which names the file and the key, where more than `most` bytes are needed.
 
-    >>> plan(2**40, "config.json", "vocab_size")
+    >>> check_memory(2**40, "config.json", "vocab_size")
     Traceback (most recent call last):
     posenc.models.files.errors.ModelError: config.json:vocab_size: needs 1 TiB, allowed: up to 4 GiB
     """
     if needed > most:
-        problem = f"needs {size(needed)}{of and ' ' + of}"
-        raise ModelError(file, key, problem, allowed=f"up to {size(most)}")
+        problem = f"needs {format_bytes(needed)}{of and ' ' + of}"
+        raise ModelError(file, key, problem, allowed=f"up to {format_bytes(most)}")
 
 
-def size(count: int) -> str:
-    """Bytes as they are told.
+def format_bytes(count: int) -> str:
+    """Format a number of bytes.
 
-    >>> size(512), size(2**32), size(137_438_953_472)
+    >>> format_bytes(512), format_bytes(2**32), format_bytes(137_438_953_472)
     ('512 B', '4 GiB', '128 GiB')
     """
     power = min(max(count.bit_length() - 1, 0) // 10, len(UNITS) - 1)

@@ -1,7 +1,7 @@
-"""ONNX: the initialisers of a graph, the tensors that a model was exported with.
+"""ONNX: read the initialisers of a graph, the tensors that a model was exported with.
 
-Of a model of gigabytes only what is asked for is read; the package `onnx` would load all of it.
-Where onnxruntime made X_quantized, X_scale and X_zero_point of X, there is also
+Only the tensors that are asked for are read; the package `onnx` would load gigabytes. Where
+onnxruntime has split X into X_quantized, X_scale and X_zero_point, X is offered too:
     X = (X_quantized − X_zero_point) · X_scale      in float32, one scale or one a row
 https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import inside
 from posenc.models.files.strict import opened
-from posenc.models.weights.info import BITS, MOST_TENSORS, Info, Part, checked, stored, tensor
+from posenc.models.weights.info import (
+    BITS,
+    MOST_TENSORS,
+    Info,
+    Part,
+    checked_info,
+    read_bytes,
+    to_tensor,
+)
 from posenc.models.weights.protobuf import Field, Walk, varints
 
 if TYPE_CHECKING:
@@ -43,7 +51,7 @@ WHOLE = ("I8", "U8", "I16", "U16")  # what tables are quantised to
 
 @dataclass(frozen=True)
 class Entry:
-    """An initialiser: what is said of it, and where its values are."""
+    """An initialiser: its header, and the place of its values."""
 
     info: Info
     places: tuple[Field, ...]
@@ -51,8 +59,8 @@ class Entry:
     elsewhere: dict[str, str]  # the location in another file, offset, length
 
 
-def read(path: Path) -> Part:
-    """What is said of the initialisers; their values stay where they are."""
+def read_onnx(path: Path) -> Part:
+    """Read the headers of the initialisers; their values stay in the file."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MOST_BYTES:
@@ -73,36 +81,36 @@ def read(path: Path) -> Part:
     if len(entries) > MOST_TENSORS:
         raise ModelError(path, "", f"holds {len(entries)} tensors", allowed=f"up to {MOST_TENSORS}")
     infos = {name: entry.info for name, entry in entries.items()}
-    made = _dequantised(infos)
+    dequantised = _dequantised(infos)
 
     def load(name: str) -> "torch.Tensor":
-        if name not in made:
+        if name not in dequantised:
             return _load(entries[name])
         quantised, scale, zero = (_load(entries[part]) for part in _parts(name))
         shape = [size if size == scale.numel() else 1 for size in quantised.shape]
         return (quantised.int() - zero.int().reshape(shape)) * scale.float().reshape(shape)
 
-    return Part(infos | made, metadata, load)
+    return Part(infos | dequantised, metadata, load)
 
 
 def _entry(walk: Walk, at: Field) -> Entry:
-    said: defaultdict[int, list[Field]] = defaultdict(list)
+    fields: defaultdict[int, list[Field]] = defaultdict(list)
     for part in walk.within(at):
-        said[part.number].append(part)
-    name = walk.text(said[NAME][-1]) if said[NAME] else ""
-    dims = [size for part in said[DIMS] for size in walk.numbers(part)]
-    kind = said[TYPE][-1].value if said[TYPE] else None
+        fields[part.number].append(part)
+    name = walk.text(fields[NAME][-1]) if fields[NAME] else ""
+    dims = [size for part in fields[DIMS] for size in walk.numbers(part)]
+    kind = fields[TYPE][-1].value if fields[TYPE] else None
     dtype = TYPES.get(kind or 0, str(kind))
-    info = checked(name, dtype, dims, walk.path, TYPES.values())
-    if said[SEGMENT]:
+    info = checked_info(name, dtype, dims, walk.path, TYPES.values())
+    if fields[SEGMENT]:
         raise ModelError(walk.path, name, "is a segment of a tensor, which is not read")
-    if said[LOCATION] and said[LOCATION][-1].value == 1:
-        return Entry(info, (), False, dict(walk.pair(part) for part in said[EXTERNAL]))
-    number = RAW if said[RAW] else VALUES.get(dtype, INT32S)
-    entry = Entry(info, tuple(said[number]), number in (INT32S, INT64S, UINT64S), {})
-    given = sum(place.size for place in entry.places)
-    if dtype in BITS and not _least(entry) <= given <= _most(entry):
-        few = f"has {given} bytes for {info.elements} elements of {dtype}"
+    if fields[LOCATION] and fields[LOCATION][-1].value == 1:
+        return Entry(info, (), False, dict(walk.pair(part) for part in fields[EXTERNAL]))
+    number = RAW if fields[RAW] else VALUES.get(dtype, INT32S)
+    entry = Entry(info, tuple(fields[number]), number in (INT32S, INT64S, UINT64S), {})
+    stored_bytes = sum(place.size for place in entry.places)
+    if dtype in BITS and not _least(entry) <= stored_bytes <= _most(entry):
+        few = f"has {stored_bytes} bytes for {info.elements} elements of {dtype}"
         raise ModelError(walk.path, name, few)
     return entry
 
@@ -124,8 +132,8 @@ def _load(entry: Entry) -> "torch.Tensor":
     if info.dtype not in BITS:
         raise ModelError(info.file, info.name, "is of a dtype that torch lacks", info.dtype)
     if entry.elsewhere:
-        return tensor(info, _elsewhere(info, entry.elsewhere))
-    raw = bytearray().join(stored(info, place.start, place.size) for place in entry.places)
+        return to_tensor(info, _elsewhere(info, entry.elsewhere))
+    raw = bytearray().join(read_bytes(info, place.start, place.size) for place in entry.places)
     if entry.varints:
         size = BITS[info.dtype] // 8
         try:
@@ -135,17 +143,17 @@ def _load(entry: Entry) -> "torch.Tensor":
         raw = bytearray().join(n.to_bytes(size, "little") for n in numbers)
     if len(raw) != _bytes(info):
         raise ModelError(info.file, info.name, f"has {len(raw)} bytes", allowed=str(_bytes(info)))
-    return tensor(info, raw)
+    return to_tensor(info, raw)
 
 
-def _elsewhere(info: Info, said: dict[str, str]) -> bytearray:
-    """The bytes of a tensor that is in another file of the folder."""
-    path = inside(info.file.parent, said.get("location", ""), info.file, info.name)
-    start, size = said.get("offset", "0"), said.get("length", str(_bytes(info)))
+def _elsewhere(info: Info, location: dict[str, str]) -> bytearray:
+    """Read the bytes of a tensor that is in another file of the folder."""
+    path = inside(info.file.parent, location.get("location", ""), info.file, info.name)
+    start, size = location.get("offset", "0"), location.get("length", str(_bytes(info)))
     if not start.isdecimal() or len(start) > 16 or size != str(_bytes(info)):
         wrong = "has an offset and length that do not fit"
         raise ModelError(info.file, info.name, wrong, [start, size], f"length {_bytes(info)}")
-    return stored(replace(info, file=path), int(start), _bytes(info))
+    return read_bytes(replace(info, file=path), int(start), _bytes(info))
 
 
 def _parts(name: str) -> tuple[str, str, str]:
@@ -153,13 +161,13 @@ def _parts(name: str) -> tuple[str, str, str]:
 
 
 def _dequantised(infos: dict[str, Info]) -> dict[str, Info]:
-    """What can be made of its parts, where it is clear along which axis the scales go."""
-    made = {}
+    """List the tensors that can be dequantised: the axis of their scales must be unambiguous."""
+    infos_ = {}
     for name in (name.removesuffix("_quantized") for name in infos if name.endswith("_quantized")):
         if name in infos or not all(part in infos for part in _parts(name)):
             continue
         quantised, scale, zero = (infos[part] for part in _parts(name))
         one_axis = scale.elements == 1 or quantised.shape.count(scale.elements) == 1
         if one_axis and zero.elements == scale.elements and quantised.dtype in WHOLE:
-            made[name] = Info(name, "F32", quantised.shape, quantised.file)
-    return made
+            infos_[name] = Info(name, "F32", quantised.shape, quantised.file)
+    return infos_

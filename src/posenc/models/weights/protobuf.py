@@ -1,6 +1,6 @@
-"""A walk through a protocol buffer, which reads what is asked for and skips the rest.
+"""Walk through a protocol buffer, reading only the fields that are asked for.
 
-A buffer is a row of fields: a number that says which, with a wire type, then the value: a varint
+A buffer is a sequence of fields: a tag (field number and wire type), then the value: a varint
 (type 0), 8 bytes (1), 4 bytes (5), or a length and as many bytes (2), which may be a buffer again.
 https://protobuf.dev/programming-guides/encoding
 """
@@ -17,7 +17,7 @@ LONGEST = 20  # bytes of a tag and a varint
 
 
 class Field(NamedTuple):
-    """Its number, its value if it is a varint, and where the bytes of its value lie."""
+    """A field: its number, its value if it is a varint, and the span of its bytes."""
 
     number: int
     value: int | None
@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 
 class Walk:
-    """Through the fields of a file, a limited number of them."""
+    """A walk through the fields of a file, up to MOST_FIELDS of them."""
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path, self.file, self.left = path, file, MOST_FIELDS
@@ -42,13 +42,13 @@ class Walk:
                 raise ModelError(self.path, "", "has too many parts", allowed=str(MOST_FIELDS))
             self.file.seek(start)
             try:
-                found = _field(self.file.read(LONGEST), start)
+                field = _field(self.file.read(LONGEST), start)
             except (IndexError, KeyError, ValueError):
                 raise ModelError(self.path, "", f"is no protocol buffer at byte {start}") from None
-            if found.end > end:
+            if field.end > end:
                 raise ModelError(self.path, "", f"is cut off, or wrong at byte {start}")
-            yield found
-            start = found.end
+            yield field
+            start = field.end
 
     def within(self, outer: Field) -> Iterator[Field]:
         if outer.value is not None:
@@ -69,12 +69,12 @@ class Walk:
             raise ModelError(self.path, "", f"holds no UTF-8 at byte {at.start}") from None
 
     def pair(self, at: Field) -> tuple[str, str]:
-        """The key and value of a StringStringEntryProto."""
+        """Read the key and value of a StringStringEntryProto."""
         both = {part.number: self.text(part) for part in self.within(at)}
         return both.get(1, ""), both.get(2, "")
 
     def numbers(self, at: Field) -> list[int]:
-        """A whole number, or several packed into one field; negative ones come out above 2^63."""
+        """Read a whole number, or several packed into a field; negatives come out above 2^63."""
         if at.value is not None:
             return [at.value]
         try:
@@ -84,7 +84,7 @@ class Walk:
 
 
 def varints(packed: bytes | bytearray) -> Iterator[int]:
-    """The numbers of a packed row, as unsigned ones."""
+    """Yield the varints of a packed field, as unsigned numbers."""
     used = 0
     while used < len(packed):
         number, used = _varint(packed, used)
@@ -102,7 +102,7 @@ def _field(raw: bytes, at: int) -> Field:
 
 
 def _varint(raw: bytes | bytearray, at: int) -> tuple[int, int]:
-    """The number that begins there, seven bits a byte, and where it ends."""
+    """Decode the varint that begins at `at`; return it and the index behind it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = raw[at]

@@ -1,7 +1,7 @@
-"""safetensors: 8 bytes that say how long the header is, the header in JSON, the tensors' bytes.
+"""safetensors: the length of the header in 8 bytes, the header in JSON, the bytes of the tensors.
 
-The header is held to more than the format's own library asks: no key twice, no shape that
-overflows, nothing between the tensors, behind them, or in two of them.
+The header is checked more strictly than the format's own library does: no key twice, no shape that
+overflows, no bytes between the tensors, behind them, or in two of them.
 https://huggingface.co/docs/safetensors
 """
 
@@ -11,13 +11,21 @@ from typing import Any
 
 from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import opened, parse_json
-from posenc.models.weights.info import BITS, MOST_TENSORS, Info, Part, checked, stored, tensor
+from posenc.models.weights.info import (
+    BITS,
+    MOST_TENSORS,
+    Info,
+    Part,
+    checked_info,
+    read_bytes,
+    to_tensor,
+)
 
 MOST_HEADER = 2**24  # bytes
 
 
-def read(path: Path) -> Part:
-    """What the header says; the tensors stay where they are."""
+def read_safetensors(path: Path) -> Part:
+    """Read the header; the tensors stay in the file."""
     header, start, size = _header(path)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
@@ -37,9 +45,9 @@ def read(path: Path) -> Part:
     return Part(
         infos,
         metadata,
-        lambda name: tensor(
+        lambda name: to_tensor(
             infos[name],
-            stored(infos[name], start + spans[name][0], spans[name][1] - spans[name][0]),
+            read_bytes(infos[name], start + spans[name][0], spans[name][1] - spans[name][0]),
         ),
     )
 
@@ -63,7 +71,7 @@ def _info(name: str, entry: Any, path: Path) -> Info:
         raise ModelError(path, name, "must have dtype, shape and data_offsets, and no more", entry)
     if not isinstance(entry["shape"], list):
         raise ModelError(path, name, "has an impossible shape", entry["shape"], "a list")
-    return checked(name, str(entry["dtype"]), entry["shape"], path, BITS)
+    return checked_info(name, str(entry["dtype"]), entry["shape"], path, BITS)
 
 
 def _span(info: Info, offsets: Any) -> tuple[int, int]:
