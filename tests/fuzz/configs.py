@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from published import KINDS, published
 
-from posenc.models.config import families, gguf, specify
+from posenc.models.config import families, specify
+from posenc.models.config.gguf import specify_gguf
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.inspection import inspect
@@ -90,7 +91,7 @@ GGUF = {
 def seeds() -> list[dict[str, Any]]:
     """Published configs, and the defaults of each family under its own names of keys."""
     found = [published(name) for name in KINDS]
-    for name in families.known():
+    for name in families.model_types():
         known = families.family(name)
         assert known
         own = {known.keys.get(key, key): value for key, value in known.defaults.items()}
@@ -157,7 +158,7 @@ def failure(config: dict[str, Any], path: Path | None = None) -> str:
     begun = time.process_time()
     try:
         if "general.architecture" in config:
-            measured(gguf.read(config, {}, "x.gguf"))
+            measured(specify_gguf(config, {}, "x.gguf"))
         else:
             measured(specify(config))
             if path is not None:

@@ -28,7 +28,7 @@ except ImportError:
 
 with atheris.instrument_imports(include=["posenc.models"], enable_loader_override=False):
     from posenc.models import config
-    from posenc.models.config import gguf
+    from posenc.models.config.gguf import specify_gguf
     from posenc.models.files import folder as files
     from posenc.models.files.errors import ModelError
     from posenc.models.weights import open_weights
@@ -57,10 +57,10 @@ def read(name: str, folder: Path) -> None:
         for turn in spec.rotary[:2]:
             turn.frequencies(4096)
         return
-    weights = open_weights(files.find(path))
+    weights = open_weights(files.find_files(path))
     if name.endswith(".gguf"):
         try:
-            gguf.read(weights.metadata, weights.infos, name)
+            specify_gguf(weights.metadata, weights.infos, name)
         except ModelError as error:
             one_line(error)
     for key, info in list(weights.infos.items())[:16]:

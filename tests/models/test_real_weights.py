@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from posenc.models import config
-from posenc.models.files.folder import find
+from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
@@ -31,7 +31,7 @@ def place(package):
 
 
 def weighed(path):
-    files = find(path)
+    files = find_files(path)
     return weigh(config.read(path) if files.config else None, open_weights(files))
 
 
@@ -140,7 +140,7 @@ def test_every_layer_of_gemma_speaks_for_halves(gemma):
 def test_gemma_with_its_rows_interleaved_speaks_for_that(gemma):
     from posenc.analysis.bands import evidence
 
-    weights = open_weights(find(gemma))
+    weights = open_weights(find_files(gemma))
     order = permutation(256, 256, "interleaved")
     for layer in (0, 11, 17):
         q, k = (weights[f"blk.{layer}.attn_{to}.weight"].unflatten(0, (-1, 256)) for to in "qk")

@@ -12,10 +12,10 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
-from posenc.models import projections
 from posenc.models.config import specify
-from posenc.models.files.folder import find
+from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
+from posenc.models.projections import find_projections
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
 from posenc.report.figures import weights as weights_figures
@@ -40,7 +40,7 @@ def weighed(folder, tensors, config=None, metadata=None):
         folder / "model.safetensors",
         metadata,
     )
-    return weigh(specify(config) if config else None, open_weights(find(folder)))
+    return weigh(specify(config) if config else None, open_weights(find_files(folder)))
 
 
 def smooth(rows, width):
@@ -230,9 +230,9 @@ def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
 def test_neighbouring_heads_share_a_key(tmp_path):
     tensors = llama(layers=1)
     weighed(tmp_path, tensors, LLAMA)
-    weights = open_weights(find(tmp_path))
-    (one,) = projections.find(specify(LLAMA), weights)
-    q, k = one.read(weights)
+    weights = open_weights(find_files(tmp_path))
+    (one,) = find_projections(specify(LLAMA), weights)
+    q, k = one.rotary_rows(weights)
     keys = tensors["model.layers.0.self_attn.k_proj.weight"].unflatten(0, (2, 16))
     assert q.flatten(0, 1).equal(tensors["model.layers.0.self_attn.q_proj.weight"])
     assert k.equal(keys[[0, 0, 1, 1]])
@@ -246,9 +246,9 @@ def test_deepseeks_shared_key_lies_behind_a_latent(tmp_path):
     q, k = torch.randn(4 * 14, 96), torch.randn(28, 96)
     tensors = {f"{at}.q_proj.weight": q, f"{at}.kv_a_proj_with_mqa.weight": k}
     weighed(tmp_path, tensors, config)
-    weights = open_weights(find(tmp_path))
-    (one,) = projections.find(specify(config), weights)
-    queries, keys = one.read(weights)
+    weights = open_weights(find_files(tmp_path))
+    (one,) = find_projections(specify(config), weights)
+    queries, keys = one.rotary_rows(weights)
     assert queries.equal(q.unflatten(0, (4, 14))[:, 6:])
     assert keys.equal(k[20:].expand(4, 8, 96))
 
@@ -309,7 +309,7 @@ def test_gguf_says_what_it_needs_to_be_weighed(tmp_path, kind):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    found = weigh(None, open_weights(find(tmp_path)))
+    found = weigh(None, open_weights(find_files(tmp_path)))
     assert found.evidence.verdict == found.bands[0].layout == "interleaved"
     waves = [2 * math.pi * 100 ** (j / 8) for j in range(8)]
     known = found.bands[0].wavelengths
@@ -339,7 +339,7 @@ def test_gguf_that_says_what_cannot_be_is_not_weighed(tmp_path, says):
         for to, rows in zip("qk", tied(4, 2, 16), strict=True)
     }
     save_file(tensors, tmp_path / "model.safetensors")
-    weights = open_weights(find(tmp_path))
+    weights = open_weights(find_files(tmp_path))
     for said, seen in ((right | {"attention.key_length": 16}, True), (right | says, False)):
         said = {"attention.key_length": 16} | said
         weights.metadata = {"general.architecture": "x"} | {f"x.{k}": v for k, v in said.items()}
@@ -392,7 +392,7 @@ def test_what_no_model_has_is_not_even_read(tmp_path, name, shape, why):
     """In sparse files, which take no room: nothing of them comes into memory."""
     sparse(tmp_path / "model.safetensors", {name: shape})
     tracemalloc.start()
-    found = weigh(None, open_weights(find(tmp_path)))
+    found = weigh(None, open_weights(find_files(tmp_path)))
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
     assert found.skipped[name].startswith(why)
@@ -425,7 +425,7 @@ def test_heads_without_inputs_are_left_alone(tmp_path):
     config = LLAMA | {"num_attention_heads": 2**36, "num_key_value_heads": 2**36, "hidden_size": 96}
     shapes = {f"model.layers.0.self_attn.{n}_proj.weight": (2**40, 0) for n in "qk"}
     sparse(tmp_path / "model.safetensors", shapes)
-    found = weigh(specify(config), open_weights(find(tmp_path)))
+    found = weigh(specify(config), open_weights(find_files(tmp_path)))
     assert not found.recognised
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find, inside, read_json
+from posenc.models.files.folder import find_files, inside, read_json
 from posenc.models.files.strict import parse_json
 
 
@@ -33,22 +33,22 @@ def names(files):
 def test_a_config_alone_is_a_model(folder):
     fill(folder, "config.json")
     for path in (folder, folder / "config.json"):
-        files = find(path)
+        files = find_files(path)
         assert (files.root, files.config) == (folder, folder / "config.json")
         assert (files.weights, files.format, files.notes) == ((), None, ())
 
 
 def test_a_config_may_have_any_name(folder):
     fill(folder, "llama.json", "config.json", "model.safetensors")
-    assert find(folder / "llama.json").config == folder / "llama.json"
-    assert find(folder / "llama.json").weights == ()
+    assert find_files(folder / "llama.json").config == folder / "llama.json"
+    assert find_files(folder / "llama.json").weights == ()
 
 
 def test_weights_bring_the_config_beside_them(folder):
     fill(folder, "one.safetensors")
-    assert find(folder / "one.safetensors").config is None
+    assert find_files(folder / "one.safetensors").config is None
     fill(folder, "config.json")
-    files = find(folder / "one.safetensors")
+    files = find_files(folder / "one.safetensors")
     assert (files.config, files.format) == (folder / "config.json", "safetensors")
 
 
@@ -77,18 +77,18 @@ def test_weights_bring_the_config_beside_them(folder):
 )
 def test_the_weights_of_a_folder(folder, given, kind, taken):
     fill(folder, *given)
-    assert find(folder).format == kind
-    assert names(find(folder)) == taken
+    assert find_files(folder).format == kind
+    assert names(find_files(folder)) == taken
 
 
 def test_gguf_is_known_by_its_first_bytes_too(folder):
     (folder / "gemma.part00").write_bytes(b"GGUF and so on")
-    assert find(folder / "gemma.part00").format == "gguf"
+    assert find_files(folder / "gemma.part00").format == "gguf"
 
 
 def test_beside_pickles_the_config_still_counts(folder):
     fill(folder, "config.json", "pytorch_model.bin")
-    files = find(folder)
+    files = find_files(folder)
     assert files.config == folder / "config.json"
     assert files.format is None
     assert files.notes == (
@@ -101,27 +101,27 @@ def test_code_of_a_model_is_passed_over_with_a_note(folder):
     fill(
         folder, "modeling_x.py", "\x1b[31m.py", config='{"auto_map": {"AutoModel": "modeling_x.X"}}'
     )
-    assert find(folder).notes == (
+    assert find_files(folder).notes == (
         r"\x1b[31m.py is in the folder; code from a model folder is never run",
         "modeling_x.py is in the folder; code from a model folder is never run",
         "config.json:auto_map asks for code of the model's own; it is never run",
     )
-    assert len(find(folder / "config.json").notes) == 1
+    assert len(find_files(folder / "config.json").notes) == 1
 
 
 def test_a_folder_of_very_many_files_is_no_model(folder, monkeypatch):
     monkeypatch.setattr("posenc.models.files.folder.MOST_ENTRIES", 3)
     fill(folder, "config.json", "a", "b")
-    find(folder)
+    find_files(folder)
     fill(folder, "c")
     with pytest.raises(ModelError, match="model: holds over 3 files and is no model folder"):
-        find(folder)
+        find_files(folder)
 
 
 @pytest.mark.parametrize("name", ["not there", "null\0byte", "a" * 5000])
 def test_what_is_not_there_is_said_to_be_missing(folder, name):
     with pytest.raises(ModelError, match=r"cannot be read|there is no such file"):
-        find(folder / name)
+        find_files(folder / name)
 
 
 def hub(tmp_path, kind="models"):
@@ -137,14 +137,14 @@ def hub(tmp_path, kind="models"):
 
 def test_the_links_of_the_hub_cache_are_followed(tmp_path):
     _, snapshot = hub(tmp_path)
-    files = find(snapshot)
+    files = find_files(snapshot)
     assert files.config == snapshot / "config.json"  # under the name that people know
     assert read_json(files.config) == {"model_type": "llama"}
     (tmp_path / "elsewhere").symlink_to(snapshot)
-    assert find(tmp_path / "elsewhere").config is not None
+    assert find_files(tmp_path / "elsewhere").config is not None
     (snapshot / "unet").mkdir()
     (snapshot / "unet" / "config.json").symlink_to("../../../blobs/abcd")
-    assert find(snapshot / "unet").config is not None
+    assert find_files(snapshot / "unet").config is not None
 
 
 def test_other_links_out_of_a_snapshot_are_not(tmp_path):
@@ -164,13 +164,13 @@ def test_other_links_out_of_a_snapshot_are_not(tmp_path):
 def test_only_a_snapshot_of_a_model_may_link_to_blobs(tmp_path):
     _, snapshot = hub(tmp_path, kind="backups")
     with pytest.raises(ModelError, match="0123: links to a file outside of the folder"):
-        find(snapshot)
+        find_files(snapshot)
 
 
 def test_a_link_within_the_folder_is_followed(folder):
     fill(folder, "a.json")
     (folder / "config.json").symlink_to("a.json")
-    assert find(folder).config == folder / "config.json"
+    assert find_files(folder).config == folder / "config.json"
 
 
 def test_a_file_in_a_folder_below_is_inside(folder):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find, read_json
+from posenc.models.files.folder import find_files, read_json
 from posenc.models.weights import open_weights
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # checking types would take most of the time
@@ -340,7 +340,7 @@ BAD = {
 def read(path):
     if path.suffix == ".json" and not path.name.endswith(".index.json"):
         return read_json(path)
-    return open_weights(find(path))
+    return open_weights(find_files(path))
 
 
 @pytest.fixture
@@ -363,7 +363,7 @@ import json, resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30,) * 2)
 from pathlib import Path
 from posenc.models.files.errors import ModelError
-from posenc.models.files import find, read_json
+from posenc.models.files.folder import find_files, read_json
 from posenc.models.weights import open_weights
 for name, path in json.load(sys.stdin).items():
     path, seconds = Path(path), []
@@ -371,7 +371,7 @@ for name, path in json.load(sys.stdin).items():
         start, answer = time.process_time(), "accepted"
         try:
             config = path.suffix == ".json" and not path.name.endswith(".index.json")
-            read_json(path) if config else open_weights(find(path))
+            read_json(path) if config else open_weights(find_files(path))
         except ModelError:
             answer = "refused"
         except BaseException as error:
