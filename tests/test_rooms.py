@@ -21,6 +21,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "models.hf",
     "models",
     "studies",
+    "study",
     "bench",
     "report.drawing",
     "report.saving",

@@ -1,0 +1,1 @@
+"""Train short, test long: tasks with lengths, and the statistics that a comparison needs."""

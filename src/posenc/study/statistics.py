@@ -1,0 +1,181 @@
+"""What can be said of a few runs: intervals over seeds and prompts, exact tests, no more than that.
+
+    interquartile mean        of the middle half, the cells at its edges counted by their share
+    area                      mean share of right answers over the lengths L < n ≤ 2L
+    sign-flip test            p = share of all 2ⁿ ways to flip the signs of n paired differences
+                              whose |sum| is at least the one seen
+    probability of improvement  P(X > Y) + P(X = Y) / 2, over all pairs of runs
+
+Runs are paired by seed: the same data and the same shared weights. Three of them cannot rank
+anything, for their least p is 0.25; six can (0.031). Agarwal et al. 2021, "Deep Reinforcement
+Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, for the first and the last;
+Fisher 1935, "The Design of Experiments", §21, for the test; Holm 1979 for several of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import isfinite
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from posenc.core.arguments import count
+
+RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
+EXACT = 20  # seeds up to which all 2ⁿ flips are tried
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and where it lies with `level` confidence."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def interquartile_mean(values: Sequence[float] | Tensor) -> float:
+    """The mean of the middle half; a value at an edge counts by the share of it that is inside.
+
+    >>> interquartile_mean([0.0, 1.0, 2.0, 100.0])
+    1.5
+    """
+    x = _vector(values).sort().values
+    edges = torch.linspace(0, 1, len(x) + 1, dtype=torch.float64)
+    inside = edges[1:].clamp(max=0.75) - edges[:-1].clamp(min=0.25)
+    weight = inside.clamp_min(0)
+    return ((x * weight).sum() / weight.sum()).item()
+
+
+def area(lengths: Sequence[int], right: Sequence[float], trained: int) -> float:
+    """The mean of `right` over the lengths beyond `trained`, up to twice as long.
+
+    >>> area([10, 20, 30, 40], [1.0, 1.0, 0.5, 0.0], trained=20)
+    0.25
+    """
+    beyond = [x for n, x in zip(lengths, right, strict=True) if trained < n <= 2 * trained]
+    if not beyond:
+        raise ValueError(
+            f"no length lies beyond `trained`={trained} and within twice of it, got"
+            f" {list(lengths)}: test some."
+        )
+    return sum(beyond) / len(beyond)
+
+
+def first_below(lengths: Sequence[int], right: Sequence[float], half: float = 0.5) -> int | None:
+    """The first length with fewer than `half` of the answers right; None where there is none.
+
+    >>> first_below([10, 20, 30], [1.0, 0.6, 0.4])
+    30
+    """
+    pairs = sorted(zip(lengths, right, strict=True))
+    return next((n for n, x in pairs if x < half), None)
+
+
+def bootstrap(
+    outcomes: Sequence[Bool[Tensor, "prompt"] | Float[Tensor, "prompt"]],
+    statistic: Callable[[Tensor], Tensor] | None = None,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Where the mean over runs lies: seeds are drawn anew first, then the prompts of each.
+
+    `outcomes` is a vector for each seed: of every prompt, whether it came out right, or a paired
+    difference. `statistic` maps means (resample, seed) to numbers (resample,); None: their mean.
+    """
+    if not outcomes:
+        raise ValueError("`outcomes` must hold a vector of each seed, got none.")
+    rows = [_vector(one) for one in outcomes]
+    counts = {len(row) for row in rows}
+    if len(counts) > 1:
+        raise ValueError(
+            f"`outcomes` must be of the same prompts for each seed, got {sorted(counts)} of them."
+        )
+    table, random = torch.stack(rows), torch.Generator().manual_seed(seed)
+    seeds, prompts = table.shape
+    combine = statistic or (lambda means: means.mean(-1))
+    estimates = []
+    for _ in range(count(resamples, "resamples")):
+        drawn = torch.randint(seeds, (seeds,), generator=random)
+        asked = torch.randint(prompts, (seeds, prompts), generator=random)
+        estimates.append(table[drawn].gather(1, asked).mean(1))
+    spread = combine(torch.stack(estimates))
+    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=spread.dtype)
+    low, high = spread.quantile(tails).tolist()
+    return Interval(combine(table.mean(1).unsqueeze(0)).item(), low, high, level)
+
+
+def sign_flip(differences: Sequence[float] | Tensor, seed: int = 0) -> float:
+    """p of paired differences, two-sided, against signs that could as well be others.
+
+    Exact up to 20 pairs; of more, 100,000 flips are drawn.
+
+    >>> sign_flip([1.0, 2.0, 3.0])
+    0.25
+    """
+    x = _vector(differences)
+    if len(x) <= EXACT:
+        flips = torch.tensor([*product((1.0, -1.0), repeat=len(x))], dtype=torch.float64)
+    else:
+        random = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(2, (100_000, len(x)), generator=random).double() * 2 - 1
+        flips = torch.cat([torch.ones(1, len(x), dtype=torch.float64), drawn])
+    seen = x.sum().abs()
+    # sums that are equal but for rounding count as equal
+    return ((flips @ x).abs() >= seen - 1e-12 * x.abs().sum()).double().mean().item()
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """p-values of several comparisons, adjusted so that all hold together.
+
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'c': 0.06, 'b': 0.06}
+    """
+    adjusted, least = {}, 0.0
+    for place, (name, value) in enumerate(sorted(p.items(), key=lambda item: item[1])):
+        least = max(least, min(1.0, value * (len(p) - place)))
+        adjusted[name] = least
+    return adjusted
+
+
+def probability_of_improvement(
+    one: Sequence[float] | Tensor, other: Sequence[float] | Tensor
+) -> float:
+    """How often a run of `one` is better than a run of `other`; ties count half.
+
+    >>> probability_of_improvement([1.0, 2.0], [0.0, 1.0])
+    0.875
+    """
+    apart = _vector(one).unsqueeze(1) - _vector(other)
+    return ((apart > 0).double() + (apart == 0).double() / 2).mean().item()
+
+
+def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
+    """Whether a plan that stops at an interval of that half-width is to stop now."""
+    return seeds >= most or (seeds >= RANKING and interval.half_width <= half_width)
+
+
+def may_rank(seeds: int) -> bool:
+    """Whether so many paired seeds can show a difference at all; else: no ranking claims."""
+    return seeds >= RANKING
+
+
+def _vector(values: Sequence[float] | Tensor) -> Tensor:
+    x = torch.as_tensor(values, dtype=torch.float64)
+    if x.ndim != 1 or not len(x) or not all(map(isfinite, x.tolist())):
+        raise ValueError(
+            f"statistics are made of a list of finite numbers, at least one, got {values!r:.60}."
+        )
+    return x
