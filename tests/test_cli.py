@@ -67,6 +67,79 @@ def test_compares_on_a_text_of_ones_own(posenc, tmp_path):
     assert "mine.txt" in (tmp_path / "report" / "index.html").read_text()
 
 
+OWN = """from posenc import Encoding
+
+
+class Mine(Encoding):
+    '''Louder: later keys are louder.
+
+        k′ = p k
+    '''
+
+    def on_keys(self, k, at):
+        return k * at.unsqueeze(-1)
+
+
+class Breaks(Encoding):
+    def on_queries(self, q, at):
+        return q / self.nothing
+
+
+class Refuses(Encoding):
+    def on_queries(self, q, at):
+        raise ValueError("not these queries")
+
+
+class Asks(Encoding):
+    def __init__(self, tokens):
+        super().__init__()
+"""
+
+
+def test_an_encoding_of_ones_own_is_shown_compared_and_reported(posenc, tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    mine, page = f"{tmp_path}/mine.py:Mine", tmp_path / "page"
+    code, out, err = posenc("show", mine)
+    assert (code, err) == (0, "")
+    assert "k′ = p k" in out
+    _, out, _ = posenc("show", mine, "--json")
+    assert (json.loads(out)["name"], json.loads(out)["paper"]) == ("mine", None)
+    code, out, _ = posenc("compare", mine, "rope", "--out", page)
+    assert code == 0
+    assert "Mine" in out
+    assert "later keys are louder" in (page / "index.html").read_text()
+    code, *_ = posenc("report", mine, "--out", page)
+    assert code == 0
+    assert json.loads((page / "results.json").read_text())["encodings"][0]["paper"] is None
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "said"),
+    [
+        ("show", "Mien", r"mine\.py has no `Mien`\. Did you mean Mine\?"),
+        ("show", "Breaks", r"mine\.py, line 16: AttributeError: 'Breaks' object has no attribute"),
+        (
+            "compare",
+            "Breaks",
+            r"mine\.py, line 16: AttributeError: 'Breaks' object has no attribute",
+        ),
+        ("show", "Refuses", r"Refuses could not .* not these queries \(mine\.py, line 21\)"),
+        (
+            "compare",
+            "Asks",
+            r"mine\.py:Asks asks for `tokens`, and only `dim`, `heads` and `width`",
+        ),
+        ("cite", "Mine", r"Mine is an encoding of your own, and has no paper to cite\."),
+    ],
+)
+def test_what_goes_wrong_in_ones_own_encoding_is_one_line(posenc, tmp_path, command, name, said):
+    (tmp_path / "mine.py").write_text(OWN)
+    code, out, err = posenc(command, f"{tmp_path}/mine.py:{name}")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert re.search(rf"^error: .*{said}", err), err
+
+
 def test_prints_one_document_with_json_and_nothing_else(posenc):
     code, out, _ = posenc("compare", "alibi", "--json")
     assert code == 0

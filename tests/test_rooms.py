@@ -13,6 +13,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "rotation",
     "properties",
     "encodings",
+    "user_code",
     "catalog",
     "analysis",
     "models.files",

@@ -1,9 +1,12 @@
 """Every encoding: one line each, from the first idea to the latest. `posenc` hands on the names."""
 
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from posenc import user_code
 from posenc.core.arguments import channels, query_heads, shown
 from posenc.core.encoding import Encoding
 from posenc.properties.card import Card
@@ -49,15 +52,24 @@ CATALOG: tuple[Card, ...] = tuple(
 )
 
 
-def find(name: str) -> Card:
+def find(name: str | Card | Encoding) -> Card:
     """The card of that name; case, spaces, dashes and underscores do not matter.
 
-    Raises LookupError with the nearest names on a typo.
+    An encoding of one's own has a card too, without promises or a paper: given as an instance, or
+    by name, as `my_module.py:Mine` or `package.module:Mine`. Naming it so runs that code.
+
+    Raises LookupError with the nearest names on a typo, and for code that cannot serve.
     """
+    if isinstance(name, Card):
+        return name
+    if isinstance(name, Encoding):
+        return user_code.card_of(name)
     if not isinstance(name, str):
         raise TypeError(
             f"`name` must be that of an encoding, 'rope' for instance, got {shown(name)}."
         )
+    if user_code.is_own(name):
+        return user_code.load(name)
     cards = {_plain(card.name): card for card in CATALOG}
     plain = _plain(name)
     if plain in cards:
@@ -66,7 +78,26 @@ def find(name: str) -> Card:
     near = dict.fromkeys([*get_close_matches(plain, cards, cutoff=0.7), *contain])
     slugs = [cards[known].slug for known in near][:3]
     hint = f"Did you mean {' or '.join(slugs)}?" if slugs else "`posenc list` shows all."
+    if name.endswith(".py"):
+        hint = f"Say which of the file: `{name}:CLASS`."
     raise LookupError(f"no encoding is called {name!r}. {hint}")
+
+
+def choose(names: Iterable[str | Card | Encoding]) -> list[Card]:
+    """The cards of these, each once; of several with one name, the later ones get a number.
+
+    >>> from posenc import ALiBi
+    >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]
+    ['ALiBi', 'RoPE', 'ALiBi 2']
+    """
+    chosen: dict[str, Card] = {}
+    for card in dict.fromkeys(map(find, names)):
+        label, number = card.name, 1
+        while label.lower() in chosen:
+            number += 1
+            label = f"{card.name} {number}"
+        chosen[label.lower()] = replace(card, name=label) if number > 1 else card
+    return list(chosen.values())
 
 
 def create(name: str, dim: int, heads: int, **options) -> Encoding:

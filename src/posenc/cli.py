@@ -103,14 +103,16 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
     Parameters
     ----------
     name
-        As `posenc list` spells it; case and dashes do not matter.
+        As `posenc list` spells it; case and dashes do not matter. Or an encoding of your own, as
+        my_module.py:Mine or package.module:Mine, which runs that code.
     as_json
         Print one JSON document instead.
     """
     from posenc.properties import check
 
-    card = _found(name)
-    findings = check(card.make(64, 4), 64, 4)
+    (card,) = cards = _chosen([name])
+    with _own_code(cards):
+        findings = check(card.make(64, 4), 64, 4)
     if as_json:
         properties = {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}
         return _print_json(_described(card) | {"text": card.text, "properties": properties})
@@ -128,7 +130,11 @@ def cite(*names: Annotated[str, Parameter(required=True)]) -> None:
     names
         As `posenc list` spells them.
     """
-    papers = dict.fromkeys(_found(name).paper for name in names)
+    cards = _chosen(names)
+    for card in cards:
+        if card.paper is None:
+            raise UsageError(f"{card.name} is an encoding of your own, and has no paper to cite.")
+    papers = dict.fromkeys(card.paper for card in cards if card.paper)
     print("\n\n".join(paper.bibtex() for paper in papers))
 
 
@@ -145,7 +151,8 @@ def compare(
     Parameters
     ----------
     names
-        As `posenc list` spells them.
+        As `posenc list` spells them; encodings of your own as my_module.py:Mine or
+        package.module:Mine, which runs that code.
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     out
@@ -156,15 +163,14 @@ def compare(
     as_json
         Print the results as one JSON document instead of tables.
     """
-    for name in names:
-        _found(name)
+    cards = _chosen(names)
     given = _text(text)
     if out is not None:
         _writable(out, force)
     from posenc.studies import comparison
 
-    with _progress() as progress:
-        result = comparison.compare(names, given, progress=progress)
+    with _own_code(cards), _progress() as progress:
+        result = comparison.compare(cards, given, progress=progress)
     if out is not None:
         _write(result, out)
     if as_json:
@@ -191,7 +197,8 @@ def report(
     Parameters
     ----------
     names
-        As `posenc list` spells them; the way from integers to RoPE and ALiBi, unless you name some.
+        As `posenc list` spells them, or my_module.py:Mine for one of your own; the way from
+        integers to RoPE and ALiBi, unless you name some.
     out
         A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
         or hold an earlier report.
@@ -207,8 +214,7 @@ def report(
     as_json
         Print the results as one JSON document too.
     """
-    for name in names:
-        _found(name)
+    cards = _chosen(names)
     given = _text(text)
     _writable(out, force)
     from posenc.analysis.text import novel
@@ -216,8 +222,8 @@ def report(
 
     given = given or novel()
     read = None if model is None else _read(model, given)
-    with _progress() as progress:
-        result = portrait.portray(names, given, read, progress=progress)
+    with _own_code(cards), _progress() as progress:
+        result = portrait.portray(cards, given, read, progress=progress)
     _write(result, out, figures)
     if as_json:
         return _print_json(result.to_json())
@@ -455,13 +461,27 @@ def _say_wrong(what: object, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _found(name: str) -> Any:
-    from posenc.catalog import find
+def _chosen(names: Sequence[str]) -> list[Any]:
+    """The cards of these encodings."""
+    from posenc.catalog import choose
 
     try:
-        return find(name)
+        return choose(names)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
+
+
+@contextmanager
+def _own_code(cards: Sequence[Any]) -> Iterator[None]:
+    """What goes wrong in encodings of a user's own is said in one line."""
+    from posenc import user_code
+
+    try:
+        yield
+    except Exception as error:
+        if (said := user_code.failure(error, cards)) is None:
+            raise
+        raise UsageError(said) from None
 
 
 def _text(path: Path | None) -> Any:
@@ -506,7 +526,8 @@ def _described(card: Any) -> dict[str, Any]:
         "title": card.name,
         "summary": card.summary,
         "formula": card.formula,
-        "paper": {"short": card.paper.short, "title": card.paper.title, "link": card.paper.link},
+        "paper": card.paper
+        and {"short": card.paper.short, "title": card.paper.title, "link": card.paper.link},
         "holds": sorted(measure.__name__ for measure in card.holds),
     }
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from posenc.analysis.geometry import plane
 from posenc.core.encoding import Encoding
+from posenc.properties.probe import in_float64
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,14 @@ def advance(
     encoding: Encoding, vector: Float[Tensor, "channel"], positions: Sequence[int]
 ) -> Advance:
     """Raises ValueError for encodings that change neither embeddings nor queries, as biases do."""
-    pos = torch.tensor(list(positions))
+    encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     at, still = encoding.prepare(pos), vector.double().expand(len(pos), -1)
     if "on_embeddings" in encoding.acts_on:
         placed = encoding.on_embeddings(still.unsqueeze(0), at).squeeze(0)
         added = (placed - still).tolist()
     elif "on_queries" in encoding.acts_on:
-        placed, added = encoding.on_queries(still[None, None], at)[0, 0], None
+        queries = still.expand(1, encoding.heads or 1, -1, -1)
+        placed, added = encoding.on_queries(queries, at)[0, 0], None
     else:
         raise ValueError(
             f"{type(encoding).__name__} changes neither embeddings nor queries but the scores: its"

@@ -44,18 +44,21 @@ class Paper:
 @dataclass(frozen=True)
 class Card:
     name: str
-    paper: Paper
+    paper: Paper | None  # None: an encoding of a user's own
     make: Callable[..., Encoding]  # (channels per head, heads, **options) -> an instance
     holds: frozenset[Property]  # these hold; every other property must measurably fail
+    docstring: str | None = None  # None: that of the file of `make`
 
     @property
     def slug(self) -> str:
         """The name to type: "Linear sinusoidal" -> "linear-sinusoidal"."""
-        return "-".join(self.name.lower().replace("/", " ").split())
+        return "-".join(self.name.lower().replace("/", " ").replace("+", " ").split())
 
     @property
     def text(self) -> str:
         """The docstring of its file: what it means, the formula, what follows from it."""
+        if self.docstring is not None:
+            return self.docstring
         return (sys.modules[self.make.__module__].__doc__ or "").strip()
 
     @property

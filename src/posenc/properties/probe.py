@@ -117,20 +117,25 @@ class Probe:
         return made.sum(0, keepdim=True) if additive else made
 
 
-def in_float64(encoding: Encoding) -> Encoding:
-    """Copy an encoding: learned weights, buffers and other tensors in float64, dropout off.
-
-    Widening a number changes nothing about it, so what is measured is the encoding as it is, with
-    less rounding. Nothing of the encoding itself changes, its gradients and its mode neither.
-    """
+def copied(encoding: Encoding) -> Encoding:
+    """Copy an encoding, so that nothing of it changes, its gradients and its mode neither."""
     try:
-        twin = deepcopy(encoding).double().eval()
+        return deepcopy(encoding)
     except (RuntimeError, TypeError) as error:
         raise ValueError(
             f"`encoding` is measured on a copy of it, and this {type(encoding).__name__} cannot be"
             " copied: keep only parameters, buffers and constants in it, and compute the rest in"
             f" its hooks. It said: {error}"
         ) from error
+
+
+def in_float64(encoding: Encoding) -> Encoding:
+    """Copy an encoding: learned weights, buffers and other tensors in float64, dropout off.
+
+    Widening a number changes nothing about it, so what is measured is the encoding as it is, with
+    less rounding.
+    """
+    twin = copied(encoding).double().eval()
     for module in twin.modules():
         for name, value in vars(module).items():  # tensors that are no parameter and no buffer
             if isinstance(value, Tensor) and value.is_floating_point():

@@ -15,7 +15,7 @@ from posenc.analysis.length import Far
 from posenc.analysis.similarity import Curve
 from posenc.analysis.text import Text, novel
 from posenc.attention.layer import SelfAttention
-from posenc.catalog import CATALOG, find
+from posenc.catalog import CATALOG, choose, find
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.properties import Finding, check
@@ -69,7 +69,7 @@ class Measured:
     acts_on: list[str]
     axes: int
     parameters: int
-    paper: dict[str, str]
+    paper: dict[str, str] | None  # None: an encoding of a user's own
     properties: dict[str, Finding]
     shuffle: Order
     duplicate: Order | None  # None: no word occurs twice in a sentence of this text
@@ -101,18 +101,21 @@ class Comparison:
 
 
 def compare(
-    names: Sequence[str] = (),
+    names: Sequence[str | Card | Encoding] = (),
     text: Text | None = None,
     settings: Settings | None = None,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> Comparison:
     """Encodings of the catalogue, all unless named, on a text, the packaged novel unless given.
 
+    Encodings of your own go with them, as instances or as "my_module.py:Mine":
+    `compare([ALiBi(4), Mine()])`. An instance has the sizes that it was made with, which must be
+    those of the settings.
     `progress(doing, done, of)` is called as the work goes on. Raises LookupError for unknown names.
     Random weights are private: no global seed is touched.
     """
     begun = time.time()
-    cards = list(dict.fromkeys(map(find, names))) or list(CATALOG)
+    cards = choose(names) or list(CATALOG)
     settings = settings or Settings()
     of = 1 + len(cards) + settings.cost_rounds
     progress("reading", 0, of)
@@ -184,7 +187,8 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
         "acts_on": [hook.removeprefix("on_").replace("_", " ") for hook in encoding.acts_on],
         "axes": encoding.axes,
         "parameters": sum(p.numel() for p in encoding.parameters()),
-        "paper": {
+        "paper": card.paper
+        and {
             "short": card.paper.short,
             "title": card.paper.title,
             "link": card.paper.link,
@@ -220,7 +224,9 @@ def seeded(card: Card, settings: Settings) -> Encoding:
 
 def _rows(card: Card) -> list[list[float]] | None:
     with torch.no_grad():
-        probe = Probe(card.make(64, 1), dim=64, heads=1, width=64)
+        encoding = card.make(64, 1)  # an instance keeps its sizes
+        dim, heads = encoding.dim or 64, encoding.heads or 1
+        probe = Probe(encoding, dim, heads, encoding.width or dim * heads)
         rows = probe.rows(probe.line(64))
     return None if rows is None else [[round(v, 4) for v in row] for row in rows.tolist()]
 

@@ -27,7 +27,8 @@ from posenc.analysis.similarity import Between, Bound, Peak, Waves
 from posenc.analysis.text import Text, novel
 from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
-from posenc.catalog import find
+from posenc.catalog import choose
+from posenc.core.encoding import Encoding
 from posenc.core.positions import folded
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties.card import Card
@@ -95,7 +96,7 @@ class Portrait:
 
 
 def portray(
-    names: Sequence[str] = (),
+    names: Sequence[str | Card | Encoding] = (),
     text: Text | None = None,
     reading: Reading | None = None,
     settings: Settings | None = None,
@@ -106,9 +107,9 @@ def portray(
     Raises LookupError for unknown names. Random weights are private: no global seed is touched.
     """
     begun = time.time()
-    cards = list(dict.fromkeys(find(name) for name in names or USUAL))
+    cards = choose(names or USUAL)
     text, settings = text or novel(), settings or Settings()
-    compared = comparison.compare([card.slug for card in cards], text, settings, progress)
+    compared = comparison.compare(cards, text, settings, progress)
     with torch.random.fork_rng(devices=[]):
         material = Material(text, settings)
         close = [_closeup(card, material, text) for card in cards]
@@ -124,13 +125,14 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
     layer = _alike(given.layer(seeded(card, settings)))
     encoding = layer.encoding
     small = card.make(CHANNELS, 1)
-    vector = torch.randn(CHANNELS, generator=torch.Generator().manual_seed(settings.seed))
+    added = "on_embeddings" in encoding.acts_on
+    channels = (small.width if added else small.dim) or CHANNELS  # an instance keeps its sizes
+    vector = torch.randn(channels, generator=torch.Generator().manual_seed(settings.seed))
     moved = None
     with suppress(ValueError):  # nothing moves where only scores are acted on
         moved = advance(small, vector, range(ADVANCE)) if encoding.axes == 1 else None
     freqs = getattr(encoding, "freqs", None)
     line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
-    added = "on_embeddings" in encoding.acts_on
     return Closeup(
         card.slug,
         similarity.between(card.make(settings.dim, 1), POSITIONS),

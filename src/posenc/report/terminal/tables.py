@@ -23,7 +23,11 @@ MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
 def catalog(cards: Sequence[Card], console: Console) -> None:
     table = _table("name", "what it does", "paper")
     for card in cards:
-        table.add_row(Text(card.slug, "bold"), escape(card.summary), escape(card.paper.short))
+        table.add_row(
+            Text(card.slug, "bold"),
+            escape(card.summary),
+            escape(card.paper.short if card.paper else ""),
+        )
     console.print(table)
 
 
@@ -39,8 +43,9 @@ def card(card: Card, findings: dict[str, Finding], console: Console) -> None:
         mark, style = MARKS[finding.holds]
         table.add_row(words.label(name), Text(mark, style), escape(finding.why))
     console.print(table)
-    console.print()
-    console.print(Text(card.paper.bibtex()), soft_wrap=True)
+    if card.paper:
+        console.print()
+        console.print(Text(card.paper.bibtex()), soft_wrap=True)
 
 
 def comparison(result: Comparison, console: Console) -> None:
