@@ -153,7 +153,7 @@ def exact_angle(pos, theta):
 @pytest.mark.parametrize("pos", [1, 4095, 10**6, 10**7, -(10**7)])
 def test_angles_stay_exact_far_away(pos):  # F5
     made = turn(torch.tensor([pos]), RoPE(16).freqs)
-    waves = Sinusoidal(16).prepare(torch.tensor([pos]))[0]
+    waves = Sinusoidal(16).prepare(torch.tensor([pos])).rows[0]
     for j in range(8):
         angle = exact_angle(pos, 10_000.0 ** (-2 * j / 16))
         for value in (made.cos[0, 0, j], waves[2 * j + 1]):

@@ -255,7 +255,8 @@ def test_what_two_parts_add_to_the_values_is_added():
     made = whole.by_weight(weights[..., rows, :], at, at, rows)
     each = [part.by_weight(weights[..., rows, :], pos, pos, rows) for part in (a, b)]
     torch.testing.assert_close(made, each[0] + each[1])
-    assert Sum(NoPE(), ALiBi(2)).by_weight(weights, (pos, pos), (pos, pos), rows) is None
+    none = Sum(NoPE(), ALiBi(2))
+    assert none.by_weight(weights, none.prepare(pos), none.prepare(pos), rows) is None
     assert attend(q, q, q, whole).shape == q.shape
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from posenc import NoPE, RoPE, SelfAttention, Sinusoidal, Sum, XPos, attend, axial, explain, masks
 from posenc.core.encoding import Encoding
 from posenc.core.fits import stand
+from posenc.core.prepared import Prepared
 from posenc.encodings.temperature import Temperature
 
 # Positions for each head
@@ -58,8 +59,8 @@ def test_a_layer_takes_positions_for_each_head():
 # The input of a layer
 
 
-class Gates(NamedTuple):
-    gates: Tensor
+class Gates(Prepared, NamedTuple("Gates", [("gates", Tensor)])):
+    """(batch, 1, token, 1)"""
 
 
 class Gated(Encoding):

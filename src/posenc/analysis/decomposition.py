@@ -286,7 +286,7 @@ def _flat(encoding: Encoding, at: Any, k_at: Any) -> Iterator[tuple[Encoding, An
     if not isinstance(encoding, Sum):
         yield encoding, at, k_at
         return
-    for each in zip(encoding, at, k_at, strict=True):
+    for each in zip(encoding, at.parts, k_at.parts, strict=True):
         yield from _flat(*each)
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import per_head
 from posenc.core.positions import exact
+from posenc.core.prepared import Parts, Prepared, describe
 from posenc.core.shapes import Heads
 from posenc.core.sum import Sum
 
@@ -20,27 +20,36 @@ def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     """
     if isinstance(encoding, Sum):
         at = prepared(encoding, at, name) if isinstance(at, Tensor) else at
-        if type(at) is not tuple or len(at) != len(encoding.parts):
+        if not isinstance(at, Parts) or len(at.parts) != len(encoding.parts):
             raise TypeError(_foreign(encoding, at, name))
-        return tuple([stand(*each, x, name) for each in zip(encoding, at, strict=True)])
-    if type(encoding).on_hidden is not Encoding.on_hidden:
-        if isinstance(at, Tensor) or not isinstance(at, encoding.prepared):
-            raise TypeError(_needs_hidden(encoding, at, name))
+        parts = zip(encoding.parts, at.parts, strict=True)
+        return type(at)(tuple([stand(part, part_at, x, name) for part, part_at in parts]))  # type: ignore
+    if isinstance(at, Prepared):
+        if not isinstance(at, encoding.prepared):
+            raise TypeError(_foreign(encoding, at, name))
+        if at.tokens != x.shape[-2] or at.batch not in (1, x.shape[0]):
+            raise ValueError(
+                f"{name} was prepared by {type(encoding).__name__} for {at.tokens} tokens in a"
+                f" batch of {at.batch}, where there are {x.shape[-2]} tokens in a batch of"
+                f" {x.shape[0]}: prepare the positions of these; where keys stand elsewhere, pass"
+                " both `at` and `k_at`."
+            )
         return at
+    if type(encoding).on_hidden is not Encoding.on_hidden:
+        raise TypeError(_needs_hidden(encoding, at, name))
     if type(encoding).prepare is Encoding.prepare:
         if not isinstance(at, Tensor):
             raise TypeError(_foreign(encoding, at, name))
         at = at if at.dtype is torch.int64 else exact(at)
         _match(encoding, at, x, name)
         return at
-    rows = encoding.prepared is Tensor  # or something else of an encoding of your own
-    if not isinstance(at, Tensor):
-        if _bare(at) if rows else not isinstance(at, encoding.prepared):
+    if encoding.prepared is not Tensor:
+        if not isinstance(at, Tensor):
             raise TypeError(_foreign(encoding, at, name))
-        return at
-    if rows and (not encoding.width or (at.ndim > 1 and at.shape[-1] == encoding.width)):
-        return at
-    return prepared(encoding, at, name)
+        return stand(encoding, prepared(encoding, at, name), x, name)
+    if not isinstance(at, Tensor) and _bare(at):  # else what `prepare` of your own returned
+        raise TypeError(_foreign(encoding, at, name))
+    return at
 
 
 def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
@@ -66,15 +75,15 @@ def _bare(at: Any) -> bool:
 def _foreign(encoding: Encoding, at: Any, name: str) -> str:
     return (
         f"{name} must be positions, as a tensor, or what `prepare` of this"
-        f" {type(encoding).__name__} made of them, got {shown(at)}: pass `torch.tensor(…)`, or call"
-        " `encoding.prepare(pos)`."
+        f" {type(encoding).__name__} made of them, got {describe(at)}: pass `torch.tensor(…)`, or"
+        " call `encoding.prepare(pos)`."
     )
 
 
 def _needs_hidden(encoding: Encoding, at: Any, name: str) -> str:
     return (
         f"{type(encoding).__name__} reads the input of the layer, x of shape (batch, token, width),"
-        f" and {name} has not seen it, got {shown(at)}: pass `at = encoding.on_hidden(x,"
+        f" and {name} has not seen it, got {describe(at)}: pass `at = encoding.on_hidden(x,"
         " encoding.prepare(pos))`, or use `SelfAttention`."
     )
 
@@ -87,6 +96,11 @@ def _match(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> None:
     shape = pos.shape[: pos.ndim - (encoding.axes > 1)]
     if not shape or len(shape) > 3:
         raise ValueError(per_head(pos.shape))
+    if encoding.axes > 1 and pos.shape[-1] != encoding.axes:
+        raise ValueError(
+            f"{name} must be points of {encoding.axes} axes for this {type(encoding).__name__}, got"
+            f" positions of shape {tuple(pos.shape)}."
+        )
     if len(shape) == 3:
         if {*encoding.acts_on} & {"on_scores", "by_weight"}:
             raise ValueError(per_head(pos.shape, f" of this {type(encoding).__name__}"))

@@ -6,7 +6,7 @@
 One that acts on scores sees queries and keys as the others have left them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from posenc.core.arguments import shown
 from posenc.core.biases import Added, ByDistance
 from posenc.core.encoding import HOOKS, Encoding
+from posenc.core.prepared import Parts, PartsAtPoints
 from posenc.core.shapes import (
     Bias,
     Embeddings,
@@ -32,7 +33,7 @@ from posenc.core.shapes import (
 class Sum(Encoding):
     """`Sum(RoPE(64), ALiBi(8))`."""
 
-    prepared = tuple
+    prepared = Parts
 
     def __init__(self, *parts: Encoding):
         super().__init__()
@@ -49,49 +50,49 @@ class Sum(Encoding):
         self.width, self.dim, self.heads = (_one(parts, name) for name in ("width", "dim", "heads"))
         self.axes = parts[0].axes if parts else 1
 
-    def prepare(self, pos: Positions | Points) -> tuple[Any, ...]:
-        return tuple(part.prepare(pos) for part in self)
+    def prepare(self, pos: Positions | Points) -> Parts:
+        return self._parts(part.prepare(pos) for part in self)
 
-    def on_embeddings(self, x: Embeddings, at: tuple[Any, ...]) -> Embeddings:
-        for part, part_at in zip(self, at, strict=True):
+    def _parts(self, each: Iterable[Any]) -> Parts:
+        return (Parts if self.axes == 1 else PartsAtPoints)(tuple(each))
+
+    def on_embeddings(self, x: Embeddings, at: Parts) -> Embeddings:
+        for part, part_at in zip(self, at.parts, strict=True):
             x = part.on_embeddings(x, part_at)
         return x
 
-    def on_hidden(self, x: Embeddings, at: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([part.on_hidden(x, one) for part, one in zip(self, at, strict=True)])
+    def on_hidden(self, x: Embeddings, at: Parts) -> Parts:
+        each = zip(self, at.parts, strict=True)
+        return self._parts(part.on_hidden(x, part_at) for part, part_at in each)
 
-    def on_queries(self, q: Heads, at: tuple[Any, ...]) -> Wider:
-        for part, part_at in zip(self, at, strict=True):
+    def on_queries(self, q: Heads, at: Parts) -> Wider:
+        for part, part_at in zip(self, at.parts, strict=True):
             q = part.on_queries(q, part_at)
         return q
 
-    def on_keys(self, k: Heads, at: tuple[Any, ...]) -> PerHead:
-        for part, part_at in zip(self, at, strict=True):
+    def on_keys(self, k: Heads, at: Parts) -> PerHead:
+        for part, part_at in zip(self, at.parts, strict=True):
             k = part.on_keys(k, part_at)
         return k
 
-    def on_scores(
-        self, q: Heads, k: Keys, q_at: tuple[Any, ...], k_at: tuple[Any, ...], scale: float
-    ) -> Bias | None:
-        ats = zip(self, q_at, k_at, strict=True)
+    def on_scores(self, q: Heads, k: Keys, q_at: Parts, k_at: Parts, scale: float) -> Bias | None:
+        ats = zip(self, q_at.parts, k_at.parts, strict=True)
         found = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
         return added([bias for bias in found if bias is not None])
 
-    def on_values(self, v: Values, at: tuple[Any, ...]) -> Values:
-        for part, part_at in zip(self, at, strict=True):
+    def on_values(self, v: Values, at: Parts) -> Values:
+        for part, part_at in zip(self, at.parts, strict=True):
             v = part.on_values(v, part_at)
         return v
 
-    def on_output(self, out: Heads, at: tuple[Any, ...]) -> Heads:
+    def on_output(self, out: Heads, at: Parts) -> Heads:
         """In reverse: what acted on values last is the first to be turned back."""
-        for part, part_at in zip(reversed([*self]), reversed(at), strict=True):
+        for part, part_at in zip(reversed([*self]), reversed(at.parts), strict=True):
             out = part.on_output(out, part_at)
         return out
 
-    def by_weight(
-        self, weights: Tensor, q_at: tuple[Any, ...], k_at: tuple[Any, ...], rows: slice
-    ) -> Tensor | None:
-        ats = zip(self, q_at, k_at, strict=True)
+    def by_weight(self, weights: Tensor, q_at: Parts, k_at: Parts, rows: slice) -> Tensor | None:
+        ats = zip(self, q_at.parts, k_at.parts, strict=True)
         found = [p.by_weight(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
         found = [extra for extra in found if extra is not None]
         return sum(found[1:], found[0]) if found else None

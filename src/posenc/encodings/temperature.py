@@ -19,13 +19,12 @@ from posenc.core.arguments import number, real, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import for_heads, one_each
 from posenc.core.positions import exact
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Positions
 
 
-class Factor(NamedTuple):
+class Factor(Prepared, NamedTuple("Factor", [("factor", Tensor)])):
     """The factor of each query, shape (*batch, 1 or head, token, 1); 1: the same for all."""
-
-    factor: Tensor
 
 
 class Temperature(Encoding):

@@ -6,23 +6,22 @@ The same numbers are kept a second time in the form that the CPU multiplies by f
 layer has to make it: cos + i sin for interleaved pairs, rows as wide as a head for halves.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from posenc.core.frequencies import Layout, angles, for_heads
 from posenc.core.positions import visible
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Points, Positions
 
 FEW = 1 << 19  # numbers of queries or keys up to which it is the number of calls that counts
 
 
-class Turn(NamedTuple):
+class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
     """How each pair turns, shape (*batch, 1 or head, token, pair); 1: the same for all heads."""
-
-    cos: Tensor
-    sin: Tensor
 
 
 class Ready(Turn):
@@ -35,6 +34,12 @@ class Ready(Turn):
     meant: tuple[str, torch.Size] | None = None  # for all heads and texts: layout; tokens, channels
     versions: tuple[int, int] | None = None  # of cos and sin, when the forms were made
     learned: tuple[tuple[Tensor, int], ...] = ()  # what cos and sin were made of, and its version
+
+    def like(self, fields: Iterable[Any]) -> "Ready":
+        """Without other forms, but as old as the learned frequencies that it was made of."""
+        fresh = Ready(*fields)
+        fresh.learned = self.learned
+        return fresh
 
     @property
     def edited(self) -> bool:

@@ -1,10 +1,19 @@
 """x + rows, for all additive encodings: checked, and rounded once to the dtype of x."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings
+
+
+class Rows(Prepared, NamedTuple("Rows", [("rows", Tensor)])):
+    """A row for each token, (*batch, token, channel)."""
+
+    shape = "token channel"
 
 
 def add(x: Embeddings, rows: Tensor) -> Embeddings:

@@ -10,13 +10,12 @@ Fleetwood 2024, "You could have designed state of the art positional encoding", 
 """
 
 import torch
-from torch import Tensor
 
 from posenc.core.arguments import channels, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact, visible, whole
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import add
+from posenc.encodings.additive.add import Rows, add
 from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import (
     any_length,
@@ -31,6 +30,8 @@ from posenc.properties.card import Card
 class Binary(Encoding):
     """`Binary(512)` has 32 bits, the most up to 32 that fit the width; `Binary(512, bits=8)`."""
 
+    prepared = Rows
+
     def __init__(self, dim: int, bits: int | None = None):
         super().__init__()
         dim = channels(dim)
@@ -40,7 +41,7 @@ class Binary(Encoding):
         self.width = dim
         self.bits = bits
 
-    def prepare(self, pos: Positions) -> Tensor:
+    def prepare(self, pos: Positions) -> Rows:
         """Raises IndexError past 2^bits positions, and TypeError for fractions."""
         pos = whole(exact(pos), "Binary")
         if pos.numel() and visible(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
@@ -50,10 +51,10 @@ class Binary(Encoding):
                 " within, or take more `bits`."
             )
         worth = 2 ** torch.arange(self.bits - 1, -1, -1, device=pos.device)
-        return (pos.unsqueeze(-1) // worth % 2).repeat_interleave(self.width // self.bits, -1)
+        return Rows((pos.unsqueeze(-1) // worth % 2).repeat_interleave(self.width // self.bits, -1))
 
-    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
-        return add(x, at)
+    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+        return add(x, at.rows)
 
 
 CARD = Card(

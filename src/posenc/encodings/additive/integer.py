@@ -8,13 +8,11 @@ embeddings (at p = 100 they are a hundred times larger), and p + k is no linear 
 Fleetwood 2024, "You could have designed state of the art positional encoding", first step.
 """
 
-from torch import Tensor
-
 from posenc.core.arguments import channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import own
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import add
+from posenc.encodings.additive.add import Rows, add
 from posenc.properties import any_length, length_independent, order_sensitive, unique_positions
 from posenc.properties.card import Card, Paper
 
@@ -22,15 +20,17 @@ from posenc.properties.card import Card, Paper
 class Integer(Encoding):
     """`Integer(512)` for embeddings of 512 channels."""
 
+    prepared = Rows
+
     def __init__(self, dim: int):
         super().__init__()
         self.width = channels(dim)
 
-    def prepare(self, pos: Positions) -> Tensor:
-        return own(pos).unsqueeze(-1).expand(*pos.shape, self.width)
+    def prepare(self, pos: Positions) -> Rows:
+        return Rows(own(pos).unsqueeze(-1).expand(*pos.shape, self.width))
 
-    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
-        return add(x, at)
+    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+        return add(x, at.rows)
 
 
 FLEETWOOD = Paper(

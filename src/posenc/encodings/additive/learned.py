@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from posenc.core.arguments import channels, room, shown, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.positions import own, visible, whole
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import add
 from posenc.properties import (
@@ -31,16 +32,16 @@ from posenc.properties.card import Card, Paper
 Beyond = Literal["refuse", "clamp"]
 
 
-class Rows(NamedTuple):
+class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
     """Which rows, looked up when they are added: training may change them until then."""
 
-    numbers: Tensor
+    shape = "token"
 
 
 class Learned(Encoding):
     """`Learned(1024, 768)` as in GPT-2."""
 
-    prepared = Rows
+    prepared = Numbers
 
     def __init__(self, length: int, dim: int, beyond: Beyond = "refuse"):
         super().__init__()
@@ -52,7 +53,7 @@ class Learned(Encoding):
         self.beyond: Beyond = beyond
         self.table = nn.Parameter(torch.randn(room("a table", length, dim)) * 0.02)
 
-    def prepare(self, pos: Positions) -> Rows:
+    def prepare(self, pos: Positions) -> Numbers:
         """Raises IndexError past the end of the table, TypeError for fractions."""
         pos, last = whole(own(pos), "Learned"), len(self.table) - 1
         if self.beyond == "clamp":
@@ -63,10 +64,10 @@ class Learned(Encoding):
                 ' `length` larger and train on it, pass `beyond="clamp"` to repeat the last row, or'
                 " take an encoding without an end (RoPE, ALiBi, Sinusoidal)."
             )
-        return Rows(pos)
+        return Numbers(pos)
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
-        return add(x, self.table[at.numbers])
+    def on_embeddings(self, x: Embeddings, at: Numbers) -> Embeddings:
+        return add(x, self.table[at.rows])
 
 
 CARD = Card(

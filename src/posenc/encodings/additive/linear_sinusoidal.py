@@ -11,12 +11,11 @@ The step before Vaswani et al. 2017, arXiv:1706.03762, in introductions that der
 """
 
 import torch
-from torch import Tensor
 
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import add
+from posenc.encodings.additive.add import Rows, add
 from posenc.encodings.additive.sinusoidal import VASWANI, waves
 from posenc.properties import (
     any_length,
@@ -33,16 +32,18 @@ from posenc.properties.card import Card
 class LinearSinusoidal(Encoding):
     """`LinearSinusoidal(512)` for embeddings of 512 channels."""
 
+    prepared = Rows
+
     def __init__(self, dim: int):
         super().__init__()
         self.width = dim
         self.freqs = 1 / torch.ones_like(frequencies(dim)).cumsum(0)
 
-    def prepare(self, pos: Positions) -> Tensor:
-        return waves(pos, self.freqs)
+    def prepare(self, pos: Positions) -> Rows:
+        return Rows(waves(pos, self.freqs))
 
-    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
-        return add(x, at)
+    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+        return add(x, at.rows)
 
 
 CARD = Card(

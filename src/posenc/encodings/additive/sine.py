@@ -10,13 +10,12 @@ The first step towards Vaswani et al. 2017, arXiv:1706.03762, in introductions t
 """
 
 import torch
-from torch import Tensor
 
 from posenc.core.arguments import channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import add
+from posenc.encodings.additive.add import Rows, add
 from posenc.encodings.additive.sinusoidal import VASWANI
 from posenc.properties import any_length, bounded, length_independent, order_sensitive
 from posenc.properties.card import Card
@@ -25,16 +24,18 @@ from posenc.properties.card import Card
 class Sine(Encoding):
     """`Sine(512)` for embeddings of 512 channels."""
 
+    prepared = Rows
+
     def __init__(self, dim: int):
         super().__init__()
         self.width = channels(dim)
 
-    def prepare(self, pos: Positions) -> Tensor:
+    def prepare(self, pos: Positions) -> Rows:
         sine = torch.sin(exact(pos).double()).float()
-        return sine.unsqueeze(-1).expand(*pos.shape, self.width)
+        return Rows(sine.unsqueeze(-1).expand(*pos.shape, self.width))
 
-    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
-        return add(x, at)
+    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+        return add(x, at.rows)
 
 
 CARD = Card(

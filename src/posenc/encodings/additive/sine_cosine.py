@@ -10,13 +10,12 @@ The step before Vaswani et al. 2017, arXiv:1706.03762, in most introductions.
 """
 
 import torch
-from torch import Tensor
 
 from posenc.core.arguments import number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import add
+from posenc.encodings.additive.add import Rows, add
 from posenc.encodings.additive.sinusoidal import VASWANI, waves
 from posenc.properties import (
     any_length,
@@ -32,16 +31,18 @@ from posenc.properties.card import Card
 class SineCosine(Encoding):
     """`SineCosine(512)`, or slower: `SineCosine(512, theta=0.01)`."""
 
+    prepared = Rows
+
     def __init__(self, dim: int, theta: float = 1.0):
         super().__init__()
         self.width = dim
         self.freqs = torch.full_like(frequencies(dim), number(theta, "theta"))
 
-    def prepare(self, pos: Positions) -> Tensor:
-        return waves(pos, self.freqs)
+    def prepare(self, pos: Positions) -> Rows:
+        return Rows(waves(pos, self.freqs))
 
-    def on_embeddings(self, x: Embeddings, at: Tensor) -> Embeddings:
-        return add(x, at)
+    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+        return add(x, at.rows)
 
 
 CARD = Card(

@@ -26,6 +26,7 @@ from posenc.core.biases import ByVector
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies, one_each
 from posenc.core.positions import own
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Positions, Wider
 from posenc.encodings.additive.sinusoidal import waves
 from posenc.properties import (
@@ -42,12 +43,10 @@ from posenc.properties import (
 from posenc.properties.card import Card, Paper
 
 
-class Waves(NamedTuple):
+class Waves(Prepared, NamedTuple("Waves", [("sin", Tensor), ("cos", Tensor), ("pos", Tensor)])):
     """sin and cos of p·θ, each (*batch, 1, token, w/2), the same for all heads; and p itself."""
 
-    sin: Tensor
-    cos: Tensor
-    pos: Positions
+    shape = "head token channel", "head token channel", "token"
 
 
 class TransformerXL(Encoding):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from posenc.core.arguments import channels, count, room
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Points, Positions
 from posenc.properties import (
     any_length,
@@ -36,10 +37,10 @@ from posenc.properties.card import Card, Paper
 from posenc.rotation.matrices import exponential, skew, turned
 
 
-class Rotations(NamedTuple):
+class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
     """R(p), shape (*batch, 1, token, block, row, column), the same for all heads."""
 
-    matrix: Tensor
+    shape = "head token block row column"
 
 
 class LieRE(Encoding):

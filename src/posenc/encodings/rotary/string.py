@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from posenc.core.arguments import count, room
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Points, Positions
 from posenc.encodings.rotary.axial import axial
 from posenc.encodings.rotary.rope import HOLDS
@@ -31,11 +32,10 @@ from posenc.rotation.rotate import rotate
 from posenc.rotation.table import Turn, turn
 
 
-class Basis(NamedTuple):
+class Basis(Prepared, NamedTuple("Basis", [("by", Turn), ("basis", Tensor)])):
     """cos and sin of p·θ, and the basis P, (channel, channel), in which they turn."""
 
-    by: Turn
-    basis: Tensor
+    shape = "head token pair", "row column"
 
 
 class STRING(Encoding):

@@ -27,6 +27,7 @@ from posenc.core.arguments import real, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, checked, theta
 from posenc.core.positions import exact, visible
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
 from posenc.properties import (
     bounded,
@@ -43,11 +44,8 @@ GAMMA = 0.4
 LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, keys and their sums
 
 
-class Stretch(NamedTuple):
+class Stretch(Prepared, NamedTuple("Stretch", [("queries", Turn), ("keys", Turn)])):
     """How queries and how keys turn, each with its own lengths."""
-
-    queries: Turn
-    keys: Turn
 
 
 def zeta(pairs: int) -> Tensor:

@@ -1,0 +1,151 @@
+"""What is known of the tokens before their queries and keys: positions, or a `Prepared`.
+
+The default `prepare` returns positions, a tensor. An encoding whose hooks need more (cosines, rows,
+gates) returns a `Prepared`: a named tuple of tensors, each with an axis of tokens. It can be moved,
+cut, and continued by what was prepared of the tokens that follow, as a cache of keys needs.
+
+    class Gates(Prepared, NamedTuple("Gates", [("sums", Tensor)])):
+        shape = "head token"
+"""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+
+from posenc.core.arguments import shown
+
+
+def place(shape: str) -> tuple[int, int]:
+    """The axis of tokens, counted from the last, and the number of axes; 0: it has no such axis.
+
+    >>> place("head token channel"), place("row column")
+    ((-2, 3), (0, 2))
+    """
+    names = shape.split()
+    return names.index("token") - len(names) if "token" in names else 0, len(names)
+
+
+class Prepared:
+    """The first base of a named tuple, which adds its tensors as fields."""
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[str, ...]]
+    # The axes of the tensors, after one of texts that they may have; of each field, where these
+    # differ. A field may also be a `Prepared` itself, or say the same of all tokens ("row column").
+    shape: ClassVar[str | tuple[str, ...]] = "head token channel"
+    places: ClassVar[tuple[tuple[int, int], ...]]  # of each field: the axis of tokens; all axes
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        shapes = (cls.shape,) * len(cls._fields) if isinstance(cls.shape, str) else cls.shape
+        cls.places = tuple([place(shape) for shape in shapes])
+
+    @property
+    def tokens(self) -> int:
+        return tokens(self[0], self.places[0])  # type: ignore[index]
+
+    @property
+    def batch(self) -> int:
+        """The number of texts; 1: the same for all."""
+        return batch(self[0], self.places[0])  # type: ignore[index]
+
+    def to(self, device: torch.device | str) -> "Prepared":
+        return self.like(field.to(device) for field in self._each())
+
+    def of(self, some: slice) -> "Prepared":
+        """What is said of some of the tokens."""
+        return self.like(map(cut, self._each(), [some] * len(self.places), self.places))
+
+    def then(self, more: Any) -> "Prepared":
+        """What is said of these tokens and of those that follow, as if prepared at once.
+
+        An encoding whose `on_hidden` sums over the tokens overrides it, to go on from the last.
+        """
+        if not (isinstance(more, type(self)) or isinstance(self, type(more))):
+            raise TypeError(
+                f"{shown(self)} is continued by what the same encoding prepared of the tokens that"
+                f" follow, got {shown(more)}."
+            )
+        return self.like(map(appended, self._each(), more._each(), self.places))
+
+    def like(self, fields: Iterable[Any]) -> "Prepared":
+        """Other tensors in the place of these."""
+        return type(self)(*fields)
+
+    def _each(self) -> Iterable[Any]:
+        return iter(self)  # type: ignore[call-overload]
+
+
+class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
+    """What each part of a `Sum` prepared: positions or a `Prepared`."""
+
+    shape = "token"
+
+    @property
+    def tokens(self) -> int:
+        """-1: of no part."""
+        return next((tokens(part, self.places[0]) for part in self.parts), -1)
+
+    @property
+    def batch(self) -> int:
+        return max((batch(part, self.places[0]) for part in self.parts), default=1)
+
+    def to(self, device: torch.device | str) -> "Prepared":
+        return type(self)(tuple([part.to(device) for part in self.parts]))
+
+    def of(self, some: slice) -> "Prepared":
+        return type(self)(tuple([cut(part, some, self.places[0]) for part in self.parts]))
+
+    def then(self, more: Any) -> "Prepared":
+        both = zip(self.parts, more.parts, strict=True)
+        return type(self)(tuple([appended(*each, self.places[0]) for each in both]))
+
+
+class PartsAtPoints(Parts):
+    """The same, where positions are points."""
+
+    shape = "token axis"
+
+
+def tokens(at: Any, where: tuple[int, int]) -> int:
+    return at.tokens if isinstance(at, Prepared) else at.shape[where[0]]
+
+
+def batch(at: Any, where: tuple[int, int]) -> int:
+    if isinstance(at, Prepared):
+        return at.batch
+    return at.shape[0] if at.ndim > where[1] else 1
+
+
+def cut(at: Any, some: slice, where: tuple[int, int]) -> Any:
+    """Some of the tokens, of positions or of a `Prepared`."""
+    if isinstance(at, Prepared):
+        return at.of(some)
+    return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
+
+
+def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
+    """These tokens and those that follow, of positions or of a `Prepared`."""
+    if isinstance(at, Prepared):
+        return at.then(more)
+    axis = where[0]
+    if not axis:
+        return at
+    # All other axes are broadcast: positions that all texts share may be followed by each its own.
+    one, other = (list(x.movedim(axis, -1).shape[:-1]) for x in (at, more))
+    rest = torch.broadcast_shapes(one, other)
+    both = [x.movedim(axis, -1).expand(*rest, -1).movedim(-1, axis) for x in (at, more)]
+    return torch.cat(both, axis)
+
+
+def where_tokens(axes: int) -> tuple[int, int]:
+    """The place of the tokens in bare positions, which have so many axes."""
+    return (-1, 1) if axes == 1 else (-2, 2)
+
+
+def describe(at: Any) -> str:
+    """A `Prepared` as a message shows it."""
+    if not isinstance(at, Prepared):
+        return shown(at)
+    return f"{shown(at)} of {at.tokens} tokens in a batch of {at.batch}"
