@@ -121,3 +121,12 @@ def test_few_channels_and_a_ragged_tail_of_keys(channels):
         fused = attend(q, k, v, NoPE(), implementation="flex")
         expected = attend(q, k, v, NoPE(), implementation="reference")
         torch.testing.assert_close(fused, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("encoding", [NoPE(), ALiBi(HEADS)], ids=type)
+def test_a_softcap_comes_before_the_bias(encoding):
+    q, k, v = (5 * heads() for _ in range(3))
+    run = lambda path: attend(  # noqa: E731
+        q, k, v, encoding, mask=masks.causal(), softcap=0.7, implementation=path
+    )
+    torch.testing.assert_close(run("flex"), run("reference"), rtol=1e-5, atol=1e-5)

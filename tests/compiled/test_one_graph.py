@@ -6,6 +6,7 @@ import torch
 from posenc import masks
 from posenc.attention.attend import attend
 from posenc.attention.layer import SelfAttention
+from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.positions import sequence
 from posenc.core.sum import Sum
@@ -118,3 +119,32 @@ def test_compiled_code_gives_what_eager_code_gives():
         torch.testing.assert_close(traced(q, k, pos), rope(q, k, pos))
     half = q.bfloat16()
     torch.testing.assert_close(traced(half, half, pos), rope(half, half, pos))
+
+
+class Turned(Encoding):
+    """VO-RoPE."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = RoPE(8)
+
+    def on_values(self, v, at):
+        return self.turn.on_keys(v, self.turn.prepare(at))
+
+    def on_output(self, out, at):
+        return self.turn.on_queries(out, self.turn.prepare(-at))
+
+
+@pytest.mark.parametrize("encoding", [Turned(), Sum(RoPE(8), ALiBi(4), Turned())], ids=type)
+def test_turned_values_are_one_graph(encoding):
+    attends = lambda q, pos: attend(q, q, q, encoding, pos, mask=masks.causal())  # noqa: E731
+    with torch.no_grad():
+        assert one_graph(attends, heads, sequence) == 1
+
+
+@pytest.mark.parametrize("encoding", [NoPE(), ALiBi(4)], ids=type)
+def test_softcap_and_sinks_are_one_graph(encoding):
+    more = dict(softcap=0.7, sinks=torch.randn(4))
+    attends = lambda q, pos: attend(q, q, q, encoding, pos, mask=masks.causal(), **more)  # noqa: E731
+    with torch.no_grad():
+        assert one_graph(attends, heads, sequence) == 1

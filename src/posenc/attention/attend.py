@@ -15,8 +15,9 @@ from torch import Tensor
 
 from posenc.attention.call import Call, per_query_head, trains
 from posenc.attention.dispatch import Explanation, Implementation, chosen, logits, run, zero_unseen
+from posenc.attention.sinks import Sinks
 from posenc.attention.spacing import strip
-from posenc.core.arguments import number, shown
+from posenc.core.arguments import number, positive, real, shown
 from posenc.core.encoding import Encoding, on_meta
 from posenc.core.fits import prepared, stand
 from posenc.core.masks import Mask
@@ -36,6 +37,10 @@ def attend(
     mask: Mask | Seen | None = None,
     scale: float | None = None,
     implementation: Implementation = "auto",
+    *,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sinks: Sinks | None = None,
 ) -> Float[Tensor, "batch head token value"]:
     """Attention of `q` to `k` and `v`, positions and all; k and v may have fewer heads than q.
 
@@ -49,13 +54,20 @@ def attend(
     refused, for it would do nothing. What reads the input of the layer (`on_hidden`) is given it
     with `at = encoding.on_hidden(x, encoding.prepare(pos))`, or by `SelfAttention`.
 
+    `softcap` c makes c · tanh(s / c) of s = q · k · scale, before biases and mask, as Gemma 2 does;
+    transformers' eager attention, its FlexAttention and flash-attn all cap first and add then.
+    `sinks`, one logit for each head of q, take their share of the softmax and give nothing for it,
+    as in gpt-oss. `dropout` is the probability with which a weight is 0, the others growing by
+    1 / (1 − dropout); it is for training, which attention cannot know of: the caller says so.
+
     "auto" takes the fastest path that encoding, mask, positions, gradients and device allow;
     `explain` says which, and why.
 
     Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
     for what it cannot do; "auto" picks one that can.
     """
-    call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation)
+    weighed = dropout, softcap, sinks
+    call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation, weighed)
     out = run(call, implementation)
     return encoding.on_output(out, call.at) if "on_output" in encoding.acts_on else out
 
@@ -69,6 +81,10 @@ def explain(
     k_at: Any = None,
     mask: Mask | Seen | None = None,
     scale: float | None = None,
+    *,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sinks: Sinks | None = None,
 ) -> Explanation:
     """The path that `attend`, with the same arguments, takes by itself, and why.
 
@@ -78,7 +94,8 @@ def explain(
     >>> print(explain(q, q, q, RoPE(8)))
     sdpa: RoPE adds nothing to scores or values, as torch wants it.
     """
-    return chosen(_call(q, k, v, encoding, at, k_at, mask, scale, "auto"))
+    weighed = dropout, softcap, sinks
+    return chosen(_call(q, k, v, encoding, at, k_at, mask, scale, "auto", weighed))
 
 
 def _call(
@@ -91,6 +108,7 @@ def _call(
     mask: Mask | Seen | None,
     scale: float | None,
     implementation: Implementation,
+    weighed: tuple[float, float | None, Tensor | None],
 ) -> Call:
     """What the hooks make of it."""
     _fits(encoding, q, k, v, mask, scale)
@@ -98,6 +116,10 @@ def _call(
         raise TypeError(
             f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
         )
+    dropout, softcap, sinks = weighed
+    plain = dropout == 0.0 and softcap is None and sinks is None
+    if not plain:
+        _fits_softmax(q, dropout, softcap, sinks)
     if at is None:
         if k.shape[-2] != q.shape[-2]:
             raise ValueError(
@@ -108,8 +130,10 @@ def _call(
     at = stand(encoding, at, q, "`at`")
     k_at = stand(encoding, at if k_at is None else k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
-    acts_on, learns = encoding.acts_on, trains(encoding, q, k, v)
+    acts_on = encoding.acts_on
+    learns = trains(encoding, q, k, v, *(() if sinks is None else (sinks,)))
     looks = readable(q, k, v) and not beyond_gradients()
+    looks = looks and (sinks is None or readable(sinks))
     seen = strip(mask, q.shape[-2], k.shape[-2]) if looks else None
     ours = implementation in ("auto", "view")
     # Paths that go by a strip of pairs never touch a key that nobody sees.
@@ -117,7 +141,8 @@ def _call(
     causal = isinstance(mask, Mask) and mask.is_causal
     if not (mask is None or causal or skips or (seen is not None and seen.sees_all_keys)):
         k, v = zero_unseen(q, k, v, mask)
-    short = encoding.by_vector(q, at, k_at, scale) if ours and looks and not learns else None
+    fast = ours and looks and not learns and plain  # what is a bias there would escape the cap
+    short = encoding.by_vector(q, at, k_at, scale) if fast else None
     if short is not None:
         q, bias = short
     else:
@@ -130,7 +155,8 @@ def _call(
     if scale <= 0:  # torch's kernels take the sign of −∞ with it
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
     by_weight = "by_weight" in acts_on
-    return Call(encoding, q, k, v, at, k_at, scale, bias, mask, seen, by_weight, learns)
+    hooked = (encoding, q, k, v, at, k_at, scale, bias, mask, seen, by_weight, learns)
+    return Call(*hooked) if plain else Call(*hooked, *weighed)
 
 
 def scores(
@@ -202,6 +228,28 @@ def _fits(
         mask.check(q.shape[0], q.shape[-2], k.shape[-2])
     elif mask is not None:
         _function(mask)
+
+
+def _fits_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) -> None:
+    if not 0 <= real(dropout, "dropout") < 1:  # also for NaN
+        raise ValueError(
+            f"`dropout` is the probability with which a weight is 0, got {shown(dropout)}: pass one"
+            " from 0 to below 1."
+        )
+    if softcap is not None:
+        positive(softcap, "softcap")
+    if sinks is None:
+        return
+    if not isinstance(sinks, Tensor) or sinks.shape != (q.shape[1],):
+        raise ValueError(
+            f"`sinks` must be a tensor of one logit for each of the {q.shape[1]} heads of q, got"
+            f" {shown(sinks)}."
+        )
+    if not sinks.is_floating_point() or sinks.device != q.device:
+        raise ValueError(
+            f"`sinks` must be floats on the device of q, {q.device}, got {sinks.dtype} on"
+            f" {sinks.device}: convert."
+        )
 
 
 def _function(mask: Any) -> None:

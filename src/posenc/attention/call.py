@@ -9,6 +9,7 @@ from posenc.attention.spacing import Strip
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, Keys, Seen, Values
+from posenc.core.tracing import readable
 
 
 class Call(NamedTuple):
@@ -24,6 +25,9 @@ class Call(NamedTuple):
     seen: Strip | None = None  # what the mask shows, where that is a strip
     by_weight: bool = False  # whether the encoding adds to the values
     trains: bool = False
+    dropout: float = 0.0  # probability with which a weight is 0
+    softcap: float | None = None  # c of c · tanh(score / c)
+    sinks: Tensor | None = None  # (head,): logits that have no value
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -37,15 +41,27 @@ class Call(NamedTuple):
         return torch.promote_types(self.q.dtype, torch.float32)
 
     @property
+    def plain(self) -> bool:
+        """Whether the weights are nothing but the softmax of the scores."""
+        return self.softcap is None and self.sinks is None and not self.dropout
+
+    @property
+    def readable(self) -> bool:
+        """Whether torch's CPU kernel may be called as it is: nothing traced, nothing mapped."""
+        return readable(self.q, self.k, self.v) and (self.sinks is None or readable(self.sinks))
+
+    @property
     def grouped(self) -> bool:
         """Not the comparison itself: traced, that is a symbol, which the kernels do not take."""
         return True if self.q.shape[1] != self.k.shape[1] else False
 
 
-def trains(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> bool:
+def trains(encoding: Encoding, *inputs: Tensor) -> bool:
     if not torch.is_grad_enabled():
         return False
-    return any(x.requires_grad for x in (q, k, v, *encoding.parameters()))
+    return any([x.requires_grad for x in inputs]) or any(
+        [x.requires_grad for x in encoding.parameters()]
+    )
 
 
 def per_query_head(x: Tensor, q: Tensor) -> Tensor:

@@ -27,8 +27,9 @@ from posenc.attention.call import Call, per_query_head
 from posenc.attention.flex import flexible
 from posenc.attention.offset_tables import near_and_far, one_query
 from posenc.attention.offset_vectors import skewed
+from posenc.attention.sinks import WithSinks, flash, joined
 from posenc.attention.spacing import Strip, lines
-from posenc.attention.toeplitz import view
+from posenc.attention.toeplitz import fitted, view
 from posenc.core.biases import FEW, ByDistance, ByRow, ByVector, block, dense, pairs, pairwise
 from posenc.core.masks import Mask
 from posenc.core.shapes import Scores, Seen
@@ -57,10 +58,12 @@ def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
     seen = _seen(call, rows, keys)
     scores = logits(call, rows, keys, seen)
     if seen is None:
-        weights = scores.softmax(-1)
+        weights = _softmax(scores, call.sinks)
     else:
         lowest = torch.finfo(scores.dtype).min  # −inf would make NaN of a row that sees no key
-        weights = scores.masked_fill(~seen, lowest).softmax(-1).masked_fill(~seen, 0)
+        weights = _softmax(scores.masked_fill(~seen, lowest), call.sinks).masked_fill(~seen, 0)
+    if call.dropout:
+        weights = F.dropout(weights, call.dropout)
     out = weights @ per_query_head(call.v[..., keys, :], call.q).to(weights.dtype)
     extra = call.encoding.by_weight(weights, call.at, call.k_at, rows) if call.by_weight else None
     return (out if extra is None else out + extra).to(call.q.dtype)
@@ -73,11 +76,21 @@ def _seen(call: Call, rows: slice, keys: slice) -> Tensor | None:
     return call.mask(*pairs(call.shape, rows, call.q.device, keys))
 
 
+def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
+    """A sink is one more key, whose weight nothing comes of."""
+    if sinks is None:
+        return scores.softmax(-1)
+    one_more = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.cat((scores, one_more), -1).softmax(-1)[..., :-1]
+
+
 def logits(
     call: Call, rows: slice, keys: slice = slice(None), seen: Tensor | None = None
 ) -> Scores:
     q, k = call.q[..., rows, :], per_query_head(call.k[..., keys, :], call.q)
     content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
+    if call.softcap is not None:
+        content = call.softcap * (content / call.softcap).tanh()
     return content if call.bias is None else content + _bias(call, rows, keys, seen)
 
 
@@ -94,13 +107,17 @@ def blocks(call: Call) -> Tensor:
     most = max(16, min(BLOCK, HELD // max(1, batch * heads * keys)))
     parts = _blocks(tokens, most) or [slice(0, 0)]
     columns = [_columns(call, rows) for rows in parts]
-    here = readable(call.q, call.k, call.v)
-    each = _fused if here and not call.by_weight else _rows
+    here = call.readable
+    # The kernel takes no cap, and drops weights only where it makes all of them.
+    weights = call.by_weight or call.softcap is not None or call.dropout or _no_sinks(call)
+    each = _fused if here and not weights else _rows
     if len(parts) == 1 and not call.trains:
         return each(call, slice(None), columns[0])
     if call.trains:
         # Of a block keep the output only; the rest is made again for the gradients.
-        again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+        again = functools.partial(
+            checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
+        )
         each = functools.partial(again, each)
     if call.trains or not here:
         return torch.cat([each(call, *some) for some in zip(parts, columns, strict=True)], -2)
@@ -161,14 +178,42 @@ def _kernel(
         v = F.pad(v, (0, q.shape[-1] - channels))
     if attn_mask is not None:
         attn_mask = attn_mask.expand(*q.shape[:3], k.shape[2])
+    if call.sinks is not None:
+        return _with_sinks(q, k, v, call, attn_mask, is_causal)[..., :channels]
     out = F.scaled_dot_product_attention(
-        q, k, v, attn_mask, 0.0, is_causal, scale=call.scale, enable_gqa=call.grouped
+        q, k, v, attn_mask, call.dropout, is_causal, scale=call.scale, enable_gqa=call.grouped
     )
     return out if out.shape[-1] == channels else out[..., :channels]
 
 
+def _with_sinks(
+    q: Tensor, k: Tensor, v: Tensor, call: Call, mask: Tensor | None, causal: bool
+) -> Tensor:
+    q, k, v = fitted(q, k, v)
+    if mask is not None and mask.dtype is torch.bool:
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, float("-inf"))
+    if call.trains:
+        return WithSinks.apply(q, k, v, call.sinks, mask, causal, call.scale)[0]  # type: ignore
+    out, lse = flash(q, k, v, 0.0, causal, attn_mask=mask, scale=call.scale)
+    return joined(out, lse, call.sinks)[0]
+
+
+def _no_sinks(call: Call) -> str:
+    """Why torch's kernel cannot serve with the sinks that there are; "" where it can."""
+    if call.sinks is None:
+        return ""
+    if not call.readable:
+        return "has `sinks` from the log-sum-exp of torch's CPU kernel, outside of what is traced"
+    if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
+        return "has nothing to share with `sinks`"
+    return "has no `dropout` beside `sinks`" if call.dropout else ""
+
+
 def sdpa(call: Call) -> Tensor:
     _refuse_unless(call.bias is None and not call.by_weight, call, "sdpa", "carries no bias")
+    _refuse_unless(call.softcap is None, call, "sdpa", "has no place for `softcap`")
+    no_sinks = _no_sinks(call)
+    _refuse_unless(not no_sinks, call, "sdpa", no_sinks)
     q, k, v, mask, seen = call.q, call.k, call.v, call.mask, call.seen
     if mask is None or (seen is not None and seen.is_all):
         return _kernel(q, k, v, call)
@@ -203,7 +248,12 @@ def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
         return f"the bias of {name} is no view"
     if call.by_weight and not (isinstance(bias, ByRow) and bias.values is not None and _one(call)):
         return f"{name} adds to the values, which takes the weights themselves"
-    if not readable(call.q, call.k, call.v):
+    if call.softcap is not None or call.dropout:
+        what = "`dropout`" if call.softcap is None else "`softcap`"
+        return f"torch's CPU kernel has no place for {what}"
+    if call.sinks is not None and isinstance(bias, ByRow | ByVector):
+        return f"scores of {name} as a view have no place for `sinks`"
+    if not call.readable:
         return "it takes torch's CPU kernel, which reads strides, outside of what is traced"
     if call.trains and isinstance(bias, ByRow | ByVector):
         return f"scores of {name} go by content and offset, and have no gradients as a view"
@@ -222,6 +272,8 @@ def _one(call: Call) -> bool:
 
 def flex(call: Call) -> Tensor:
     _refuse_unless(not call.by_weight, call, "flex", "has no place for what is added to the values")
+    _refuse_unless(not call.dropout, call, "flex", "has no place for `dropout`")
+    _refuse_unless(call.sinks is None, call, "flex", "has no place for `sinks`")
     cannot_train = call.q.device.type == "cpu" and call.trains
     _refuse_unless(not cannot_train, call, "flex", "cannot train on the CPU")
     _refuse_unless(call.q.dtype != torch.float64, call, "flex", "does not compute in float64")
@@ -263,7 +315,8 @@ def _choice(
     if beyond_gradients():
         return "reference", "torch's kernels know first derivatives alone, and backwards.", None
     if call.bias is None and not call.by_weight and (seen is None or seen.is_all or seen.is_causal):
-        return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
+        if call.plain or (call.softcap is None and not _no_sinks(call)):
+            return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
     if torch.compiler.is_compiling():  # a graph must not depend on the length
         return "reference", "loops over blocks are not for what is traced.", None
     few = queries <= FEW and not isinstance(call.bias, ByRow)
@@ -283,7 +336,9 @@ def nothing(call: Call) -> Tensor:
     out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
     if not call.trains:
         return out
-    part = sum([x.sum() for x in (call.q, call.k, call.v, *call.encoding.parameters())])
+    inputs = [call.q, call.k, call.v, *call.encoding.parameters()]
+    inputs += [] if call.sinks is None else [call.sinks]
+    part = sum([x.sum() for x in inputs])
     return (out + part).masked_fill(torch.ones_like(out, dtype=torch.bool), 0).to(out.dtype)
 
 

@@ -25,11 +25,23 @@ def flexible(call: Call) -> Tensor:
     if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
         q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
     score = None if bias is None else lambda s, b, h, i, j: s + bias(b, h, i, j).to(s.dtype)
+    if call.softcap is not None:
+        score = _capped(call.softcap, score)
     visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device.type)
     out = _compiled(on_cpu)(
         q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=call.grouped
     )
     return out[..., :channels]
+
+
+def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
+    """q · k · scale is capped, what a bias adds to it is not."""
+
+    def capped(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        s = cap * torch.tanh(s / cap)
+        return s if score is None else score(s, b, h, i, j)
+
+    return capped
 
 
 def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:

@@ -3,11 +3,12 @@
 import warnings
 from weakref import WeakKeyDictionary, ref
 
+import torch
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
 from posenc.attention.dispatch import Implementation
-from posenc.core.arguments import channels, shown, whole_number
+from posenc.core.arguments import channels, shown, switch, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
@@ -20,9 +21,21 @@ class SelfAttention(nn.Module):
     With fewer `groups` than heads, neighbouring heads share keys and values. An additive encoding
     acts on what comes in, in every layer that has it; usual is the bottom of a stack alone: give
     the others `NoPE()`. A second layer around one and the same instance warns of it.
+
+    `dropout` falls on the weights while the layer trains. `softcap` is that of `attend`; `sinks`
+    gives each head a learned logit, from 0, that takes its share of the softmax.
     """
 
-    def __init__(self, width: int, heads: int, encoding: Encoding, groups: int | None = None):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        encoding: Encoding,
+        groups: int | None = None,
+        dropout: float = 0.0,
+        softcap: float | None = None,
+        sinks: bool = False,
+    ):
         super().__init__()
         if not isinstance(encoding, Encoding):
             raise TypeError(
@@ -49,6 +62,8 @@ class SelfAttention(nn.Module):
         self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
         self.q, self.k, self.v = (nn.Linear(width, n * dim) for n in (heads, groups, groups))
         self.out = nn.Linear(width, width)
+        self.dropout, self.softcap = dropout, softcap
+        self.sinks = nn.Parameter(torch.zeros(heads)) if switch(sinks, "sinks") else None
 
     def forward(
         self,
@@ -69,7 +84,18 @@ class SelfAttention(nn.Module):
         at = self.encoding.on_hidden(x, at)
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = (to(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for to in (self.k, self.v))
-        made = attend(q, k, v, self.encoding, at, mask=mask, implementation=implementation)
+        made = attend(
+            q,
+            k,
+            v,
+            self.encoding,
+            at,
+            mask=mask,
+            implementation=implementation,
+            dropout=self.dropout if self.training else 0.0,
+            softcap=self.softcap,
+            sinks=self.sinks,
+        )
         return self.out(made.transpose(1, 2).flatten(2))
 
 

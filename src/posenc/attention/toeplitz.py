@@ -29,6 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
+from posenc.attention.sinks import flash, flash_backward, gradient, joined
 from posenc.attention.spacing import Strip
 from posenc.core.biases import ByDistance
 
@@ -49,13 +50,17 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     q, k, v = fitted(call.q, call.k, call.v)
     bias = call.bias
     u = vector(call, strip, steps)
-    learned = u.requires_grad and torch.is_grad_enabled()
+    learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
     tiles = tiled(strip, slice(0, q.shape[1]))
     if not learned and bias is not None and strip.queries >= FEW:
         u = u.detach().clone()  # it may be kept for other layers
         tiles = cut(u, q, k, v, call.scale, strip) or tiles
-    if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))):
-        out: Tensor = Viewed.apply(q, k, v, u, strip, tiles, call.scale)[0]  # type: ignore
+    inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
+    if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
+        out: Tensor = Viewed.apply(q, k, v, u, sinks, strip, tiles, call.scale)[0]  # type: ignore
+    elif sinks is not None:
+        lse = u.new_zeros(q.shape[:3])
+        out = joined(_forward(q, k, v, u, tiles, call.scale, lse), lse, sinks)[0]
     else:
         out = _forward(q, k, v, u, tiles, call.scale)
     return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
@@ -191,26 +196,23 @@ def _forward(
     return out
 
 
-flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-
-
 class Viewed(torch.autograd.Function):
     """Out and log-sum-exp of each row."""
 
     @staticmethod
     def forward(
-        q: Tensor, k: Tensor, v: Tensor, u: Tensor, strip: Strip, tiles: list[Tile], scale: float
-    ) -> tuple[Tensor, Tensor]:
+        q: Tensor, k: Tensor, v: Tensor, u: Tensor, sinks: Tensor | None, strip: Strip,
+        tiles: list[Tile], scale: float,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         lse = u.new_zeros(q.shape[:3])
-        return _forward(q, k, v, u, tiles, scale, lse), lse
+        return joined(_forward(q, k, v, u, tiles, scale, lse), lse, sinks)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        q, k, v, u, ctx.strip, ctx.tiles, ctx.scale = inputs
+        q, k, v, u, sinks, ctx.strip, ctx.tiles, ctx.scale = inputs
         out, lse = output
         ctx.mark_non_differentiable(lse)
-        ctx.save_for_backward(q, k, v, u, out, lse)
+        ctx.save_for_backward(q, k, v, u, sinks, out, lse)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
@@ -219,13 +221,14 @@ class Viewed(torch.autograd.Function):
                 "attention by views has no second derivative, which `create_graph=True` asks for:"
                 ' pass `implementation="reference"`.'
             )
-        q, k, v, u, out, lse = ctx.saved_tensors
+        q, k, v, u, sinks, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[3]:
             grads = _of_learned(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)
         else:
             made = _of_constant(grad, q, k, v, u, out, lse, ctx.tiles, ctx.scale)
             grads = (*made, None)
-        return *grads, None, None, None
+        of_sinks = None if sinks is None else gradient(grad, out, lse, sinks)
+        return *grads, of_sinks, None, None, None
 
 
 def _of_constant(

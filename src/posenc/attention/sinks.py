@@ -1,0 +1,72 @@
+"""A sink: one more logit for each head, which takes its share of the softmax and has no value.
+
+    weight(i, j) = exp(sᵢⱼ) / (exp(sink) + Σₘ exp(sᵢₘ))
+
+With L = ln Σₘ exp(sᵢₘ), which kernels give beside their output, it need not be among the keys:
+
+    out = out of the keys alone · exp(L − L′),      L′ = ln(exp(L) + exp(sink))
+
+The gradients of q, k and v are what the kernel's backward makes of this output and L′, for it
+computes weights as exp(s − L′) and subtracts Σ dout · out. The sink's own weight is exp(sink − L′)
+and its value 0, so its gradient is −Σ exp(sink − L′) dout · out.
+
+As in gpt-oss (OpenAI 2025, arXiv:2508.10925) and Xiao et al. 2023, arXiv:2309.17453, §3.3.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+Sinks = Float[Tensor, "head"]
+
+
+def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tensor]:
+    """Output (batch, head, query, value) and log-sum-exp (batch, head, query), sinks among them."""
+    if sinks is None:
+        return out, lse
+    total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))
+    return (out * (lse - total).exp().unsqueeze(-1)).to(out.dtype), total
+
+
+def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
+    """That of the sinks, `out` and `lse` being `joined` with them."""
+    share = (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()
+    inner = (grad.to(lse.dtype) * out).sum(-1)
+    return -(share * inner).sum((0, 2)).to(sinks.dtype)
+
+
+class WithSinks(torch.autograd.Function):
+    """Torch's CPU kernel, and the sinks. q, k and v have equally many channels, side by side."""
+
+    @staticmethod
+    def forward(
+        q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, mask: Tensor | None, causal: bool,
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        out, lse = flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
+        return joined(out, lse, sinks)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        q, k, v, sinks, mask, ctx.causal, ctx.scale = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(q, k, v, sinks, mask, *output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
+        if torch.is_grad_enabled():  # else the second derivative would silently lack a part
+            raise RuntimeError(
+                "attention with sinks has no second derivative in torch's kernel, which"
+                ' `create_graph=True` asks for: pass `implementation="reference"`.'
+            )
+        q, k, v, sinks, mask, out, lse = ctx.saved_tensors
+        grads = flash_backward(
+            grad, q, k, v, out, lse, 0.0, ctx.causal, attn_mask=mask, scale=ctx.scale
+        )
+        of_q, of_k, of_v = (x.to(q.dtype) for x in grads)
+        return of_q, of_k, of_v, gradient(grad, out, lse, sinks), None, None, None
