@@ -91,9 +91,9 @@ def list_(*, as_json: AsJson = False) -> None:
 
     if as_json:
         return _print_json([_described(card) for card in CATALOG])
-    from posenc.report import terminal
+    from posenc.report.terminal import tables
 
-    terminal.catalog(CATALOG, Console())
+    tables.catalog(CATALOG, Console())
 
 
 @app.command
@@ -116,9 +116,9 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
     if as_json:
         properties = {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}
         return _print_json(_described(card) | {"text": card.text, "properties": properties})
-    from posenc.report import terminal
+    from posenc.report.terminal import tables
 
-    terminal.card(card, findings, Console())
+    tables.card(card, findings, Console())
 
 
 @app.command
@@ -175,10 +175,10 @@ def compare(
         _write(result, out)
     if as_json:
         return _print_json(result.to_json())
-    from posenc.report import terminal
+    from posenc.report.terminal import tables
 
     console = Console()
-    terminal.comparison(result, console)
+    tables.comparison(result, console)
     _say_where(out, console)
 
 
@@ -227,10 +227,10 @@ def report(
     _write(result, out, figures)
     if as_json:
         return _print_json(result.to_json())
-    from posenc.report import terminal
+    from posenc.report.terminal import tables
 
     console = Console()
-    terminal.comparison(result.comparison, console)
+    tables.comparison(result.comparison, console)
     _say_where(out, console)
 
 
@@ -278,10 +278,10 @@ def inspect(
         _write(found, out)
     if as_json:
         return _print_json(found.to_json())
-    from posenc.report import terminal
+    from posenc.report.terminal import tables
 
     console = Console()
-    terminal.inspection(found, console)
+    tables.inspection(found, console)
     _say_where(out, console)
 
 
