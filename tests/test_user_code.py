@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from posenc import ALiBi, Encoding, RoPE, Sum
+from posenc import ALiBi, Encoding, RoPE, Sum, user_code
 from posenc.catalog import choose, create, find
 from posenc.studies.comparison import compare
 
@@ -230,3 +230,10 @@ def test_instances_are_compared_with_names_and_stay_as_they_are(text, small, min
 def test_an_instance_of_other_sizes_is_refused(text, small):
     with pytest.raises(ValueError, match="`encoding` was made for `heads`=8, this layer has 2"):
         compare([ALiBi(8)], text, small)
+
+
+def test_what_goes_wrong_elsewhere_is_not_blamed_on_ones_own(mine):
+    with pytest.raises(ArithmeticError) as caught:
+        _ = 1 / 0
+    for cards in ([], [find("rope")], [find(f"{mine}:Mine")]):
+        assert user_code.failure(caught.value, cards) is None

@@ -155,13 +155,15 @@ def explained(name: str, path: Path | None = None) -> Iterator[None]:
 def failure(error: Exception, cards: Iterable[Card]) -> str | None:
     """What went wrong in a user's encodings, in one line; None: it had nothing to do with them."""
     own = [card.make.source for card in cards if isinstance(card.make, Maker)]
+    if not own:
+        return None
     classes = [type(one) if isinstance(one, Encoding) else one for one in own]
     files = {str(getattr(sys.modules[one.__module__], "__file__", None)) for one in classes}
     if where := _line(error, files):
         return f"{where}: {type(error).__name__}: {error}"
     if error.__cause__ is not None and (where := _line(error.__cause__, files)):
         return f"{error} ({where})"
-    return str(error) if own and isinstance(error, ValueError | TypeError) else None
+    return str(error) if isinstance(error, ValueError | TypeError) else None
 
 
 def _line(error: BaseException, files: set[str] | None) -> str:

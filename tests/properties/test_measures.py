@@ -143,7 +143,7 @@ def test_additive_rows_of_ones_own_can_be_checked():
         (RoPE(axial(16)), "several_axes", "each of 2 coordinates counts"),
         (Short(), "any_length", r"position 1000\d* is past the end, 39"),
         (Short(), "unique_positions", "closest: positions"),
-        (NoPE(), "order_sensitive", "bringing the last token to the front changes scores by 0.0%"),
+        (NoPE(), "order_sensitive", "reading the middle token first changes scores by 0.0%"),
         (NoPE(), "decaying", "flat: distance makes no difference"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

@@ -73,13 +73,15 @@ def decompose(
     bands: int = 4,
     bias: Float[Tensor, "1 #head query key"] | None = None,
     seen: Bool[Tensor, "*#head query key"] | None = None,
+    x: Float[Tensor, "batch token width"] | None = None,
 ) -> Decomposition:
     """Take apart the scores of queries and keys (1, head, token, channel) not yet encoded.
 
     `q_place` and `k_place` are the parts of q and k that come from position: of encodings that act
     on embeddings, which have acted by then. Positions None: 0, 1, 2, …; `k_pos` None: as `q_pos`.
     `bias` is what a model adds by itself. `seen` is what the mask lets through, for `shares` and
-    `sizes`; parts have all pairs.
+    `sizes`; parts have all pairs. `x` is what q and k are projections of, where the encoding reads
+    it in `on_hidden`.
     """
     if len(q) != 1 or len(k) != 1:
         raise ValueError(f"one text is taken apart at a time: got {len(q)} of q and {len(k)} of k.")
@@ -87,6 +89,8 @@ def decompose(
         raise ValueError("`q_place` and `k_place` belong together: pass both or neither.")
     q_pos = folded(q.shape[-2], encoding.axes).to(q.device) if q_pos is None else q_pos
     at, k_at = encoding.prepare(q_pos), encoding.prepare(q_pos if k_pos is None else k_pos)
+    if x is not None:
+        at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x, k_at)
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     found: dict[str, Tensor] = {}
     if q_place is not None and k_place is not None:
@@ -97,7 +101,7 @@ def decompose(
         _add(found, name, value * scale)
     q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
     for part, part_at, part_k_at in _flat(encoding, at, k_at):
-        for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale):
+        for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale, seen):
             _add(found, name, value)
     if bias is not None:
         _add(found, "bias", bias)
@@ -124,7 +128,8 @@ def of_layer(
         row = placed - x
         q_place = _heads(row @ layer.q.weight.mT, layer.heads)
         k_place = _heads(row @ layer.k.weight.mT, layer.groups)
-    return decompose(encoding, q, k, pos, q_place=q_place, k_place=k_place, bands=bands, seen=seen)
+    places = {"q_place": q_place, "k_place": k_place}
+    return decompose(encoding, q, k, pos, **places, bands=bands, seen=seen, x=placed)
 
 
 def of_attended(
@@ -265,13 +270,13 @@ def _bands(rotary: Any, many: int) -> Iterator[tuple[str, Tensor]]:
 
 
 def _biases(
-    part: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, scale: float
+    part: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, scale: float, seen: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
     bias = part.on_scores(q, k, at, k_at, scale)
     if bias is None:
         return
     shape = (1, q.shape[1], q.shape[2], k.shape[2])
-    whole = block(bias, shape, device=q.device)
+    whole = block(bias, shape, device=q.device, seen=seen)
     if not isinstance(bias, ByRow):
         yield f"bias of {type(part).__name__}", whole
         return

@@ -27,6 +27,7 @@ from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, split
+from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.core.shapes import Frequencies
 from posenc.properties.probe import Probe
@@ -174,7 +175,8 @@ def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
     pos = folded(x.shape[-2], encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q = layer.q(x).unflatten(-1, (layer.heads, -1)).transpose(1, 2)
-    return curve(scores(encoding, q, q, pos, pos))
+    mask = causal() if encoding.causal else None  # a key stands before its query here anyway
+    return curve(scores(encoding, q, q, pos, pos, x=x, mask=mask))
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ from posenc.attention.dispatch import Explanation, Implementation, chosen, logit
 from posenc.attention.sinks import Sinks
 from posenc.attention.spacing import strip
 from posenc.core.arguments import number, positive, real, shown
+from posenc.core.biases import pairs
 from posenc.core.encoding import Encoding, on_meta
 from posenc.core.fits import prepared, stand
 from posenc.core.masks import Mask
@@ -166,15 +167,27 @@ def scores(
     q_pos: Positions | Points,
     k_pos: KeyPositions | Points,
     scale: float | None = None,
+    *,
+    x: Float[Tensor, "batch token width"] | None = None,
+    k_x: Float[Tensor, "batch key width"] | None = None,
+    mask: Mask | Seen | None = None,
 ) -> Scores:
-    """Logits from bare positions: what properties measure."""
+    """Logits of all pairs, from bare positions: what properties measure.
+
+    `x` and `k_x` are what q and k are projections of, for an encoding that reads it in `on_hidden`;
+    `k_x` None: as `x`. The bias is told of the `mask`, which hides nothing here.
+    """
     at, k_at = encoding.prepare(q_pos), encoding.prepare(k_pos)
+    if x is not None:
+        at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x if k_x is None else k_x, k_at)
     stand(encoding, at, q, "`q_pos`")
     stand(encoding, k_at, k, "`k_pos`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     q, k = encoding.on_queries(q, at), per_query_head(encoding.on_keys(k, k_at), q)
     bias = encoding.on_scores(q, k, at, k_at, scale)
-    return logits(Call(encoding, q, k, k, at, k_at, scale, bias), slice(None))
+    call = Call(encoding, q, k, k, at, k_at, scale, bias, mask)
+    seen = None if mask is None else mask(*pairs(call.shape, device=q.device))
+    return logits(call, slice(None), seen=seen)
 
 
 def _fits(

@@ -49,6 +49,7 @@ class Sum(Encoding):
         self.parts = nn.ModuleList(parts)
         self.width, self.dim, self.heads = (_one(parts, name) for name in ("width", "dim", "heads"))
         self.axes = parts[0].axes if parts else 1
+        self.causal = any(part.causal for part in parts)
 
     def prepare(self, pos: Positions | Points) -> Parts:
         return self._parts(part.prepare(pos) for part in self)

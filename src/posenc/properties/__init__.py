@@ -3,6 +3,7 @@
 from posenc.properties.measures import ALL as ALL
 from posenc.properties.measures import FAR as FAR
 from posenc.properties.measures import NO_ROWS as NO_ROWS
+from posenc.properties.measures import ONE_SIDED as ONE_SIDED
 from posenc.properties.measures import TOLERANCE as TOLERANCE
 from posenc.properties.measures import TOO_FEW as TOO_FEW
 from posenc.properties.measures import Finding as Finding

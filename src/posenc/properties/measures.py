@@ -4,6 +4,11 @@ A property returns its defect: 0 when it holds exactly, the size of the violatio
 and a sentence with the witness: which positions, which offset. Tests compare the defect with a
 tolerance; reports and plots show the same number. What is asked of rows (what position p makes of a
 fixed vector) has no meaning for an encoding that has none, a bias for instance: not applicable.
+
+An encoding that counts what came before (FoX, CoPE) promises what it promises under a causal mask
+alone, and says so with `causal = True`: all its properties are measured under that mask, over the
+pairs that it shows, so that a tick never rests on scores that no such attention computes. All
+others are measured without a mask, which is the stricter test.
 """
 
 from collections.abc import Iterator
@@ -51,6 +56,7 @@ class Property(Protocol):
 
 
 TOO_FEW = Finding(float("nan"), "not applicable: it knows too few positions", False)
+ONE_SIDED = Finding(float("nan"), "not applicable: it sees what came before, and no other", False)
 NO_ROWS = Finding(float("nan"), "not applicable: it gives no row to a position", applicable=False)
 
 
@@ -156,6 +162,8 @@ def shift_invariant(probe: Probe) -> Finding:
 
 def symmetric(probe: Probe) -> Finding:
     """A query at p sees a key at p′ as one at p′ sees a key at p: before and after count alike."""
+    if probe.causal:
+        return ONE_SIDED
     found = TOO_FEW
     for p, other in ((0, 1), (0, 3), (2, 7), (5, 6), (1, 8), (3, 2000)):
         if other >= probe.limit:
@@ -189,7 +197,8 @@ def decaying(probe: Probe) -> Finding:
 def norm_preserving(probe: Probe) -> Finding:
     """Embeddings, queries and keys keep their length."""
     pos = probe.line(probe.tokens)
-    at, x = probe.encoding.prepare(pos), probe.x[: probe.tokens]
+    x = probe.x[: probe.tokens]
+    at = probe.encoding.on_hidden(x.unsqueeze(0), probe.encoding.prepare(pos))
     q, k = probe.split(x @ probe.to_q), probe.split(x @ probe.to_k)
     pairs = (
         (x, probe.embed(x, pos)),
@@ -226,12 +235,21 @@ def length_independent(probe: Probe) -> Finding:
 
 
 def order_sensitive(probe: Probe) -> Finding:
-    """Bringing the last token to the front changes the scores; else the text is a bag of words."""
+    """Reading the middle token first changes the scores; else the text is a bag of words.
+
+    The token itself moves, and not its position: an encoding may count tokens as they are read.
+    """
     pos = probe.line(min(9, 2 * probe.tokens))
-    turned = pos.roll(-1, 0)
-    before, after = probe.scores(pos, pos), probe.scores(turned, turned)
+    order = torch.arange(len(pos))
+    order[: len(pos) // 2 + 1] = order[: len(pos) // 2 + 1].roll(1)
+    place = order.argsort()  # where each token is read now
+    before, after = probe.scores(pos, pos), probe.scores(pos, pos, order)
+    after = after[:, place][:, :, place]
+    seen = probe.seen(len(pos), len(pos))
+    hidden = ~(seen & seen[place][:, place])  # in either order
+    before, after = before.masked_fill(hidden, 0), after.masked_fill(hidden, 0)
     moved = _unchanged(before, after, pos, pos, "").defect
-    why = f"bringing the last token to the front changes scores by {moved:.1%} of their spread"
+    why = f"reading the middle token first changes scores by {moved:.1%} of their spread"
     return Finding(0.0 if moved > 1e-3 else 1.0, why)
 
 
@@ -270,10 +288,12 @@ def check(
     heads: int | None = None,
     width: int | None = None,
     seed: int = 0,
+    causal: bool | None = None,
 ) -> dict[str, Finding]:
     """Every property, measured on any `Encoding`, also one of your own: name -> finding.
 
-    What is measured is a copy in float64; the encoding itself stays as it is.
+    What is measured is a copy in float64; the encoding itself stays as it is. With `causal` a token
+    sees itself and those before it; None: if the encoding says that it is made for that.
     An encoding that does not set `dim`, `heads` or `width` for itself is tried with heads of 16
     channels, 4 heads and embeddings of dim · heads channels: pass what yours was made for.
 
@@ -286,7 +306,7 @@ def check(
             f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
             " one; `posenc.create` does by name."
         )
-    probe = Probe(encoding, dim, heads, width, seed)
+    probe = Probe(encoding, dim, heads, width, seed, causal)
     if probe.limit < 2:
         raise ValueError(f"{type(encoding).__name__} knows one position; to compare takes two.")
     try:
@@ -321,15 +341,16 @@ def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doin
 
 
 def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
-    """Scores at offsets 0, 1, 2 …, for each axis, head, some queries, and both directions."""
+    """Scores at offsets 0, 1, 2 …, for each axis, head, some queries, and sides that are seen."""
     for axis in range(probe.encoding.axes):
         pos = probe.at(reach, 2 * reach + 1)
         (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
         for head in probe.alike(pos):
             for start in range(0, reach + 1, 9):  # 9: not at powers of two alone
                 stop = start + reach
-                yield head[start, start : stop + 1]
                 yield head[stop, start : stop + 1].flip(0)
+                if not probe.causal:
+                    yield head[start, start : stop + 1]
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:

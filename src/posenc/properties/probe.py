@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from posenc.attention.attend import scores
-from posenc.core.arguments import channels
+from posenc.core.arguments import channels, switch
 from posenc.core.encoding import Encoding
+from posenc.core.masks import causal
 from posenc.core.positions import folded
 
 TOKENS = 9  # of the random text, where so many are accepted
@@ -21,7 +22,8 @@ class Probe:
     """A copy of an encoding, and the random text that it is measured with, both in float64.
 
     `dim` channels for each of `heads` heads, `width` channels of an embedding; what is not given is
-    what the encoding says it was made for. Generators are private: no global seed is touched.
+    what the encoding says it was made for. With `causal`, or where the encoding is made for it, a
+    token sees itself and those before it. Generators are private: no global seed is touched.
     """
 
     def __init__(
@@ -31,11 +33,13 @@ class Probe:
         heads: int | None = None,
         width: int | None = None,
         seed: int = 0,
+        causal: bool | None = None,
     ):
         for name, size in (("dim", dim), ("heads", heads), ("width", width)):
             if size is not None:
                 channels(size, name)
         self.encoding = in_float64(encoding)
+        self.causal = encoding.causal if causal is None else switch(causal, "causal")
         self.heads = heads or encoding.heads or 4
         width = width or encoding.width
         if width and not dim and not encoding.dim and width % self.heads:
@@ -85,18 +89,38 @@ class Probe:
         """(token, head · channel) -> (1, head, token, channel)"""
         return x.unflatten(-1, (self.heads, self.dim)).transpose(0, 1).unsqueeze(0)
 
-    def scores(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """(head, query, key): what attention makes of the random text, its tokens placed here."""
-        q = self.split(self.embed(self.x[: len(q_pos)], q_pos) @ self.to_q)
-        k = self.split(self.embed(self.x[: len(k_pos)], k_pos) @ self.to_k)
-        return scores(self.encoding, q, k, q_pos, k_pos).squeeze(0)
+    def scores(self, q_pos: Tensor, k_pos: Tensor, order: Tensor | None = None) -> Tensor:
+        """(head, query, key): what attention makes of the random text, its tokens placed here.
+
+        `order` says which token of the text is read when. Pairs that the mask hides score 0.
+        """
+        text = self.x if order is None else self.x[order]
+        x, k_x = (self.embed(text[: len(pos)], pos) for pos in (q_pos, k_pos))
+        return self._scores(
+            self.split(x @ self.to_q), self.split(k_x @ self.to_k), x, k_x, q_pos, k_pos
+        )
+
+    def _scores(
+        self, q: Tensor, k: Tensor, x: Tensor, k_x: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> Tensor:
+        inputs, mask = {"x": x[None], "k_x": k_x[None]}, causal() if self.causal else None
+        logits = scores(self.encoding, q, k, q_pos, k_pos, mask=mask, **inputs).squeeze(0)
+        return logits.masked_fill(~self.seen(len(q_pos), len(k_pos)), 0)
+
+    def seen(self, queries: int, keys: int) -> Tensor:
+        """(query, key): which pairs the mask lets through."""
+        all_pairs = torch.ones(queries, keys, dtype=torch.bool)
+        return all_pairs.tril() if self.causal else all_pairs
 
     def rows(self, pos: Tensor) -> Tensor | None:
-        """(position, channel): PE(p), or what p makes of a query of ones; None where neither is."""
+        """(position, channel): PE(p), or what p makes of a query of ones; None where neither is.
+
+        None too where that goes by the input of the layer: a position by itself makes nothing then.
+        """
         encoding, tokens = self.encoding, len(pos)
         if "on_embeddings" in encoding.acts_on:
             return self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
-        if "on_queries" in encoding.acts_on:
+        if "on_queries" in encoding.acts_on and "on_hidden" not in encoding.acts_on:
             ones = torch.ones(1, self.heads, tokens, self.dim, dtype=torch.float64)
             return encoding.on_queries(ones, encoding.prepare(pos))[0, 0]
         return None
@@ -113,7 +137,7 @@ class Probe:
         x = torch.full((len(pos), self.width), 0.0 if additive else 1.0, dtype=torch.float64)
         x = self.embed(x, pos)
         q = self.split(x if self.width == self.heads * self.dim else x @ self.to_q)
-        made = scores(self.encoding, q, q, pos, pos).squeeze(0)
+        made = self._scores(q, q, x, x, pos, pos)
         return made.sum(0, keepdim=True) if additive else made
 
 

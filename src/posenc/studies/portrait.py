@@ -28,7 +28,9 @@ from posenc.analysis.text import Text, novel
 from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import choose
+from posenc.core.biases import pairs
 from posenc.core.encoding import Encoding
+from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties.card import Card
@@ -142,7 +144,7 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
         geometry.project(words, x, encoding) if added else None,
         to_patch(encoding, PATCHES, PATCHES, CHOSEN) if encoding.axes == 2 else None,
         _attention(layer, x.unsqueeze(0)),
-        decomposition.of_layer(layer, x.unsqueeze(0)),
+        decomposition.of_layer(layer, x.unsqueeze(0), mask=causal() if encoding.causal else None),
     )
 
 
@@ -151,7 +153,11 @@ def _attention(layer: SelfAttention, x: Tensor) -> list[list[list[float]]]:
     encoding, pos = layer.encoding, folded(x.shape[-2], layer.encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q, k = (to(x).unflatten(-1, (layer.heads, -1)).transpose(1, 2) for to in (layer.q, layer.k))
-    return scores(encoding, q, k, pos, pos).softmax(-1)[0].tolist()
+    mask = causal() if encoding.causal else None
+    logits = scores(encoding, q, k, pos, pos, x=x, mask=mask)
+    if mask is not None:
+        logits = logits.masked_fill(~mask(*pairs(logits.shape)), float("-inf"))
+    return logits.softmax(-1)[0].tolist()
 
 
 @torch.no_grad()
