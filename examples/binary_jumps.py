@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from posenc import Binary, Sinusoidal
-from posenc.analysis.advancing import advance
+from posenc.analysis.trajectory import advance
 from posenc.report.figures import paths
 from posenc.report.paper import save
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from posenc import Learned
-from posenc.analysis.formula import formula
+from posenc.analysis.formula import fit_formula
 from posenc.analysis.similarity import between
 from posenc.analysis.tables import rows
 from posenc.report.figures import similarity
@@ -32,7 +32,7 @@ else:
     print(
         f"neighbours have a cosine of {near:.2f}; rows differ in {found.directions:.1f} directions"
     )
-    fits = formula(table)
+    fits = fit_formula(table)
     print(f"a formula of sines and cosines: {'none' if fits is None else fits}")
     alike = between(made, 512)
     if alike:

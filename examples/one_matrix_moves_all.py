@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from posenc import Integer, Sinusoidal, frequencies
-from posenc.analysis.shifting import group
+from posenc.analysis.shift_matrix import group
 from posenc.report.figures import shift
 from posenc.report.paper import save
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from posenc import Binary, Integer, RoPE, Sinusoidal
-from posenc.analysis.advancing import advance
 from posenc.analysis.text import novel
+from posenc.analysis.trajectory import advance
 from posenc.report.figures import vectors
 from posenc.report.paper import save
 

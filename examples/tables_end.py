@@ -23,13 +23,13 @@ made = {"learned": Learned(1024, 64), "sinusoidal": Sinusoidal(64), "RoPE": RoPE
 found, marks = {}, []
 for n, (name, encoding) in enumerate(made.items()):
     torch.manual_seed(0)
-    found[name] = length.at(SelfAttention(64, 4, encoding), x, starts)
+    found[name] = length.far_changes(SelfAttention(64, 4, encoding), x, starts)
     changes = [far.change for far in found[name]]
     marks.append(Line(starts, changes, name, **style(n)))
     parameters = sum(p.numel() for p in encoding.parameters())
     said = ", ".join("refused" if c is None else f"{c:.1e}" for c in changes)
     print(f"{name}, {parameters:,} parameters: output changes by {said}")
-why = length.at(SelfAttention(64, 4, made["learned"]), x[:, :1], [1023, 1024])
+why = length.far_changes(SelfAttention(64, 4, made["learned"]), x[:, :1], [1023, 1024])
 print(f"position 1023: {why[0].change:.2f}; position 1024: {why[1].why[:60]} …")
 
 figure = Figure(

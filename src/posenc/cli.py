@@ -489,7 +489,7 @@ def _text(path: Path | None) -> Any:
     from posenc.analysis import text
 
     try:
-        return None if path is None else text.read(path)
+        return None if path is None else text.load_text(path)
     except ValueError as error:
         raise UsageError(f"--text: {error}.") from None
 

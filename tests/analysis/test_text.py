@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posenc.analysis import text as text_module
-from posenc.analysis.text import REACH, _ppmi, novel, read
+from posenc.analysis.text import REACH, _ppmi, load_text, novel
 
 
 def test_ppmi_is_the_count_of_company_by_hand(text):
@@ -70,20 +70,20 @@ def test_says_what_is_no_text(tmp_path, content, says):
     path = tmp_path / "given"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=says):
-        read(path)
+        load_text(path)
 
 
 def test_says_what_cannot_be_read(tmp_path):
     with pytest.raises(ValueError, match=r"there is no file .*absent"):
-        read(tmp_path / "absent")
+        load_text(tmp_path / "absent")
     with pytest.raises(ValueError, match="cannot be read: Is a directory"):
-        read(tmp_path)
+        load_text(tmp_path)
 
 
 def test_a_byte_order_mark_is_no_word(tmp_path):
     path = tmp_path / "given.txt"
     path.write_bytes(b"\xef\xbb\xbf" + b"word " * 40)
-    assert read(path).words == ["word"] * 40
+    assert load_text(path).words == ["word"] * 40
 
 
 def test_a_list_of_words_without_end_is_refused_before_vectors_are_made(tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_a_list_of_words_without_end_is_refused_before_vectors_are_made(tmp_path
     with pytest.raises(
         ValueError, match="holds 1,001 distinct words, as no prose does; up to 1,000"
     ):
-        read(path)
+        load_text(path)
 
 
 def test_vectors_are_scaled_where_they_are():
@@ -113,7 +113,7 @@ def test_a_pipe_is_read_to_its_end_and_not_waited_for_without_a_writer(tmp_path)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(ValueError, match="holds 0 words"):
-        read(pipe)
+        load_text(pipe)
     writer = os.open(pipe, os.O_RDWR)
     Thread(target=lambda: (os.write(writer, b"a word " * 40), os.close(writer))).start()
-    assert len(read(pipe).words) == 80
+    assert len(load_text(pipe).words) == 80

@@ -49,8 +49,8 @@ def test_reach_is_where_the_sum_first_turns_negative():
     sums = [sum(math.cos(m * t) for t in theta.tolist()) for m in range(200)]
     first = next(m for m, value in enumerate(sums) if value < 0)
     assert reach(theta) == first
-    assert reach(theta, most=first) == first  # nowhere before
-    assert reach(frequencies(128, 1e9), most=5000) == 5000
+    assert reach(theta, limit=first) == first  # nowhere before
+    assert reach(frequencies(128, 1e9), limit=5000) == 5000
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_every_layer_of_gemma_speaks_for_halves(gemma):
 
 
 def test_gemma_with_its_rows_interleaved_speaks_for_that(gemma):
-    from posenc.analysis.bands import evidence
+    from posenc.analysis.rotary_pairs import evidence
 
     weights = open_weights(find_files(gemma))
     order = permutation(256, 256, "interleaved")

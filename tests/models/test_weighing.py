@@ -20,7 +20,7 @@ from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
 from posenc.report.figures import weights as weights_figures
 from posenc.report.terminal import weights as weights_terminal
-from posenc.report.words.weights import told
+from posenc.report.words.weights import sentences
 
 LLAMA = {
     "model_type": "llama",
@@ -102,7 +102,7 @@ def test_position_tables_are_known_by_their_names(tmp_path, name):
     found = weighed(tmp_path, {name: table, **others})
     assert [(one.tensor, one.rows, one.width) for one in found.tables] == [(name, 256, 64)]
     assert (found.tables[0].learned.trained, found.tables[0].formula) == (200, None)
-    assert "rows 200 … 255 are as random as they are drawn" in told(found)[1]
+    assert "rows 200 … 255 are as random as they are drawn" in sentences(found)[1]
 
 
 @pytest.mark.parametrize("shape", [(1, 50, 64), (50, 1, 64)])
@@ -140,7 +140,7 @@ def test_numbers_of_positions_and_relative_tables_are_no_position_table(tmp_path
     }
     found = weighed(tmp_path, tensors)
     assert (found.tables, found.evidence, found.recognised) == ([], None, False)
-    assert told(found) == [
+    assert sentences(found) == [
         "nothing about positions is recognised by name and shape: no table, no bias, no queries and"
         " keys that turn, in 4 tensors (embeddings.position_ids, attn.relative.pos_embed,"
         " rel_pos_embed, …)"
@@ -151,7 +151,7 @@ def test_numbers_of_positions_and_relative_tables_are_no_position_table(tmp_path
 def test_the_formula_of_a_stored_table_is_told(tmp_path):
     found = weighed(tmp_path, {"pos_emb.weight": waves(50, 32)})
     assert found.tables[0].learned is None
-    assert "sine beside cosine, base 10,000, exponents 2j/d, position 0" in told(found)[0]
+    assert "sine beside cosine, base 10,000, exponents 2j/d, position 0" in sentences(found)[0]
 
 
 # T5 and Shaw
@@ -176,8 +176,8 @@ def test_without_a_config_what_t5_released_is_assumed_and_said(tmp_path):
     weight[31, 1] = 20
     found = weighed(tmp_path, {"x.decoder.relative_attention_bias.weight": weight})
     assert (found.biases[0].reach, found.biases[0].bidirectional) == (128, False)
-    assert "causal buckets up to 128 tokens, as no config says; 1 of 2" in told(found)[0]
-    assert "in head 1 the last bucket, from 113 tokens on, stands out: +20.0" in told(found)[1]
+    assert "causal buckets up to 128 tokens, as no config says; 1 of 2" in sentences(found)[0]
+    assert "in head 1 the last bucket, from 113 tokens on, stands out: +20.0" in sentences(found)[1]
 
 
 def test_shaws_vectors_are_known_in_every_layer(tmp_path):
@@ -185,7 +185,7 @@ def test_shaws_vectors_are_known_in_every_layer(tmp_path):
     found = weighed(tmp_path, tensors | {"l.emb_rel_k": torch.randn(1, 8, 6)})
     assert [one.tensor for one in found.relative] == sorted(tensors)
     assert found.relative[0].vectors.distance == [*range(4, -5, -1)]
-    assert len(told(found)) == 2
+    assert len(sentences(found)) == 2
 
 
 # Rotary projections
@@ -196,7 +196,7 @@ def test_the_layout_that_weights_speak_for_is_told_against_the_config(tmp_path, 
     found = weighed(tmp_path, llama(layout), LLAMA)
     assert (found.evidence.verdict, found.layout) == (layout, "half")
     assert found.evidence.count == 3 * 4 * 8
-    contradicted = any("said to be in layout 'half'" in line for line in told(found))
+    contradicted = any("said to be in layout 'half'" in line for line in sentences(found))
     assert contradicted == (layout == "interleaved")
 
 
@@ -209,7 +209,7 @@ def test_untrained_projections_speak_for_neither(tmp_path):
     tensors = {name: torch.randn_like(tensor) for name, tensor in llama().items()}
     found = weighed(tmp_path, tensors, LLAMA)
     assert found.evidence.verdict is None
-    assert "speak for neither layout" in told(found)[-1]
+    assert "speak for neither layout" in sentences(found)[-1]
 
 
 def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
@@ -224,7 +224,7 @@ def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
     assert bands.wavelengths == pytest.approx(
         [2 * math.pi * 10_000 ** (j / 8) for j in range(8)], rel=1e-6
     )
-    assert told(found)[0].startswith("layers 0–2: queries and keys are strongest in pair 3 ")
+    assert sentences(found)[0].startswith("layers 0–2: queries and keys are strongest in pair 3 ")
 
 
 def test_neighbouring_heads_share_a_key(tmp_path):
@@ -367,7 +367,9 @@ def test_numbers_that_are_not_finite_are_told_and_not_measured(tmp_path):
     assert found.tables == []
     assert found.bands[0].layers == [0, 2]
     assert sorted(found.broken) == ["model.layers.1.self_attn.k_proj.weight", "wpe.weight"]
-    assert "wpe.weight: holds numbers that are not finite, so it is not measured" in told(found)
+    assert "wpe.weight: holds numbers that are not finite, so it is not measured" in sentences(
+        found
+    )
 
 
 def test_one_layer_that_is_not_finite_leaves_nothing_to_say(tmp_path):
@@ -375,7 +377,7 @@ def test_one_layer_that_is_not_finite_leaves_nothing_to_say(tmp_path):
     found = weighed(tmp_path, tensors, LLAMA)
     assert (found.bands, found.evidence.verdict, found.evidence.count) == ([], None, 0)
     json.dumps(found.to_json(), allow_nan=False)
-    assert told(found)
+    assert sentences(found)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +398,7 @@ def test_what_no_model_has_is_not_even_read(tmp_path, name, shape, why):
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
     assert found.skipped[name].startswith(why)
-    assert f"{name}: {why}" in told(found)[0]
+    assert f"{name}: {why}" in sentences(found)[0]
 
 
 def sparse(path, shapes):
@@ -452,9 +454,9 @@ def drawn(found, width=80):
 
 def test_what_is_zero_is_said_to_be_zero(tmp_path):
     tensors = {name: torch.zeros_like(tensor) for name, tensor in llama().items()}
-    lines = told(weighed(tmp_path, tensors | {"wpe.weight": torch.zeros(40, 16)}, LLAMA))
+    lines = sentences(weighed(tmp_path, tensors | {"wpe.weight": torch.zeros(40, 16)}, LLAMA))
     assert lines[0] == "wpe.weight: 40 rows of 16, all zero: it looks untrained"
-    assert "layers 0–2: queries or keys are zero in every pair" in told(
+    assert "layers 0–2: queries or keys are zero in every pair" in sentences(
         weighed(tmp_path, tensors, LLAMA, {"posenc.layout": "half"})
     )
 
@@ -465,7 +467,7 @@ def test_everything_is_drawn(tmp_path):
     tensors |= {"x.emb_rel_k": torch.randn(1, 9, 4)} | llama()
     found = weighed(tmp_path, tensors, LLAMA)
     text = " ".join(drawn(found).split())
-    for line in told(found):
+    for line in sentences(found):
         assert line.split(": ", 1)[-1] in text
     for word in ("norm", "likeness", "head 2", "x.emb_rel_k", "queries"):
         assert word in text

@@ -8,10 +8,10 @@ import torch
 from posenc import Binary, Integer, Mixed, RoPE, SelfAttention, Sinusoidal, axial, frequencies
 from posenc.analysis import decomposition, geometry, grids, order, similarity
 from posenc.analysis import frequencies as turns
-from posenc.analysis.advancing import advance
 from posenc.analysis.precision import precision
-from posenc.analysis.shifting import group
+from posenc.analysis.shift_matrix import group
 from posenc.analysis.text import novel
+from posenc.analysis.trajectory import advance
 from posenc.models.inspection import inspect
 from posenc.report import figures
 

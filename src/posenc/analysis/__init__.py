@@ -1,1 +1,1 @@
-"""Measurements of what encodings do to real text: pure functions on tensors, and `compare`."""
+"""Measure encodings on real text, and weights of models: pure functions on tensors."""

@@ -1,16 +1,15 @@
-"""The queries and keys that a transformers model attends with, before and after they are turned.
+"""Capture the queries and keys of a transformers model, before and after they are rotated.
 
-    one of `capture(model, inputs)` for each attention, in the order in which they ran:
+    `capture(model, inputs)` lists each attention in the order in which they ran:
     scores = cap(q · kᵀ · scale) + bias    as they enter the softmax, masked where not `seen`,
                                            beside the score of a sink for each head, if there is one
-    q_plain, k_plain                       what q and k would be had the rotation done nothing
+    q_plain, k_plain                       q and k without the rotation
 
-The model attends by torch's SDPA, which gives no scores away; here it does so through an entry of
-its own in transformers' registry of attention, which writes down what it is handed, and runs the
-model's own eager attention: where that gives other weights than the scores say, `capture` refuses.
-The plain ones come from the same attention run again on what it was given, with cos = 1 and
-sin = 0: no layout has to be known for that. Needs transformers 5; nothing of the model is changed
-in the end.
+Torch's SDPA returns no scores. So the model attends through an entry that this module registers in
+transformers' registry of attention: it records its arguments and runs the model's own eager
+attention. Where that gives other weights than the captured scores, `capture` raises. The plain q
+and k come from running the same attention again with cos = 1 and sin = 0, so that the layout need
+not be known. Needs transformers 5; the model is restored at the end.
 """
 
 import sys
@@ -33,10 +32,10 @@ class Attended:
     """One attention in one pass. `k` may have fewer heads; masks may be of one head for all."""
 
     module: str  # its name in the model
-    q: Tensor  # (batch, head, query, channel), as it enters the dot product
+    q: Tensor  # (batch, head, query, channel), as in the dot product
     k: Tensor  # (batch, key head, key, channel)
     scale: float
-    q_plain: Tensor  # before rotation; q where the model hands it no cosines
+    q_plain: Tensor  # before rotation; q itself where there is none
     k_plain: Tensor
     bias: Tensor | None  # (batch, head, query, key), of T5 and its like, in logits
     seen: Tensor | None  # (batch, head, query, key): True where the mask lets through
@@ -50,89 +49,93 @@ class Attended:
     def scores(self) -> Tensor:
         """(batch, head, query, key), in float32 or better, before the mask."""
         exact = torch.promote_types(self.q.dtype, torch.float32)
-        made = self.q.to(exact) @ per_query_head(self.k, self.q).to(exact).mT * self.scale
+        scores = self.q.to(exact) @ per_query_head(self.k, self.q).to(exact).mT * self.scale
         if self.softcap is not None:
-            made = self.softcap * (made / self.softcap).tanh()
-        return made if self.bias is None else made + self.bias
+            scores = self.softcap * (scores / self.softcap).tanh()
+        return scores if self.bias is None else scores + self.bias
 
     def weights(self) -> Tensor:
-        """After mask and softmax; a query that sees no key has none."""
-        made, seen = self.scores(), self.seen
+        """The weights after mask and softmax; 0 for a query that sees no key."""
+        scores, seen = self.scores(), self.seen
         if seen is not None:
-            made = made.masked_fill(~seen, torch.finfo(made.dtype).min)
+            scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
         if self.sinks is not None:
-            sinks = self.sinks.to(made.dtype).view(-1, 1, 1).expand(*made.shape[:-1], 1)
-            weights = torch.cat((made, sinks), -1).softmax(-1)[..., :-1]
+            sinks = self.sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+            weights = torch.cat((scores, sinks), -1).softmax(-1)[..., :-1]
         else:
-            weights = made.softmax(-1)
+            weights = scores.softmax(-1)
         return weights if seen is None else weights * seen
 
 
 @torch.no_grad()
 def capture(model: nn.Module, inputs: Mapping[str, Any]) -> list[Attended]:
-    """Runs `model(**inputs)` once, as for use, without dropout.
+    """Run `model(**inputs)` once, in evaluation mode, and list its attentions.
 
-    Raises TypeError for models of which transformers' registry of attention is no part, ValueError
-    where a model's own weights are not those of the scores that are written down.
+    Raises TypeError for models that do not use transformers' registry of attention, ValueError
+    where a model's own weights are not those of the captured scores.
     """
-    found: list[Attended] = []
-    with _listening(model, found):
+    attended: list[Attended] = []
+    with _recording(model, attended):
         model(**inputs)
-    if not found:
+    if not attended:
         raise TypeError(
             f"{type(model).__name__} does not attend through transformers' registry: pass a model"
             " of transformers 5 that can run with `attn_implementation='sdpa'`."
         )
-    return found
+    return attended
 
 
-class _Listener:
-    """What the registered functions report to; `calls` are the arguments of running modules."""
+class _Recorder:
+    """Collects the calls of the registered attention; `calls` are arguments of running modules."""
 
-    def __init__(self, model: nn.Module, found: list[Attended]):
+    def __init__(self, model: nn.Module, attended: list[Attended]):
         self.names = {module: name for name, module in model.named_modules()}
-        self.found = found
+        self.attended = attended
         self.calls: dict[nn.Module, dict[str, Any]] = {}
         self.plain: tuple[Tensor, ...] = ()
-        self.again = False
+        self.rerunning = False
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self.again:
+        if not self.rerunning:
             names = signature(module.forward).parameters
             self.calls[module] = dict(zip(names, args, strict=False)) | kwargs
 
-    def hears(self, module: nn.Module, heard: "_Heard") -> Tensor:
-        """Writes it down, and returns what comes out of the attention."""
-        q, k, v = heard.q, heard.k, heard.v
+    def record(self, module: nn.Module, call: "_Heard") -> Tensor:
+        """Record one attention, and return its output.
+
+        With rotary tables among the arguments the module runs a second time, `rerunning`, with the
+        identity in their place: that call only leaves its q and k in `plain`.
+        """
+        q, k, v = call.q, call.k, call.v
         self.plain = q, k
-        if self.again:
+        if self.rerunning:
             return q.new_zeros(len(q), q.shape[2], q.shape[1], v.shape[-1])
-        given = self.calls.get(module, {})
-        table = given.get("position_embeddings")
+        arguments = self.calls.get(module, {})
+        table = arguments.get("position_embeddings")
         if table is not None:
-            cache = {key: None for key in ("past_key_values", "layer_past") if key in given}
-            self.again = True
+            cache = {key: None for key in ("past_key_values", "layer_past") if key in arguments}
+            self.rerunning = True
             try:
-                module(**{**given, **cache, "position_embeddings": still(table)})
+                module(**{**arguments, **cache, "position_embeddings": identity_rotation(table)})
             finally:
-                self.again = False
-        seen, bias = heard.seen, heard.more.get("position_bias")
-        if seen is not None and seen.is_floating_point():  # what is added: a bias, −∞ or nearly
+                self.rerunning = False
+        seen, bias = call.seen, call.more.get("position_bias")
+        if seen is not None and seen.is_floating_point():  # a float mask: −∞ or nearly, and a bias
             through = seen > torch.finfo(seen.dtype).min / 2
             added = seen.masked_fill(~through, 0)
             bias, seen = added if bias is None else bias + added, through
-        sinks = heard.more.get("s_aux", heard.more.get("sinks"))
-        name, softcap = self.names[module], heard.more.get("softcap")
-        one = Attended(name, q, k, heard.scale, *self.plain, bias, seen, softcap, sinks)
-        out, weights = heard.eagerly(module)
-        _hold(one, weights, module, heard)
-        self.found.append(one)
+        sinks = call.more.get("s_aux", call.more.get("sinks"))
+        name, softcap = self.names[module], call.more.get("softcap")
+        attended = Attended(name, q, k, call.scale, *self.plain, bias, seen, softcap, sinks)
+        out, weights = call.eagerly(module)
+        _check_weights(attended, weights, module, call)
+        self.attended.append(attended)
         return out.to(v.dtype)
 
 
 @dataclass(frozen=True)
-class _Heard:
-    """What an attention hands to the function that is registered for it."""
+class _Call:
+    """The arguments that an attention passes to the registered function."""
 
     q: Tensor
     k: Tensor
@@ -142,7 +145,7 @@ class _Heard:
     more: dict[str, Any]
 
     def eagerly(self, module: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """The model's own eager attention, in float32 or better, where 16 bits round scores."""
+        """Run the model's own eager attention, in float32 or better: 16 bits would round scores."""
         home = sys.modules[type(module).__module__]
         own = getattr(home, "eager_attention_forward", None)
         if own is None:
@@ -159,43 +162,46 @@ class _Heard:
         return own(module, q, k, v, added, **more)
 
 
-def _hold(one: Attended, weights: Tensor | None, module: nn.Module, heard: _Heard) -> None:
-    """Refuses what the captured scores do not explain: eager attention is the definition."""
+def _check_weights(
+    attended: Attended, weights: Tensor | None, module: nn.Module, call: _Call
+) -> None:
+    """Compare with the weights of eager attention. Raises ValueError if they differ."""
     if weights is None:
         return
-    ours = one.weights()
+    ours = attended.weights()
     sees = torch.ones_like(ours[..., :1], dtype=torch.bool)
-    if one.seen is not None:  # a query that sees nothing gets arbitrary weights
-        sees = one.seen.any(-1, keepdim=True)
+    if attended.seen is not None:  # a query that sees nothing gets arbitrary weights
+        sees = attended.seen.any(-1, keepdim=True)
     off = float(((ours - weights.to(ours.dtype)) * sees).abs().max()) if ours.numel() else 0.0
     if not off < torch.finfo(ours.dtype).eps ** 0.5:
-        more = ", ".join(sorted(key for key, value in heard.more.items() if value is not None))
+        extra = ", ".join(sorted(key for key, value in call.more.items() if value is not None))
         raise ValueError(
-            f"the weights of {one.module} ({type(module).__name__}) are not those of its queries,"
-            f" keys, mask, bias, cap and sinks: its own eager attention differs by {off:.2g}"
-            f"{f', and is handed {more}' if more else ''}; pass a model that adds nothing else."
+            f"the weights of {attended.module} ({type(module).__name__}) are not those of its"
+            f" queries, keys, mask, bias, cap and sinks: its own eager attention differs by"
+            f" {off:.2g}{f', and is handed {extra}' if extra else ''}; pass a model that adds"
+            " nothing else."
         )
 
 
 @contextmanager
-def _listening(model: nn.Module, found: list[Attended]) -> Iterator[None]:
+def _recording(model: nn.Module, attended: list[Attended]) -> Iterator[None]:
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, _attention)
     AttentionMaskInterface.register(NAME, _mask)
-    listener = _Listener(model, found)
+    recorder = _Recorder(model, attended)
     training = {module: module.training for module in model.modules()}
     configs: dict[int, Any] = {id(c): c for c in map(_config, model.modules()) if c is not None}
     before = [(config, config._attn_implementation) for config in configs.values()]
     hooks = [
-        module.register_forward_pre_hook(listener.before, with_kwargs=True)
+        module.register_forward_pre_hook(recorder.before, with_kwargs=True)
         for module in model.modules()
         if "position_embeddings" in signature(module.forward).parameters
     ]
     try:
         model.eval()
         for module in model.modules():
-            setattr(module, NAME, listener)
+            setattr(module, NAME, recorder)
         for config, _ in before:
             config._attn_implementation = NAME
         yield
@@ -224,21 +230,21 @@ def _attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    listener: _Listener = getattr(module, NAME)
+    recorder: _Recorder = getattr(module, NAME)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return listener.hears(module, _Heard(query, key, value, attention_mask, scale, kwargs)), None
+    return recorder.record(module, _Call(query, key, value, attention_mask, scale, kwargs)), None
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """(batch, 1, query, key), also where a kernel has one built in."""
+    """The mask (batch, 1, query, key), also where a kernel has it built in."""
     from transformers.masking_utils import sdpa_mask
 
     always = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     return sdpa_mask(*args, **kwargs | always)
 
 
-def still(table: Any) -> Any:
-    """What turns nothing: (cos, sin), or the complex numbers of Llama 4."""
+def identity_rotation(table: Any) -> Any:
+    """A rotary table that turns nothing: (cos, sin), or the complex numbers of Llama 4."""
     if isinstance(table, Tensor):
         return torch.ones_like(table)
     return torch.ones_like(table[0]), torch.zeros_like(table[1])

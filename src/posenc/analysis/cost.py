@@ -1,4 +1,4 @@
-"""Time and memory of one attention layer, side by side with the same layer without positions.
+"""Measure time and memory of attention layers, beside the same layer without positions.
 
 All layers take turns in one run, in a new order each round, so that a noisy machine disturbs all
 alike; the figure is the median. Memory is the peak of tensors alive, counted after each operation.
@@ -75,7 +75,7 @@ def _peak(kind: Callable[[Any, Tensor], Any], layer: nn.Module, x: Tensor) -> in
 
 
 class _Alive(TorchDispatchMode):
-    """Adds up the storages that operations make, for as long as somebody holds them."""
+    """Adds up the storages that operations allocate, as long as they are referenced."""
 
     def __init__(self):
         super().__init__()
@@ -83,15 +83,15 @@ class _Alive(TorchDispatchMode):
         self.peak = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        given = {StorageWeakRef(s).cdata for s in _storages((args, kwargs))}
-        made = func(*args, **(kwargs or {}))
-        self.storages = {n: kept for n, kept in self.storages.items() if not kept[0].expired()}
-        for storage in _storages(made):
+        inputs = {StorageWeakRef(s).cdata for s in _storages((args, kwargs))}
+        outputs = func(*args, **(kwargs or {}))
+        self.storages = {n: entry for n, entry in self.storages.items() if not entry[0].expired()}
+        for storage in _storages(outputs):
             reference = StorageWeakRef(storage)
-            if reference.cdata not in given:
+            if reference.cdata not in inputs:
                 self.storages[reference.cdata] = reference, storage.nbytes()
         self.peak = max(self.peak, sum(size for _, size in self.storages.values()))
-        return made
+        return outputs
 
 
 def _storages(tree: Any) -> list[torch.UntypedStorage]:

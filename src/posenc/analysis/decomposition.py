@@ -1,7 +1,7 @@
-"""A score taken apart: how much of it is content, how much is position, how much the two together.
+"""Split scores into parts: content, position, and both together.
 
-    additive         (c + p) · (c′ + p′) = c·c′ + c·p′ + p·c′ + p·p′      c, p: what W_q makes of
-                                          word and position; c′, p′: W_k
+    additive         (c + p) · (c′ + p′) = c·c′ + c·p′ + p·c′ + p·p′      c, p: word and position
+                                          times W_q; c′, p′: times W_k
     rotary           q · k = Σ over bands of pairs, from fast to slow
     Transformer-XL   (q + u) · k + (q + v) · r = q·k + u·k + q·r + v·r
     DeBERTa          content at content, content at position, position at content
@@ -9,7 +9,7 @@
     biases           content at content, and the bias
 
 All times the scale, in logits: parts sum to the scores. `shares` say which part decides: softmax
-ignores what is the same for all keys of a query, so with x̃ = x − its mean over the keys seen
+ignores a constant over all keys of a query, so with x̃ = x − its mean over the keys seen
 
     share(part) = Σ part̃ · scorẽ / Σ scorẽ²          over all heads, queries and keys; sums to 1
 
@@ -92,20 +92,20 @@ def decompose(
     if x is not None:
         at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x, k_at)
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
-    found: dict[str, Tensor] = {}
+    parts: dict[str, Tensor] = {}
     if q_place is not None and k_place is not None:
-        made = _four(encoding, (q, q_place, at), (k, k_place, k_at))
+        products = _four(encoding, (q, q_place, at), (k, k_place, k_at))
     else:
-        made = _products(encoding, q, k, at, k_at, bands)
-    for name, value in made:
-        _add(found, name, value * scale)
+        products = _products(encoding, q, k, at, k_at, bands)
+    for name, value in products:
+        _accumulate(parts, name, value * scale)
     q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
     for part, part_at, part_k_at in _flat(encoding, at, k_at):
         for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale, seen):
-            _add(found, name, value)
+            _accumulate(parts, name, value)
     if bias is not None:
-        _add(found, "bias", bias)
-    return _weighed(type(encoding).__name__, found, seen)
+        _accumulate(parts, "bias", bias)
+    return _with_shares(type(encoding).__name__, parts, seen)
 
 
 @torch.no_grad()
@@ -133,7 +133,7 @@ def of_layer(
 
 
 def of_attended(
-    one: Attended,
+    attended: Attended,
     encoding: Encoding | None = None,
     pos: Positions | Points | None = None,
     bands: int = 4,
@@ -144,26 +144,34 @@ def of_attended(
     Raises ValueError where the encoding does not give the scores that were captured.
     """
     if encoding is None:
-        return decompose(NoPE(), one.q, one.k, pos, scale=one.scale, bias=one.bias, seen=_one(one))
-    found = decompose(
+        return decompose(
+            NoPE(),
+            attended.q,
+            attended.k,
+            pos,
+            scale=attended.scale,
+            bias=attended.bias,
+            seen=_seen_of(attended),
+        )
+    taken_apart = decompose(
         encoding,
-        one.q_plain,
-        one.k_plain,
+        attended.q_plain,
+        attended.k_plain,
         pos,
-        scale=one.scale,
+        scale=attended.scale,
         bands=bands,
-        bias=one.bias,
-        seen=_one(one),
+        bias=attended.bias,
+        seen=_seen_of(attended),
     )
-    total = sum(torch.tensor(part, dtype=torch.float64) for part in found.parts.values())
-    true = one.scores()[0].double().cpu()
+    total = sum(torch.tensor(part, dtype=torch.float64) for part in taken_apart.parts.values())
+    true = attended.scores()[0].double().cpu()
     off = float((total - true).abs().max())
     if off > MISFIT * float(true.abs().max()):
         raise ValueError(
-            f"{encoding} at these positions is {off:.2g} off the scores of {one.module}: base,"
+            f"{encoding} at these positions is {off:.2g} off the scores of {attended.module}: base,"
             " layout, turned channels and `pos` must be the model's."
         )
-    return found
+    return taken_apart
 
 
 @torch.no_grad()
@@ -191,12 +199,20 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
             (table, lambda module, args, out: places.append(out)),
         ):
             undo.callback(module.register_forward_hook(hook).remove)
-        one = capture(model, inputs)[0]
+        attended = capture(model, inputs)[0]
     row = normed(norm, sums[0], places[0])
     heads = first.num_attention_heads
     q, k = (_heads(row @ to.weight.mT, heads) for to in (first.query, first.key))
-    found = decompose(NoPE(), one.q, one.k, scale=one.scale, q_place=q, k_place=k, seen=_one(one))
-    return replace(found, encoding=type(model).__name__)
+    taken_apart = decompose(
+        NoPE(),
+        attended.q,
+        attended.k,
+        scale=attended.scale,
+        q_place=q,
+        k_place=k,
+        seen=_seen_of(attended),
+    )
+    return replace(taken_apart, encoding=type(model).__name__)
 
 
 def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
@@ -205,12 +221,16 @@ def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
     return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
 
 
-def _one(one: Attended) -> Tensor | None:
-    return None if one.seen is None else one.seen[0]
+def _seen_of(attended: Attended) -> Tensor | None:
+    return None if attended.seen is None else attended.seen[0]
 
 
 def _four(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
-    """Hooks are linear but for a constant, which counts as content."""
+    """The four products of word and position, as hooks have turned them.
+
+    A hook is affine, f(x) = A x + b. So A p = f(p) − f(0) is the part of a position p, and the
+    rest, f(x) − A p, is the word with the constant b.
+    """
     sides = []
     for (x, place, at), hook in ((query, encoding.on_queries), (key, encoding.on_keys)):
         moved = hook(place, at) - hook(torch.zeros_like(place), at)
@@ -222,14 +242,17 @@ def _four(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tenso
 def _products(
     encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
 ) -> Iterator[tuple[str, Tensor]]:
-    """The products of queries and keys, as the encoding has left them."""
+    """The products of encoded queries and keys, by term or by band."""
     parts = [part for part, *_ in _flat(encoding, at, k_at)]
-    rotary = [part for part in parts if _turns(part)]
+    rotary = [part for part in parts if _is_rotary(part)]
     others = [part for part in parts if isinstance(part, TransformerXL)]
     turned, keys = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
     if others and not rotary:
+        # Queries become [q + u, R (q + v)] along the channels and keys [k, waves]: the first `dim`
+        # channels give (q + u) · k, the others (q + v) · r. Both are linear in q, so q = 0 leaves
+        # the terms of u and v, and the difference is the terms of q.
         dim = q.shape[-1]
-        alone = encoding.on_queries(torch.zeros_like(q), at)  # u, and v · r
+        alone = encoding.on_queries(torch.zeros_like(q), at)  # [u, R v]
         for name, side, channels in (
             ("q·k", turned - alone, slice(dim)),
             ("u·k", alone, slice(dim)),
@@ -244,12 +267,12 @@ def _products(
         yield CONTENT, _product(turned, keys)
 
 
-def _turns(part: Any) -> bool:
+def _is_rotary(part: Any) -> bool:
     return "on_queries" in part.acts_on and hasattr(part, "layout") and hasattr(part, "freqs")
 
 
-def _bands(rotary: Any, many: int) -> Iterator[tuple[str, Tensor]]:
-    """Channels, by how fast they turn; over several axes or heads by the size of θ."""
+def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
+    """Names and channels of bands of pairs, fast to slow; over several axes by the norm of θ."""
     theta = rotary.freqs.detach().cpu().double()
     if theta.ndim == 3:  # (axis, head, pair)
         theta = theta.square().mean(1).sqrt()
@@ -257,8 +280,9 @@ def _bands(rotary: Any, many: int) -> Iterator[tuple[str, Tensor]]:
     start = getattr(rotary, "start", None) or 0
     first, second = split(torch.arange(start, start + 2 * len(speed)), rotary.layout)
     turning = speed > 0
+    # Pairs that turn equally fast stay together: `which` maps each pair that turns to its speed.
     distinct, which = speed[turning].log().neg().round(decimals=3).unique(return_inverse=True)
-    for band in torch.arange(len(distinct)).tensor_split(min(many, len(distinct))):
+    for band in torch.arange(len(distinct)).tensor_split(min(count, len(distinct))):
         among = turning.nonzero().flatten()[torch.isin(which, band)]
         waves = 2 * pi / speed[among]
         ends = dict.fromkeys(f"{w:,.0f}" if w >= 100 else f"{w:.3g}" for w in waves.aminmax())
@@ -281,13 +305,14 @@ def _biases(
         yield f"bias of {type(part).__name__}", whole
         return
     by_query = block(replace(bias, back=None, of_key=None), shape)
+    # A table of offsets looked up by q is content at position; one looked up by k the reverse.
     yield FOUR[1], by_query
     if bias.of_key is not None:
         yield FOUR[2], whole.double() - by_query.double()
 
 
 def _flat(encoding: Encoding, at: Any, k_at: Any) -> Iterator[tuple[Encoding, Any, Any]]:
-    """The encodings of a sum, also of one within a sum, each with its own."""
+    """The encodings of a sum, and of sums within it, each with its own positions."""
     if not isinstance(encoding, Sum):
         yield encoding, at, k_at
         return
@@ -304,13 +329,13 @@ def _heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def _add(found: dict[str, Tensor], name: str, value: Tensor) -> None:
-    found[name] = found[name] + value.double() if name in found else value.double()
+def _accumulate(parts: dict[str, Tensor], name: str, value: Tensor) -> None:
+    parts[name] = parts[name] + value.double() if name in parts else value.double()
 
 
-def _weighed(encoding: str, found: dict[str, Tensor], seen: Tensor | None) -> Decomposition:
-    shape = torch.broadcast_shapes(*(value.shape[1:] for value in found.values()))
-    parts = {name: value[0].expand(shape) for name, value in found.items()}
+def _with_shares(encoding: str, summands: dict[str, Tensor], seen: Tensor | None) -> Decomposition:
+    shape = torch.broadcast_shapes(*(value.shape[1:] for value in summands.values()))
+    parts = {name: value[0].expand(shape) for name, value in summands.items()}
     mask = torch.ones(shape, dtype=torch.bool) if seen is None else seen.cpu().expand(shape)
     counts = mask.sum(-1, keepdim=True).clamp_min(1)
 

@@ -19,9 +19,9 @@ from torch import Tensor
 from posenc.core.frequencies import Layout, join, split
 
 RESIDUAL = 0.02  # bfloat16 leaves 0.002
-FEWEST = 8  # rows; two or three would fit some formula, whatever they hold
+FEWEST_ROWS = 8  # rows; two or three would fit some formula, whatever they hold
 FARTHEST = 4096  # rows between the first and that of position 0
-SHOWN = 1024  # pairs that the offset is sought by
+PAIRS_TRIED = 1024  # pairs that the offset is sought by
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,19 @@ class Formula:
 
 
 @torch.no_grad()
-def formula(table: Tensor) -> Formula | None:
+def fit_formula(table: Tensor) -> Formula | None:
     """Fit order, base, offset and size to a table (row, channel); None if it is no such table."""
     filled = table.any(-1)
-    if filled.sum() < FEWEST or table.shape[-1] < 4 or table.shape[-1] % 2:
+    if filled.sum() < FEWEST_ROWS or table.shape[-1] < 4 or table.shape[-1] % 2:
         return None
-    found = min(
-        (_as(table.double(), filled, to) for to in get_args(Layout)), key=lambda made: made.residual
+    best = min(
+        (_fit_layout(table.double(), filled, to) for to in get_args(Layout)),
+        key=lambda made: made.residual,
     )
-    return found if found.residual <= RESIDUAL else None
+    return best if best.residual <= RESIDUAL else None
 
 
-def _as(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
+def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
     """The formula that comes nearest to the table in this layout."""
     row = filled.nonzero().flatten()
     first, second = split(table[row], layout)
@@ -89,16 +90,16 @@ def _offset(phase: Tensor, theta: Tensor) -> int:
 
     A few hundred pairs show it, from the fastest to the slowest.
     """
-    some = slice(None, None, -(-len(theta) // SHOWN))
+    tried = slice(None, None, -(-len(theta) // PAIRS_TRIED))
     offsets = torch.arange(-FARTHEST, FARTHEST + 1)
-    fit = (phase[some] - offsets.unsqueeze(-1) * theta[some]).cos().sum(-1)
+    fit = (phase[tried] - offsets.unsqueeze(-1) * theta[tried]).cos().sum(-1)
     return int(offsets[fit.argmax()])
 
 
 def _base(slope: float, pairs: int) -> tuple[float, bool]:
     """The base, and whether exponents are j / (d/2 − 1)."""
-    for many, closed in ((pairs, False), (pairs - 1, True)):
-        base = exp(min(slope * many, 700))
+    for last, closed in ((pairs, False), (pairs - 1, True)):
+        base = exp(min(slope * last, 700))
         if abs(base / float(f"{base:.1e}") - 1) < 1e-3:
             return float(f"{base:.1e}"), closed
     return exp(min(slope * pairs, 700)), False

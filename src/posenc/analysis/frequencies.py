@@ -37,7 +37,7 @@ from posenc.encodings.rotary.extension import (
     yarn_gain,
 )
 
-ROUGH = 2e-4  # a pair: more than float32 is off by in a sum over up to 2,048 pairs
+ROUGH = 2e-4  # bound on the error of float32 a pair, in a sum over up to 2,048 pairs
 
 Change = Literal["kept", "stretched", "interpolated", "still"]
 
@@ -78,7 +78,7 @@ def extended(
 ) -> Extended:
     """Extend by every method with its usual settings; LongRoPE only with its factors, `long`."""
     target = round(trained * factor)
-    made = {
+    methods = {
         "none": (freqs, 1.0),
         "interpolate": (interpolate(freqs, factor), 1.0),
         "ntk": (ntk(freqs, factor), 1.0),
@@ -89,10 +89,10 @@ def extended(
     }
     if long is not None:
         slow = longrope(freqs, target, trained, [1.0] * freqs.shape[-1], long)
-        made["longrope"] = slow, longrope_gain(factor, trained)
+        methods["longrope"] = slow, longrope_gain(factor, trained)
     methods = {
         name: Extension(pairs(freqs, now, trained, factor), gain, reach(now, target))
-        for name, (now, gain) in made.items()
+        for name, (now, gain) in methods.items()
     }
     channels = 2 * freqs.shape[-1]
     return Extended(trained, factor, target, critical(freqs, trained), channels, methods)
@@ -108,8 +108,10 @@ def critical(freqs: Frequencies, trained: int) -> int:
 
 
 def pairs(before: Frequencies, after: Frequencies, trained: int, factor: float) -> list[Pair]:
-    """What became of each pair: kept (within 1 %), interpolated (by the whole `factor`), or
-    stretched by less; "still" are pairs that do not turn.
+    """Compare each pair before and after stretching.
+
+    A pair is kept (within 1 %), interpolated (by the whole `factor`) or stretched (by less);
+    "still" are pairs that do not turn.
     """
     rows = []
     for was, now in zip(before.tolist(), after.tolist(), strict=True):
@@ -132,20 +134,22 @@ def similarity(freqs: Frequencies, length: int) -> Tensor:
     """
     n = isqrt(length - 1) + 1
     theta = freqs.double()
+    # coarse: angles of the multiples of n, fine: of 0 … n − 1, both (n, pair); summing over pairs,
+    # the products are (a, b), which flattened is m = a n + b
     coarse, fine = (step * arange(n, dtype=float64)[:, None] * theta for step in (n, 1))
-    made = coarse.cos() @ fine.cos().mT - coarse.sin() @ fine.sin().mT
-    return made.flatten()[:length]
+    product = coarse.cos() @ fine.cos().mT - coarse.sin() @ fine.sin().mT
+    return product.flatten()[:length]
 
 
-def reach(freqs: Frequencies, most: int = 2**21) -> int:
+def reach(freqs: Frequencies, limit: int = 2**21) -> int:
     """The first distance at which B turns negative; `most` if it does not before."""
-    start, end = 0, min(64, most)
-    while start < most:
+    start, end = 0, min(64, limit)
+    while start < limit:
         first = _first_negative(freqs.double(), start, end)
         if first is not None:
             return first
-        start, end = end, min(8 * end, most)
-    return most
+        start, end = end, min(8 * end, limit)
+    return limit
 
 
 @cache
@@ -157,14 +161,17 @@ def smallest_base(dim: int, length: int, step: float = 1.01) -> float:
     >>> smallest_base(128, 4096) < 30_000 < smallest_base(128, 8192)
     True
     """
-    spread = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
-    some = spread[:: max(len(spread) // 16, 1)]
+    distances = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
+    few_distances = distances[:: max(len(distances) // 16, 1)]
     base = 2.0
     while base < 1e15:
         bases = base * step ** arange(64, dtype=float64)
-        for distances in (some, spread):  # one distance is enough to fail, and most fail here
+        for tried in (
+            few_distances,
+            distances,
+        ):  # one distance is enough to fail, and most fail here
             theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
-            sums = (distances[:, None] * theta[:, None]).cos().sum(-1)
+            sums = (tried[:, None] * theta[:, None]).cos().sum(-1)
             bases = bases[(sums >= 0).all(-1)]
         for candidate in bases.tolist():
             if not _turns_negative(frequencies(dim, candidate), length):
@@ -174,7 +181,7 @@ def smallest_base(dim: int, length: int, step: float = 1.01) -> float:
 
 
 def _turns_negative(freqs: Frequencies, length: int) -> bool:
-    """Is B(m) < 0 anywhere below `length`? Looked for from there down, where it is smallest."""
+    """True if B(m) < 0 anywhere below `length`; searched downwards, as far B is smallest."""
     end, rows = length, 1024
     while end > 0:
         start = max(end - rows, 0)

@@ -1,11 +1,11 @@
-"""Pictures in the plane: what positions do to vectors of words.
+"""Project vectors of words to a plane, before and after positions.
 
     project   x → (x − mean) V₂,  x − mean = U S Vᵀ       words in the two directions of most
                                                           variance, before and after positions
     turned    R(p θ) (x, y),  R(a) = [[cos a, −sin a], [sin a, cos a]]      words of two channels
 
 Turned by the same θ a token, two words of a sentence keep the angle between them wherever they
-stand together; added positions move words, and large ones drown what the words have to say.
+stand together; added positions move words, and large ones drown the meaning of the words.
 
 Su et al. 2021, arXiv:2104.09864, eq. 13 and figure 1.
 """
@@ -98,7 +98,7 @@ def turned(
     theta: float,
     pos: Positions | None = None,
 ) -> Turned:
-    """Positions None: 0, 1, 2, …"""
+    """Words of two channels, turned by their positions. Positions None: 0, 1, 2, …"""
     pos = folded(len(x), 1) if pos is None else pos
     by = turn(pos, torch.tensor([theta], dtype=torch.float64))
     after = rotate(x[None, None], by, "interleaved")[0, 0]

@@ -1,4 +1,4 @@
-"""Images: how alike every patch looks to a chosen one, by position alone.
+"""Measure how alike the patches of an image are to a chosen one, by position alone.
 
     map(y, x) = score of the query at (row, column) with a key of equal content at (y, x), no scale,
                 as a share of its score with a key at its own place
@@ -22,7 +22,7 @@ from posenc.properties.probe import Probe
 
 @dataclass(frozen=True)
 class Map:
-    """One map a head; heads that see the same share one."""
+    """The similarity of all patches to one, a map a head; a single map if heads do not differ."""
 
     height: int
     width: int
@@ -48,6 +48,6 @@ def to_patch(
         raise ValueError(f"`chosen` must be in the {height} × {width} patches, got {chosen}.")
     pos = (centred if unit else grid)(height, width)
     probe = Probe(encoding, heads=None if encoding.heads else 1)
-    made: Tensor = probe.alike(pos)[:, row * width + column]
-    made = made / made[:, row * width + column].unsqueeze(-1)
-    return Map(height, width, chosen, made.unflatten(-1, (height, width)).tolist())
+    scores: Tensor = probe.alike(pos)[:, row * width + column]
+    scores = scores / scores[:, row * width + column].unsqueeze(-1)
+    return Map(height, width, chosen, scores.unflatten(-1, (height, width)).tolist())

@@ -1,4 +1,4 @@
-"""The same words further along: what attention makes of a window that starts at a far position.
+"""Measure how the output of attention changes when a window of text starts at a far position.
 
     change = | layer(x at start …) − layer(x at 0 …) | / | layer(x at 0 …) |
 
@@ -18,22 +18,24 @@ from posenc.core.shapes import Embeddings
 
 @dataclass(frozen=True)
 class Far:
+    """The change of the output when the text starts at `start`."""
+
     start: int
     change: float | None  # None: refused, and `why` says so
     why: str = ""
 
 
 @torch.no_grad()
-def at(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> list[Far]:
-    """`x` (window, token, channel), moved to begin at each of `starts` (on every axis)."""
+def far_changes(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> list[Far]:
+    """Move `x` (window, token, channel) to begin at each of `starts`, on every axis."""
     pos = folded(x.shape[-2], layer.encoding.axes)
     here = layer(x, pos, causal())
-    found = []
+    changes = []
     for start in starts:
         try:
             there = layer(x, pos + start, causal())
         except IndexError as error:
-            found.append(Far(start, None, str(error)))
+            changes.append(Far(start, None, str(error)))
         else:
-            found.append(Far(start, ((there - here).norm() / here.norm()).item()))
-    return found
+            changes.append(Far(start, ((there - here).norm() / here.norm()).item()))
+    return changes

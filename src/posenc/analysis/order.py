@@ -1,4 +1,4 @@
-"""Does attention know the order of words? Two tests, on whatever reads a text: a layer, a model.
+"""Test whether attention knows the order of words: two tests, of a layer or a whole model.
 
     shuffle    | read(shuffled x) − shuffled read(x) | / | read(x) |      of all tokens, or of each
     duplicate  | read(x)ᵢ − read(x)ⱼ | / | read(x)ᵢ |,  where tokens i and j are the same
@@ -27,11 +27,11 @@ class Order:
     """Changes of the output when a text is shuffled, with positions and with them switched off."""
 
     tokens: list[str]
-    order: list[int]  # which token comes to stand where
-    change: list[float]  # of what each token gets, a share; in the order of `tokens`
+    order: list[int]  # order[n] is the token that comes to stand at place n
+    change: list[float]  # of the output of each token, as a share; in the order of `tokens`
     without: list[float]  # the same without positions
     twins: tuple[int, int] | None  # the same token twice
-    apart: float | None  # how differently the twins come out
+    apart: float | None  # difference between the outputs of the twins, as a share
     apart_without: float | None
 
 
@@ -46,14 +46,14 @@ def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
 
 @torch.no_grad()
 def difference(read: Read, x: Tensor, i: int, j: int) -> float:
-    """Between what tokens i and j get."""
+    """The difference between the outputs of tokens i and j, as a share."""
     out = read(x)
     return _share(out[:, i] - out[:, j], out[:, i])
 
 
 def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | None = None) -> float:
-    """`x` (1, token, channel); `order` (token,) says which token comes to stand where."""
-    read = reads(layer, mask)
+    """Change of the output when tokens of `x` (1, token, channel) move by `order` (token,)."""
+    read = reader_of(layer, mask)
     before, after = read(x), read(x[:, order])
     return _share(after - before[:, order], before)
 
@@ -61,11 +61,11 @@ def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | Non
 def duplicate(
     layer: SelfAttention, x: Embeddings, i: int, j: int, mask: Mask | None = None
 ) -> float:
-    """`x` (1, token, channel), with the same vector at tokens i and j."""
-    return difference(reads(layer, mask), x, i, j)
+    """Difference of the outputs at i and j, where `x` (1, token, channel) has the same vector."""
+    return difference(reader_of(layer, mask), x, i, j)
 
 
-def reads(layer: SelfAttention, mask: Mask | None = None) -> Read:
+def reader_of(layer: SelfAttention, mask: Mask | None = None) -> Read:
     """A reader of vectors of words, one after the other, made of one layer."""
 
     @torch.no_grad()

@@ -28,7 +28,7 @@ WINDOW = 32
 
 
 def _product(freqs: torch.dtype, pos: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
-    """Angles in float32, of frequencies and positions kept in these."""
+    """A function for angles in float32, of frequencies and positions kept in these dtypes."""
     return lambda p, theta: p.to(pos).float().unsqueeze(-1) * theta.to(freqs).float()
 
 
@@ -74,21 +74,21 @@ def precision(
     freqs: Frequencies, positions: Sequence[int] = tuple(POSITIONS), seed: int = 0
 ) -> Precision:
     """Errors of a vector of frequencies, for q and k of unit normal entries."""
-    made = torch.Generator().manual_seed(seed)
-    q, k = torch.randn(2, WINDOW, len(freqs), dtype=torch.complex128, generator=made)
-    found = Precision(list(positions), *({way: [] for way in WAYS} for _ in range(3)))
+    generator = torch.Generator().manual_seed(seed)
+    q, k = torch.randn(2, WINDOW, len(freqs), dtype=torch.complex128, generator=generator)
+    errors = Precision(list(positions), *({way: [] for way in WAYS} for _ in range(3)))
     for start in positions:
         here, there = torch.arange(WINDOW), torch.arange(start, start + WINDOW)
         exact = [_turn(_exact(pos, freqs), torch.float64) for pos in (here, there)]
         for way, (angles, dtype) in WAYS.items():
             turns = [_turn(angles(pos, freqs), dtype) for pos in (here, there)]
             off = torch.view_as_real(turns[1] - exact[1]).abs().max()
-            found.error[way].append(_number(off))
-            for scores, keys in ((found.drift, 1), (found.far, 0)):
+            errors.error[way].append(_number(off))
+            for scores, keys in ((errors.drift, 1), (errors.far, 0)):
                 true = ((q * exact[1]) @ (k * exact[keys]).mH).real
                 change = ((q * turns[1]) @ (k * turns[keys]).mH).real - true
                 scores[way].append(_number(change.norm() / true.norm()))
-    return found
+    return errors
 
 
 def _turn(angle: Tensor, dtype: torch.dtype) -> Tensor:

@@ -79,7 +79,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Curve:
-    """Over all pairs of a query and a key so many tokens before it, in all heads and windows."""
+    """Scores by distance, over all queries and the keys before them, all heads and windows."""
 
     distance: list[int]
     mean: list[float]
@@ -109,15 +109,15 @@ def of_distance(freqs: Frequencies, length: int) -> Waves:
     >>> of_distance(frequencies(64), 1000).rises, of_distance(frequencies(64), 1000).negative
     (6, 725)
     """
-    made = similarity(freqs, length)
-    apart = (2 * (made[0] - made)).clamp_min(0).sqrt()
+    alike = similarity(freqs, length)
+    apart = (2 * (alike[0] - alike)).clamp_min(0).sqrt()
     return Waves(
         list(range(length)),
-        made.tolist(),
-        (made / made[0]).tolist(),
+        alike.tolist(),
+        (alike / alike[0]).tolist(),
         apart.tolist(),
-        _first(made.diff() > 0, 1),
-        _first(made < 0),
+        _first(alike.diff() > 0, 1),
+        _first(alike < 0),
     )
 
 
@@ -160,13 +160,13 @@ def peak(
     """Scores of `q` and the key `turned` by `target`, at distances 0 … length − 1; no scale."""
     key = turned(q, freqs, target, layout)
     h = _complex(q, layout) * _complex(key, layout).conj()
-    made = (_waves(freqs, length) * h).sum(-1).real
-    return Peak(target, list(range(length)), made.tolist(), int(made.argmax()))
+    score = (_waves(freqs, length) * h).sum(-1).real
+    return Peak(target, list(range(length)), score.tolist(), int(score.argmax()))
 
 
 @torch.no_grad()
 def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
-    """`x` (window, token, channel): the vectors of windows of text.
+    """Scores by distance in windows of text, `x` (window, token, channel).
 
     The layer's query projection serves for queries and keys alike, so that a score measures
     likeness, and what changes with distance is the encoding's doing.
@@ -180,15 +180,15 @@ def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
 
 
 @torch.no_grad()
-def curve(made: Float[Tensor, "batch head token token"]) -> Curve:
+def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
     """Mean score by distance, of scores made by attention or captured in a model."""
-    tokens = made.shape[-1]
-    found = [made.diagonal(-distance, -2, -1).flatten() for distance in range(tokens)]
+    tokens = scores.shape[-1]
+    diagonals = [scores.diagonal(-distance, -2, -1).flatten() for distance in range(tokens)]
     tenths = torch.tensor([0.1, 0.9])
-    bands = [torch.quantile(values, tenths).tolist() for values in found]
+    bands = [torch.quantile(values, tenths).tolist() for values in diagonals]
     return Curve(
         distance=list(range(tokens)),
-        mean=[values.mean().item() for values in found],
+        mean=[values.mean().item() for values in diagonals],
         low=[low for low, _ in bands],
         high=[high for _, high in bands],
     )
@@ -204,6 +204,6 @@ def _complex(x: Tensor, layout: Layout) -> Tensor:
     return torch.complex(*split(x.detach().double(), layout))
 
 
-def _first(found: Tensor, more: int = 0) -> int | None:
-    places = found.nonzero()
+def _first(holds: Tensor, more: int = 0) -> int | None:
+    places = holds.nonzero()
     return int(places[0]) + more if len(places) else None

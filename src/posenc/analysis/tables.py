@@ -3,7 +3,7 @@
     likeness(p) = cos(row p − 1, row p)          of neighbours: near 1 where the table is smooth
     directions = (Σ λ)² / Σ λ²                   λ: variances of the rows along their principal axes
 
-Rows that training has not met are as they were drawn: independent, so that in d channels their
+Rows that training has not met are as they were initialised: independent, so in d channels their
 likeness is N(0, 1/d), and of one size, ln |row| = N(·, 1/2d). Of the rows before, both may have any
 mean, and a spread no smaller. The table ends in such rows from where this makes it most likely, if
 that is e²⁰ times as likely as with none; chance gave up to e¹¹ in 300 random tables. A decline by
@@ -101,8 +101,8 @@ def _any(x: Tensor, least: float) -> Tensor:
     """ln likelihood of x[:1], x[:2], …: normal, of any mean, and any variance from `least` on."""
     count = torch.arange(1, len(x) + 1)
     variance = x.square().cumsum(0) / count - (x.cumsum(0) / count).square()
-    most = variance.clamp_min(least)
-    return -count / 2 * (most.log() + variance / most)
+    variances = variance.clamp_min(least)
+    return -count / 2 * (variances.log() + variance / variances)
 
 
 def _drawn(x: Tensor, variance: float, centred: bool = False) -> Tensor:

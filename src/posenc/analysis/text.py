@@ -1,4 +1,4 @@
-"""A text as words, and word vectors counted from the text itself: real input, nothing downloaded.
+"""Split a text into words, and compute word vectors from it: real input without a download.
 
     PPMI(w, c) = max(0, ln( n(w, c) n / (n(w) n(c)) ))      n(w, c): c within 4 words of w
     PPMI ≈ U S Uᵀ,   vector(w) = row of U √S, scaled to length √width
@@ -23,9 +23,9 @@ from torch import Tensor
 
 NOVEL = "Jane Austen, Northanger Abbey"
 VOCABULARY = 3_000
-REACH = 4  # words to either side that count as company
-MOST = 32 * 2**20  # bytes; of a longer file the beginning is read
-LEAST = 32  # words
+REACH = 4  # words to either side that count as context
+MOST_BYTES = 32 * 2**20  # bytes; of a longer file the beginning is read
+FEWEST_WORDS = 32  # words
 MOST_DISTINCT = 2**19  # words; their vectors of 256 channels take half a GiB
 
 
@@ -37,7 +37,7 @@ class Text:
 
     @cached_property
     def distinct(self) -> list[str]:
-        """Each word once, the commonest first."""
+        """The distinct words, the commonest first."""
         return [word for word, _ in Counter(self.words).most_common()]
 
     @cached_property
@@ -47,24 +47,24 @@ class Text:
         return torch.tensor([number[word] for word in self.words])
 
     def sentences(self, shortest: int = 6, longest: int = 24) -> list[slice]:
-        """Where the sentences of such a length stand, in order."""
+        """Slices of the sentences with `shortest` to `longest` words, in order."""
         ends = {n + 1 for n, word in enumerate(self.words) if word in ".!?"}
         cuts = sorted({0, *self.paragraphs, *ends})
         spans = [slice(a, b) for a, b in pairwise(cuts) if b in ends]
         return [span for span in spans if shortest <= span.stop - span.start <= longest]
 
-    def windows(self, size: int, many: int) -> Tensor:
+    def windows(self, size: int, count: int) -> Tensor:
         """Word numbers (window, token), evenly spread over the text; fewer if it is short."""
-        many = max(1, min(many, len(self.words) // size))
+        count = max(1, min(count, len(self.words) // size))
         size = min(size, len(self.words))
-        starts = torch.linspace(0, len(self.words) - size, many).long()
+        starts = torch.linspace(0, len(self.words) - size, count).long()
         return self.ids[starts.unsqueeze(-1) + torch.arange(size)]
 
     def vectors(self, width: int, seed: int = 0) -> Tensor:
         """(distinct word, width), each of length √width."""
         known = min(VOCABULARY, len(self.distinct))
-        made = torch.Generator().manual_seed(seed)
-        vectors = torch.randn(len(self.distinct), width, generator=made)
+        generator = torch.Generator().manual_seed(seed)
+        vectors = torch.randn(len(self.distinct), width, generator=generator)
         u, s = _factors(_ppmi(self.ids, known), min(width, known), seed)
         vectors[:known, : len(s)] = u * s.sqrt()
         vectors[:known, len(s) :] = 0
@@ -80,26 +80,30 @@ def novel() -> Text:
     return parse(NOVEL, lzma.decompress(packed).decode())
 
 
-def read(path: Path) -> Text:
-    """A text file in UTF-8. Raises ValueError, in one sentence, for what is not one."""
+def load_text(path: Path) -> Text:
+    """Read a text file in UTF-8. Raises ValueError, in one sentence, for other files."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
-            found = file.read(MOST)
+            content = file.read(MOST_BYTES)
     except (FileNotFoundError, ValueError):  # a zero byte in the name
         raise ValueError(f"there is no file {path}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        if b"\0" in found:
+        if b"\0" in content:
             raise ValueError(f"{path} is not a text: it holds zero bytes")
-        text = found.decode("utf-8-sig", errors="strict" if len(found) < MOST else "ignore")
+        text = content.decode(
+            "utf-8-sig", errors="strict" if len(content) < MOST_BYTES else "ignore"
+        )
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path} is not a text in UTF-8: byte {error.start:,} is 0x{found[error.start]:02x}"
+            f"{path} is not a text in UTF-8: byte {error.start:,} is 0x{content[error.start]:02x}"
         ) from None
     parsed = parse(path.name, text)
-    if len(parsed.words) < LEAST:
-        raise ValueError(f"{path} holds {len(parsed.words)} words; at least {LEAST} are needed")
+    if len(parsed.words) < FEWEST_WORDS:
+        raise ValueError(
+            f"{path} holds {len(parsed.words)} words; at least {FEWEST_WORDS} are needed"
+        )
     distinct = len(set(parsed.words))
     if distinct > MOST_DISTINCT:
         raise ValueError(
@@ -110,7 +114,7 @@ def read(path: Path) -> Text:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a pipe that nobody writes to as an empty file; from one that is written to, wait."""
+    """Open a file; a pipe without a writer counts as empty, one with a writer is waited for."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(handle, True)
@@ -118,7 +122,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def parse(source: str, text: str) -> Text:
-    """Paragraphs are parted by an empty line."""
+    """Split a text into words; an empty line ends a paragraph."""
     paragraphs = [words(paragraph) for paragraph in re.split(r"\n\s*\n", text)]
     starts = accumulate((len(paragraph) for paragraph in paragraphs), initial=0)
     return Text(source, [word for paragraph in paragraphs for word in paragraph], list(starts))
@@ -141,8 +145,8 @@ def _ppmi(ids: Tensor, known: int) -> Tensor:
         pair = a[common] * known + b[common]
         counts += torch.bincount(pair, minlength=known**2).view(known, known)
     counts = counts + counts.T
-    each = counts.sum(0)
-    expected = each.unsqueeze(0) * each.unsqueeze(1) / counts.sum().clamp_min(1)
+    totals = counts.sum(0)
+    expected = totals.unsqueeze(0) * totals.unsqueeze(1) / counts.sum().clamp_min(1)
     return (counts / expected.clamp_min(1e-12)).clamp_min(1).log()
 
 

@@ -8,7 +8,7 @@ complete. Each new file of weights states its layout in its metadata. The presen
 the first of
 
     1  the metadata of the files of weights
-    2  the queries and keys themselves (posenc.analysis.bands)
+    2  the queries and keys themselves (posenc.analysis.rotary_pairs)
     3  `from_`
     4  the config, or transformers' code for a model of this name
 

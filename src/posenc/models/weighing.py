@@ -17,10 +17,10 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from posenc.analysis import bands, curves
-from posenc.analysis.bands import Evidence
-from posenc.analysis.curves import Steps, Vectors
-from posenc.analysis.formula import Formula, formula
+from posenc.analysis import relative_tables, rotary_pairs
+from posenc.analysis.formula import Formula, fit_formula
+from posenc.analysis.relative_tables import Steps, Vectors
+from posenc.analysis.rotary_pairs import Evidence
 from posenc.analysis.tables import Rows, rows
 from posenc.core.frequencies import Layout
 from posenc.models.config.spec import Buckets, Rotary, Spec
@@ -128,7 +128,7 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     relative = tensors.measured(_is_relative, _table_size)
     rotary = find_projections(spec, weights)
     projections = _RotaryProjections(rotary, tensors)
-    evidence = bands.evidence(projections.layers()) if rotary else None
+    evidence = rotary_pairs.evidence(projections.layers()) if rotary else None
     layout: Layout | None = next((one.rotary.layout for one in rotary), None)
     mark = weights.metadata.get(KEY)
     layout = mark if mark in get_args(Layout) else layout
@@ -152,7 +152,7 @@ def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence |
     every = find_projections(spec, weights)
     picked = every[:: max(len(every) // layers, 1)]
     return (
-        bands.evidence(_RotaryProjections(picked, _FloatTensors(weights)).layers())
+        rotary_pairs.evidence(_RotaryProjections(picked, _FloatTensors(weights)).layers())
         if picked
         else None
     )
@@ -231,7 +231,7 @@ def _parts(spec: Spec | None) -> Iterator[Spec]:
 
 def _table(info: Info, weights: Tensors) -> Positions:
     values = weights[info.name].flatten(0, -2)
-    fitted = formula(values)
+    fitted = fit_formula(values)
     count, width = values.shape
     return Positions(info.name, count, width, fitted, None if fitted else rows(values))
 
@@ -260,7 +260,7 @@ def _bias(info: Info, spec: Spec | None, weights: Tensors) -> Bias:
     )
     reach = config.reach if config else REACH
     bidirectional = config.bidirectional if config else not decoder
-    steps = curves.t5(weights[info.name], reach, bidirectional)
+    steps = relative_tables.t5(weights[info.name], reach, bidirectional)
     return Bias(info.name, info.shape[0], reach, bidirectional, config is None, steps)
 
 
@@ -272,7 +272,7 @@ def _is_relative(info: Info) -> bool:
 
 
 def _relative(info: Info, weights: Tensors) -> Relative:
-    return Relative(info.name, curves.shaw(weights[info.name].flatten(0, -2)))
+    return Relative(info.name, relative_tables.shaw(weights[info.name].flatten(0, -2)))
 
 
 class _RotaryProjections:
@@ -294,7 +294,7 @@ class _RotaryProjections:
                 continue
             q, k = projection.rotary_rows(self.tensors)
             self.strength[projection.layer] = {
-                to: (bands.strength(q, to).mean(0), bands.strength(k, to).mean(0))
+                to: (rotary_pairs.strength(q, to).mean(0), rotary_pairs.strength(k, to).mean(0))
                 for to in get_args(Layout)
             }
             self.work += projection.heads * (2 * projection.rotary.turned) ** 3

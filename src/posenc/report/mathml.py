@@ -1,4 +1,4 @@
-"""Formulas as docstrings write them, in Unicode, drawn as MathML: one truth for terminal and page.
+"""Draw formulas, written in Unicode as in docstrings, as MathML: one text for terminal and page.
 
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1     radians per token
 
@@ -43,7 +43,7 @@ END = Token("end", "")
 
 
 def lines(formula: str) -> list[list[str]]:
-    """Each line in its parts: a formula, and what three spaces or more part from it."""
+    """The lines of a block, each split at three spaces or more: a formula, then remarks."""
     written = [line.strip() for line in formula.splitlines() if line.strip()]
     return [[math(part) for part in re.split(r"\s{3,}", line)] for line in written]
 
@@ -62,71 +62,77 @@ def math(formula: str) -> str:
 class _Reader:
     """Recursive descent: a formula is products between signs, a product atoms, some with scripts.
 
-    What is read is a list of elements, so that whoever asked may put a row around it.
+        formula = { sign | product }          product = factors { " / " factors }
+        factors = atom { atom | "·" | "/" }   atom    = name | number | group | √ argument, scripts
+
+    Methods return lists of elements, so that the caller decides whether a row encloses them.
+    `rest` holds the tokens still to be read, last first, so that `pop` takes the next.
     """
 
     def __init__(self, formula: str):
-        found = [(f.lastgroup or "", f) for f in TOKEN.finditer(formula.strip())]
-        self.rest = [Token(kind, f[kind], len(f["gap"])) for kind, f in reversed(found)]
-        self.ends: list[str] = []
+        matches = [(f.lastgroup or "", f) for f in TOKEN.finditer(formula.strip())]
+        self.rest = [Token(kind, f[kind], len(f["gap"])) for kind, f in reversed(matches)]
+        self.ends: list[str] = []  # closing brackets that are awaited, innermost last
         self.scripts = 0  # how deep in scripts: no fraction bars there
 
     def until(self, end: str) -> list[str]:
-        """Up to the closing bracket, or the end of the text."""
+        """Read up to the closing bracket `end`, or with "" to the end of the text."""
         self.ends.append(end)
-        made, before = [], END
+        elements, before = [], END  # `before` tells a sign between two terms from one before a term
         while self.next.text not in ("", end):
             token, atom = self.next, self._begins_atom()
             if token.gap > 1:
-                made.append(QUAD)
+                elements.append(QUAD)
             elif token.gap and (before.text == ":" or (before.text in ",;" and self._prose())):
-                made.append(WORD if before.text == ":" else THIN)
-            made += self._product() if atom else self._sign(unary=before.kind in ("sign", "end"))
+                elements.append(WORD if before.text == ":" else THIN)
+            elements += (
+                self._product() if atom else self._sign(unary=before.kind in ("sign", "end"))
+            )
             before = Token("atom", "") if atom else token
         self.ends.pop()
-        return made
+        return elements
 
     def _product(self) -> list[str]:
-        made = self._factors()
+        elements = self._factors()
         while self.next.text == "/":  # one between spaces: `_factors` has taken the others
             self.rest.pop()
-            above, below = _bare(made), _bare(self._factors())
-            made = [f"<mfrac>{_row(above)}{_row(below)}</mfrac>"]
-        return made
+            above, below = _bare(elements), _bare(self._factors())
+            elements = [f"<mfrac>{_row(above)}{_row(below)}</mfrac>"]
+        return elements
 
     def _factors(self) -> list[str]:
-        made, prose = [], False
-        while self.next.gap < 2 or not made:
+        elements, prose = [], False
+        while self.next.gap < 2 or not elements:
             token = self.next
             if token.text == "·" or (token.text == "/" and (self.scripts or not token.gap)):
-                made += self._sign(unary=False)
+                elements += self._sign(unary=False)
             elif self._begins_atom():
                 either = prose or self._prose()
-                if made and token.gap:
-                    made.append(WORD if either else THIN)
+                if elements and token.gap:
+                    elements.append(WORD if either else THIN)
                 prose = self._prose()
-                made += self._atom()
+                elements += self._atom()
             else:
                 break
-        return made
+        return elements
 
     def _atom(self) -> list[str]:
         prose, (kind, text, _) = self._prose(), self.rest.pop()
         if text == "√":
             return [f"<msqrt>{''.join(self._argument())}</msqrt>"]
         if kind == "sign":
-            made: str = self._group(text)
+            element: str = self._group(text)
         elif kind == "code":
-            made = f"<mtext><code>{escape(text.strip('`'))}</code></mtext>"
+            element = f"<mtext><code>{escape(text.strip('`'))}</code></mtext>"
         elif kind == "number":
-            made = f"<mn>{text}</mn>"
+            element = f"<mn>{text}</mn>"
         elif text == "Σ":
-            made = "<mo>∑</mo>"
+            element = "<mo>∑</mo>"
         else:
             name, bar = escape(text.rstrip("\u0304")), text.endswith("\u0304")
-            made = f"<mtext>{name}</mtext>" if prose else f"<mi>{name}</mi>"
-            made = f"<mover>{made}<mo>¯</mo></mover>" if bar else made
-        return [self._scripted(made, "under" if text == "Σ" else "sub")]
+            element = f"<mtext>{name}</mtext>" if prose else f"<mi>{name}</mi>"
+            element = f"<mover>{element}<mo>¯</mo></mover>" if bar else element
+        return [self._scripted(element, "under" if text == "Σ" else "sub")]
 
     def _group(self, opening: str) -> str:
         inner = self.until(CLOSING[opening])
@@ -135,16 +141,18 @@ class _Reader:
             f'<mo form="{form}" fence="true" stretchy="true">{text}</mo>'
             for form, text in (("prefix", opening), ("postfix", closing))
         ]
-        made = Parentheses(f"<mrow>{fences[0]}{''.join(inner)}{fences[1]}</mrow>")
-        made.inner = inner
-        return made if opening in "({" else str(made)
+        group = Parentheses(f"<mrow>{fences[0]}{''.join(inner)}{fences[1]}</mrow>")
+        group.inner = inner
+        return group if opening in "({" else str(group)
 
     def _scripted(self, base: str, low: str) -> str:
+        """The base with the scripts that touch it; `low` is "under" for limits, else "sub"."""
         below, above = [], []
         while not self.next.gap:
             kind, text, _ = self.next
             if kind in ("raised", "lowered"):
                 self.rest.pop()
+                # ⁿ and ₙ as n, read like any formula
                 plain = unicodedata.normalize("NFKC", text.replace("'", "′"))
                 (above if kind == "raised" else below).extend(_Reader(plain).until(""))
             elif text in ("^", "_"):
@@ -156,8 +164,11 @@ class _Reader:
                 break
         if not below and not above:
             return base
+        # msub, msup, msubsup; munder, mover, munderover
         kind = f"m{low * bool(below)}{('sup' if low == 'sub' else 'over') * bool(above)}"
-        return f"<{kind}>{base}{''.join(_row(made) for made in (below, above) if made)}</{kind}>"
+        return (
+            f"<{kind}>{base}{''.join(_row(script) for script in (below, above) if script)}</{kind}>"
+        )
 
     def _argument(self) -> list[str]:
         """The argument of a script or a root: one atom, or a group in parentheses."""
@@ -168,8 +179,8 @@ class _Reader:
         text = escape(self.rest.pop().text)
         if text == ":":
             return ["<mtext>:</mtext>"]
-        how = ' form="prefix"' if unary and text in "+−±" else ""
-        return [f"<mo{how or TIGHT * (text == '/')}>{text}</mo>"]
+        attributes = ' form="prefix"' if unary and text in "+−±" else ""
+        return [f"<mo{attributes or TIGHT * (text == '/')}>{text}</mo>"]
 
     @property
     def next(self) -> Token:
@@ -193,15 +204,19 @@ class _Reader:
 
 
 class Parentheses(str):
-    """A group in parentheses; `inner` is the group without them."""
+    """A group in parentheses; `inner` holds its elements without them."""
 
     inner: list[str]
 
 
-def _bare(made: list[str]) -> list[str]:
+def _bare(elements: list[str]) -> list[str]:
     """Strip the parentheses if one pair encloses everything."""
-    return made[0].inner if len(made) == 1 and isinstance(made[0], Parentheses) else made
+    return (
+        elements[0].inner
+        if len(elements) == 1 and isinstance(elements[0], Parentheses)
+        else elements
+    )
 
 
-def _row(made: list[str]) -> str:
-    return made[0] if len(made) == 1 else f"<mrow>{''.join(made)}</mrow>"
+def _row(elements: list[str]) -> str:
+    return elements[0] if len(elements) == 1 else f"<mrow>{''.join(elements)}</mrow>"

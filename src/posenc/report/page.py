@@ -14,10 +14,10 @@ from posenc.models.files.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.report import mathml, paper, pictures, screen, words
-from posenc.report.drawing import listing
+from posenc.report import contents, mathml, paper, screen, words
+from posenc.report.contents import Result
+from posenc.report.drawing.data_table import data_table
 from posenc.report.drawing.figure import Figure, Table
-from posenc.report.pictures import Result
 from posenc.report.saving import folder
 from posenc.report.saving.folder import FIGURES, MARK, NUMBERS, PAGE, reserve
 from posenc.report.words import weights as weights_words
@@ -29,12 +29,12 @@ PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL
 
 
 def write(result: Result, out: Path, figures: str | None = None) -> None:
-    """`results.json` and `index.html`, which take the place of an earlier report as a whole.
+    """Write `results.json` and `index.html`, which replace an earlier report as a whole.
 
     `figures` is png, svg or pdf: each figure as a file of that kind as well. `results.json` lists
-    them, so that the next report knows them for its own, and takes them away.
+    them, so that the next report recognises them and removes them.
     """
-    drawn = pictures.for_paper(result) if figures else {}
+    drawn = contents.figures_for_paper(result) if figures else {}
     with folder.replacing(out) as new:
         if drawn:
             (new / FIGURES).mkdir()
@@ -49,11 +49,11 @@ def write(result: Result, out: Path, figures: str | None = None) -> None:
 
 def render(result: Result) -> str:
     """The page; text of users and models is escaped."""
-    shown = {name: _shown(figure) for name, figure in pictures.of(result).items()}
+    shown = {name: _shown(figure) for name, figure in contents.figures_of(result).items()}
     if isinstance(result, Inspection):
         stacks = {"": result, **result.parts}
-        told = _told(result.weighing) if result.weighing else {}
-        return _filled("inspect.html", shown, found=result, stacks=stacks, told=told)
+        sections = _weight_sections(result.weighing) if result.weighing else {}
+        return _filled("inspect.html", shown, inspection=result, stacks=stacks, sections=sections)
     if isinstance(result, Comparison):
         return _filled("compare.html", shown, result=result)
     if isinstance(result, Benchmark):
@@ -61,19 +61,23 @@ def render(result: Result) -> str:
     return _filled("portrait.html", shown, portrait=result)
 
 
-def _told(found: Weighing) -> dict[str, list[str]]:
-    """A heading and sentences for each thing that the weights say, by the name of its figure."""
+def _weight_sections(weighing: Weighing) -> dict[str, list[str]]:
+    """A heading and sentences on each tensor that was measured, by the name of its figure."""
     say = weights_words
-    told = {
-        f"table-{n}": [printable(one.tensor), *say.table(one)] for n, one in enumerate(found.tables)
-    } | {f"bias-{n}": [printable(one.tensor), *say.bias(one)] for n, one in enumerate(found.biases)}
-    if found.relative:
-        told["relative"] = ["Vectors for distances", *say.relative(found.relative)]
-    if found.bands:
-        lines = [line for one in found.bands for line in say.bands(one)]
-        told["strength"] = ["Strength of each pair", *lines]
-    rest = {"Layout": [*say.layout(found)], "Not measured": [*say.unmeasured(found)]}
-    return told | {name: [name, *lines] for name, lines in rest.items() if lines}
+    sections = {
+        f"table-{n}": [printable(part.tensor), *say.table(part)]
+        for n, part in enumerate(weighing.tables)
+    } | {
+        f"bias-{n}": [printable(part.tensor), *say.bias(part)]
+        for n, part in enumerate(weighing.biases)
+    }
+    if weighing.relative:
+        sections["relative"] = ["Vectors for distances", *say.relative(weighing.relative)]
+    if weighing.bands:
+        lines = [line for part in weighing.bands for line in say.bands(part)]
+        sections["strength"] = ["Strength of each pair", *lines]
+    others = {"Layout": [*say.layout(weighing)], "Not measured": [*say.unmeasured(weighing)]}
+    return sections | {name: [name, *lines] for name, lines in others.items() if lines}
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def _shown(figure: Figure) -> Shown:
     return Shown(
         printable(figure.title, 200),
         figure.alt,
-        listing.table(figure),
+        data_table(figure),
         _embedded(drawn.to_json()),
         drawn.layout.height,
     )
@@ -100,25 +104,25 @@ def _shown(figure: Figure) -> Shown:
 
 def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
     loader = PackageLoader("posenc.report")
-    made = Environment(
+    environment = Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
-    made.globals |= {"words": words, "mathml": mathml}
-    made.filters |= {"code": _code, "visible": _visible}
-    return made.get_template(template).render(
+    environment.globals |= {"words": words, "mathml": mathml}
+    environment.filters |= {"code": _code, "visible": _visible}
+    return environment.get_template(template).render(
         mark=MARK, plotly=get_plotlyjs(), figures=shown, properties=PROPERTIES, **values
     )
 
 
 def _visible(value: Any) -> Any:
-    """Text with nothing in it that cannot be seen, such as marks that turn its direction."""
+    """Text without invisible characters, such as marks that reverse its direction."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return "\n".join(printable(line, len(line)) for line in value.split("\n"))
 
 
 def _code(text: str) -> Markup:
-    """What stands in back-quotes is code."""
+    """Set text in back-quotes as code."""
     parts = _visible(text).split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if n % 2 and n < len(parts) - 1 else part
@@ -127,6 +131,6 @@ def _code(text: str) -> Markup:
 
 
 def _embedded(document: str | None) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
+    """Escape JSON for a script element, so that nothing in it can end the element."""
     text = document or "null"
     return "".join(f"\\u{ord(c):04x}" if c in "<>&\u2028\u2029" else c for c in text)

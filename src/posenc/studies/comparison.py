@@ -198,7 +198,7 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
         "shuffle": Order(*map(_mean, shuffles)),
         "duplicate": Order(*map(_mean, repeats)) if pairs else None,
         "curve": similarity.by_distance(layer, given.windows),
-        "far": length.at(layer, given.windows[:4], settings.starts),
+        "far": length.far_changes(layer, given.windows[:4], settings.starts),
         "rows": _rows(card),
     }
 

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from posenc.analysis import decomposition, geometry, similarity
-from posenc.analysis.advancing import Advance, advance
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.frequencies import Extended, extended
 from posenc.analysis.geometry import Plane, Turned
 from posenc.analysis.grids import Map, to_patch
 from posenc.analysis.precision import Precision, precision
-from posenc.analysis.shifting import Group, group
+from posenc.analysis.shift_matrix import Group, group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
 from posenc.analysis.text import Text, novel
+from posenc.analysis.trajectory import Advance, advance
 from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import choose

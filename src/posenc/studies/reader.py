@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posenc.analysis.capture import still
+from posenc.analysis.capture import identity_rotation
 from posenc.analysis.order import Order, changes, difference, repeated
 from posenc.models.files.errors import printable
 
@@ -81,7 +81,7 @@ def without_positions(model: nn.Module) -> Iterator[nn.Module]:
         for name, module in model.named_modules():
             last = name.rpartition(".")[-1]
             if last in TABLES or last == ROTARY:
-                hook = _zero if last in TABLES else _still
+                hook = _zero if last in TABLES else _identity_rotation
                 undo.callback(module.register_forward_hook(hook).remove)
                 found = True
         if not found:
@@ -116,5 +116,5 @@ def _zero(module: nn.Module, args: Any, out: Tensor) -> Tensor:
     return torch.zeros_like(out)
 
 
-def _still(module: nn.Module, args: Any, out: Any) -> Any:
-    return still(out)
+def _identity_rotation(module: nn.Module, args: Any, out: Any) -> Any:
+    return identity_rotation(out)

@@ -5,7 +5,7 @@ import torch
 
 from posenc import Binary, RoPE, Sinusoidal, frequencies
 from posenc.analysis import similarity
-from posenc.analysis.shifting import group
+from posenc.analysis.shift_matrix import group
 from posenc.report import figures
 
 

@@ -1,1 +1,1 @@
-"""Neutral figures: marks in panels, the same for screen and paper, and their numbers as a table."""
+"""Figures described for both renderers: marks in panels, their layout, their numbers as a table."""

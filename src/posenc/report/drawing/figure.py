@@ -2,7 +2,8 @@
 
     Figure ─ panels ─▶ Panel ─ marks ─▶ Line Band Points Arrows Rule Heat
 
-`screen.plotly` and `paper.matplotlib` draw it; `Figure.alt` says it, and `listing.table` lists it.
+`screen.plotly` and `paper.matplotlib` draw it; `Figure.alt` describes it, and
+`data_table` lists its numbers.
 A point of an axis is a number; None leaves a gap. Where a panel gives names for an axis, the
 number n stands for the n-th name, so that two tokens may have the same name.
 """
@@ -110,8 +111,8 @@ class Heat:
     @property
     def span(self) -> tuple[float, float]:
         """The values at both ends of the palette."""
-        found = [abs(v) for row in self.z for v in row if v is not None]
-        high = max(found, default=1.0) or 1.0 if self.high is None else self.high
+        magnitudes = [abs(v) for row in self.z for v in row if v is not None]
+        high = max(magnitudes, default=1.0) or 1.0 if self.high is None else self.high
         return (-high if self.signed else self.low), high
 
 
@@ -161,7 +162,7 @@ class Figure:
     columns: int = 1
     height: int = 0  # of a row of panels, in pixels of the screen; 0: as it fits
     frames: Sequence[Frame] = ()
-    listed: Table | None = None  # where the numbers alone would not say it
+    listed: Table | None = None  # in place of `data_table`, where numbers alone would not say it
 
     @property
     def alt(self) -> str:
@@ -184,18 +185,18 @@ def heat(
     high: float | None = None,
     bar: bool = True,
 ) -> Heat:
-    """A heat map of at most 256 cells a side: of each block the value farthest from 0 is shown."""
+    """A heat map of at most 256 cells a side; larger ones show the extreme value of each block."""
     rows, columns = ceil(len(z) / CELLS), ceil(len(z[0]) / CELLS)
-    made = [
+    cells = [
         short([_farthest(z[r : r + rows], c, c + columns) for c in range(0, len(z[0]), columns)])
         for r in range(0, len(z), rows)
     ]
     x, y = x or range(len(z[0])), y or range(len(z))
-    return Heat(made, x[::columns], y[::rows], signed, unit, low, high, bar, (rows, columns))
+    return Heat(cells, x[::columns], y[::rows], signed, unit, low, high, bar, (rows, columns))
 
 
 def _farthest(rows: Sequence[Values], first: int, last: int) -> float | None:
-    """None where there is nothing: `max` is the value whose magnitude is largest."""
+    """The value of a block whose magnitude is largest; None where the block has no value."""
     return max((v for row in rows for v in row[first:last] if v is not None), key=abs, default=None)
 
 

@@ -25,7 +25,7 @@ def attention(
         )
         for name, head in zip(names, weights, strict=True)
     ]
-    told = []
+    distances = []
     for name, head in zip(names, weights, strict=True):
         back = [
             weight * abs(i - j)
@@ -33,24 +33,25 @@ def attention(
             for j, weight in enumerate(row)
             if weight is not None
         ]
-        told.append(f"{name} {sum(back) / len(head):.1f}")
+        distances.append(f"{name} {sum(back) / len(head):.1f}")
     return Figure(
         "Attention",
         panels,
         f"Attention between {len(weights[0])} tokens. On average a token looks so many tokens away:"
-        f" {', '.join(told)}.",
+        f" {', '.join(distances)}.",
         columns=min(len(panels), 2 if len(panels) < 5 else 3),
     )
 
 
-def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
+def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
     """The scores of one head, and the parts that they are the sum of, with one palette for all."""
-    parts = {name: values[head] for name, values in found.parts.items()}
-    whole = found.scores[head]
+    parts = {name: values[head] for name, values in decomposed.parts.items()}
+    whole = decomposed.scores[head]
     high = max(abs(v) for rows in (whole, *parts.values()) for row in rows for v in row) or 1.0
     named = {name: f"{name} tokens" if name.startswith("λ") else name for name in parts}
     shown = {"scores": whole} | {
-        f"{named[name]}: {_percent(found.shares[name])}": values for name, values in parts.items()
+        f"{named[name]}: {_percent(decomposed.shares[name])}": values
+        for name, values in parts.items()
     }
     panels = [
         Panel(
@@ -65,9 +66,9 @@ def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 
         )
         for title, values in shown.items()
     ]
-    shares = ", ".join(f"{named[name]} {_percent(s)}" for name, s in found.shares.items())
+    shares = ", ".join(f"{named[name]} {_percent(s)}" for name, s in decomposed.shares.items())
     return Figure(
-        f"{found.encoding}: what the scores are made of",
+        f"{decomposed.encoding}: what the scores are made of",
         panels,
         f"Scores of head {head} and their {len(parts)} parts. Shares in what softmax sees, over all"
         f" heads: {shares}.",
@@ -75,26 +76,26 @@ def decomposition(found: Decomposition, tokens: Sequence[str] = (), head: int = 
     )
 
 
-def shuffled(found: Order) -> Figure:
+def shuffled(order: Order) -> Figure:
     """Change of the output of each token when the words of a text change places."""
-    places = range(len(found.tokens))
-    share = [100 * change for change in found.change]
-    without = [100 * change for change in found.without]
+    places = range(len(order.tokens))
+    share = [100 * change for change in order.change]
+    without = [100 * change for change in order.without]
     marks = [
         Points(places, share, "as it is"),
         Points(places, without, "positions switched off", VERMILION, "diamond"),
     ]
     says = (
-        f"What {len(found.tokens)} tokens get from a model when they are shuffled changes by"
+        f"What {len(order.tokens)} tokens get from a model when they are shuffled changes by"
         f" {sum(share) / len(share):.0f} % on average, and by {sum(without) / len(without):.2g} %"
         " with positions switched off."
     )
-    if found.twins and found.apart is not None and found.apart_without is not None:
+    if order.twins and order.apart is not None and order.apart_without is not None:
         says += (
-            f" “{found.tokens[found.twins[0]]}” stands there twice: {found.apart:.0%} apart, and"
-            f" {found.apart_without:.1g} without positions."
+            f" “{order.tokens[order.twins[0]]}” stands there twice: {order.apart:.0%} apart, and"
+            f" {order.apart_without:.1g} without positions."
         )
-    panel = Panel("", marks, "", "change, %", x_names=found.tokens)
+    panel = Panel("", marks, "", "change, %", x_names=order.tokens)
     return Figure("A shuffled text", [panel], says, height=260)
 
 

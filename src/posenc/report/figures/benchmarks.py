@@ -1,4 +1,4 @@
-"""Figures of a benchmark: how far each way is from the limit, and how time grows with length."""
+"""Figures of a benchmark: the ratio of each way to the limit, and the growth of time."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from posenc.report.drawing.figure import BLUE, GREY, Figure, Line, Panel, Points
 
 
 def ways(table: Table) -> Figure:
-    """Ratios to the limit, ours marked by shape and colour."""
+    """Ratios to the limit; those of posenc differ by shape and colour."""
     names = [row.name for row in table.rows]
     places = {
         ours: [n for n, row in enumerate(table.rows) if row.ours == ours] for ours in (True, False)
@@ -35,20 +35,20 @@ def ways(table: Table) -> Figure:
     )
 
 
-def growth(part: str, found: Sequence[Growth]) -> Figure:
+def growth(part: str, all_growth: Sequence[Growth]) -> Figure:
     """Seconds against tokens, both on logarithmic axes."""
-    ours = [one for one in found if one.part == part]
+    curves = [curve for curve in all_growth if curve.part == part]
     marks = [
         Line(
-            one.tokens,
-            [1e3 * s for s in one.seconds],
-            f"{one.name}: p = {one.exponent:.2f}",
+            curve.tokens,
+            [1e3 * s for s in curve.seconds],
+            f"{curve.name}: p = {curve.exponent:.2f}",
             **style(n),
         )
-        for n, one in enumerate(ours)
+        for n, curve in enumerate(curves)
     ]
-    longest = max(one.tokens[-1] for one in ours)
-    slowest = max(ours, key=lambda one: one.last)
+    longest = max(curve.tokens[-1] for curve in curves)
+    slowest = max(curves, key=lambda curve: curve.last)
     panel = Panel("", marks, "tokens", "milliseconds", x_log=True, y_log=True)
     return Figure(
         f"Growth, {part}",

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from posenc.analysis.shifting import Group
+from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
+from posenc.report.drawing.data_table import format_number
 from posenc.report.drawing.figure import (
     GREEN,
     VERMILION,
@@ -17,24 +18,23 @@ from posenc.report.drawing.figure import (
     Values,
     heat,
 )
-from posenc.report.drawing.listing import told
 
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:
     """Rows (position, channel), as of `Measured.rows`: positions from left to right."""
     shown = heat([list(channel) for channel in zip(*rows, strict=True)], signed=True, unit="value")
-    most = shown.span[1]
+    largest = shown.span[1]
     return Figure(
         f"{name}: what a position looks like",
         [Panel("", [shown], "position", "channel", y_down=True)],
         f"Heat map of {name}: {len(rows)} positions from left to right, {len(rows[0])} channels"
-        f" from top to bottom, values between −{most:.3g} and {most:.3g}.",
+        f" from top to bottom, values between −{largest:.3g} and {largest:.3g}.",
     )
 
 
-def similarity(name: str, found: Between) -> Figure:
+def similarity(name: str, between: Between) -> Figure:
     """Every position with every other: dot product and cosine."""
-    tokens = len(found.dot)
+    tokens = len(between.dot)
     panels = [
         Panel(
             title,
@@ -45,13 +45,13 @@ def similarity(name: str, found: Between) -> Figure:
             square=True,
         )
         for title, values, unit, high in (
-            ("dot product", found.dot, "dot product", None),
-            ("cosine", found.cosine, "cosine", 1.0),
+            ("dot product", between.dot, "dot product", None),
+            ("cosine", between.cosine, "cosine", 1.0),
         )
     ]
-    pairs = [(found.cosine[m][n], m, n) for m in range(tokens) for n in range(m)]
+    pairs = [(between.cosine[m][n], m, n) for m in range(tokens) for n in range(m)]
     least, m, n = min(pairs)
-    near = sum(found.cosine[p][p + 1] for p in range(tokens - 1)) / (tokens - 1)
+    near = sum(between.cosine[p][p + 1] for p in range(tokens - 1)) / (tokens - 1)
     return Figure(
         f"{name}: how alike positions are",
         panels,
@@ -61,10 +61,10 @@ def similarity(name: str, found: Between) -> Figure:
     )
 
 
-def decay(found: Mapping[str, Waves]) -> Figure:
+def decay(by_name: Mapping[str, Waves]) -> Figure:
     """Similarity of two positions against their distance, for one set of frequencies or more."""
     alike, apart, words = [], [], []
-    for name, waves in found.items():
+    for name, waves in by_name.items():
         distance = waves.distance[1:]  # a logarithmic axis has no 0
         shares = waves.share
         marks: list[Mark] = [Line(distance, shares[1:], width=1.5), Rule(0, "y", dash="solid")]
@@ -84,22 +84,22 @@ def decay(found: Mapping[str, Waves]) -> Figure:
         alike.append(Panel(name, marks, x_title, "B(δ) / B(0)", x_log=True, y_range=(-0.4, 1.1)))
         line = Line(distance, waves.apart[1:], width=1.5)
         apart.append(Panel(name, [line], x_title, "|PE(δ) − PE(0)|", x_log=True))
-    longest = max(waves.distance[-1] for waves in found.values())
+    longest = max(waves.distance[-1] for waves in by_name.values())
     return Figure(
         "Similarity against distance",
         [*alike, *apart],
         f"Similarity falls with distance, but not steadily. Within {longest:,} tokens, with"
         f" {'; '.join(words)}.",
-        columns=len(found),
+        columns=len(by_name),
         height=220,
     )
 
 
-def bound(found: Bound) -> Figure:
+def bound(bounds: Bound) -> Figure:
     """RoFormer's upper bound next to the score that it bounds."""
-    sizes = found.size
-    times = sorted(b / s if s else float("inf") for b, s in zip(found.bound, sizes, strict=True))
-    apart, distance = times[len(times) // 2], found.distance
+    sizes = bounds.size
+    times = sorted(b / s if s else float("inf") for b, s in zip(bounds.bound, sizes, strict=True))
+    apart, distance = times[len(times) // 2], bounds.distance
     return Figure(
         "An upper bound is not a decay",
         [
@@ -107,7 +107,7 @@ def bound(found: Bound) -> Figure:
                 "this query and this key",
                 [
                     Line(distance, sizes, "size of the score", width=1),
-                    Line(distance, found.bound, "upper bound", VERMILION, "dash"),
+                    Line(distance, bounds.bound, "upper bound", VERMILION, "dash"),
                 ],
                 "distance δ, tokens",
                 "|q · R(δ) k|",
@@ -115,50 +115,50 @@ def bound(found: Bound) -> Figure:
             ),
             Panel(
                 "the bound but for its factor",
-                [Line(distance, found.mean, "", GREEN, "dashdot", width=1.5)],
+                [Line(distance, bounds.mean, "", GREEN, "dashdot", width=1.5)],
                 "distance δ, tokens",
                 "mean |S|",
-                y_range=(0, 1.05 * max(found.mean)),
+                y_range=(0, 1.05 * max(bounds.mean)),
             ),
         ],
-        f"RoFormer's bound falls from {told(found.bound[0])} at distance 0 to"
-        f" {told(found.bound[-1])} at {distance[-1]:,}, and levels off; typically it is"
-        f" {told(apart)} times the score.",
+        f"RoFormer's bound falls from {format_number(bounds.bound[0])} at distance 0 to"
+        f" {format_number(bounds.bound[-1])} at {distance[-1]:,}, and levels off; typically it is"
+        f" {format_number(apart)} times the score.",
         columns=2,
         height=280,
     )
 
 
-def peak(found: Peak) -> Figure:
+def peak(curve: Peak) -> Figure:
     """A key that scores best at a chosen distance: decay is not guaranteed."""
-    top = found.score[found.best]
+    top = curve.score[curve.best]
     return Figure(
         "Any distance can be the best",
         [
             Panel(
                 "",
                 [
-                    Line(found.distance, found.score, width=1.5),
-                    Points([found.best], [top], labels=[f"{found.best:,} tokens"]),
+                    Line(curve.distance, curve.score, width=1.5),
+                    Points([curve.best], [top], labels=[f"{curve.best:,} tokens"]),
                 ],
                 "distance, tokens",
                 "q · R(δ) k",
             )
         ],
-        f"Scores of a query and a key made to match {found.target:,} tokens back: {top:.3g} there,"
-        f" {found.score[0]:.3g} at distance 0. The largest is at distance {found.best:,}.",
+        f"Scores of a query and a key made to match {curve.target:,} tokens back: {top:.3g} there,"
+        f" {curve.score[0]:.3g} at distance 0. The largest is at distance {curve.best:,}.",
         height=260,
     )
 
 
-def shift(name: str, found: Group) -> Figure:
+def shift(name: str, group: Group) -> Figure:
     """M_a, M_b, their product, and M_(a+b) fitted by itself."""
-    a, b = found.a.by, found.b.by
+    a, b = group.a.by, group.b.by
     shown = (
-        (f"M{_sub(a)}", found.a.matrix),
-        (f"M{_sub(b)}", found.b.matrix),
-        (f"M{_sub(a)} M{_sub(b)}", found.product),
-        (f"M{_sub(a + b)}", found.both.matrix),
+        (f"M{_sub(a)}", group.a.matrix),
+        (f"M{_sub(b)}", group.b.matrix),
+        (f"M{_sub(a)} M{_sub(b)}", group.product),
+        (f"M{_sub(a + b)}", group.both.matrix),
     )
     high = max(1.0, *(abs(v) for _, matrix in shown for row in matrix for v in row))
     panels = [
@@ -172,11 +172,11 @@ def shift(name: str, found: Group) -> Figure:
         )
         for title, matrix in shown
     ]
-    missed = max(shift.missed for shift in (found.a, found.b, found.both))
+    missed = max(shift.missed for shift in (group.a, group.b, group.both))
     if missed < 1e-3:
         says = (
             f"One matrix moves every position of {name} by {a} tokens, another by {b}. Their"
-            f" product and the matrix for {a + b} differ by {found.apart:.1g} at most."
+            f" product and the matrix for {a + b} differ by {group.apart:.1g} at most."
         )
     else:
         says = (

@@ -28,24 +28,24 @@ def bands(turning: Turning) -> Figure:
         says += (
             f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
         )
-    changes = ", ".join(f"{many} {change}" for change, many in turning.changes.items())
+    changes = ", ".join(f"{count} {change}" for change, count in turning.changes.items())
     says += f". Stretching left {changes}." if stretched else "."
     panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
     return Figure("Wavelengths", [panel], says)
 
 
-def extensions(found: Extended) -> Figure:
+def extensions(extended: Extended) -> Figure:
     """Wavelengths before and after each method, against the trained length and the target."""
-    before = [pair.wavelength for pair in found.methods["none"].pairs]
+    before = [pair.wavelength for pair in extended.methods["none"].pairs]
     numbers = range(len(before))
     panels = []
-    for name, method in found.methods.items():
+    for name, method in extended.methods.items():
         if name != "none":
             marks: list[Mark] = [
                 Line(numbers, before, "as trained", GREY, "dash"),
                 Line(numbers, [p.wavelength for p in method.pairs], "stretched", marker="circle"),
-                Rule(found.trained, "y", f"trained: {found.trained:,}"),
-                Rule(found.target, "y", f"target: {found.target:,}"),
+                Rule(extended.trained, "y", f"trained: {extended.trained:,}"),
+                Rule(extended.target, "y", f"target: {extended.target:,}"),
             ]
             gain = "" if method.gain == 1 else f", cos and sin × {method.gain:.4g}"
             panels.append(
@@ -57,29 +57,29 @@ def extensions(found: Extended) -> Figure:
                     y_log=True,
                 )
             )
-    kept = ", ".join(
+    unchanged = ", ".join(
         f"{name.replace('_', ' ')} {sum(pair.change == 'kept' for pair in method.pairs)}"
-        for name, method in found.methods.items()
+        for name, method in extended.methods.items()
         if name != "none"
     )
     return Figure(
-        f"Stretched from {found.trained:,} to {found.target:,} tokens",
+        f"Stretched from {extended.trained:,} to {extended.target:,} tokens",
         panels,
-        f"Trained on {found.trained:,} tokens, {found.critical} of {found.channels} channels belong"
-        f" to pairs that complete a turn. So many of the {len(before)} pairs keep their wavelength:"
-        f" {kept}.",
+        f"Trained on {extended.trained:,} tokens, {extended.critical} of"
+        f" {extended.channels} channels belong to pairs that complete a turn. So many of the"
+        f" {len(before)} pairs keep their wavelength: {unchanged}.",
         columns=3,
         height=230,
     )
 
 
-def precision(found: Precision) -> Figure:
+def precision(measured: Precision) -> Figure:
     """Errors against position, for each way of forming angles."""
     panels = [
         Panel(
             title,
             [
-                Line(found.position, values, way, **style(n), width=1.5)
+                Line(measured.position, values, way, **style(n), width=1.5)
                 for n, (way, values) in enumerate(ways.items())
             ],
             "position, tokens",
@@ -88,21 +88,21 @@ def precision(found: Precision) -> Figure:
             y_log=True,
         )
         for title, ways, y_title in (
-            ("cos and sin", found.error, "largest error"),
-            ("scores of near tokens, moved along", found.drift, "error / size of scores"),
-            ("scores of keys at the beginning", found.far, "error / size of scores"),
+            ("cos and sin", measured.error, "largest error"),
+            ("scores of near tokens, moved along", measured.drift, "error / size of scores"),
+            ("scores of keys at the beginning", measured.far, "error / size of scores"),
         )
     ]
-    last = {way: values[-1] for way, values in found.far.items()}
-    told = ", ".join(
+    last = {way: values[-1] for way, values in measured.far.items()}
+    errors = ", ".join(
         f"{way} {'not a number' if error is None else f'{error:.1g}'}"
         for way, error in last.items()
     )
     return Figure(
         "What few bits do",
         panels,
-        f"Errors of angles and scores by how they are formed. At position {found.position[-1]:,}"
-        f" scores of keys at the beginning are off by: {told}.",
+        f"Errors of angles and scores by how they are formed. At position {measured.position[-1]:,}"
+        f" scores of keys at the beginning are off by: {errors}.",
         columns=3,
         height=300,
     )

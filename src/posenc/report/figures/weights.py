@@ -1,50 +1,50 @@
-"""Figures of what the weights say, one function each: from the data object to the drawing."""
+"""Figures of measured weights, one function each."""
 
 from posenc.models.weighing import Bands, Bias, Positions, Relative
 from posenc.report.drawing.figure import BLUE, VERMILION, Dash, Figure, Line, Panel, Rule, style
 from posenc.report.words import runs
 
-MOST = 512  # points of a curve
+MOST_POINTS = 512  # points of a curve
 
 
-def table(one: Positions) -> Figure | None:
-    """Norms of a learned table's rows and how alike neighbours are; where training ended."""
-    found = one.learned
-    if found is None or not found.likeness:
+def table(positions: Positions) -> Figure | None:
+    """Norms of the rows of a learned table, likeness of neighbours, and where training ended."""
+    learned = positions.learned
+    if learned is None or not learned.likeness:
         return None
-    every = -(-one.rows // MOST)
+    every = -(-positions.rows // MOST_POINTS)
     ends = {
-        "untrained from here": found.trained if found.untrained else None,
-        "ever less alike": found.falls,
+        "untrained from here": learned.trained if learned.untrained else None,
+        "ever less alike": learned.falls,
     }
     rules = [Rule(at, "x", name) for name, at in ends.items() if at]
     panels = [
         Panel(
             "",
-            [Line(range(first, one.rows, every), values[::every], colour=colour), *rules],
+            [Line(range(first, positions.rows, every), values[::every], colour=colour), *rules],
             "row",
             title,
         )
         for title, values, first, colour in (
-            ("norm", found.norms, 0, BLUE),
-            ("cosine to the row before", found.likeness, 1, VERMILION),
+            ("norm", learned.norms, 0, BLUE),
+            ("cosine to the row before", learned.likeness, 1, VERMILION),
         )
     ]
     says = (
-        f"Norms of {one.rows:,} learned rows, from {min(found.norms):.3g} to"
-        f" {max(found.norms):.3g}, and cosines of neighbours, from {min(found.likeness):.2f} to"
-        f" {max(found.likeness):.2f}."
+        f"Norms of {positions.rows:,} learned rows, from {min(learned.norms):.3g} to"
+        f" {max(learned.norms):.3g}, and cosines of neighbours, from {min(learned.likeness):.2f} to"
+        f" {max(learned.likeness):.2f}."
     )
     return Figure("A learned table", panels, says, height=170)
 
 
-def bias(one: Bias) -> Figure:
-    """The bias of each head over the distance, in steps as it is."""
+def bias(t5_bias: Bias) -> Figure:
+    """The bias of each head over the distance."""
     marks = [
-        Line(one.steps.distance, values, f"head {number}", **style(number))
-        for number, values in enumerate(one.steps.heads)
+        Line(t5_bias.steps.distance, values, f"head {number}", **style(number))
+        for number, values in enumerate(t5_bias.steps.heads)
     ]
-    flat = [value for values in one.steps.heads for value in values]
+    flat = [value for values in t5_bias.steps.heads for value in values]
     says = (
         f"Bias of {len(marks)} heads over the distance, from {min(flat):.3g} to {max(flat):.3g}"
         " logits."
@@ -53,48 +53,48 @@ def bias(one: Bias) -> Figure:
     return Figure("Bias by distance", [Panel("", marks, x_title, "bias, logits")], says)
 
 
-def relative(found: list[Relative]) -> Figure | None:
+def relative(tables: list[Relative]) -> Figure | None:
     """The length of the vector of each distance, one panel a table."""
-    if not found:
+    if not tables:
         return None
     panels = [
         Panel(
-            one.tensor[-40:],
-            [Line(one.vectors.distance, one.vectors.norms, marker="circle")],
+            table.tensor[-40:],
+            [Line(table.vectors.distance, table.vectors.norms, marker="circle")],
             "tokens back",
             "length",
         )
-        for one in found
+        for table in tables
     ]
-    lengths = [norm for one in found for norm in one.vectors.norms]
+    lengths = [norm for table in tables for norm in table.vectors.norms]
     says = (
-        f"Lengths of the vectors of each distance in {len(found)} tables, from"
+        f"Lengths of the vectors of each distance in {len(tables)} tables, from"
         f" {min(lengths):.3g} to {max(lengths):.3g}."
     )
     return Figure("Vectors for distances", panels, says, columns=3)
 
 
-def bands(found: list[Bands]) -> Figure | None:
+def bands(stacks: list[Bands]) -> Figure | None:
     """Strength of queries and keys in each pair, a colour for layers that turn alike."""
-    if not found:
+    if not stacks:
         return None
     marks, strongest = [], []
     dashes: tuple[Dash, Dash] = ("solid", "dash")
-    for n, one in enumerate(found):
+    for n, stack in enumerate(stacks):
         look = style(n)
         for name, values, dash in zip(
-            ("queries", "keys"), (one.queries, one.keys), dashes, strict=True
+            ("queries", "keys"), (stack.queries, stack.keys), dashes, strict=True
         ):
-            named = f"{name}, {runs(one.layers)}"
+            named = f"{name}, {runs(stack.layers)}"
             marks.append(
                 Line(range(len(values)), values, named, look["colour"], dash, look["marker"])
             )
             strongest.append(f"{named} in pair {values.index(max(values))}")
-    most = max(max(one.queries + one.keys) for one in found)
+    strength_max = max(max(stack.queries + stack.keys) for stack in stacks)
     x_title, y_title = "pair of channels, fastest first", "norm of its two rows"
     return Figure(
         "Strength of each pair",
-        [Panel("", marks, x_title, y_title, y_range=(0, 1.05 * most))],
+        [Panel("", marks, x_title, y_title, y_range=(0, 1.05 * strength_max))],
         f"How strong queries and keys are in each pair of channels; strongest are"
         f" {'; '.join(strongest)}.",
     )

@@ -17,6 +17,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import NullLocator
 
 from posenc.models.files.errors import printable
+from posenc.report.drawing.data_table import evenly_spaced
 from posenc.report.drawing.figure import (
     GREY,
     VERMILION,
@@ -32,14 +33,13 @@ from posenc.report.drawing.figure import (
     Values,
     short,
 )
-from posenc.report.drawing.listing import picked
-from posenc.report.drawing.places import LINE, Places, names
+from posenc.report.drawing.panel_layout import LINE, PanelLayout, legend_names
 from posenc.report.saving.folder import FIGURE_MARK
 
 INCH = 100  # pixels of the screen
-WIDTH = 720  # of a page of paper, in such pixels
-TICK = 11  # of them, for a name along an axis
-TITLE = 30  # of them, above a figure
+WIDTH = 720  # pixels, of a page of paper
+TICK = 11  # pixels for a name along an axis
+TITLE = 30  # pixels above a figure
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
 MARKERS = {
     "": "",
@@ -80,20 +80,20 @@ def save(figure: Figure, path: Path) -> None:
     drawn = matplotlib(figure)
     described = "Subject" if path.suffix == ".pdf" else "Description"
     maker = "Software" if path.suffix == ".png" else "Creator"
-    told = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
-    told |= {maker: FIGURE_MARK}
+    metadata = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
+    metadata |= {maker: FIGURE_MARK}
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     with rc_context(STYLE), catch_warnings():
         filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
-        drawn.savefig(path, dpi=2 * INCH, metadata=told | undated)
+        drawn.savefig(path, dpi=2 * INCH, metadata=metadata | undated)
 
 
 def matplotlib(figure: Figure) -> Drawn:
-    """Black on white, of one page's width; of frames four or six, evenly picked, side by side."""
+    """Draw black on white, as wide as a page; of an animation, four or six frames side by side."""
     figure = _strip(figure) if figure.frames else figure
-    at = Places(figure, figure.columns, WIDTH)
+    at = PanelLayout(figure, figure.columns, WIDTH)
     inside = at.rows * at.row + (at.rows - 1) * at.between + at.head + at.under
-    legend, columns = _legend_size(names(figure))
+    legend, columns = _legend_size(legend_names(figure))
     high = inside + TITLE + legend
     with rc_context(STYLE):
         engine = ConstrainedLayoutEngine(rect=(0, 0, 1, inside / high))
@@ -110,11 +110,11 @@ def matplotlib(figure: Figure) -> Drawn:
                 if heat.bar and not at.shared:
                     drawn.colorbar(_colours(heat), ax=ax, label=heat.unit, pad=0.02)
         if at.heats and at.shared and at.heats[0].bar:
-            those = axes[: len(figure.panels)]
-            drawn.colorbar(_colours(at.heats[0]), ax=those, label=at.heats[0].unit, pad=0.02)
+            drawn_on = axes[: len(figure.panels)]
+            drawn.colorbar(_colours(at.heats[0]), ax=drawn_on, label=at.heats[0].unit, pad=0.02)
         if legend:
             drawn.legend(
-                **_legend(names(figure), axes),
+                **_legend(legend_names(figure), axes),
                 ncols=columns,
                 bbox_to_anchor=(0, 1 - TITLE / high),
                 loc="upper left",
@@ -123,7 +123,7 @@ def matplotlib(figure: Figure) -> Drawn:
         with catch_warnings():
             filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
             drawn.draw_without_rendering()
-            engine.execute(drawn)  # again, with the room that ticks turned out to take
+            engine.execute(drawn)  # a second time, as ticks have their sizes only now
         drawn.set_layout_engine("none")
     return drawn
 
@@ -209,7 +209,7 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
             )
 
 
-def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
+def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
     ax.set_title("\n".join(map(_safe, at.title(n))))
     ax.set_xlabel("\n".join(map(_safe, at.x_title(n))))
     ax.set_ylabel(_safe(at.y_title(n)))
@@ -225,8 +225,8 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
             axis.set_minor_locator(NullLocator())
         if named:
-            kept = range(0, len(named), ceil(len(named) * TICK / room))
-            axis.set_ticks([*kept], [_safe(named[k]) if shown else "" for k in kept])
+            labelled = range(0, len(named), ceil(len(named) * TICK / room))
+            axis.set_ticks([*labelled], [_safe(named[k]) if shown else "" for k in labelled])
     if panel.x_names:
         ax.tick_params(axis="x", rotation=90)
     if panel.x_range:
@@ -246,17 +246,17 @@ def _finish(panel: Panel, n: int, at: Places, ax: Axes) -> None:
 
 
 def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
-    """A handle for each name, from wherever it is drawn first."""
-    found: dict[str, Artist] = {}
+    """A handle for each name, from the panel that draws it first."""
+    handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+            handles.setdefault(label, handle)
     labels = [_safe(name) for name in wanted]
-    return {"handles": [found[label] for label in labels], "labels": labels}
+    return {"handles": [handles[label] for label in labels], "labels": labels}
 
 
 def _legend_size(wanted: list[str]) -> tuple[float, int]:
-    """Pixels down, and columns."""
+    """The height of the legend in pixels, and its columns."""
     if not wanted:
         return 0, 1
     columns = max(1, int(WIDTH // (6 * max(map(len, wanted)) + 50)))
@@ -264,9 +264,9 @@ def _legend_size(wanted: list[str]) -> tuple[float, int]:
 
 
 def _strip(figure: Figure) -> Figure:
-    """Some states side by side."""
-    many = 6 if len(figure.panels) == 1 else 4
-    shown = [figure.frames[n] for n in picked(len(figure.frames), many)]
+    """Replace an animation by some of its frames, side by side."""
+    wanted = 6 if len(figure.panels) == 1 else 4
+    shown = [figure.frames[n] for n in evenly_spaced(len(figure.frames), wanted)]
     panels = [
         replace(panel, title=f"{frame.name}: {panel.title}" if n == 0 else panel.title)
         for n in range(len(figure.panels))

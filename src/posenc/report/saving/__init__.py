@@ -1,1 +1,1 @@
-"""Writing a report whole or not at all: its folder, and being asked to stop."""
+"""Write a report whole or not at all: its folder, and signals that ask the process to stop."""

@@ -1,16 +1,17 @@
-"""The folder of a report: whether one may be put there, and taking the place of the earlier one.
+"""Check the folder of a report, and replace the earlier report in it.
 
     index.html      the page
     results.json    the numbers, and the names of the figures
-    figures         those that were asked for as files
+    figures         figures as files, where `--figures` asks for them
 
-A report is written into a folder of its own beside them, and moved in when all of it is on the
-disk: first what stood there goes, the page before all else, then numbers, figures and the page come
-in. So a page never stands beside the numbers of another run, wherever a run is killed; what it
-leaves has a name of its own, and the next run takes it away. An error moves all of it back.
+A report is written into a new folder inside `out` and moved in when all of it is on the disk: first
+the old files are moved away, the page before all others, then numbers, figures and at last the page
+are moved in. So a page never stands beside the numbers of another run, wherever a run is killed;
+the folder that a killed run leaves has a name of its own, and the next run removes it. An error
+moves everything back.
 
-What an earlier report made is known by marks in each file, never by a list alone, and nothing is
-read, written or taken away through a link.
+Files of an earlier report are recognised by marks in each of them, never by a list alone, and
+nothing is read, written or removed through a link.
 """
 
 import errno
@@ -34,7 +35,7 @@ except ImportError:  # Windows
 PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
 MARK = '<meta name="generator" content="posenc">'
 FIGURE_MARK = "posenc.report"  # in the metadata of a figure
-MARKED = 2**16  # bytes at either end of a file in which its mark stands
+MARK_REACH = 2**16  # bytes at either end of a file that are searched for its mark
 UNFINISHED = ".posenc-"  # begins the name of a folder that a report is written into
 MOST_NUMBERS = 2**25  # bytes
 
@@ -44,8 +45,8 @@ def reserve(out: Path, force: bool = False) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in out.iterdir())
-        _check(out)
-        strange = [name for name in names if not _ours(out, name)]
+        _check_replaceable(out)
+        strange = [name for name in names if not _is_report_part(out, name)]
         if strange and not force:
             named = ", ".join(map(printable, strange[:3])) + (" …" if len(strange) > 3 else "")
             raise FileExistsError(
@@ -65,34 +66,34 @@ def reserve(out: Path, force: bool = False) -> None:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """Give a folder to write a report into, which takes the place of the one in `out` in the end.
+    """Yield a folder to write a report into; at the end it replaces the report in `out`.
 
-    Raises OSError if something stands there that no report replaces, or another run writes there.
+    Raises OSError if `out` holds something that no report may replace, or another run writes there.
     """
-    with _alone(out):
+    with _locked(out):
         for entry in list(out.iterdir()):
             if _unfinished(entry):
                 shutil.rmtree(entry, ignore_errors=True)
         new = Path(mkdtemp(prefix=UNFINISHED, dir=out))
         try:
             yield new
-            _swap(new, out)
+            _replace_report(new, out)
         finally:
             shutil.rmtree(new, ignore_errors=True)
 
 
-def _swap(new: Path, out: Path) -> None:
-    """Move the report in `out` away, and that in `new` there, by renaming; undo it on an error."""
-    figures = _names(new / FIGURES)
+def _replace_report(new: Path, out: Path) -> None:
+    """Move the old report out of `out` and the new one in, by renaming; undo it on an error."""
+    figures = _entries(new / FIGURES)
     come = [NUMBERS, *(f"{FIGURES}/{name}" for name in figures), PAGE]
     for name in come:
-        _settle(new / name)
-    _check(out, figures)
+        _flush_to_disk(new / name)
+    _check_replaceable(out, figures)
     old = new / "earlier"
     (old / FIGURES).mkdir(parents=True)
     if figures:
         (out / FIGURES).mkdir(exist_ok=True)
-    replaced = dict.fromkeys([*_made(out), *figures])
+    replaced = dict.fromkeys([*_known_figures(out), *figures])
     gone = [PAGE, *(f"{FIGURES}/{name}" for name in replaced), NUMBERS]
     moves = [(out / name, old / name) for name in gone if os.path.lexists(out / name)]
     moves += [(new / name, out / name) for name in come]
@@ -109,8 +110,8 @@ def _swap(new: Path, out: Path) -> None:
             raise
 
 
-def _settle(path: Path) -> None:
-    """Wait until a file is on the disk, which may be full only now."""
+def _flush_to_disk(path: Path) -> None:
+    """Wait until a file is on the disk: a full disk may show only now."""
     handle = os.open(path, os.O_RDWR)
     try:
         os.fsync(handle)
@@ -118,25 +119,25 @@ def _settle(path: Path) -> None:
         os.close(handle)
 
 
-def _check(out: Path, figures: Sequence[str] = ()) -> None:
-    """Raise OSError where something stands that no report can take the place of."""
+def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
+    """Raise OSError if `out` holds something that no report can replace."""
     folder = out / FIGURES
     if figures and os.path.lexists(folder) and not _real_folder(folder):
         raise OSError(errno.ENOTDIR, f"{FIGURES} there is no folder of its own, but a link or file")
-    for name in (PAGE, NUMBERS, *(f"{FIGURES}/{one}" for one in figures)):
+    for name in (PAGE, NUMBERS, *(f"{FIGURES}/{figure}" for figure in figures)):
         if _real_folder(out / name):
             raise OSError(errno.EISDIR, f"{name} there is a folder")
 
 
-def _ours(out: Path, name: str) -> bool:
-    """Whether an earlier report made it, or a run that was killed."""
+def _is_report_part(out: Path, name: str) -> bool:
+    """True if an earlier report made this entry, or a run that was killed."""
     path = out / name
     if name == PAGE:
-        return _holds(path, MARK)
+        return _has_mark(path, MARK)
     if name == NUMBERS:
-        return _listed(out) is not None
+        return _figures_of_report(out) is not None
     if name == FIGURES:
-        return _real_folder(path) and set(_names(path)) == set(_made(out))
+        return _real_folder(path) and set(_entries(path)) == set(_known_figures(out))
     return _unfinished(path)
 
 
@@ -144,24 +145,24 @@ def _unfinished(path: Path) -> bool:
     return path.name.startswith(UNFINISHED) and _real_folder(path)
 
 
-def _made(out: Path) -> list[str]:
-    """The figures that an earlier report lists as its own, and that say so of themselves."""
-    folder, listed = out / FIGURES, _listed(out) or []
-    return [n for n in _names(folder) if n in listed and _holds(folder / n, FIGURE_MARK)]
+def _known_figures(out: Path) -> list[str]:
+    """Names of figures that an earlier report lists, and that carry its mark."""
+    folder, listed = out / FIGURES, _figures_of_report(out) or []
+    return [n for n in _entries(folder) if n in listed and _has_mark(folder / n, FIGURE_MARK)]
 
 
-def _listed(out: Path) -> set[str] | None:
-    """The figures of the report that stands there; None if what stands there is none."""
+def _figures_of_report(out: Path) -> set[str] | None:
+    """Names of the figures that the report in `out` lists; None if there is no report."""
     try:
-        tree = json.loads(_bytes(out / NUMBERS, MOST_NUMBERS))
+        tree = json.loads(_read_bytes(out / NUMBERS, MOST_NUMBERS))
         known = "posenc" in tree["provenance"]["versions"]
         return set(map(str, tree["figures"])) if known else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _names(folder: Path) -> list[str]:
-    """What is in a folder, in order; nothing, where it is a link or none."""
+def _entries(folder: Path) -> list[str]:
+    """Names in a folder, sorted; none if it is a link or does not exist."""
     return sorted(os.listdir(folder)) if _real_folder(folder) else []
 
 
@@ -169,26 +170,28 @@ def _real_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _holds(path: Path, mark: str) -> bool:
-    """Whether a regular file, and no link to one, has this mark near its beginning or end."""
+def _has_mark(path: Path, mark: str) -> bool:
+    """True if a regular file, not a link, has this mark near its beginning or end."""
     with suppress(OSError, ValueError):
-        return mark.encode() in _bytes(path, MARKED) + _bytes(path, MARKED, end=True)
+        return mark.encode() in _read_bytes(path, MARK_REACH) + _read_bytes(
+            path, MARK_REACH, end=True
+        )
     return False
 
 
-def _bytes(path: Path, most: int, end: bool = False) -> bytes:
-    """What a regular file holds. Raises ValueError for anything else, OSError as reading does."""
+def _read_bytes(path: Path, limit: int, end: bool = False) -> bytes:
+    """The first or last bytes of a regular file. Raises ValueError for other files, and OSError."""
     if path.is_symlink():
         raise ValueError(f"{path} is a link")
     with opened(path) as file:
         if end:
-            file.seek(-min(most, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        return file.read(most)
+            file.seek(-min(limit, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        return file.read(limit)
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Raise OSError where another run is writing into the same folder."""
+def _locked(out: Path) -> Iterator[None]:
+    """Lock the folder. Raises OSError if another run is writing into it."""
     if fcntl is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""Being asked to stop: SIGTERM and SIGHUP as Ctrl-C, so that nothing half done is left.
+"""Treat SIGTERM and SIGHUP as Ctrl-C, so that nothing half done is left.
 
     with interruptible():
-        …                        an exception unwinds it: `finally` runs, files in the making go
+        …                        a signal raises an exception, so that `finally` runs
 
 A signal that is ignored, as SIGHUP is under nohup, stays ignored.
 """
@@ -18,7 +18,7 @@ SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks the second
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt within, where the process is asked to end.
+    """Raise KeyboardInterrupt inside the block when the process is asked to end.
 
     Python lets only the main thread handle signals; in another one this changes nothing.
     """
@@ -40,7 +40,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let Ctrl-C and its like wait until the end: for a few moves that must not be torn apart."""
+    """Delay Ctrl-C and the like to the end of the block, for moves that must not be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

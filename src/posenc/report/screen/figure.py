@@ -1,8 +1,7 @@
-"""Figures for the screen, by plotly.
+"""Draw figures for the screen with plotly.
 
-Paper and plot are transparent and the ink is left to the page, which knows whether it is dark.
-What depends on the width of the page is in `layout`; `layout.meta["narrow"]` is the same for a
-telephone.
+Backgrounds are transparent, and the page sets the colour of text, as it knows its theme. All that
+depends on the width of the page is in `layout`; `layout.meta["narrow"]` holds it for a telephone.
 """
 
 from collections.abc import Iterator
@@ -22,14 +21,14 @@ from posenc.report.drawing.figure import (
     Rule,
     short,
 )
-from posenc.report.drawing.places import one_palette
+from posenc.report.drawing.panel_layout import one_palette
 from posenc.report.screen.layout import narrow, nth, safe, wide
 
 SIDES = {"above": "top center", "right above": "top right", "left below": "bottom left"}
 
 
 def plotly(figure: Figure) -> go.Figure:
-    """Every text is escaped. Nothing plays by itself: frames wait for a slider of the page."""
+    """Draw a figure. Every text is escaped; frames are not played but wait for a slider."""
     traces = [trace for n, panel in enumerate(figure.panels) for trace in _panel(panel, n, figure)]
     named: set[str] = set()
     for trace in traces:
@@ -81,12 +80,12 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "name": "" if mark.direct else safe(mark.name),
             }
         case Band():
-            kept = [
+            bounded = [
                 (x, low, high)
                 for x, low, high in zip(*map(short, (mark.x, mark.low, mark.high)), strict=True)
                 if None not in (x, low, high)
             ]
-            x, low, high = map(list, zip(*kept, strict=True)) if kept else ([], [], [])
+            x, low, high = map(list, zip(*bounded, strict=True)) if bounded else ([], [], [])
             return {
                 "type": "scatter",
                 "x": x + x[::-1],
@@ -179,11 +178,15 @@ def _end(mark: Line) -> dict[str, Any]:
 
 
 def _frames(figure: Figure) -> Iterator[dict[str, Any]]:
-    """For each frame, the trace properties that differ in any frame, so any order can be shown."""
+    """For each frame, the trace properties that differ in any frame.
+
+    Frames can then be shown in any order: each sets all that another may have changed.
+    """
     states = [
         [trace for n, panel in enumerate(frame.panels) for trace in _panel(panel, n, figure)]
         for frame in figure.frames
     ]
+    # changing[n]: the properties of trace n that are not the same in all frames
     changing = {
         place: {key for key in traces[0] if any(trace[key] != traces[0][key] for trace in traces)}
         for place, traces in enumerate(zip(*states, strict=True))

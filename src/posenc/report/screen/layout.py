@@ -7,9 +7,17 @@ from typing import Any
 
 from posenc.models.files.errors import printable
 from posenc.report.drawing.figure import GREY, Figure, Heat, Line, Panel, Rule
-from posenc.report.drawing.places import BAR, LETTER, LINE, Places, decades, names, one_palette
+from posenc.report.drawing.panel_layout import (
+    BAR,
+    LETTER,
+    LINE,
+    PanelLayout,
+    decades,
+    legend_names,
+    one_palette,
+)
 
-SIGNED = [  # 0 lets the paper through
+SIGNED = [  # transparent at 0
     [0, "rgba(31, 131, 196, 1)"],
     [0.4999, "rgba(31, 131, 196, 0)"],
     [0.5001, "rgba(213, 94, 0, 0)"],
@@ -20,12 +28,12 @@ WIDE, NARROW = 1100, 340  # pixels that a page has for a figure
 
 
 def wide(figure: Figure) -> dict[str, Any]:
-    """On a page."""
+    """The layout on a page, all columns side by side."""
     return _layout(figure, figure.columns, WIDE)
 
 
 def narrow(figure: Figure) -> dict[str, Any]:
-    """On a telephone: one column, or two of many small panels."""
+    """The layout on a telephone: one column, or two of many small panels."""
     several = len(figure.panels) > 6 and not any(
         isinstance(mark, Heat) and mark.bar for panel in figure.panels for mark in panel.marks
     )
@@ -43,10 +51,16 @@ def safe(text: str) -> str:
 
 
 def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
-    """Everything whose place depends on how wide the figure may be."""
-    at = Places(figure, columns, width)
-    legend = LINE * 1.4 * ceil(sum(len(name) * LETTER + 50 for name in names(figure)) / width)
-    inside = at.rows * at.row + (at.rows - 1) * at.between
+    """All parts of a figure whose place depends on its width.
+
+    Plotly counts domains as shares of the plot area, which is the figure without its margins, from
+    the lower left corner: `inside` pixels high, `room` pixels wide.
+    """
+    at = PanelLayout(figure, columns, width)
+    legend = (
+        LINE * 1.4 * ceil(sum(len(name) * LETTER + 50 for name in legend_names(figure)) / width)
+    )
+    inside = at.rows * at.row + (at.rows - 1) * at.between  # all rows, and what is between them
     above, below = at.head + legend + 6, at.under
     shared, heats = one_palette(figure), 0
     layout: dict[str, Any] = {
@@ -61,6 +75,7 @@ def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
         "annotations": [],
     }
     for n, panel in enumerate(figure.panels):
+        # panel n is in column n % columns, counted from the left, and row n // columns from the top
         left = (n % columns) * (at.column + at.gap) / at.room
         top = 1 - (n // columns) * (at.row + at.between) / inside
         x, y = (left, left + at.column / at.room), (max(0, top - at.row / inside), top)
@@ -71,6 +86,7 @@ def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
             layout["shapes"].append(_rule(rule, n))
             layout["annotations"].append(_rule_name(rule, panel, n))
         for heat in [mark for mark in panel.marks if isinstance(mark, Heat)]:
+            # one bar for all panels, centred beside them; else a bar at the edge of each panel
             high, middle = (1, 0.5) if shared else (at.row / inside, (y[0] + y[1]) / 2)
             place = {"x": 1 if shared else x[1], "y": middle, "len": min(1, high)}
             layout[nth("coloraxis", 0 if shared else heats)] = _colours(heat, place)
@@ -78,29 +94,29 @@ def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
     return layout
 
 
-def _x_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
-    made = _axis(
+def _x_axis(panel: Panel, n: int, at: PanelLayout) -> dict[str, Any]:
+    axis = _axis(
         panel.x_log, panel.x_range, panel.x_names, panel.x_ticks, at.column, decades(panel, "x")
     )
-    made["title"] = {"text": "<br>".join(map(safe, at.x_title(n))), "standoff": 6}
+    axis["title"] = {"text": "<br>".join(map(safe, at.x_title(n))), "standoff": 6}
     if panel.x_names:
-        made |= {"tickangle": -90, "showticklabels": at.x_names(n)}
-    return made | {"anchor": nth("y", n), "constrain": "domain", "showgrid": not _has_heat(panel)}
+        axis |= {"tickangle": -90, "showticklabels": at.x_names(n)}
+    return axis | {"anchor": nth("y", n), "constrain": "domain", "showgrid": not _has_heat(panel)}
 
 
-def _y_axis(panel: Panel, n: int, at: Places) -> dict[str, Any]:
-    made = _axis(
+def _y_axis(panel: Panel, n: int, at: PanelLayout) -> dict[str, Any]:
+    axis = _axis(
         panel.y_log, panel.y_range, panel.y_names, panel.y_ticks, at.row, decades(panel, "y")
     )
-    made["title"] = {"text": safe(at.y_title(n)), "standoff": 6}
+    axis["title"] = {"text": safe(at.y_title(n)), "standoff": 6}
     if panel.y_names:
-        made |= {"showticklabels": at.y_names(n)}
+        axis |= {"showticklabels": at.y_names(n)}
     if panel.y_down:
-        made |= {"range": made["range"][::-1]} if "range" in made else {"autorange": "reversed"}
+        axis |= {"range": axis["range"][::-1]} if "range" in axis else {"autorange": "reversed"}
     if panel.square:
-        made |= {"scaleanchor": nth("x", n), "constrain": "domain"}
+        axis |= {"scaleanchor": nth("x", n), "constrain": "domain"}
     automargin = at.beside(n) is None
-    return made | {
+    return axis | {
         "anchor": nth("x", n),
         "automargin": automargin,
         "showgrid": not _has_heat(panel),
@@ -115,19 +131,19 @@ def _axis(
     room: float,
     decades: float,
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {"zeroline": False, "type": "log" if log else "linear"}
+    axis: dict[str, Any] = {"zeroline": False, "type": "log" if log else "linear"}
     if log:
-        made |= {"exponentformat": "power"} | ({"dtick": 1} if decades > 1.5 else {})
+        axis |= {"exponentformat": "power"} | ({"dtick": 1} if decades > 1.5 else {})
     if named:
         every = ceil(len(named) * LINE / room)
-        kept = range(0, len(named), every)
-        made |= {"tickvals": list(kept), "ticktext": [safe(named[n]) for n in kept]}
+        shown = range(0, len(named), every)
+        axis |= {"tickvals": list(shown), "ticktext": [safe(named[n]) for n in shown]}
         span = span or (-0.5, len(named) - 0.5)
     if ticks:
-        made["tickvals"] = list(ticks)
+        axis["tickvals"] = list(ticks)
     if span:
-        made["range"] = [log10(v) for v in span] if log else list(span)
-    return made
+        axis["range"] = [log10(v) for v in span] if log else list(span)
+    return axis
 
 
 def _title(lines: list[str], x: float, y: float) -> dict[str, Any]:
@@ -151,7 +167,7 @@ def _rule(rule: Rule, n: int) -> dict[str, Any]:
 
 
 def _rule_name(rule: Rule, panel: Panel, n: int) -> dict[str, Any]:
-    """Beside its line, at the end of it."""
+    """The name of a rule, at the end of its line."""
     log = panel.x_log if rule.axis == "x" else panel.y_log
     across = "y" if rule.axis == "x" else "x"
     upright = rule.axis == "x"
@@ -185,8 +201,8 @@ def _colours(heat: Heat, place: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def _right(figure: Figure, at: Places) -> int:
-    """Room for colour bars, or for the names at the ends of lines."""
+def _right(figure: Figure, at: PanelLayout) -> int:
+    """Pixels of the right margin, for colour bars or for names at the ends of lines."""
     direct = [
         len(mark.name)
         for panel in figure.panels

@@ -1,4 +1,4 @@
-"""Benchmarks on the terminal: a table for each thing that was done, then targets and growth."""
+"""Benchmarks on the terminal: a table for each case, then targets and growth."""
 
 from itertools import groupby
 
@@ -11,15 +11,18 @@ from posenc.report import words
 from posenc.report.terminal.tables import _table
 
 
-def benchmark(found: Benchmark, console: Console) -> None:
-    for table in found.tables:
+def benchmark(result: Benchmark, console: Console) -> None:
+    for table in result.tables:
         _ways(table, console)
-    _targets(found, console)
-    _growth(found, console)
-    made, versions = found.provenance, found.provenance.versions | found.libraries
+    _targets(result, console)
+    _growth(result, console)
+    provenance, versions = result.provenance, result.provenance.versions | result.libraries
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     console.print(
-        Text(f"{found.processor}; {made.threads} threads; {made.started}; {named}", "dim")
+        Text(
+            f"{result.processor}; {provenance.threads} threads; {provenance.started}; {named}",
+            "dim",
+        )
     )
 
 
@@ -45,30 +48,32 @@ def _ways(table: Table, console: Console) -> None:
     console.print()
 
 
-def _targets(found: Benchmark, console: Console) -> None:
-    if not found.targets:
+def _targets(result: Benchmark, console: Console) -> None:
+    if not result.targets:
         return
-    missed = sum(not target.met for _, target in found.targets)
+    missed = sum(not target.met for _, target in result.targets)
     console.print(
-        Text(f"{len(found.targets) - missed} of {len(found.targets)} targets met", "bold")
+        Text(f"{len(result.targets) - missed} of {len(result.targets)} targets met", "bold")
     )
-    for name, some in groupby(found.targets, key=lambda one: f"{one[0].part}, {one[0].case}"):
+    for name, targets in groupby(
+        result.targets, key=lambda pair: f"{pair[0].part}, {pair[0].case}"
+    ):
         console.print(Text(name, "dim"))
         shown = _table("", "target", "found", "at most")
-        for _, target in some:
+        for _, target in targets:
             mark = Text("✓", "green") if target.met else Text("missed", "red")
             shown.add_row(mark, target.what, f"{target.found:.3g}", f"{target.most:.3g}")
         console.print(shown)
     console.print()
 
 
-def _growth(found: Benchmark, console: Console) -> None:
-    if not found.growth:
+def _growth(result: Benchmark, console: Console) -> None:
+    if not result.growth:
         return
     console.print(Text("growth: seconds ~ tokensᵖ", "bold"))
     shown = _table("", "", "tokens", "p over all", "p at the end")
-    for one in found.growth:
-        lengths = f"{one.tokens[0]:,} … {one.tokens[-1]:,}"
-        shown.add_row(one.part, one.name, lengths, f"{one.exponent:.2f}", f"{one.last:.2f}")
+    for curve in result.growth:
+        lengths = f"{curve.tokens[0]:,} … {curve.tokens[-1]:,}"
+        shown.add_row(curve.part, curve.name, lengths, f"{curve.exponent:.2f}", f"{curve.last:.2f}")
     console.print(shown)
     console.print()

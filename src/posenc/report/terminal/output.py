@@ -1,6 +1,6 @@
-"""Standard output as it is: of any encoding, full, closed, or with nobody who reads on.
+"""Make standard output usable: of any encoding, full, closed, or with a reader that stopped.
 
-A character that the encoding lacks is written in ASCII, so that it costs a sign and not the result:
+A character that the encoding lacks is written in ASCII, so that a sign is lost and not the result:
 ✓ as +, θ as theta, xⱼ² as x_j^2, and what has no such spelling by its number, as \\u27f6.
 """
 
@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from itertools import groupby
 from typing import Any
 
-PLAIN = "posenc.plain"  # the name of this way to encode, beside "strict" and "replace"
-# of tables and bars, so one for one
+PLAIN = "posenc.plain"  # the name of our error handler, beside "strict" and "replace"
+# characters of tables and bars: one for one, so that columns stay in line
 NARROW = dict(zip("✓✗·–—−′’‘”“⟨⟩█▓░└┘─▁▂▃▄▅▆▇", "+x.---'''\"\"<>#=-++-__--==#", strict=True))
 WIDE = {"→": "->", "×": "x", "√": "sqrt", "∞": "inf", "≈": "~", "≤": "<=", "≥": ">=", "±": "+-"}
 WIDE |= {"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "∑": "sum", "§": "section "}
@@ -29,7 +29,7 @@ RAISED = {"<super>": "^", "<sub>": "_"}  # in Unicode's own descriptions of char
 def writable() -> Iterator[None]:
     """Let standard output take every character, or raise OSError if it can take none at all.
 
-    It is asked before the work begins, so that nothing is measured for a device that is full.
+    It is tried before the work begins, so that nothing is measured for a device that is full.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as by `>&-`
@@ -50,18 +50,18 @@ def writable() -> Iterator[None]:
 
 
 def abandon() -> None:
-    """Drop what could not be written: Python would try again as it ends, and complain."""
+    """Drop text that could not be written: Python would try again as it exits, and complain."""
     with open(os.devnull, "wb") as nowhere, suppress(OSError, ValueError):
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def universal() -> bool:
-    """Whether standard output has every character."""
+    """True if standard output can write every character."""
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def _ask(out: Any) -> None:
-    """Raise OSError where a write must fail: no bytes are asked of a device, room of a disk."""
+    """Raise OSError if a write must fail: write no bytes to a device, ask a disk for free room."""
     try:
         number = out.fileno()
     except (OSError, AttributeError):  # a stream of Python's own
@@ -91,9 +91,9 @@ def spelled(text: str) -> str:
 
 def _letter(character: str) -> str:
     parts = unicodedata.normalize("NFKD", character).translate(SIGNS)
-    kept = "".join(c for c in parts if c.isascii())
-    if kept or unicodedata.combining(character):
-        return kept
+    ascii_part = "".join(c for c in parts if c.isascii())
+    if ascii_part or unicodedata.combining(character):
+        return ascii_part
     words = unicodedata.name(parts[0], "").split()
     if words[:1] == ["GREEK"] and "LETTER" in words:
         name = words[words.index("LETTER") + 1]

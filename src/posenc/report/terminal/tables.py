@@ -16,7 +16,7 @@ from posenc.report import words
 from posenc.report.terminal import weights as weights_terminal
 from posenc.studies.comparison import Comparison
 
-WIDE = 124  # columns from which properties are spelled out
+WIDE = 124  # columns of a terminal on which properties are spelled out
 MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
 
 
@@ -61,35 +61,35 @@ VERDICTS = {"fits": "green", "breaks": "bold", "cannot say": "bold yellow"}
 BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
 
 
-def inspection(found: Inspection, console: Console, name: str = "") -> None:
-    """What a config says of positions, and what would break."""
-    spec = found.spec
-    title = Text(name or words.model(found), "bold")
-    console.print(title, Text(words.facts(found), "dim"))
-    if found.embedding:
-        console.print(Text(f"embeddings: {found.embedding}"))
-    for group in found.groups:
+def inspection(inspected: Inspection, console: Console, name: str = "") -> None:
+    """Print the positions that a config describes, layer by layer, and what would break."""
+    spec = inspected.spec
+    title = Text(name or words.model(inspected), "bold")
+    console.print(title, Text(words.facts(inspected), "dim"))
+    if inspected.embedding:
+        console.print(Text(f"embeddings: {inspected.embedding}"))
+    for group in inspected.groups:
         console.print(Text(f"{words.runs(group.layers)}: {group.does}"))
-    for group in found.groups:
+    for group in inspected.groups:
         if group.turning:
             console.print()
             _turning(group, group.turning, console)
     for note in spec.notes:
         console.print(Text(f"note: {note}", "yellow"))
-    if found.weighing:
+    if inspected.weighing:
         console.print()
-        weights_terminal.weighing(found.weighing, console)
-    if found.target:
+        weights_terminal.weighing(inspected.weighing, console)
+    if inspected.target:
         console.print()
-        console.print(Text(words.verdict_of(found), VERDICTS[found.verdict or ""]))
-        for problem in found.problems:
+        console.print(Text(words.verdict_of(inspected), VERDICTS[inspected.verdict or ""]))
+        for problem in inspected.problems:
             console.print(Text(f"  ✗ {problem}", "red"))
-        for open_ in found.unknown:
+        for open_ in inspected.unknown:
             console.print(Text(f"  ? {open_}", "yellow"))
-        for advice in found.advice:
+        for advice in inspected.advice:
             console.print(Text(f"  → {advice}"), soft_wrap=True)
-        console.print(Text(words.basis(found), "dim"))
-    for part, inner in found.parts.items():
+        console.print(Text(words.basis(inspected), "dim"))
+    for part, inner in inspected.parts.items():
         console.print()
         inspection(inner, console, f"{part} ({words.model(inner)})")
 

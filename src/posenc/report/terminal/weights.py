@@ -1,4 +1,4 @@
-"""What the weights say of positions, on the terminal: curves in blocks, and sentences."""
+"""Weights on the terminal: curves drawn with block characters, and sentences."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -15,26 +15,28 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDE = 48
 
 
-def weighing(found: Weighing, console: Console) -> None:
-    """Each tensor with its curves, then the layout."""
-    for table in found.tables:
+def weighing(weights: Weighing, console: Console) -> None:
+    """Print the curves and sentences of each tensor, then the layout."""
+    for table in weights.tables:
         lines = words.table(table)
         learned = table.learned
         curves = {"norm": learned.norms, "likeness": learned.likeness} if learned else {}
         _block(printable(table.tensor), curves, lines, console)
-    for bias in found.biases:
+    for bias in weights.biases:
         heads = {f"head {n}": head for n, head in enumerate(bias.steps.heads[:8])}
         ends = f"{bias.steps.distance[0]} … {bias.steps.distance[-1]} tokens back, by buckets"
         _block(f"{printable(bias.tensor)}, {ends}", heads, words.bias(bias), console)
-    if found.relative:
-        norms = {printable(one.tensor): one.vectors.norms for one in found.relative[:24]}
-        ends = f"{found.relative[0].vectors.distance[0]} … tokens back to ahead"
-        _block(f"length of vectors, {ends}", norms, words.relative(found.relative), console)
-    for bands in found.bands:
+    if weights.relative:
+        norms = {
+            printable(relative.tensor): relative.vectors.norms for relative in weights.relative[:24]
+        }
+        ends = f"{weights.relative[0].vectors.distance[0]} … tokens back to ahead"
+        _block(f"length of vectors, {ends}", norms, words.relative(weights.relative), console)
+    for bands in weights.bands:
         title = f"{runs(bands.layers)}, strength by pair, fastest first"
-        both = {"queries": bands.queries, "keys": bands.keys}
-        _block(title, both, words.bands(bands), console)
-    for line in (*words.layout(found), *words.unmeasured(found)):
+        strengths = {"queries": bands.queries, "keys": bands.keys}
+        _block(title, strengths, words.bands(bands), console)
+    for line in (*words.layout(weights), *words.unmeasured(weights)):
         console.print(Text(line))
 
 

@@ -1,4 +1,4 @@
-"""Findings in words, the same on the terminal and on the page."""
+"""Put results into words, the same on the terminal and on the page."""
 
 from posenc.report.words.findings import SHORT as SHORT
 from posenc.report.words.findings import basis as basis

@@ -1,4 +1,4 @@
-"""Findings in words, the same on the terminal and on the page."""
+"""Put numbers and findings into words, the same on the terminal and on the page."""
 
 from collections.abc import Callable
 from itertools import groupby
@@ -27,19 +27,19 @@ SHORT = {  # headings of two short lines
 
 
 def label(name: str) -> str:
-    """The name of a property as it is read: "any length"."""
+    """The name of a property in words: "any length"."""
     return name.replace("_", " ")
 
 
 def change(share: float | None) -> str:
-    """How much shuffling or repeating changes: "blind", "39%"; "" where nothing was tried."""
+    """A change by shuffling or repeating: "blind", "39%"; "" where nothing was tried."""
     if share is None:
         return ""
     return "blind" if share < BLIND else _percent(share)
 
 
 def count(parameters: int) -> str:
-    """As short as it can be told: "", "128", "4.2k", "131k".
+    """A number of parameters, short: "", "128", "4.2k", "131k".
 
     >>> count(4_224), count(131_072), count(2_100_000)
     ('4.2k', '131k', '2.1M')
@@ -53,14 +53,14 @@ def count(parameters: int) -> str:
 
 
 def moved(share: float | None) -> str:
-    """What moving the text does: "same", "120%", "refused"."""
+    """The change when a text is moved: "same", "120%", "refused"."""
     if share is None:
         return "refused"
     return "same" if share < BLIND else _percent(share)
 
 
 def verdict(result: Comparison) -> list[str]:
-    """A few sentences, made from the numbers."""
+    """Summarise a comparison in a few sentences made from its numbers."""
     sentences = [
         ("Blind to word order without a mask", lambda m: m.shuffle.plain < BLIND),
         ("The same wherever the text stands, to a million", _everywhere),
@@ -86,14 +86,14 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def duration(seconds: float) -> str:
-    """As it would be said: "4.2 s", "3 min 20 s"."""
+    """Seconds as a duration: "4.2 s", "3 min 20 s"."""
     if seconds < 100:
         return f"{seconds:.2g} s"
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 def brief(seconds: float) -> str:
-    """Of a call, three digits.
+    """The duration of a call, three digits.
 
     >>> brief(1.23456e-5), brief(0.0421), brief(3.0)
     ('12.3 µs', '42.1 ms', '3.00 s')
@@ -105,40 +105,40 @@ def brief(seconds: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
 
 
-def model(found: Inspection) -> str:
-    """Its `model_type`, safe to print."""
-    return printable(found.spec.model) or printable(found.file)
+def model(inspection: Inspection) -> str:
+    """The `model_type` of a model, safe to print."""
+    return printable(inspection.spec.model) or printable(inspection.file)
 
 
-def facts(found: Inspection) -> str:
+def facts(inspection: Inspection) -> str:
     """Layers, heads and lengths of a model: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
-    spec = found.spec
+    spec = inspection.spec
     nothing = "no attention, nothing to encode" if spec.model else "no config beside it"
-    told = [f"{len(spec.layers)} layers"] if spec.layers else [nothing]
+    parts = [f"{len(spec.layers)} layers"] if spec.layers else [nothing]
     if spec.heads:
         shared = "" if spec.groups == spec.heads else f" in {spec.groups} groups"
-        told.append(f"{spec.heads} heads{shared}")
+        parts.append(f"{spec.heads} heads{shared}")
     if spec.context:
-        told.append(f"{spec.context:,} tokens")
+        parts.append(f"{spec.context:,} tokens")
     if spec.trained and spec.trained != spec.context:
-        told.append(f"stretched from {spec.trained:,}")
-    return ", ".join(told)
+        parts.append(f"stretched from {spec.trained:,}")
+    return ", ".join(parts)
 
 
-def verdict_of(found: Inspection) -> str:
-    """Whether the target fits, breaks, or neither can be said."""
-    target = f"{found.target:,} tokens"
+def verdict_of(inspection: Inspection) -> str:
+    """The verdict on the target: it fits, breaks, or cannot be judged."""
+    target = f"{inspection.target:,} tokens"
     return {
         "fits": f"Nothing breaks at {target}.",
         "breaks": f"At {target}:",
         "cannot say": f"Whether it serves {target} cannot be said:",
-    }[found.verdict or "fits"]
+    }[inspection.verdict or "fits"]
 
 
-def basis(found: Inspection) -> str:
-    """What the verdict was judged by."""
-    config = [printable(found.file)] if found.spec.model or found.spec.layers else []
-    if found.weighing:
+def basis(inspection: Inspection) -> str:
+    """The files that the verdict was judged by."""
+    config = [printable(inspection.file)] if inspection.spec.model or inspection.spec.layers else []
+    if inspection.weighing:
         return f"judged by {' and '.join([*config, 'the weights'])}"
     return f"judged by {''.join(config)} alone; --weights asks the weights too"
 
@@ -153,7 +153,7 @@ def tokens(count: float) -> str:
 
 
 def runs(layers: list[int]) -> str:
-    """Numbers of layers, as short as they can be told.
+    """Numbers of layers, short.
 
     >>> runs([0, 1, 2, 5, 7, 8]), runs([3]), runs([5, 11, 17, 23])
     ('layers 0–2, 5, 7–8', 'layer 3', 'layers 5, 11, … 23 (4)')
@@ -162,35 +162,37 @@ def runs(layers: list[int]) -> str:
         [n for _, n in run]
         for _, run in groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0])
     ]
-    told = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in together]
-    if len(told) > 3:
-        told = [told[0], told[1], f"… {told[-1]} ({len(layers)})"]
-        return f"layers {told[0]}, {told[1]}, {told[2]}"
-    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(told)}"
+    named = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in together]
+    if len(named) > 3:
+        named = [named[0], named[1], f"… {named[-1]} ({len(layers)})"]
+        return f"layers {named[0]}, {named[1]}, {named[2]}"
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(named)}"
 
 
-def turning(found: Turning) -> list[str]:
-    """What a rotation can tell apart, and how exactly, in sentences."""
-    rotary = found.rotary
+def turning(rotation: Turning) -> list[str]:
+    """The positions that a rotation can tell apart, and how exactly, in sentences."""
+    rotary = rotation.rotary
     lines = []
     if rotary.gain != 1:
         lines.append(f"cos and sin × {rotary.gain:.6g}, so scores × {rotary.gain**2:.6g}")
     if rotary.logit_gain != 1:
         lines.append(f"softmax scale × {rotary.logit_gain:.6g}, of turned and unturned channels")
-    if found.trained:
+    if rotation.trained:
         lines.append(
-            f"{found.unfinished} of {len(found.pairs)} pairs complete no turn within"
-            f" {found.trained:,} tokens"
+            f"{rotation.unfinished} of {len(rotation.pairs)} pairs complete no turn within"
+            f" {rotation.trained:,} tokens"
         )
-    far = "nowhere up to" if found.reach >= LONGEST else "first at"
+    far = "nowhere up to" if rotation.reach >= LONGEST else "first at"
     lines.append(
-        f"like keys fall behind unrelated ones (Σ cos mθ < 0) {far} {found.reach:,} tokens"
+        f"like keys fall behind unrelated ones (Σ cos mθ < 0) {far} {rotation.reach:,} tokens"
     )
-    if found.smallest_base is not None and found.span:
-        keeping = f"keeping like keys ahead over {found.span:,} tokens takes, unstretched, a base"
-        least = f"of at least {rounded(found.smallest_base)}; it has {rotary.base:,.10g}"
-        lines.append(f"{keeping} {'above 10¹⁵' if found.smallest_base == inf else least}")
-    errors = ", ".join(f"{name} {_radians(error)}" for name, error in found.errors.items())
+    if rotation.smallest_base is not None and rotation.span:
+        keeping = (
+            f"keeping like keys ahead over {rotation.span:,} tokens takes, unstretched, a base"
+        )
+        least = f"of at least {rounded(rotation.smallest_base)}; it has {rotary.base:,.10g}"
+        lines.append(f"{keeping} {'above 10¹⁵' if rotation.smallest_base == inf else least}")
+    errors = ", ".join(f"{name} {_radians(error)}" for name, error in rotation.errors.items())
     lines.append(f"phase error at the last position, frequencies kept in {errors}")
     return lines
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posenc import ALiBi, Binary, Integer, Learned, RoPE, SineCosine, Sinusoidal
-from posenc.analysis.shifting import group
+from posenc.analysis.shift_matrix import group
 
 
 def rotation(k, dim, base=10_000):

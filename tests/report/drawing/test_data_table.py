@@ -1,8 +1,8 @@
 """Tables against the numbers that went into the figures."""
 
+from posenc.report.drawing.data_table import data_table as listed
+from posenc.report.drawing.data_table import evenly_spaced
 from posenc.report.drawing.figure import Band, Figure, Frame, Heat, Line, Panel, Points, Rule, Table
-from posenc.report.drawing.listing import picked
-from posenc.report.drawing.listing import table as listed
 
 
 def table(*panels, **options):
@@ -60,8 +60,8 @@ def test_cells_are_picked_evenly_with_both_ends():
     assert made.rows[0][:2] == ["0", "0"]
     assert made.rows[-1][-1] == "2,949"
     assert made.note == "Picked evenly from 30 rows and 50 columns."
-    assert picked(5, 24) == [0, 1, 2, 3, 4]
-    assert picked(0, 24) == []
+    assert evenly_spaced(5, 24) == [0, 1, 2, 3, 4]
+    assert evenly_spaced(0, 24) == []
 
 
 def test_of_frames_one_is_listed_and_a_table_of_its_own_goes_first():

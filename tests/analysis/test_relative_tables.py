@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc.analysis.curves import shaw, t5
+from posenc.analysis.relative_tables import shaw, t5
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

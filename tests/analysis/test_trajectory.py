@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posenc import ALiBi, Binary, Integer, RoPE, Sinusoidal, frequencies
-from posenc.analysis.advancing import advance
+from posenc.analysis.trajectory import advance
 
 X = torch.tensor([0.5, -1.0, 2.0, 0.25, 1.5, 0.0, -0.75, 1.0])
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posenc import RoPE, Sinusoidal
-from posenc.analysis.advancing import advance
+from posenc.analysis.trajectory import advance
 from posenc.report import figures
 
 X = torch.tensor([3.0, 4.0, 1.0, 0.0])

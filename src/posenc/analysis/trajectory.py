@@ -3,7 +3,7 @@
     additive    x + PE(p)              the vector is an embedding
     rotary      R(p) x                 a query of one head
 
-Their path is also given in the plane of its two widest directions, which shows whether neighbouring
+The path is also given in the plane of its two widest directions. It shows whether neighbouring
 positions are neighbours: binary numbers jump, sinusoids move smoothly.
 """
 
@@ -28,21 +28,24 @@ class Advance:
     added: list[list[float]] | None  # (position, channel); None: it is turned, nothing is added
     placed: list[list[float]]  # (position, channel): what it becomes
     path: list[list[float]]  # (position, 2): along the two widest directions of `placed`
-    largest_step: float  # from one position to the next, to the mean distance of all positions
+    largest_step: float  # from one position to the next, as a share of the mean distance of any two
 
 
 @torch.no_grad()
 def advance(
     encoding: Encoding, vector: Float[Tensor, "channel"], positions: Sequence[int]
 ) -> Advance:
-    """Raises ValueError for encodings that change neither embeddings nor queries, as biases do."""
+    """The path of `vector` over `positions`.
+
+    Raises ValueError for encodings that change neither embeddings nor queries, as biases.
+    """
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
-    at, still = encoding.prepare(pos), vector.double().expand(len(pos), -1)
+    at, unplaced = encoding.prepare(pos), vector.double().expand(len(pos), -1)
     if "on_embeddings" in encoding.acts_on:
-        placed = encoding.on_embeddings(still.unsqueeze(0), at).squeeze(0)
-        added = (placed - still).tolist()
+        placed = encoding.on_embeddings(unplaced.unsqueeze(0), at).squeeze(0)
+        added = (placed - unplaced).tolist()
     elif "on_queries" in encoding.acts_on:
-        queries = still.expand(1, encoding.heads or 1, -1, -1)
+        queries = unplaced.expand(1, encoding.heads or 1, -1, -1)
         placed, added = encoding.on_queries(queries, at)[0, 0], None
     else:
         raise ValueError(

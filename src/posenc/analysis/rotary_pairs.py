@@ -1,4 +1,4 @@
-"""Read rotary pairs off the weights of queries and keys: how strong they are, where they sit.
+"""Find rotary pairs in the weights of queries and keys: their strength, and their layout.
 
     strength = √(|w|² + |w′|²)                      w, w′: the rows of a pair in W_q, or in W_k
     a(m, n) = ½ (|cos(qₘ, kₙ)| + |cos(qₙ, kₘ)|)     qₘ, kₙ: rows of one head in W_q and in W_k
@@ -6,9 +6,9 @@
 
 At distance δ a pair adds cos(δθ)(q·k + q′·k′) + sin(δθ)(q·k′ − q′·k) to a score, so training ties
 row m of W_q to row n of W_k where m and n are a pair, and no other two. a(m, n) shows that, in the
-layout that is true; n′ is as near in frequency, and tied to nothing. First, what all rows of a head
-have most in common is taken out. A layout speaks from t = 4, of 64 pairs or more, if the other has
-not half as much: chance gives that once in 10,000.
+layout that is true; n′ is as near in frequency, and tied to nothing. First, the direction that
+all rows of a head have most in common is removed. A layout is accepted from t = 4, of 64 pairs or
+more, if the other has less than half of that: chance gives that once in 10,000.
 
 Norms are weaker witnesses. Turning a pair's phase in q and k alike changes no score, so its two
 channels should be as strong; but so are neighbouring bands, in the models that we have measured.
@@ -24,14 +24,14 @@ from torch.nn.functional import normalize
 
 from posenc.core.frequencies import Layout, split
 
-SPEAKS = 4.0
-FEWEST = 64
-AT_ONCE = 2**24  # products of rows
+DECISIVE_T = 4.0  # the least t of a verdict
+FEWEST_PAIRS = 64  # of a verdict
+MOST_PRODUCTS = 2**24  # of rows, in memory at a time
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """For each layout, how much more alike its pairs are than what is no pair."""
+    """Alignment of the pairs of each layout, compared with rows that are no pair."""
 
     t: dict[Layout, float]
     pairs: dict[Layout, float]  # mean a(m, n)
@@ -40,10 +40,10 @@ class Evidence:
 
     @property
     def verdict(self) -> Layout | None:
-        """None: neither speaks."""
-        most, least = sorted(self.t, key=lambda layout: self.t[layout], reverse=True)
-        clear = self.t[most] >= SPEAKS and self.t[least] < self.t[most] / 2
-        return most if clear and self.count >= FEWEST else None
+        """The layout that the weights speak for; None if for neither."""
+        best, worst = sorted(self.t, key=lambda layout: self.t[layout], reverse=True)
+        clear = self.t[best] >= DECISIVE_T and self.t[worst] < self.t[best] / 2
+        return best if clear and self.count >= FEWEST_PAIRS else None
 
 
 @torch.no_grad()
@@ -55,12 +55,15 @@ def strength(weight: Tensor, layout: Layout) -> Tensor:
 
 @torch.no_grad()
 def alignment(q: Tensor, k: Tensor) -> Tensor:
-    """a(m, n) of each head; of two (head, channel, input): (head, channel, channel)."""
+    """a(m, n) of each head, from rows (head, channel, input): (head, channel, channel)."""
+    # Rows of q above those of k, each of length 1: (head, 2 · channel, input), and their products.
     rows = normalize(torch.cat((q, k), -2).float(), dim=-1)
     products = rows @ rows.mT
+    # The products less those of the widest direction, which all rows share.
     sizes, directions = torch.linalg.eigh(products)
     common = directions[..., -1:] * sizes[..., -1:, None].clamp_min(0).sqrt()
     products = products - common @ common.mT
+    # What is left of each row has another length: divide again, for cosines.
     norms = products.diagonal(dim1=-2, dim2=-1).clamp_min(1e-6).sqrt()
     cosines = (products / (norms.unsqueeze(-1) * norms.unsqueeze(-2))).abs()
     across = cosines[..., : q.shape[-2], q.shape[-2] :]
@@ -76,9 +79,11 @@ def evidence(layers: Iterable[tuple[Tensor, Tensor]]) -> Evidence:
     pairs: dict[Layout, list[Tensor]] = {layout: [] for layout in get_args(Layout)}
     others: dict[Layout, list[Tensor]] = {layout: [] for layout in get_args(Layout)}
     for q, k in layers:
-        few = max(AT_ONCE // (2 * q.shape[-2]) ** 2, 1)  # heads; each is measured by itself
-        each = [alignment(*some) for some in zip(q.split(few), k.split(few), strict=True)]
-        aligned = torch.cat(each)
+        heads = max(MOST_PRODUCTS // (2 * q.shape[-2]) ** 2, 1)  # heads; each is measured by itself
+        aligned_heads = [
+            alignment(*q_and_k) for q_and_k in zip(q.split(heads), k.split(heads), strict=True)
+        ]
+        aligned = torch.cat(aligned_heads)
         for layout in get_args(Layout):
             m, n = split(torch.arange(q.shape[-2], device=q.device), layout)
             pairs[layout].append(aligned[..., m, n].flatten())
@@ -86,14 +91,14 @@ def evidence(layers: Iterable[tuple[Tensor, Tensor]]) -> Evidence:
     if not pairs["half"]:
         nothing: dict[Layout, float] = dict.fromkeys(get_args(Layout), 0.0)
         return Evidence(nothing, nothing, nothing, 0)
-    found = {
+    cosines = {
         layout: (torch.cat(pairs[layout]), torch.cat(others[layout])) for layout in get_args(Layout)
     }
     return Evidence(
-        {layout: _t(a - b) for layout, (a, b) in found.items()},
-        {layout: float(a.mean()) for layout, (a, _) in found.items()},
-        {layout: float(b.mean()) for layout, (_, b) in found.items()},
-        len(found["half"][0]),
+        {layout: _t(a - b) for layout, (a, b) in cosines.items()},
+        {layout: float(a.mean()) for layout, (a, _) in cosines.items()},
+        {layout: float(b.mean()) for layout, (_, b) in cosines.items()},
+        len(cosines["half"][0]),
     )
 
 

@@ -1,7 +1,7 @@
 """Marks against the comparison that they are drawn from."""
 
 from posenc.report import figures
-from posenc.report.drawing import listing
+from posenc.report.drawing.data_table import data_table
 
 
 def test_every_property_of_every_encoding_is_marked_once(everything):
@@ -11,9 +11,9 @@ def test_every_property_of_every_encoding_is_marked_once(everything):
         for x, finding in enumerate(measured.properties.values()):
             word = {True: "holds", False: "does not", None: "has no meaning here"}[finding.holds]
             assert [name for name, places in marks.items() if (x, y) in places] == [word]
-    table = listing.table(figure)
-    assert table.heading[1:] == [name.replace("_", " ") for name in measured.properties]
-    assert [row[0] for row in table.rows] == [m.name for m in everything.encodings]
+    listed = data_table(figure)
+    assert listed.heading[1:] == [name.replace("_", " ") for name in measured.properties]
+    assert [row[0] for row in listed.rows] == [m.name for m in everything.encodings]
 
 
 def test_the_slowest_is_named_and_nope_is_only_the_measure(everything):

@@ -1,9 +1,9 @@
-"""A position advancing: animations. They stand still until a slider is moved."""
+"""Animations of a vector as its position advances; a slider moves them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import cos, hypot, pi, sin
 
-from posenc.analysis.advancing import Advance
+from posenc.analysis.trajectory import Advance
 from posenc.report.drawing.figure import (
     BLUE,
     GREY,
@@ -22,44 +22,48 @@ from posenc.report.drawing.figure import (
 CIRCLE = [pi * n / 36 for n in range(73)]
 
 
-def vectors(found: Mapping[str, Advance]) -> Figure:
+def vectors(advances: Mapping[str, Advance]) -> Figure:
     """The same vector under several encodings, channel by channel, one panel each."""
 
     def panels(step: int) -> list[Panel]:
-        made = []
-        for name, one in found.items():
-            channels = range(len(one.vector))
-            marks = [Line(channels, one.vector, "without position", GREY, "dash", "square")]
-            if one.added:
-                marks.append(Line(channels, one.added[step], "added", VERMILION, "dot", "diamond"))
-            marks.append(Line(channels, one.placed[step], "with position", BLUE, marker="circle"))
-            shown = [one.vector, *one.placed, *(one.added or [])]
+        drawn = []
+        for name, advance in advances.items():
+            channels = range(len(advance.vector))
+            marks = [Line(channels, advance.vector, "without position", GREY, "dash", "square")]
+            if advance.added:
+                marks.append(
+                    Line(channels, advance.added[step], "added", VERMILION, "dot", "diamond")
+                )
+            marks.append(
+                Line(channels, advance.placed[step], "with position", BLUE, marker="circle")
+            )
+            shown = [advance.vector, *advance.placed, *(advance.added or [])]
             values = [v for row in shown for v in row] + [0]
             room = 0.05 * (max(values) - min(values))
             span = (min(values) - room, max(values) + room)
-            made.append(Panel(name, marks, "channel", "value", y_range=span))
-        return made
+            drawn.append(Panel(name, marks, "channel", "value", y_range=span))
+        return drawn
 
-    told = [
-        f"{name} from {_norm(one.placed[0]):.3g} to {_norm(one.placed[-1]):.3g}"
-        for name, one in found.items()
+    lengths = [
+        f"{name} from {_norm(advance.placed[0]):.3g} to {_norm(advance.placed[-1]):.3g}"
+        for name, advance in advances.items()
     ]
-    position = _positions(found)
+    position = _positions(advances)
     return Figure(
         "One vector, its position advancing",
         panels(len(position) // 4),
-        f"What a vector of length {_norm(next(iter(found.values())).vector):.3g} becomes at"
-        f" positions {position[0]} to {position[-1]}. Its length goes: {'; '.join(told)}.",
+        f"What a vector of length {_norm(next(iter(advances.values())).vector):.3g} becomes at"
+        f" positions {position[0]} to {position[-1]}. Its length goes: {'; '.join(lengths)}.",
         columns=2,
         height=220,
         frames=_states(position, panels),
     )
 
 
-def codes(found: Mapping[str, Advance]) -> Figure:
+def codes(advances: Mapping[str, Advance]) -> Figure:
     """The rows that are added, or the turned vector, at each position; one row is framed."""
-    shown = {name: one.added or one.placed for name, one in found.items()}
-    position = _positions(found)
+    shown = {name: advance.added or advance.placed for name, advance in advances.items()}
+    position = _positions(advances)
     cells = {
         name: heat(list(zip(*rows, strict=True)), position, signed=True, bar=False)
         for name, rows in shown.items()
@@ -81,20 +85,20 @@ def codes(found: Mapping[str, Advance]) -> Figure:
         "Row after row",
         panels(len(position) // 4),
         f"Positions {position[0]} to {position[-1]} from left to right, channels from top to"
-        f" bottom, for {', '.join(found)}.",
+        f" bottom, for {', '.join(advances)}.",
         columns=2,
         height=180,
         frames=_states(position, panels),
     )
 
 
-def paths(found: Mapping[str, Advance]) -> Figure:
-    """The way of a vector through the plane of its two widest directions."""
+def paths(advances: Mapping[str, Advance]) -> Figure:
+    """The path of a vector in the plane of its two widest directions."""
 
     def panels(step: int) -> list[Panel]:
-        made = []
-        for name, one in found.items():
-            x, y = map(list, zip(*one.path, strict=True))
+        drawn = []
+        for name, advance in advances.items():
+            x, y = map(list, zip(*advance.path, strict=True))
             marks = [
                 Line(x, y, "whole path", GREY, "dot", width=1),
                 Line(x[: step + 1], y[: step + 1], "so far", BLUE),
@@ -102,7 +106,7 @@ def paths(found: Mapping[str, Advance]) -> Figure:
             ]
             room = 1.1 * max(map(abs, x + y))
             first, second = "widest direction", "second widest"
-            made.append(
+            drawn.append(
                 Panel(
                     name,
                     marks,
@@ -113,35 +117,37 @@ def paths(found: Mapping[str, Advance]) -> Figure:
                     square=True,
                 )
             )
-        return made
+        return drawn
 
-    told = [f"{name} {one.largest_step:.2g}" for name, one in found.items()]
-    position = _positions(found)
+    steps = [f"{name} {advance.largest_step:.2g}" for name, advance in advances.items()]
+    position = _positions(advances)
     return Figure(
         "The path of a vector",
         panels(len(position) - 1),
         f"Positions {position[0]} to {position[-1]} in a plane. The longest step from one to the"
-        f" next, to the mean distance of any two: {', '.join(told)}.",
-        columns=min(3, len(found)),
+        f" next, to the mean distance of any two: {', '.join(steps)}.",
+        columns=min(3, len(advances)),
         frames=_states(position, panels),
     )
 
 
-def turning(name: str, found: Advance, pairs: Sequence[tuple[int, int]]) -> Figure:
+def turning(name: str, advance: Advance, pairs: Sequence[tuple[int, int]]) -> Figure:
     """Pairs of channels (first, second) of a query turning, each in its own plane."""
 
     def panels(step: int) -> list[Panel]:
-        return [_turned(found.vector, found.placed[step], first, second) for first, second in pairs]
+        return [
+            _turned(advance.vector, advance.placed[step], first, second) for first, second in pairs
+        ]
 
-    lengths = [hypot(row[a], row[b]) for a, b in pairs[:1] for row in found.placed]
+    lengths = [hypot(row[a], row[b]) for a, b in pairs[:1] for row in advance.placed]
     return Figure(
         f"{name}: pairs of channels turn",
-        panels(len(found.position) // 4),
-        f"{len(pairs)} pairs of channels of a query, at positions {found.position[0]} to"
-        f" {found.position[-1]}. The first pair keeps its length, {min(lengths):.3g} to"
+        panels(len(advance.position) // 4),
+        f"{len(pairs)} pairs of channels of a query, at positions {advance.position[0]} to"
+        f" {advance.position[-1]}. The first pair keeps its length, {min(lengths):.3g} to"
         f" {max(lengths):.3g}; later pairs turn more slowly.",
         columns=min(4, len(pairs)),
-        frames=_states(found.position, panels),
+        frames=_states(advance.position, panels),
     )
 
 
@@ -151,7 +157,7 @@ def _around(position: int, channels: int) -> Line:
 
 
 def _turned(vector: Values, placed: Values, first: int, second: int) -> Panel:
-    (x0, y0), (x, y) = ((one[first] or 0, one[second] or 0) for one in (vector, placed))
+    (x0, y0), (x, y) = ((row[first] or 0, row[second] or 0) for row in (vector, placed))
     radius = hypot(x, y)
     room = 1.15 * max(radius, hypot(x0, y0))
     return Panel(
@@ -179,8 +185,8 @@ def _states(position: Sequence[int], panels: Callable[[int], list[Panel]]) -> li
     return [Frame(f"position {p}", panels(step)) for step, p in enumerate(position)]
 
 
-def _positions(found: Mapping[str, Advance]) -> list[int]:
-    return next(iter(found.values())).position
+def _positions(advances: Mapping[str, Advance]) -> list[int]:
+    return next(iter(advances.values())).position
 
 
 def _norm(values: Sequence[float]) -> float:

@@ -1,7 +1,11 @@
 """Lay out the panels of a figure: how wide, how high, and what is written around them.
 
-Both renderers use it: `screen` once for a page and once for a telephone, `paper` for what is said
-once instead of at each panel.
+Both renderers use it: `screen` once for a page and once for a telephone, `paper` for one page.
+All lengths are pixels of the screen. Across, a figure is
+
+    60 + columns · column + (columns − 1) · gap + BAR      60: the first y axis; BAR: with heat maps
+
+and down, a row of panels is `head` (titles), `row` (the panel) and `foot` (ticks, title of x).
 """
 
 from functools import cached_property
@@ -15,7 +19,7 @@ LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
 BAR = 70  # pixels of a colour bar with its numbers and unit
 
 
-class Places:
+class PanelLayout:
     """The layout of a figure in `columns` columns on `width` pixels."""
 
     def __init__(self, figure: Figure, columns: int, width: int):
@@ -31,10 +35,11 @@ class Places:
         return not self.shared and any(heat.bar for heat in self.heats)
 
     def beside(self, n: int) -> Panel | None:
-        """The panel to the left."""
+        """The panel to the left; None in the first column."""
         return self.panels[n - 1] if n % self.columns else None
 
     def below(self, n: int) -> Panel | None:
+        """The panel beneath; None in the last row."""
         following = n + self.columns
         return self.panels[following] if following < len(self.panels) else None
 
@@ -44,10 +49,12 @@ class Places:
         return [] if below and below.x_title == title else self._wrapped(title)
 
     def y_title(self, n: int) -> str:
+        """The title of the y axis; empty where the panel to the left has the same."""
         title, beside = self.panels[n].y_title, self.beside(n)
         return "" if beside and beside.y_title == title else title
 
     def title(self, n: int) -> list[str]:
+        """The title above the panel, in lines."""
         return self._wrapped(self.panels[n].title)
 
     def x_names(self, n: int) -> bool:
@@ -56,6 +63,7 @@ class Places:
         return not (below and below.x_names == self.panels[n].x_names)
 
     def y_names(self, n: int) -> bool:
+        """True if the names along y are written out."""
         beside = self.beside(n)
         return not (beside and beside.y_names == self.panels[n].y_names)
 
@@ -65,6 +73,7 @@ class Places:
         inner = [n for n in range(len(self.panels)) if n % self.columns]
         ticks = any(not p.y_names or self.y_names(n) for n, p in enumerate(self.panels))
         titles = any(self.y_title(n) for n in inner)
+        # numbers of ticks take 46, a title written upwards 20, a colour bar BAR
         return (46 if ticks else 14) + 20 * titles + BAR * self.bars
 
     @cached_property
@@ -82,7 +91,7 @@ class Places:
         """Pixels down a panel."""
         if any(panel.square for panel in self.panels):
             shape = [_shape(panel) for panel in self.panels if panel.square]
-            return min(max(shape) * self.column, 520)
+            return min(max(shape) * self.column, 520)  # equal steps: height = width · shape
         return self.wanted or (300 if self.columns == 1 else 170)
 
     @cached_property
@@ -94,7 +103,7 @@ class Places:
     def foot(self, n: int) -> float:
         """Pixels below a panel."""
         names = self.panels[n].x_names if self.x_names(n) else ()
-        ticks = 20 + (5 * max(map(len, names)) if names else 0)
+        ticks = 20 + (5 * max(map(len, names)) if names else 0)  # names are written upwards
         return ticks + LINE * len(self.x_title(n))
 
     @cached_property
@@ -118,11 +127,11 @@ def one_palette(figure: Figure) -> bool:
     return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in heats}) < 2
 
 
-def names(figure: Figure) -> list[str]:
+def legend_names(figure: Figure) -> list[str]:
     """The entries of the legend, each once."""
     marks = [mark for panel in figure.panels for mark in panel.marks]
-    found = [m.name for m in marks if not isinstance(m, Heat | Rule) and not _direct(m)]
-    return [name for name in dict.fromkeys(found) if name]
+    labels = [m.name for m in marks if not isinstance(m, Heat | Rule) and not _direct(m)]
+    return [name for name in dict.fromkeys(labels) if name]
 
 
 def _direct(mark: Mark) -> bool:
@@ -131,9 +140,9 @@ def _direct(mark: Mark) -> bool:
 
 def decades(panel: Panel, axis: Literal["x", "y"]) -> float:
     """Number of powers of ten that the values along an axis span."""
-    found = [getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Points)]
-    found += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
-    values = [v for some in found for v in some if v is not None and 0 < v < inf]
+    coordinates = [getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Points)]
+    coordinates += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
+    values = [v for series in coordinates for v in series if v is not None and 0 < v < inf]
     return log10(max(values) / min(values)) if values else 0
 
 

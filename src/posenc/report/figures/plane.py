@@ -1,4 +1,4 @@
-"""Words in the plane, before and after positions; and similarity over the cells of a picture."""
+"""Figures of points in a plane: words before and after positions, patches of an image."""
 
 from collections.abc import Mapping, Sequence
 from math import hypot
@@ -8,44 +8,44 @@ from posenc.analysis.grids import Map
 from posenc.report.drawing.figure import BLUE, GREY, WHITE, Arrows, Figure, Panel, Points, heat
 
 
-def projection(found: Mapping[str, Plane]) -> Figure:
-    """A sentence in its plane of most variance: as it is, and with each encoding added."""
-    planes = list(found.values())
+def projection(by_name: Mapping[str, Plane]) -> Figure:
+    """A sentence in its plane of most variance, without positions and with each encoding."""
+    planes = list(by_name.values())
     first = planes[0]
     panels = [
         _words("without positions", first.words, first.before, first.explained[0], GREY),
         *(
-            _words(name, one.words, one.after, one.explained[1], BLUE)
-            for name, one in found.items()
+            _words(name, plane.words, plane.after, plane.explained[1], BLUE)
+            for name, plane in by_name.items()
         ),
     ]
-    told = "; ".join(
-        f"{name}: {one.kept:.0%} of the words keep their nearest neighbour, and the first axis"
-        f" follows their order with a correlation of {one.ordered[1]:.2f}"
-        for name, one in found.items()
+    findings = "; ".join(
+        f"{name}: {plane.kept:.0%} of the words keep their nearest neighbour, and the first axis"
+        f" follows their order with a correlation of {plane.ordered[1]:.2f}"
+        for name, plane in by_name.items()
     )
     return Figure(
         "Words before and after positions",
         panels,
-        f"{len(first.words)} words in the plane. {told}.",
+        f"{len(first.words)} words in the plane. {findings}.",
         columns=2,
         height=360,
     )
 
 
-def rotation(found: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
+def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
     """Two words of each sentence in the plane, turned by where they stand: the angle stays."""
-    panels, told = [], []
-    for name, one in found.items():
-        places = [one.words.index(word) for word in pair]
-        labels = [f"{word}, {one.position[n]}" for word, n in zip(pair, places, strict=True)]
+    panels, angles = [], []
+    for name, turned in by_sentence.items():
+        places = [turned.words.index(word) for word in pair]
+        labels = [f"{word}, {turned.position[n]}" for word, n in zip(pair, places, strict=True)]
         marks = [
-            _arrows(one.before, places, "before", GREY),
-            _arrows(one.after, places, "turned", BLUE, labels),
+            _arrows(turned.before, places, "before", GREY),
+            _arrows(turned.after, places, "turned", BLUE, labels),
         ]
-        angle = one.angle(places[0], places[1])
-        room = 1.25 * max(hypot(*one.before[n]) for n in places)
-        told.append(f"{angle:.1f}".replace("-", "−") + f"° in “{name}”")
+        angle = turned.angle(places[0], places[1])
+        room = 1.25 * max(hypot(*turned.before[n]) for n in places)
+        angles.append(f"{angle:.1f}".replace("-", "−") + f"° in “{name}”")
         panels.append(
             Panel(
                 name,
@@ -57,24 +57,24 @@ def rotation(found: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
                 square=True,
             )
         )
-    theta = next(iter(found.values())).theta
+    theta = next(iter(by_sentence.values())).theta
     return Figure(
         "The angle between two words stays",
         panels,
         f"“{pair[0]}” and “{pair[1]}”, turned by {theta:.3g} radians a token. From one to the"
-        f" other: {', '.join(told)}.",
-        columns=len(found),
+        f" other: {', '.join(angles)}.",
+        columns=len(by_sentence),
     )
 
 
-def grids(found: Mapping[str, Map], head: int = 0) -> Figure:
+def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
     """Similarity of the patches of an image to a chosen one, by position alone."""
-    panels, told, first = [], [], next(iter(found.values()))
-    for name, one in found.items():
-        row, column = one.chosen
-        values = one.heads[head]
+    panels, shares, first = [], [], next(iter(by_name.values()))
+    for name, patches in by_name.items():
+        row, column = patches.chosen
+        values = patches.heads[head]
         flat = [v for line in values for v in line]
-        told.append(
+        shares.append(
             f"{name}: {sum(v > 0.5 for v in flat)} of {len(flat)} patches look over half alike"
         )
         panels.append(
@@ -94,7 +94,7 @@ def grids(found: Mapping[str, Map], head: int = 0) -> Figure:
         "How alike patches of an image are",
         panels,
         f"Scores of equal content in an image of {first.height} × {first.width} patches, to the one"
-        f" in row {first.chosen[0]}, column {first.chosen[1]}. {'; '.join(told)}.",
+        f" in row {first.chosen[0]}, column {first.chosen[1]}. {'; '.join(shares)}.",
         columns=min(3, len(panels)),
     )
 

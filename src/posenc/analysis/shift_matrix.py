@@ -1,10 +1,10 @@
-"""The matrix that moves every position by so many tokens, where an encoding has one.
+"""Fit the matrix that moves every position by k tokens, where an encoding has one.
 
     PE(p + k) = M_k PE(p) for all p,    M_a M_b = M_(a+b),    M_k M_kᵀ = 1
 
 For sinusoids M_k is a rotation in each pair of channels: for (sin, cos) it is [[c, s], [−s, c]],
 c = cos kθ, s = sin kθ, and its transpose for (cos, sin). Here it is not taken from the formula but
-fitted to rows, by least squares, so that `missed` tells where there is no such matrix. The rows are
+fitted to rows, by least squares, so that `missed` shows where there is no such matrix. The rows are
 those of random positions, up to four million where there are so many: neighbouring rows hardly
 differ in their slow pairs, and would leave M undetermined there. In directions that no row has,
 M is 1.
@@ -46,16 +46,16 @@ class Group:
 
 @torch.no_grad()
 def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None:
-    """Fitted to rows all over, tried on rows 0 … tokens − 1 too. None: positions have no rows."""
+    """Fit to random rows, try on rows 0 … tokens − 1 too. None: positions have no rows."""
     probe = Probe(encoding, heads=None if encoding.heads else 1)
-    one = probe.rows(probe.line(1))
-    if one is None:
+    row = probe.rows(probe.line(1))
+    if row is None:
         return None
-    room, many = max(1, probe.limit - a - b), 2 * one.shape[-1] + FITTED
-    if room < 2 * many:  # a table: half of its rows, to be tried on the others
+    room, count = max(1, probe.limit - a - b), 2 * row.shape[-1] + FITTED
+    if room < 2 * count:  # a table: half of its rows, to be tried on the others
         far = torch.randperm(room, generator=probe.random)[: max(1, room // 2)]
     else:
-        far = torch.randint(0, room, (many,), generator=probe.random)
+        far = torch.randint(0, room, (count,), generator=probe.random)
     pos = torch.cat((probe.line(min(tokens, room)), far))
     # One text, for rows may depend on its length.
     rows = probe.rows(torch.cat([pos + k for k in (0, a, b, a + b)]))
@@ -71,12 +71,14 @@ def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None
 
 
 def _fitted(by: int, here: Tensor, there: Tensor, near: int) -> Shift:
-    """(row, channel) -> M, fitted to the rows after the first `near` and tried on all."""
+    """Fit M to the rows (row, channel) after the first `near`, and try it on those."""
     _, size, basis = torch.linalg.svd(here[near:], full_matrices=False)
     basis = basis[size > RANK * size[0]].mT  # (channel, rank): the directions that rows have
     moved = torch.linalg.lstsq(here[near:] @ basis, there[near:]).solution  # (rank, channel)
-    rest = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.mT
-    move = (basis @ moved + rest).mT
+    complement = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.mT
+    # For rows, here · (basis · moved) = there; in directions without rows the matrix is 1. Columns
+    # take its transpose.
+    move = (basis @ moved + complement).mT
     missed = (here @ move.mT - there)[:near].norm(dim=-1).max() / here[:near].norm(dim=-1).mean()
     return Shift(by, move.tolist(), missed.item())
 

@@ -1,4 +1,4 @@
-"""Learned tables of relative positions as curves over the distance.
+"""Convert learned tables of relative positions to curves over the distance.
 
     T5      value(δ, h) = weight[bucket(δ), h]                  added to the scores of head h
     Shaw    |a_δ|, |c_δ|, cos(a_δ, a_{δ+1})                     of key and value vectors

@@ -78,9 +78,9 @@ def order(result: Comparison) -> Figure:
     if any(measured.duplicate for measured in result.encodings):
         tests["two occurrences of a word"] = [m.duplicate for m in result.encodings]
     panels = []
-    for title, found in tests.items():
+    for title, orders in tests.items():
         plain, causal = (
-            [100 * getattr(one, kind) if one else None for one in found]
+            [100 * getattr(change_of, kind) if change_of else None for change_of in orders]
             for kind in ("plain", "causal")
         )
         y = range(len(names))
@@ -146,27 +146,28 @@ def properties(result: Comparison) -> Figure:
         (False, "does not", GREY, "x", 6),
         (None, "has no meaning here", GREY, "dash", 6),
     )
-    found = [[m.properties[name].holds for name in asked] for m in result.encodings]
+    verdicts = [[m.properties[name].holds for name in asked] for m in result.encodings]
     marks = []
     for holds, name, colour, marker, size in kinds:
-        places = [(x, y) for y, row in enumerate(found) for x, v in enumerate(row) if v is holds]
+        places = [(x, y) for y, row in enumerate(verdicts) for x, v in enumerate(row) if v is holds]
         x, y = zip(*places, strict=True) if places else ((), ())
         marks.append(Points(x, y, name, colour, marker, size))
-    many = {
-        m.name: sum(v is True for v in row) for m, row in zip(result.encodings, found, strict=True)
+    held = {
+        m.name: sum(v is True for v in row)
+        for m, row in zip(result.encodings, verdicts, strict=True)
     }
-    most = max(many.values())
+    largest = max(held.values())
     panel = Panel("", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True)
     word = {True: "holds", False: "does not", None: "no meaning"}
     return Figure(
         "What holds",
         [panel],
         f"{len(asked)} properties of {len(names)} encodings. Most hold for"
-        f" {_listed([name for name, count in many.items() if count == most])}: {most}.",
+        f" {_listed([name for name, count in held.items() if count == largest])}: {largest}.",
         height=max(120, 22 * len(names)),
         listed=Table(
             ["encoding", *map(label, asked)],
-            [[name, *(word[v] for v in row)] for name, row in zip(names, found, strict=True)],
+            [[name, *(word[v] for v in row)] for name, row in zip(names, verdicts, strict=True)],
         ),
     )
 
@@ -190,10 +191,10 @@ def _curve(title: str, measured: Measured, plain: Curve | None) -> Panel:
 
 def _falls(curve: Curve) -> bool:
     """True if the nearest quarter scores higher than the farthest, by more than noise."""
-    mean, many = curve.mean[1:], len(curve.mean) - 1
-    quarter = max(1, many // 4)
+    mean, count = curve.mean[1:], len(curve.mean) - 1
+    quarter = max(1, count // 4)
     near, far = sum(mean[:quarter]) / quarter, sum(mean[-quarter:]) / quarter
-    spread = (sum(curve.high[1:]) - sum(curve.low[1:])) / many
+    spread = (sum(curve.high[1:]) - sum(curve.low[1:])) / count
     return near - far > 0.05 * spread
 
 

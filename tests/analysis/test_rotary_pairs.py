@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from posenc import RoPE, SelfAttention, masks
-from posenc.analysis.bands import Evidence, alignment, evidence, strength
+from posenc.analysis.rotary_pairs import Evidence, alignment, evidence, strength
 from posenc.core.frequencies import frequencies
 from posenc.models.layouts import permutation
 

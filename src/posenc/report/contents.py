@@ -1,0 +1,146 @@
+"""List the figures of each kind of report, by their names on the page and as files."""
+
+from dataclasses import replace
+
+from posenc.bench.run import Benchmark
+from posenc.models.inspection import Inspection
+from posenc.models.weighing import Weighing
+from posenc.report import figures
+from posenc.report.drawing.figure import Figure
+from posenc.report.figures import weights as weights_figures
+from posenc.studies.comparison import Comparison
+from posenc.studies.portrait import Closeup, Portrait, Turning
+from posenc.studies.real_model import Reading
+
+PAIRS = (0, 1), (2, 3), (6, 7), (14, 15)  # of 16 channels, from fast to slow
+Figures = dict[str, Figure]
+Result = Comparison | Inspection | Portrait | Benchmark
+
+
+def figures_of(result: Result) -> Figures:
+    """The figures of a result by name; those without data are left out."""
+    if isinstance(result, Benchmark):
+        return _of_benchmark(result)
+    if isinstance(result, Comparison):
+        return _of_comparison(result)
+    return _of_inspection(result) if isinstance(result, Inspection) else _of_portrait(result)
+
+
+def figures_for_paper(result: Result) -> Figures:
+    """The figures of a result, and the properties, which the page shows as a table."""
+    if isinstance(result, Inspection | Benchmark):
+        return figures_of(result)
+    compared = result if isinstance(result, Comparison) else result.comparison
+    return {"properties": figures.properties(compared)} | figures_of(result)
+
+
+def _of_comparison(result: Comparison) -> Figures:
+    rows = figures.rows(result)
+    return (
+        {"curves": figures.curves(result)}
+        | ({"rows": rows} if rows else {})
+        | {"order": figures.order(result), "costs": figures.costs(result)}
+        | _cards(result)
+    )
+
+
+def _cards(result: Comparison) -> Figures:
+    return {
+        f"{measured.slug}-figure": figures.card(result, measured) for measured in result.encodings
+    }
+
+
+def _of_benchmark(result: Benchmark) -> Figures:
+    parts = dict.fromkeys(growth.part for growth in result.growth)
+    drawn = {f"table-{n}": figures.ways(table) for n, table in enumerate(result.tables)}
+    return drawn | {f"growth-{part}": figures.growth(part, result.growth) for part in parts}
+
+
+def _of_inspection(inspection: Inspection) -> Figures:
+    return {
+        f"bands-{n}-{m}": figures.bands(group.turning)
+        for n, stack in enumerate([inspection, *inspection.parts.values()])
+        for m, group in enumerate(stack.groups)
+        if group.turning
+    } | (_of_weights(inspection.weighing) if inspection.weighing else {})
+
+
+def _of_weights(weighing: Weighing) -> Figures:
+    draw = weights_figures
+    shown: dict[str, Figure | None] = {
+        **{f"table-{n}": draw.table(tensor) for n, tensor in enumerate(weighing.tables)},
+        **{f"bias-{n}": draw.bias(tensor) for n, tensor in enumerate(weighing.biases)},
+        "relative": draw.relative(weighing.relative),
+        "strength": draw.bands(weighing.bands),
+    }
+    return {name: figure for name, figure in shown.items() if figure}
+
+
+def _of_portrait(result: Portrait) -> Figures:
+    names = {closeup.slug: closeup.name for closeup in result.comparison.encodings}
+    close = {names[closeup.slug]: closeup for closeup in result.encodings}
+    moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
+    waves = {name: closeup.waves for name, closeup in close.items() if closeup.waves}
+    planes = {name: closeup.plane for name, closeup in close.items() if closeup.plane}
+    patches = {name: closeup.patches for name, closeup in close.items() if closeup.patches}
+    drawn = {
+        "order": figures.order(result.comparison),
+        "costs": figures.costs(result.comparison),
+    } | _cards(result.comparison)
+    if moved:
+        drawn |= {
+            "codes": figures.codes(moved),
+            "vectors": figures.vectors(moved),
+            "paths": figures.paths(moved),
+        }
+    if waves:
+        drawn["decay"] = figures.decay(waves)
+    if patches:
+        drawn["grids"] = figures.grids(patches)
+    if planes:
+        drawn["projection"] = figures.projection(planes)
+    if result.turning:
+        drawn |= _of_turning(result.turning, names[result.turning.slug], result)
+    for name, closeup in close.items():
+        drawn |= _of_closeup(name, closeup, result.sentence)
+    return drawn | (_of_reading(result.reading) if result.reading else {})
+
+
+def _of_closeup(name: str, closeup: Closeup, sentence: list[str]) -> Figures:
+    drawn = {
+        "attention": replace(figures.attention(closeup.attention, sentence), columns=4),
+        "parts": figures.decomposition(closeup.parts, sentence),
+    }
+    if closeup.similarity:
+        drawn["similarity"] = figures.similarity(name, closeup.similarity)
+    if closeup.shift:
+        drawn["shift"] = figures.shift(name, closeup.shift)
+    return {f"{closeup.slug}-{what}": figure for what, figure in drawn.items()}
+
+
+def _of_turning(turning: Turning, name: str, result: Portrait) -> Figures:
+    drawn = {
+        "extensions": figures.extensions(turning.extended),
+        "precision": figures.precision(turning.precision),
+        "bound": figures.bound(turning.bound),
+        "peak": figures.peak(turning.peak),
+    }
+    if turning.pair:
+        drawn["rotation"] = figures.rotation(turning.sentences, turning.pair)
+    advance = next(closeup.advance for closeup in result.encodings if closeup.slug == turning.slug)
+    return drawn | ({"turning": figures.turning(name, advance, PAIRS)} if advance else {})
+
+
+def _of_reading(reading: Reading) -> Figures:
+    drawn = {
+        "model-layers": figures.layers(reading),
+        "model-heads": figures.heads(reading),
+        "model-distances": figures.distances(reading),
+    } | {f"model-{name}": figure for name, figure in _of_inspection(reading.inspection).items()}
+    if reading.parts:
+        drawn["model-parts"] = figures.decomposition(reading.parts, reading.tokens)
+    if reading.bound:
+        drawn["model-bound"] = figures.bound(reading.bound)
+    if reading.order:
+        drawn["model-order"] = figures.shuffled(reading.order)
+    return drawn

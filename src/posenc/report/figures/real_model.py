@@ -1,0 +1,47 @@
+"""Figures of a real model: its own positions, on its own words."""
+
+from dataclasses import replace
+
+from posenc.report.drawing.figure import Band, Figure, Line, Panel
+from posenc.report.figures.attention import attention
+from posenc.studies.real_model import Layer, Reading
+
+
+def layers(reading: Reading) -> Figure:
+    """Attention of some layers, the mean of their heads."""
+    names = [f"layer {layer.number}" for layer in reading.layers]
+    figure = attention([layer.weights for layer in reading.layers], reading.tokens, names)
+    return replace(figure, title="Attention, the mean of the heads of a layer", columns=3)
+
+
+def heads(reading: Reading) -> Figure:
+    """Attention of heads of the first layer."""
+    figure = attention(reading.heads, reading.tokens)
+    return replace(figure, title="Attention of the first layer, head by head", columns=4)
+
+
+def distances(reading: Reading) -> Figure:
+    """Scores of a window of the text against how far apart its tokens are."""
+    panels = [_curve(layer) for layer in reading.layers]
+    scores = ", ".join(
+        f"{layer.curve.mean[1]:.3g} to {layer.curve.mean[-1]:.3g} in layer {layer.number}"
+        for layer in reading.layers
+    )
+    return Figure(
+        "Scores of a model against distance",
+        panels,
+        f"{reading.window} tokens of the text. From neighbours to the tokens farthest apart, the"
+        f" mean score goes from {scores}.",
+        columns=len(panels),
+        height=220,
+    )
+
+
+def _curve(layer: Layer) -> Panel:
+    curve, others = layer.curve, slice(1, None)  # a token is most like itself
+    x = curve.distance[others]
+    marks = [
+        Band(x, curve.low[others], curve.high[others], "four fifths of the scores"),
+        Line(x, curve.mean[others], "mean score"),
+    ]
+    return Panel(f"layer {layer.number}", marks, "tokens back", "score, logits")
