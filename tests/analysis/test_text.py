@@ -2,7 +2,7 @@
 
 import os
 from math import log
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -108,12 +108,24 @@ def test_vectors_are_scaled_where_they_are():
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a FIFO")
-def test_a_pipe_is_read_to_its_end_and_not_waited_for_without_a_writer(tmp_path):
+def test_a_pipe_is_read_to_its_end_and_not_waited_for_without_a_writer(tmp_path, monkeypatch):
     """As `--text <(zcat book.gz)` gives one."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(ValueError, match="holds 0 words"):
         load_text(pipe)
-    writer = os.open(pipe, os.O_RDWR)
-    Thread(target=lambda: (os.write(writer, b"a word " * 40), os.close(writer))).start()
+    opens, opened, writer = text_module._without_waiting, Event(), os.open(pipe, os.O_RDWR)
+
+    def open_and_say_so(path, flags):
+        handle = opens(path, flags)
+        opened.set()
+        return handle
+
+    def write():
+        os.write(writer, b"a word " * 40)
+        opened.wait(60)  # a pipe that nobody has open forgets what was written
+        os.close(writer)
+
+    monkeypatch.setattr(text_module, "_without_waiting", open_and_say_so)
+    Thread(target=write).start()
     assert len(load_text(pipe).words) == 80

@@ -145,7 +145,7 @@ def test_what_an_interruption_finds_half_moved_is_moved_to_the_end(tmp_path, mon
 
 
 def test_two_runs_do_not_write_into_one_folder(tmp_path):
-    with folder._alone(tmp_path), pytest.raises(OSError, match="another run is writing a report"):
+    with folder._locked(tmp_path), pytest.raises(OSError, match="another run is writing a report"):
         write(tmp_path, "2")
 
 
@@ -273,4 +273,4 @@ def test_a_figure_says_what_made_it(tmp_path, kind):
 
     figure = Figure("A title", [Panel("", [Line([0, 1], [1, 2])])], "what it says " * 150)
     paper.save(figure, tmp_path / f"one.{kind}")
-    assert folder._holds(tmp_path / f"one.{kind}", FIGURE_MARK)
+    assert folder._has_mark(tmp_path / f"one.{kind}", FIGURE_MARK)
