@@ -22,8 +22,10 @@ from posenc import (
     Sum,
     T5Bias,
     TransformerXL,
+    attend,
     axial,
     frequencies,
+    masks,
     p_rope,
 )
 from posenc.encodings.bias.fire import FIRE
@@ -38,6 +40,7 @@ from posenc.encodings.rotary.extension import (
 from posenc.encodings.rotary.xpos import XPos
 from posenc.encodings.temperature import Temperature
 from posenc.models.adapter import applied, apply, load, remove
+from posenc.models.hf.hooks import Attention, attention_function
 
 SIZE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=40)
 REST = dict(intermediate_size=48, max_position_embeddings=64, initializer_range=0.3)
@@ -887,14 +890,18 @@ def test_a_cache_filled_under_another_encoding_is_refused(encoding):
             model(TEXT[:, :1], past_key_values=cache)
 
 
-def test_dropout_is_refused_for_there_is_none():
+def test_attention_drops_weights_while_the_model_trains():
     for model in (build(lambda: llama(attention_dropout=0.1)), build(gptj)):
         if isinstance(model, T.GPTJForCausalLM):
             model.transformer.h[0].attn.attn_dropout.p = 0.1
         with applied(model, ALiBi(4)):
-            logits(model)
-            with pytest.raises(ValueError, match=r"attention dropout is 0.1 .* set it to 0"):
-                model.train()(TEXT)
+            still = logits(model)
+            with torch.no_grad():
+                torch.manual_seed(0)
+                dropped = model.train()(TEXT).logits
+            model.eval()
+            assert not dropped.allclose(still)
+            assert logits(model).equal(still)
 
 
 def test_another_attention_is_refused_while_ours_does_the_encoding():
@@ -930,3 +937,14 @@ def test_a_model_that_shares_the_config_is_told_so():
     one, other = T.LlamaForCausalLM(config), T.LlamaForCausalLM(config)
     with applied(one, ALiBi(4)), pytest.raises(ValueError, match="make each of its own config"):
         logits(other)
+
+
+def test_a_cap_and_sinks_that_a_model_hands_to_its_attention_are_heeded():
+    q, k, v = (torch.randn(1, n, 6, 8) for n in (4, 2, 2))
+    pos, sinks = torch.arange(6).unsqueeze(0), torch.randn(4)
+    ours = Attention(NoPE(), pos, None, ALiBi(4), pos, pos, 6, 0)
+    more = {"softcap": 0.5, "s_aux": sinks, "posenc": ours}
+    out, _ = attention_function(torch.nn.Module(), q, k, v, None, 0.3, **more)
+    sees = masks.causal()
+    expected = attend(q, k, v, ALiBi(4), pos, mask=sees, scale=0.3, softcap=0.5, sinks=sinks)
+    torch.testing.assert_close(out, expected.transpose(1, 2))

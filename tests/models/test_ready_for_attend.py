@@ -41,6 +41,14 @@ MODELS = {  # name -> class, its settings, the part of the specification and of 
         WINDOW | dict(attn_logit_softcapping=None, query_pre_attn_scalar=144),
         "",
     ),
+    "Gemma 2": ("Gemma2", WINDOW | dict(attn_logit_softcapping=0.5), ""),
+    "gpt-oss": (
+        "GptOss",
+        WINDOW
+        | dict(num_local_experts=2, num_experts_per_tok=1, layer_types=FULL_FIRST)
+        | dict(rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+        "",
+    ),
     "Gemma 3, as its 27B": ("Gemma3Text", WINDOW | dict(query_pre_attn_scalar=168), ""),
     "Gemma 3n": (
         "Gemma3nText",
@@ -206,14 +214,18 @@ def test_a_specification_is_ready_for_attend(name):
         if kind.endswith("T5"):
             owner = model.get_submodule(first if kind == "T5" else at)
             encoding.weight = owner.relative_attention_bias.weight
-        agree(layer, encoding, q, k, v, out)
+        sinks = getattr(model.get_submodule(at), "sinks", None)
+        assert layer.sinks == (sinks is not None)
+        with torch.no_grad():
+            agree(layer, encoding, q, k, v, out, sinks=sinks)
 
 
-def agree(layer, encoding, q, k, v, out, atol=1e-4):
+def agree(layer, encoding, q, k, v, out, atol=1e-4, sinks=None):
     assert layer.unlike == ()
     mask = layer.mask(torch.arange(TEXT.shape[1]))
     for scale in (None, layer.scale):
-        mine = attend(q, k, v, encoding, mask=mask, scale=scale)
+        more = dict(softcap=layer.softcap, sinks=sinks)
+        mine = attend(q, k, v, encoding, mask=mask, scale=scale, **more)
         torch.testing.assert_close(mine, out, rtol=1e-4, atol=atol * out.abs().max().item())
 
 
@@ -348,11 +360,6 @@ def by_head(projection):
 
 
 UNLIKE = {  # what `attend` does not do is said
-    "Gemma 2": (
-        {"model_type": "gemma2", "num_hidden_layers": 2},
-        r"its attention caps its scores s as 50 tanh\(s / 50\), which `attend` does not",
-    ),
-    "gpt-oss": ({"model_type": "gpt_oss"}, "gives a share of the softmax to a learned sink"),
     "DeepSeek-V3.2": ({"model_type": "deepseek_v32"}, "keeps the keys that an indexer chose"),
     "HunYuan": (
         {"model_type": "hunyuan_v1_dense", "head_dim": 128},
@@ -367,6 +374,13 @@ def test_what_attend_does_not_do_is_said(name):
     spec = specify(config)
     assert re.search(words, "\n".join(spec.notes))
     assert all(layer.unlike for layer in spec.layers)
+
+
+def test_a_cap_and_sinks_are_for_attend_and_no_note_is_made_of_them():
+    capped, sunk = specify({"model_type": "gemma2"}), specify({"model_type": "gpt_oss"})
+    assert {layer.softcap for layer in capped.layers} == {50.0}
+    assert all(layer.sinks for layer in sunk.layers)
+    assert not any("attend" in note for spec in (capped, sunk) for note in spec.notes)
 
 
 def test_sinks_are_in_the_layers_with_a_window_alone():

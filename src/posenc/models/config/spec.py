@@ -237,8 +237,8 @@ class Layer:
     temperature: Sharpened | None = None
     causal: bool = True  # a query sees what stands before it; False: both ways
     scale: float | None = None  # of the softmax; None: the encoding's own, usually 1/√channels
-    softcap: float | None = None  # scores s become c tanh(s/c), which `attend` does not do
-    sinks: bool = False  # a learned logit of each head takes its share, which `attend` does not do
+    softcap: float | None = None  # for `attend(…, softcap=)`: scores s become c tanh(s/c)
+    sinks: bool = False  # a learned logit of each head takes its share: `attend(…, sinks=)`
     beyond: str = ""  # what else `attend` does not do: a sentence
 
     def made(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
@@ -275,12 +275,7 @@ class Layer:
     @property
     def unlike(self) -> tuple[str, ...]:
         """Words for what this layer's attention does and `attend` does not; usually none."""
-        words = []
-        if self.softcap:
-            words.append(f"caps its scores s as {self.softcap:g} tanh(s / {self.softcap:g})")
-        if self.sinks:
-            words.append("gives a share of the softmax to a learned sink in each head")
-        return (*words, self.beyond) if self.beyond else tuple(words)
+        return (self.beyond,) if self.beyond else ()
 
 
 @dataclass(frozen=True)
@@ -334,8 +329,9 @@ class Spec:
     def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
         """Build the encoding of each layer that attends, bottom first; equal layers share one.
 
-        They know the softmax scale; masks are `layer.mask`, and `layer.unlike` says what `attend`
-        does not do as the model does.
+        They know the softmax scale; masks are `layer.mask`, the cap of scores is `layer.softcap`,
+        `layer.sinks` says whether weights of the model are to be given as `sinks`, and
+        `layer.unlike` what `attend` does not do as the model does.
         `length` is needed where frequencies depend on it, `layout` where the config leaves it open.
         """
         built = {layer: layer.made(length, layout) for layer in dict.fromkeys(self.layers)}

@@ -351,13 +351,9 @@ class Attention:
         return self.turning.on_keys(k, self.at)
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, dropout: float
-    ) -> Tensor:
-        if dropout:
-            raise ValueError(
-                f"attention dropout is {dropout} and there is none in `posenc.attend`: set it to 0"
-                " in the model, or call `model.eval()`."
-            )
+        self, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, dropout: float,
+        softcap: float | None = None, sinks: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         if seen is not None and not (isinstance(seen, Tensor) and seen.dtype == torch.bool):
             given = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
             name = type(self.rest if isinstance(self.turning, NoPE) else self.turning).__name__
@@ -372,13 +368,15 @@ class Attention:
         if self.k_turn is not None:
             k = self.turning.on_keys(k, self.k_turn)
         mask = self.mask(seen, len(q), q.shape[2], k.shape[2])
-        if mask is None and q.shape[2] == 1:
+        plain = not dropout and softcap is None and sinks is None
+        if plain and mask is None and q.shape[2] == 1:
             row = self.row(q, k, v, scale)
             if row is not False:
                 return F.scaled_dot_product_attention(
                     q, k, v, attn_mask=row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
                 )
-        return attend(q, k, v, self.rest, self.q_at, self.k_at, mask, scale)
+        more: dict[str, Any] = dict(dropout=dropout, softcap=softcap, sinks=sinks)
+        return attend(q, k, v, self.rest, self.q_at, self.k_at, mask, scale, **more)
 
     def row(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Any:
         """The bias of a new token that sees all keys, (1 or batch, head, 1, key), for all layers.
@@ -438,7 +436,8 @@ def attention_function(
             f"this {type(module).__name__} shares its config with a model that an encoding is"
             " applied to: make each of its own config."
         )
-    out = kwargs[NAME](query, key, value, attention_mask, scaling, dropout)
+    softcap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
+    out = kwargs[NAME](query, key, value, attention_mask, scaling, dropout, softcap, sinks)
     return out.transpose(1, 2).contiguous(), None
 
 
