@@ -1,6 +1,7 @@
 """One attention layer of a transformer, with any encoding in it: project, encode, attend."""
 
 import warnings
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from posenc.attention.attend import attend
 from posenc.attention.dispatch import Implementation
+from posenc.attention.key_cache import Cache, attend_cached
 from posenc.core.arguments import channels, shown, switch, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
@@ -71,7 +73,13 @@ class SelfAttention(nn.Module):
         pos: Positions | Points | HeadPositions | None = None,
         mask: Mask | Seen | None = None,
         implementation: Implementation = "auto",
+        cache: Cache | None = None,
     ) -> Embeddings:
+        """Positions left out are 0, 1, 2, …; with a `cache`, they go on from its last token.
+
+        With a `cache`, x are the tokens that follow, and `mask` is that of the whole text so far:
+        `masks.causal()`, or `masks.documents(ids)` of all its tokens.
+        """
         if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[-1] != self.width:
             got = tuple(x.shape) if isinstance(x, Tensor) else shown(x)
             raise ValueError(f"`x` must be embeddings (batch, token, {self.width}), got {got}.")
@@ -79,24 +87,49 @@ class SelfAttention(nn.Module):
             raise TypeError(
                 f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second."
             )
-        at = self.encoding.prepare(sequence(x.shape[-2], 0, x.device) if pos is None else pos)
-        x = self.encoding.on_embeddings(x, at)
-        at = self.encoding.on_hidden(x, at)
+        at = self.prepare(x, pos, cache)
+        return self.attended(self.encoding.on_embeddings(x, at), at, mask, implementation, cache)
+
+    def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
+        """What the encoding prepares for the tokens of x, which follow those of the cache."""
+        if cache is not None and not isinstance(cache, Cache):
+            raise TypeError(f"`cache` must be a `posenc.Cache`, got {shown(cache)}: `Cache()`.")
+        if pos is None:
+            start = 0 if cache is None else cache.tokens_of(self)
+            pos = sequence(x.shape[-2], start, x.device)
+        return self.encoding.prepare(pos)
+
+    def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:
+        """q, k and v, (batch, head, token, channel), and what `on_hidden` makes of `at`.
+
+        x has what the encoding adds to embeddings.
+        """
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = (to(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for to in (self.k, self.v))
-        made = attend(
-            q,
-            k,
-            v,
-            self.encoding,
-            at,
-            mask=mask,
-            implementation=implementation,
-            dropout=self.dropout if self.training else 0.0,
-            softcap=self.softcap,
-            sinks=self.sinks,
-        )
-        return self.out(made.transpose(1, 2).flatten(2))
+        return q, k, v, self.encoding.on_hidden(x, at)
+
+    def attended(
+        self,
+        x: Embeddings,
+        at: Any,
+        mask: Mask | Seen | None = None,
+        implementation: Implementation = "auto",
+        cache: Cache | None = None,
+    ) -> Embeddings:
+        """The layer, of an x that has what the encoding adds to embeddings."""
+        q, k, v, at = self.project(x, at)
+        how: dict[str, Any] = {
+            "mask": mask,
+            "implementation": implementation,
+            "dropout": self.dropout if self.training else 0.0,
+            "softcap": self.softcap,
+            "sinks": self.sinks,
+        }
+        if cache is None:
+            out = attend(q, k, v, self.encoding, at, **how)
+        else:
+            out = attend_cached(self, cache, q, k, v, self.encoding, at, **how)
+        return self.out(out.transpose(1, 2).flatten(2))
 
 
 _ADDED_BY: "WeakKeyDictionary[Encoding, ref[SelfAttention]]" = WeakKeyDictionary()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.core.arguments import shown, whole_number
 from posenc.core.biases import take
-from posenc.core.positions import Side, checked, counts, exact, filling
+from posenc.core.positions import Side, checked, counts, exact, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
@@ -32,6 +32,13 @@ class Band:
     high: float
     q_pos: Tensor | None = None
     k_pos: Tensor | None = None
+
+    def of(self, rows: slice, tokens: int) -> "Band":
+        """The same for some of the queries of a text."""
+        if self.q_pos is None or self.k_pos is None:
+            pos = sequence(tokens)
+            return Band(self.low, self.high, pos[rows], pos)
+        return Band(self.low, self.high, self.q_pos[..., rows], self.k_pos)
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,17 @@ class Mask:
                     raise ValueError(f"the mask has {shape[-1]} positions for {tokens} {what}.")
                 if shape[:-1] not in ((), (1,), (batch,)):
                     raise ValueError(f"the mask is for a batch of {shape[0]}, q and k for {batch}.")
+
+    def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
+        """The mask of the queries from `start` on, of one of `tokens` queries and as many keys."""
+        self.check(batch, tokens, tokens)
+        later = slice(start, None)
+        shapes = [
+            ((tokens - start,), (tokens,)) if both == NOWHERE else (_cut(both[0], start), both[1])
+            for both in self.shapes
+        ]
+        bands = self.bands and tuple([band.of(later, tokens) for band in self.bands])
+        return Mask(_OfLast(self.sees, start), tuple(shapes), bands=bands, made_of=self.made_of)
 
 
 ANY = -1  # tokens: any number of them
@@ -145,6 +163,20 @@ class _SameId:
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return take(self.q_ids)(b, i) == take(self.k_ids)(b, j)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfLast:
+    sees: Seen
+    start: int
+
+    def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
+        return self.sees(b, h, i + self.start, j)
+
+
+def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
+    """The shape of the positions of queries, less those before `start`."""
+    return (*shape[:-1], shape[-1] - start) if shape and shape[-1] != ANY else shape
 
 
 @dataclass(frozen=True, eq=False)

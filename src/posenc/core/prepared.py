@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
+from torch import Tensor
 
 from posenc.core.arguments import shown
 
@@ -132,6 +133,11 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
     axis = where[0]
     if not axis:
         return at
+    if not isinstance(at, Tensor):
+        raise TypeError(
+            f"what is continued must be positions or a `Prepared`, got {shown(at)}: let `prepare`"
+            " or `on_hidden` return one."
+        )
     # All other axes are broadcast: positions that all texts share may be followed by each its own.
     one, other = (list(x.movedim(axis, -1).shape[:-1]) for x in (at, more))
     rest = torch.broadcast_shapes(one, other)

@@ -52,9 +52,9 @@ class Sum(Encoding):
         self.causal = any(part.causal for part in parts)
 
     def prepare(self, pos: Positions | Points) -> Parts:
-        return self._parts(part.prepare(pos) for part in self)
+        return self.of_parts(part.prepare(pos) for part in self)
 
-    def _parts(self, each: Iterable[Any]) -> Parts:
+    def of_parts(self, each: Iterable[Any]) -> Parts:
         return (Parts if self.axes == 1 else PartsAtPoints)(tuple(each))
 
     def on_embeddings(self, x: Embeddings, at: Parts) -> Embeddings:
@@ -64,7 +64,7 @@ class Sum(Encoding):
 
     def on_hidden(self, x: Embeddings, at: Parts) -> Parts:
         each = zip(self, at.parts, strict=True)
-        return self._parts(part.on_hidden(x, part_at) for part, part_at in each)
+        return self.of_parts(part.on_hidden(x, part_at) for part, part_at in each)
 
     def on_queries(self, q: Heads, at: Parts) -> Wider:
         for part, part_at in zip(self, at.parts, strict=True):

@@ -1,0 +1,57 @@
+"""One block of a transformer, normalised before each part.
+
+x + attention(norm(x)),  then x + mlp(norm(x))
+"""
+
+from typing import Any
+
+from torch import nn
+
+from posenc.attention.dispatch import Implementation
+from posenc.attention.key_cache import Cache
+from posenc.attention.layer import SelfAttention
+from posenc.core.arguments import count, switch
+from posenc.core.encoding import Encoding
+from posenc.core.masks import Mask, causal
+from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
+
+
+class Block(nn.Module):
+    """`Block(512, heads=8, encoding=RoPE(64))(x)`; with `causal`, no token sees what follows it.
+
+    What acts on embeddings is added to x itself, as at the bottom of GPT-2, not to what is
+    normalised: give it to the first block, and `NoPE()` to the others. `mlp` is how many times
+    wider than x its hidden layer is.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        encoding: Encoding,
+        groups: int | None = None,
+        mlp: int = 4,
+        causal: bool = False,
+    ):
+        super().__init__()
+        self.attention = SelfAttention(width, heads, encoding, groups)
+        self.causal, hidden = switch(causal, "causal"), count(mlp, "mlp") * width
+        self.before_attention, self.before_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+
+    def forward(
+        self,
+        x: Embeddings,
+        pos: Positions | Points | HeadPositions | None = None,
+        mask: Mask | Seen | None = None,
+        implementation: Implementation = "auto",
+        cache: Cache | None = None,
+    ) -> Embeddings:
+        """As `SelfAttention`; `mask` is joined with that of a causal block."""
+        at: Any = self.attention.prepare(x, pos, cache)
+        x = self.attention.encoding.on_embeddings(x, at)
+        if self.causal:
+            mask = causal() if mask is None else causal() & mask
+        read = self.before_attention(x)
+        x = x + self.attention.attended(read, at, mask, implementation, cache)
+        return x + self.mlp(self.before_mlp(x))

@@ -1,0 +1,188 @@
+"""A text in pieces with a cache, against the whole text at once."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc import CATALOG, ALiBi, NoPE, RoPE, SelfAttention, Shaw, Sinusoidal, Sum, masks
+from posenc.attention.key_cache import Cache
+from posenc.core.encoding import Encoding
+from posenc.core.positions import documents, folded, packed, padded
+from posenc.core.prepared import Prepared
+from posenc.encodings.temperature import Temperature
+
+
+class Sums(Prepared, NamedTuple("Sums", [("sums", Tensor)])):
+    """Running sums of gates, (batch, token), which go on from the last."""
+
+    shape = "token"
+
+    def then(self, more):
+        return Sums(torch.cat((self.sums, more.sums + self.sums[:, -1:]), -1))
+
+
+class Forgetful(Encoding):
+    """Scores fall by gates that the input of the layer says; queries and output by the sum."""
+
+    prepared = Sums
+
+    def on_hidden(self, x, at):
+        return Sums(x.mean(-1).sigmoid().cumsum(-1))
+
+    def on_queries(self, q, at):
+        return q * at.sums[:, None, :, None]
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return lambda b, h, i, j: k_at.sums[b, j] - q_at.sums[b, i]
+
+    def on_values(self, v, at):
+        return v * at.sums[:, None, :, None]
+
+    def on_output(self, out, at):
+        return out / at.sums[:, None, :, None]
+
+
+SUMS = [
+    lambda: Sum(),
+    lambda: Sum(RoPE(8), ALiBi(4)),
+    Forgetful,
+    lambda: Sum(RoPE(8), Sum(ALiBi(4), Forgetful())),
+    lambda: Sum(Sinusoidal(32), Sum(Shaw(8), Sum(Temperature(3), Shaw(8)))),
+]
+# A position of `Normalized` is a share of the length: as its card says, it does not decode.
+EVERY = {card.slug: card.make for card in CATALOG if card.slug != "normalized"}
+EVERY |= {f"sum-{n}": lambda dim, heads, make=make: make() for n, make in enumerate(SUMS)}
+every = pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
+TOKENS = 11
+PIECES = [1] * TOKENS, [7, 1, 1, 1, 1], [4, 5, 2]
+
+
+def in_pieces(layer, x, pos, mask_of, sizes):
+    """Each piece with the mask of the text so far."""
+    cache, outs = Cache(), []
+    for size in sizes:
+        start = cache.tokens
+        some = slice(start, start + size)
+        text = slice(0, start + size)
+        here = pos[some] if layer.encoding.axes > 1 or pos.ndim == 1 else pos[:, some]
+        outs.append(layer(x[:, some], here, mask_of(text), cache=cache))
+    assert cache.tokens == TOKENS
+    return torch.cat(outs, 1)
+
+
+@every
+@pytest.mark.parametrize("groups", [4, 2])
+@torch.no_grad()
+def test_a_text_in_pieces_is_the_whole_text(make, groups):
+    layer = SelfAttention(32, 4, make(8, 4), groups)
+    x, pos = torch.randn(2, TOKENS, 32), folded(TOKENS, layer.encoding.axes)
+    whole = layer(x, pos, masks.causal())
+    for sizes in PIECES:
+        pieces = in_pieces(layer, x, pos, lambda text: masks.causal(), sizes)
+        torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-5)
+    if layer.encoding.axes == 1:  # and so without positions
+        cache = Cache()
+        outs = [layer(one, mask=masks.causal(), cache=cache) for one in x.split(1, 1)]
+        torch.testing.assert_close(
+            torch.cat(outs, 1), layer(x, mask=masks.causal()), atol=1e-5, rtol=1e-4
+        )
+
+
+@every
+@torch.no_grad()
+def test_packed_documents_stay_apart(make):
+    layer = SelfAttention(32, 4, make(8, 4))
+    lengths = [5, 6]
+    if layer.encoding.axes > 1:
+        pos = torch.cat([folded(n, layer.encoding.axes) for n in lengths])
+    else:
+        pos = packed(lengths)
+    x, ids = torch.randn(2, TOKENS, 32), documents(lengths)
+    whole = layer(x, pos, masks.documents(ids) & masks.causal())
+    for sizes in PIECES[1:]:
+        pieces = in_pieces(
+            layer, x, pos, lambda text: masks.documents(ids[text]) & masks.causal(), sizes
+        )
+        torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-5)
+
+
+@every
+@torch.no_grad()
+def test_left_padding_is_no_part_of_the_text(make):
+    layer = SelfAttention(32, 4, make(8, 4))
+    if layer.encoding.axes > 1 or "on_hidden" in layer.encoding.acts_on:
+        pytest.skip("a text has one axis, and a gate is of every token, filling too")
+    lengths = [11, 8]
+    pos, x = padded(lengths, "left"), torch.randn(2, TOKENS, 32)
+    alone = layer(x[1:, 3:], mask=masks.causal())
+    filling = torch.tensor([0, 3])
+
+    def mask_of(text):
+        tokens = text.stop
+        real = lambda b, h, i, j: j >= filling[b]  # noqa: E731
+        return masks.causal() & real if tokens else None
+
+    pieces = in_pieces(layer, x, pos, mask_of, [7, 1, 1, 1, 1])
+    torch.testing.assert_close(pieces[1:, 3:], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_rotated_keys_are_kept_rotated():
+    layer, x, cache = SelfAttention(32, 4, RoPE(8), groups=2), torch.randn(1, 5, 32), Cache()
+    layer(x[:, :3], cache=cache)
+    layer(x[:, 3:], cache=cache)
+    keys = layer.k(x).unflatten(-1, (2, 8)).transpose(1, 2)
+    expected = RoPE(8)(keys, keys, torch.arange(5))[1]
+    torch.testing.assert_close(cache.held[layer].k, expected)
+    assert cache.held[layer].ats == [None]  # and no table of theirs
+
+
+def test_one_cache_serves_a_stack_of_layers():
+    layers, x, cache = (
+        [SelfAttention(32, 4, RoPE(8)) for _ in range(3)],
+        torch.randn(1, 5, 32),
+        Cache(),
+    )
+    assert cache.tokens == 0
+    whole = x
+    for layer in layers:
+        whole = layer(whole, mask=masks.causal())
+    for n in range(5):
+        one = x[:, n : n + 1]
+        for layer in layers:
+            one = layer(one, mask=masks.causal(), cache=cache)
+        torch.testing.assert_close(one, whole[:, n : n + 1])
+    assert cache.tokens == 5
+
+
+@pytest.mark.parametrize("name", ["rope", "transformer-xl", "alibi", "sum-1", "sum-4"])
+def test_a_cache_is_moved(name):
+    encoding = EVERY[name](8, 4)
+    layer, x = SelfAttention(32, 4, encoding), torch.randn(1, 4, 32)
+    pos, cache = folded(4, encoding.axes), Cache()
+    layer(x, pos, cache=cache)
+    assert cache.to("cpu").tokens == 4
+    layer.to("meta")
+    moved = cache.to("meta")
+    assert layer(x.to("meta")[:, :1], pos[:1].to("meta"), cache=moved).is_meta
+    assert (cache.tokens, moved.tokens) == (4, 5)
+
+
+def test_gradients_flow_through_a_cache():
+    layer, x, cache = SelfAttention(32, 4, Sum(RoPE(8), ALiBi(4))), torch.randn(1, 6, 32), Cache()
+    x.requires_grad_()
+    whole = torch.autograd.grad(layer(x, mask=masks.causal()).square().sum(), x)[0]
+    outs = [layer(one, mask=masks.causal(), cache=cache) for one in x.split(2, 1)]
+    torch.testing.assert_close(torch.autograd.grad(torch.cat(outs, 1).square().sum(), x)[0], whole)
+
+
+def test_says_what_does_not_fit(unchecked):
+    layer, cache = SelfAttention(32, 4, NoPE()), Cache()
+    layer(torch.randn(2, 3, 32), cache=cache)
+    with pytest.raises(ValueError, match=r"`cache` holds a batch of 2, `x` is a batch of 1"):
+        layer(torch.randn(1, 1, 32), cache=cache)
+    with pytest.raises(TypeError, match=r"`cache` must be a `posenc.Cache`, got a list"):
+        layer(torch.randn(1, 1, 32), cache=[])
+    with pytest.raises(ValueError, match="the mask has 1 positions for 4 queries"):
+        layer(torch.randn(2, 1, 32), mask=masks.documents(torch.zeros(1).long()), cache=cache)
