@@ -186,3 +186,12 @@ def test_says_what_does_not_fit(unchecked):
         layer(torch.randn(1, 1, 32), cache=[])
     with pytest.raises(ValueError, match="the mask has 1 positions for 4 queries"):
         layer(torch.randn(2, 1, 32), mask=masks.documents(torch.zeros(1).long()), cache=cache)
+
+
+@torch.no_grad()
+def test_caps_and_sinks_are_those_of_the_layer():
+    layer = SelfAttention(32, 4, Sum(RoPE(8), ALiBi(4)), softcap=2.0, sinks=True)
+    layer.sinks.copy_(torch.randn(4))
+    x, cache = 3 * torch.randn(2, 6, 32), Cache()
+    outs = [layer(one, mask=masks.causal(), cache=cache) for one in x.split([3, 1, 2], 1)]
+    torch.testing.assert_close(torch.cat(outs, 1), layer(x, mask=masks.causal()))
