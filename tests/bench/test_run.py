@@ -23,3 +23,8 @@ def test_a_run_of_one_part(monkeypatch):
 def test_a_part_that_there_is_not():
     with pytest.raises(LookupError, match=r"no part 'rotating': name some of rotation, emb"):
         run.benchmark(["rotating"])
+
+
+def test_whether_a_target_is_met_is_in_the_json(benchmarked):
+    told = benchmarked.to_json()["tables"][0]["targets"]
+    assert [one["met"] for one in told] == [True, False]

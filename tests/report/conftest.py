@@ -9,10 +9,14 @@ from posenc import Binary, Integer, Mixed, RoPE, SelfAttention, Sinusoidal, axia
 from posenc.analysis import decomposition, geometry, grids, order, similarity
 from posenc.analysis import frequencies as turns
 from posenc.analysis.precision import precision
+from posenc.analysis.relative_tables import Steps, Vectors
+from posenc.analysis.rotary_pairs import Evidence
 from posenc.analysis.shift_matrix import group
+from posenc.analysis.tables import Rows
 from posenc.analysis.text import novel
 from posenc.analysis.trajectory import advance
 from posenc.models.inspection import inspect
+from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
 from posenc.report import figures
 
 
@@ -90,3 +94,25 @@ LLAMA = {
         "original_max_position_embeddings": 8192,
     },
 }
+
+
+@pytest.fixture
+def weighed():
+    """Measurements of weights that are made up: a tensor of each kind, and a layout."""
+    learned = Rows([1.0] * 8, [0.9] * 7, [1.0] * 4, [0.9, 0.8, 0.7, 0.1], 3.14, 6, "random", None)
+    steps = Steps([-2, -1, 0, 1, 2, 3, 4], [[0, 0, 0, 2, 1, 1, -3.0], [0, 0, 0, 0, 1, 1, 1.0]])
+    vectors = Vectors([1, 0, -1], [1.0, 3.0, 2.0], [0.5, 0.25])
+    strengths = Bands(["q", "k"], [0, 1, 2], "half", [6.283, 62.83], [1.0, 2.0], [3.0, 0.5])
+    evidence = Evidence({"half": 9.0, "interleaved": 1.0}, {"half": 0.3}, {"half": 0.1}, 128)
+    return Weighing(
+        tables=[Positions("wpe.weight", 8, 4, None, learned)],
+        biases=[Bias("bias.weight", 7, 4, True, True, steps)],
+        relative=[Relative("layers.0.emb_rel_k", vectors), Relative("layers.1.emb_rel_k", vectors)],
+        bands=[strengths],
+        evidence=evidence,
+        layout="interleaved",
+        broken=["odd.weight"],
+        skipped={"big.weight": "it is too large"},
+        tensors=12,
+        some=["a", "b", "c"],
+    )

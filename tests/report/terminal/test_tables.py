@@ -7,7 +7,7 @@ from rich.console import Console
 
 from posenc.catalog import CATALOG, find
 from posenc.properties import check
-from posenc.report import terminal, words
+from posenc.report.terminal import tables as terminal
 
 
 def drawn(draw, *given, width=80):
@@ -34,15 +34,6 @@ def test_marks_agree_with_the_findings(everything):
         assert marks == [{True: "✓", False: "·", None: "–"}[held] for held in holds]
 
 
-def test_the_verdict_names_names(everything):
-    said = dict(line.split(": ", 1) for line in words.verdict(everything))
-    assert said["Blind to word order without a mask"] == "NoPE."
-    assert said["Refuses positions further along"] == "Learned, xPos."
-    assert said["Scores never rise with distance"] == "ALiBi, KERPLE."
-    assert "RoPE" in said["The same wherever the text stands, to a million"]
-    assert "Sinusoidal" in said["Different further along"]
-
-
 def test_the_catalogue_lists_all():
     text = drawn(terminal.catalog, CATALOG)
     assert all(card.slug in text for card in CATALOG)
@@ -54,18 +45,3 @@ def test_a_card_shows_formula_witness_and_bibtex():
     assert "PE(p, 2j) = sin(p θⱼ)" in text
     assert "first rises at offset 6" in text
     assert "@misc{vaswani2017attention" in text
-
-
-@pytest.mark.parametrize(
-    ("share", "said"),
-    [
-        (None, "refused"),
-        (3e-7, "same"),
-        (0.004, "<1%"),
-        (1.2, "120%"),
-        (13.0, "13×"),
-        (26e3, "3e4×"),
-    ],
-)
-def test_changes_are_told_in_words(share, said):
-    assert words.moved(share) == said
