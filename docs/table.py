@@ -15,8 +15,11 @@ def table() -> str:
     lines = [heads, ["---", *[":-:"] * len(ALL)]]
     for card in CATALOG:
         marks = ["✓" if measure in card.holds else "" for measure in ALL]
-        lines.append([f"[{card.name}]({card.paper.link})", *marks])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        name, causal = f"[{card.name}]({card.paper.link})", card.make(16, 4).causal
+        lines.append([f"{name} ᶜ" if causal else name, *marks])
+    note = "\n\nᶜ made for causal attention, and measured under a causal mask"
+    rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return rows + note if any("ᶜ" in line[0] for line in lines) else rows
 
 
 def main() -> None:

@@ -76,6 +76,8 @@ class Mine(Encoding):
         k′ = p k
     '''
 
+    causal = True
+
     def on_keys(self, k, at):
         return k * at.unsqueeze(-1)
 
@@ -101,13 +103,18 @@ def test_an_encoding_of_ones_own_is_shown_compared_and_reported(posenc, tmp_path
     mine, page = f"{tmp_path}/mine.py:Mine", tmp_path / "page"
     code, out, err = posenc("show", mine)
     assert (code, err) == (0, "")
+    masked = "Made for causal attention, and measured under a causal mask: Mine."
     assert "k′ = p k" in out
+    assert masked in out
     _, out, _ = posenc("show", mine, "--json")
+    assert json.loads(out)["causal"] is True
     assert (json.loads(out)["name"], json.loads(out)["paper"]) == ("mine", None)
     code, out, _ = posenc("compare", mine, "rope", "--out", page)
     assert code == 0
     assert "Mine" in out
+    assert masked in out
     assert "later keys are louder" in (page / "index.html").read_text()
+    assert masked in (page / "index.html").read_text()
     code, *_ = posenc("report", mine, "--out", page)
     assert code == 0
     assert json.loads((page / "results.json").read_text())["encodings"][0]["paper"] is None
@@ -117,13 +124,13 @@ def test_an_encoding_of_ones_own_is_shown_compared_and_reported(posenc, tmp_path
     ("command", "name", "said"),
     [
         ("show", "Mien", r"mine\.py has no `Mien`\. Did you mean Mine\?"),
-        ("show", "Breaks", r"mine\.py, line 16: AttributeError: 'Breaks' object has no attribute"),
+        ("show", "Breaks", r"mine\.py, line 18: AttributeError: 'Breaks' object has no attribute"),
         (
             "compare",
             "Breaks",
-            r"mine\.py, line 16: AttributeError: 'Breaks' object has no attribute",
+            r"mine\.py, line 18: AttributeError: 'Breaks' object has no attribute",
         ),
-        ("show", "Refuses", r"Refuses could not .* not these queries \(mine\.py, line 21\)"),
+        ("show", "Refuses", r"Refuses could not .* not these queries \(mine\.py, line 23\)"),
         (
             "compare",
             "Asks",

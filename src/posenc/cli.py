@@ -112,13 +112,15 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
 
     (card,) = cards = _chosen([name])
     with _own_code(cards):
-        findings = check(card.make(64, 4), 64, 4)
+        encoding = card.make(64, 4)
+        findings = check(encoding, 64, 4)
     if as_json:
         properties = {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}
-        return _print_json(_described(card) | {"text": card.text, "properties": properties})
+        described = _described(card) | {"causal": encoding.causal, "text": card.text}
+        return _print_json(described | {"properties": properties})
     from posenc.report.terminal import tables
 
-    tables.card(card, findings, Console())
+    tables.card(card, findings, Console(), encoding.causal)
 
 
 @app.command

@@ -68,6 +68,7 @@ class Measured:
     formula: str
     acts_on: list[str]
     axes: int
+    causal: bool  # made for causal attention, and its properties measured under such a mask
     parameters: int
     paper: dict[str, str] | None  # None: an encoding of a user's own
     properties: dict[str, Finding]
@@ -186,6 +187,7 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
         "formula": card.formula,
         "acts_on": [hook.removeprefix("on_").replace("_", " ") for hook in encoding.acts_on],
         "axes": encoding.axes,
+        "causal": encoding.causal,
         "parameters": sum(p.numel() for p in encoding.parameters()),
         "paper": card.paper
         and {

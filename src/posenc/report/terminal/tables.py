@@ -31,7 +31,7 @@ def catalog(cards: Sequence[Card], console: Console) -> None:
     console.print(table)
 
 
-def card(card: Card, findings: dict[str, Finding], console: Console) -> None:
+def card(card: Card, findings: dict[str, Finding], console: Console, causal: bool = False) -> None:
     for kind, block in words.blocks(card.text):
         if kind == "formula":  # its lines are as they must be
             console.print(Text(indent(block, "    ")), soft_wrap=True)
@@ -43,6 +43,8 @@ def card(card: Card, findings: dict[str, Finding], console: Console) -> None:
         mark, style = MARKS[finding.holds]
         table.add_row(words.label(name), Text(mark, style), escape(finding.why))
     console.print(table)
+    if causal:
+        console.print(Text(words.masked([card.name]), "dim"))
     if card.paper:
         console.print()
         console.print(Text(card.paper.bibtex()), soft_wrap=True)
@@ -139,6 +141,8 @@ def _properties(result: Comparison, console: Console) -> None:
         together = "  ".join(entry.replace(" ", "\N{NO-BREAK SPACE}") for entry in legend)
         console.print(Text(together, "dim"))
     console.print(Text("✓ holds   · does not   – has no meaning here", "dim"))
+    if said := words.masked([m.name for m in result.encodings if m.causal]):
+        console.print(Text(said, "dim"))
 
 
 def _measurements(result: Comparison, console: Console) -> None:

@@ -9,6 +9,7 @@ from posenc.report.words.findings import count as count
 from posenc.report.words.findings import duration as duration
 from posenc.report.words.findings import facts as facts
 from posenc.report.words.findings import label as label
+from posenc.report.words.findings import masked as masked
 from posenc.report.words.findings import model as model
 from posenc.report.words.findings import moved as moved
 from posenc.report.words.findings import runs as runs

@@ -1,6 +1,6 @@
 """Put numbers and findings into words, the same on the terminal and on the page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import inf
 from textwrap import dedent
@@ -29,6 +29,16 @@ SHORT = {  # headings of two short lines
 def label(name: str) -> str:
     """The name of a property in words: "any length"."""
     return name.replace("_", " ")
+
+
+def masked(names: Sequence[str]) -> str:
+    """How the properties of these were measured; "" of none.
+
+    >>> masked(["FoX", "CoPE"])
+    'Made for causal attention, and measured under a causal mask: FoX, CoPE.'
+    """
+    what = "Made for causal attention, and measured under a causal mask"
+    return f"{what}: {', '.join(names)}." if names else ""
 
 
 def change(share: float | None) -> str:
