@@ -1,0 +1,80 @@
+"""What a card makes of a docstring and a paper, against docstrings and papers written here."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from posenc.encodings.nope import NoPE
+from posenc.properties import shift_invariant
+from posenc.properties.card import Card, Paper
+
+TEXT = """Tide: what comes in goes out,
+twice a day.
+
+    PE(p) = sin(p / 12)
+    p in hours
+
+It has no end.
+
+    sin² + cos² = 1
+
+Newton 1687, "Principia".
+"""
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """The card of a file with that docstring."""
+    module = ModuleType("tide", TEXT)
+    monkeypatch.setitem(sys.modules, "tide", module)
+
+    def make(dim, heads):
+        return NoPE()
+
+    make.__module__ = "tide"
+    return Card("Linear tide/ebb + flow", None, make, frozenset({shift_invariant}))
+
+
+def test_the_slug_is_what_one_types(card):
+    assert card.slug == "linear-tide-ebb-flow"
+
+
+def test_the_summary_is_the_first_sentence_without_the_name(card):
+    assert card.summary == "what comes in goes out, twice a day."
+
+
+def test_the_formula_is_what_is_indented(card):
+    assert card.formula == "PE(p) = sin(p / 12)\np in hours\n\nsin² + cos² = 1"
+
+
+def test_a_docstring_of_its_own_stands_for_that_of_the_file(card):
+    own = Card("Ebb", None, card.make, frozenset(), "It goes.")
+    assert (own.text, own.summary, own.formula) == ("It goes.", "It goes.", "")
+    assert Card("Ebb", None, card.make, frozenset(), "").text == ""
+
+
+@pytest.mark.parametrize(
+    ("authors", "short"),
+    [
+        ("Newton, Isaac", "Newton 1687"),
+        ("Newton, Isaac and Leibniz, Gottfried", "Newton and Leibniz 1687"),
+        ("Newton, Isaac and Leibniz, Gottfried and Hooke, Robert", "Newton et al. 1687"),
+        ("Newton, Isaac and others", "Newton et al. 1687"),
+    ],
+)
+def test_a_paper_is_called_by_its_authors_and_year(authors, short):
+    assert Paper("key", "Principia", authors, 1687).short == short
+
+
+def test_a_reference_is_bibtex():
+    paper = Paper("newton1687", "Principia", "Newton, Isaac", 1687, arxiv="1687.00001")
+    assert paper.link == "https://arxiv.org/abs/1687.00001"
+    assert paper.bibtex() == (
+        "@misc{newton1687,\n  title = {{Principia}},\n  author = {Newton, Isaac},\n"
+        "  year = {1687},\n  eprint = {1687.00001},\n  archivePrefix = {arXiv},\n"
+        "  url = {https://arxiv.org/abs/1687.00001},\n}"
+    )
+    elsewhere = Paper("newton1687", "Principia", "Newton, Isaac", 1687, url="https://example.org")
+    assert elsewhere.link == "https://example.org"
+    assert "eprint" not in elsewhere.bibtex()
