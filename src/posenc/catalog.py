@@ -34,8 +34,13 @@ from posenc.encodings.rotary.axial import axial as axial
 from posenc.encodings.bias.fire import FIRE as FIRE
 from posenc.encodings.rotary.mixed import Mixed as Mixed
 from posenc.encodings.rotary.mrope import mrope as mrope
+from posenc.encodings.relative.cope import CoPE as CoPE
 from posenc.encodings.rotary.liere import LieRE as LieRE
 from posenc.encodings.rotary.string import STRING as STRING
+from posenc.encodings.bias.fox import FoX as FoX
+from posenc.encodings.relative.path import PaTH as PaTH
+from posenc.encodings.rotary.selective import SelectiveRoPE as SelectiveRoPE
+from posenc.encodings.relative.wall import Wall as Wall
 # isort: on
 
 HOME = "posenc.encodings."

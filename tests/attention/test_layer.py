@@ -36,6 +36,7 @@ def test_a_layer_is_project_encode_attend_project(card):
     at = encoding.prepare(pos)
     embedded = encoding.on_embeddings(x, at)
     q, k, v = (torch.stack(to(embedded).split(8, -1), 1) for to in (layer.q, layer.k, layer.v))
+    at = encoding.on_hidden(embedded, at)
     made = attend(q, k, v, encoding, at, mask=masks.causal())
     expected = layer.out(torch.cat(made.unbind(1), -1))
     torch.testing.assert_close(layer(x, pos, masks.causal()), expected)

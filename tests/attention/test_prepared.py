@@ -39,8 +39,8 @@ def used(encoding, at):
     """All that the hooks make of it."""
     torch.manual_seed(1)
     q, x = torch.randn(1, 4, 6, 8), torch.randn(1, 6, 32)
-    out = attend(q, q, q, encoding, at, mask=masks.causal())
-    return encoding.on_embeddings(x, at), out
+    embedded = encoding.on_embeddings(x, at)
+    return embedded, attend(q, q, q, encoding, encoding.on_hidden(x, at), mask=masks.causal())
 
 
 @every
@@ -136,7 +136,7 @@ def test_positions_are_given_by_name_too(card):
     x, q = torch.randn(1, 5, 32), torch.randn(1, 4, 5, 8)
     if "on_embeddings" in encoding.acts_on:
         assert encoding(x, pos=pos).equal(encoding(x, pos))
-    elif encoding.acts_on == ("on_scores",) and card.slug != "deberta":
+    elif encoding.acts_on == ("on_scores",) and card.slug not in ("deberta", "cope"):
         assert encoding(pos=pos).equal(encoding(pos))
     elif encoding.acts_on == ("on_queries", "on_keys"):
         for by_name, by_place in zip(encoding(q, q, pos=pos), encoding(q, q, pos), strict=True):
@@ -149,6 +149,10 @@ def test_bare_positions_are_what_prepare_makes_of_them(card):
     for pos in (3 + folded(5, encoding.axes), 2 * folded(5, encoding.axes).int()):
         if "on_embeddings" in encoding.acts_on:
             with pytest.raises(ValueError, match="acts on embeddings, before q, k and v are proj"):
+                attend(q, q, q, encoding, pos)
+            continue
+        if "on_hidden" in encoding.acts_on:
+            with pytest.raises(TypeError, match="reads the input of the layer, x"):
                 attend(q, q, q, encoding, pos)
             continue
         expected = attend(q, q, q, encoding, encoding.prepare(pos), mask=masks.causal())

@@ -311,5 +311,6 @@ def test_no_encoding_takes_positions_that_are_no_tensor(unchecked, card, wrong):
     encoding = card.make(8, 4)
     with pytest.raises(TypeError, match="`pos` must be a tensor of positions, got"):
         encoding.prepare(wrong)
-    with pytest.raises(TypeError, match=r"`at` must be positions, as a tensor,|acts on embeddings"):
+    says = r"`at` must be positions, as a tensor,|acts on embeddings|reads the input of the layer"
+    with pytest.raises(TypeError, match=says):
         attend(q, q, q, encoding, wrong)

@@ -1,5 +1,8 @@
 """Detect compilers, tracers and transforms of functions, for which tensors are not numbers."""
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import (  # type: ignore
@@ -35,3 +38,8 @@ def beyond_gradients() -> bool:
         return False
     stack = get_interpreter_stack() or ()
     return len(stack) > 1 or any(interpreter.key() != TransformType.Grad for interpreter in stack)
+
+
+def in_full(x: Tensor) -> AbstractContextManager[Any]:
+    """Where autocast rounds nothing to 16 bits: sums and rotations would lose their digits."""
+    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)

@@ -3,7 +3,7 @@
     Aᵀ = −A  ⇒  exp(A) exp(A)ᵀ = 1  and  P Pᵀ = 1 for P = (1 − A)(1 + A)⁻¹
 
 In float64, as angles are. ONNX knows neither an exponential nor an inverse of matrices, so that an
-exported graph holds series of products instead, which agree with them to 10⁻⁹.
+exported graph holds series of products instead, which agree with them to 10⁻⁸.
 """
 
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor
 
 from posenc.core.frequencies import one_each
 from posenc.core.shapes import Heads
+from posenc.core.tracing import in_full
 
 HALVINGS = 20  # of the exponent: a sum of |A| up to a million is as good as one below 1
 TERMS = 9  # of the series of exp
-NEWTON = 32  # steps towards an inverse: enough for entries of A up to a thousand
+NEWTON = 48  # steps towards an inverse: enough for a condition of a million
 
 
 def skew(x: Tensor) -> Tensor:
@@ -47,14 +48,28 @@ def cayley(a: Tensor) -> Tensor:
     [[0.0, -1.0], [1.0, 0.0]]
     """
     one = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    if not torch.compiler.is_exporting():
-        return torch.linalg.solve(one + a, one - a)  # the two factors commute
-    # (1 + A)⁻¹ = (1 − A) (1 − A²)⁻¹, and 1 − A² is positive, for which Newton's steps converge
-    positive = one - a @ a
-    inverse = one / positive.abs().sum((-2, -1), keepdim=True)
+    if torch.compiler.is_exporting():
+        return (one - a) @ _inverse(one + a)
+    return torch.linalg.solve(one + a, one - a)  # the two factors commute
+
+
+def over_lower(x: Tensor, a: Tensor) -> Tensor:
+    """x A⁻¹ of a lower triangular A whose diagonal is 1."""
+    if torch.compiler.is_exporting():
+        return (x.double() @ _inverse(a.double())).to(x.dtype)
+    return torch.linalg.solve_triangular(a, x, upper=False, left=False, unitriangular=True)
+
+
+def _inverse(a: Tensor) -> Tensor:
+    """A⁻¹ by products alone: X (2 − A X) is nearer to it than X, from Aᵀ / (|A|₁ |A|∞) on."""
+    one = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    columns, rows = (
+        a.abs().sum(axis, keepdim=True).amax((-2, -1), keepdim=True) for axis in (-2, -1)
+    )
+    inverse = a.mT / (columns * rows)
     for _ in range(NEWTON):
-        inverse = inverse @ (2 * one - positive @ inverse)
-    return (one - a) @ (one - a) @ inverse
+        inverse = inverse @ (2 * one - a @ inverse)
+    return inverse
 
 
 def turned(x: Heads, by: Tensor) -> Heads:
@@ -63,16 +78,19 @@ def turned(x: Heads, by: Tensor) -> Heads:
     In float32 at least, whatever autocast says, and rounded once to the dtype of `x`.
     """
     one_each(x, by[..., 0, 0])
-    with torch.autocast(x.device.type, enabled=False):
+    with in_full(x):
         dtype = torch.promote_types(x.dtype, by.dtype)
         blocks = x.to(dtype).unflatten(-1, (by.shape[-3], by.shape[-1]))
         by = by.to(dtype) if by.ndim == 6 else by.to(dtype).unsqueeze(0)
-        out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)
+        if torch.compiler.is_exporting():  # ONNX broadcasts no axis in its Einsum
+            out = (by @ blocks.unsqueeze(-1)).squeeze(-1)
+        else:  # which copies no matrix for each head
+            out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)
     return out.flatten(-2).to(x.dtype)
 
 
 def in_basis(x: Heads, basis: Tensor) -> Heads:
     """Pᵀ x of every token, for a basis P (row, column); in float32 at least."""
-    with torch.autocast(x.device.type, enabled=False):
+    with in_full(x):
         dtype = torch.promote_types(x.dtype, basis.dtype)
         return x.to(dtype) @ basis.to(dtype)

@@ -1,0 +1,69 @@
+"""What the input of a layer says, added up over the tokens as they are read.
+
+Sums run over tokens in the order in which they lie, whatever their positions: what a query and a
+key differ by is the sum of what lies between them, so documents in one row and padding on either
+side need no care. They are in float64, for of a long text only differences count.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posenc.core.prepared import Prepared, cut
+from posenc.core.shapes import Embeddings, Wider
+from posenc.core.tracing import in_full
+
+
+class Running:
+    """Before `Prepared` among the bases: some fields are sums, which those that follow continue.
+
+    class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
+    """
+
+    __slots__ = ()
+    sums: ClassVar[tuple[str, ...]] = ("total",)  # the fields that are
+
+    def then(self: Any, more: Any) -> Prepared:
+        return Prepared.then(self, self.before(more)) if self.tokens else more
+
+    def before(self: Any, more: Any) -> Any:
+        """`more`, with what these tokens add up to."""
+        places = dict(zip(self._fields, self.places, strict=True))
+        last = {name: cut(getattr(self, name), slice(-1, None), places[name]) for name in self.sums}
+        return more._replace(
+            **{name: getattr(more, name) + so_far for name, so_far in last.items()}
+        )
+
+
+def running(steps: Tensor) -> Tensor:
+    """Σ of these steps (…, token, channel) up to each token and with it, in float64.
+
+    >>> running(torch.tensor([[1.0], [2.0], [4.0]])).flatten()
+    tensor([1., 3., 7.], dtype=torch.float64)
+    """
+    return steps.to(torch.float32 if steps.device.type == "mps" else torch.float64).cumsum(-2)
+
+
+def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
+    """What layers, one after another, make of x, as (batch, head, token, channel).
+
+    In float32 at least, whatever autocast says: it is added up over many tokens.
+    """
+    with in_full(x):
+        for layer in layers:
+            dtype = torch.promote_types(x.dtype, layer.weight.dtype)
+            dtype = torch.promote_types(dtype, torch.float32)
+            bias = None if layer.bias is None else layer.bias.to(dtype)
+            x = F.linear(x.to(dtype), layer.weight.to(dtype), bias)
+    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+
+
+def linear(width: int, out: int, bias: float | None = None) -> nn.Linear:
+    """A layer as language models begin: small random weights and this `bias`; None: without."""
+    layer = nn.Linear(width, out, bias=bias is not None)
+    nn.init.normal_(layer.weight, std=0.02)
+    if bias is not None:
+        nn.init.constant_(layer.bias, bias)
+    return layer

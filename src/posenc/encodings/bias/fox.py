@@ -1,0 +1,82 @@
+"""FoX: each token says, for each head, how much of what was read before it is forgotten.
+
+    score(i, j) = qᵢ · kⱼ · scale − |cᵢ − cⱼ|
+    cᵢ = Σ_{t ≤ i} ln f_t,   f_t = σ(w_h · x_t + b_h)       Σ over tokens as read; f: 0 … 1
+
+x is what the layer reads; f = 1 keeps all, f = 0 forgets all. With the same f everywhere it is
+ALiBi with slopes −ln f; with its own, a full stop can forget a sentence at once, and a word
+nothing. A score falls by what the tokens between key and query forget: positions are not looked at.
+
+Lin et al. 2025, "Forgetting Transformer: Softmax Attention with a Forget Gate", arXiv:2503.02130,
+forget gates in logits; initial values as in the authors' code. There keys ahead are always hidden,
+and cᵢ − cⱼ is negative: the absolute value is for those who see both ways.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from posenc.core.arguments import channels, query_heads, room
+from posenc.core.encoding import Encoding
+from posenc.core.prepared import Prepared
+from posenc.core.running import Running, by_head, linear, running
+from posenc.core.shapes import Bias, Embeddings, Heads, Keys, Positions
+from posenc.properties import (
+    any_length,
+    decaying,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+)
+from posenc.properties.card import Card, Paper
+
+
+class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)])):
+    """c, (batch, head, token), in logits."""
+
+    shape = "head token"
+
+
+class FoX(Encoding):
+    """`FoX(512, heads=8)`, for layers that read 512 channels."""
+
+    prepared = Forgotten
+    causal = True
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.width, self.heads = channels(width, "width"), query_heads(heads)
+        room("the gates", heads, width)
+        self.gate = linear(width, heads, bias=0.0)
+
+    def on_hidden(self, x: Embeddings, at: Positions) -> Forgotten:
+        return Forgotten(running(logsigmoid(by_head(x, self.heads, self.gate))).squeeze(-1))
+
+    def on_scores(self, q: Heads, k: Keys, q_at: Forgotten, k_at: Forgotten, scale: float) -> Bias:
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        c, c_key = (at.total.expand(len(q), -1, -1) for at in (q_at, k_at))
+        return lambda b, h, i, j: -(c[b, h, i] - c_key[b, h, j]).abs().to(dtype)
+
+    def __repr__(self) -> str:
+        return f"FoX({self.width} channels, {self.heads} heads)"
+
+
+CARD = Card(
+    name="FoX",
+    paper=Paper(
+        key="lin2025forgetting",
+        title="Forgetting Transformer: Softmax Attention with a Forget Gate",
+        authors="Lin, Zhixuan and Nikishin, Evgenii and He, Xu Owen and Courville, Aaron",
+        year=2025,
+        arxiv="2503.02130",
+    ),
+    make=lambda dim, heads, **options: FoX(dim * heads, heads, **options),
+    holds=frozenset(
+        {shift_invariant, decaying, norm_preserving, any_length, length_independent}
+        | {order_sensitive, learned}
+    ),
+)

@@ -1,0 +1,116 @@
+"""Selective RoPE: RoPE whose steps the tokens choose, each by what it says.
+
+    rope(q, n)ⱼ = qⱼ · exp(i φ),   φ(n, h, j) = θⱼ ( p_n e^{b[h, j]} + Σ_{t ≤ n} (W x̂_t)[h, j] )
+    θⱼ = base^(−2j/d),  j = 0 … d/2 − 1        Σ over tokens as read, n the last; p_n its position
+
+x is what the layer reads, and x̂ the same with the channels of each head scaled to length 1. A word
+that changes nothing may add no angle and a full stop much, so a head can count what it likes, up to
+a full turn. With W = 0 and b = 0 it is RoPE, and a score still depends on offsets only, and on what
+lies between.
+
+Movahedi et al. 2025, "Selective Rotary Position Embedding", arXiv:2511.17388; W of rank 16 and the
+base as in the authors' code, b (a choice there) times the position. Left out: its convolution of
+W x̂ over four tokens, which would mix documents in one row, and its gate.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from posenc.core.arguments import channels, count, query_heads, room
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, checked, for_heads, frequencies
+from posenc.core.prepared import Prepared
+from posenc.core.running import Running, by_head, linear, running
+from posenc.core.shapes import Embeddings, Heads, PerHead, Positions
+from posenc.properties import (
+    any_length,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+)
+from posenc.properties.card import Card, Paper
+from posenc.rotation.rotate import rotate
+from posenc.rotation.table import Turn, copied
+
+
+class Steps(
+    Running,
+    Prepared,
+    NamedTuple("Steps", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]),
+):
+    """cos and sin of φ, and its terms of position and of what was read, in float64.
+
+    All are (batch, head, token, pair).
+    """
+
+    @classmethod
+    def turned(cls, place: Tensor, total: Tensor) -> "Steps":
+        angle = place + total
+        return cls(angle.cos().float(), angle.sin().float(), place, total)
+
+    def before(self, more: "Steps") -> "Steps":
+        return self.turned(more.place, super().before(more).total)
+
+
+class SelectiveRoPE(Encoding):
+    """`SelectiveRoPE(512, heads=8)`, for layers that read 512 channels."""
+
+    prepared = Steps
+    causal = True
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        base: float = 500_000.0,
+        rank: int = 16,
+        layout: Layout = "interleaved",
+    ):
+        super().__init__()
+        self.width, self.heads = channels(width, "width"), query_heads(heads)
+        if width % heads:
+            raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
+        self.dim, self.layout = width // heads, checked(layout)
+        self.freqs = frequencies(self.dim, base)
+        room("the steps", width, count(rank, "rank"))
+        self.down, self.up = linear(width, rank), linear(rank, width // 2)
+        self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))  # b: e^b of 1 at first
+
+    def on_hidden(self, x: Embeddings, at: Positions) -> Steps:
+        said = normalize(x.unflatten(-1, (self.heads, -1)), dim=-1).flatten(-2)
+        theta = self.freqs.to(x.device)
+        total = running(by_head(said, self.heads, self.down, self.up)) * theta
+        place = for_heads(at.double().unsqueeze(-1)) * self.pace.double().exp() * theta
+        return Steps.turned(place.expand_as(total), total)
+
+    def on_queries(self, q: Heads, at: Steps) -> Heads:
+        return rotate(q, Turn(at.cos, at.sin), self.layout)
+
+    def on_keys(self, k: Heads, at: Steps) -> PerHead:
+        turn = Turn(at.cos, at.sin)
+        return rotate(copied(k, turn), turn, self.layout)
+
+    def __repr__(self) -> str:
+        return f"SelectiveRoPE({self.width} channels, {self.heads} heads, layout={self.layout!r})"
+
+
+CARD = Card(
+    name="Selective RoPE",
+    paper=Paper(
+        key="movahedi2025selective",
+        title="Selective Rotary Position Embedding",
+        authors="Movahedi, Sajad and Carstensen, Timur and Afzal, Arshia and Hutter, Frank"
+        " and Orvieto, Antonio and Cevher, Volkan",
+        year=2025,
+        arxiv="2511.17388",
+    ),
+    make=lambda dim, heads, **options: SelectiveRoPE(dim * heads, heads, **options),
+    holds=frozenset(
+        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
+    ),
+)
