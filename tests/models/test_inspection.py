@@ -10,11 +10,12 @@ import torch
 from published import KINDS, MODELS, published
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from posenc import frequencies
+from posenc import ALiBi, NoPE, T5Bias, frequencies
 from posenc.analysis.frequencies import pairs, reach, similarity, smallest_base
 from posenc.analysis.precision import phase_error
 from posenc.encodings.rotary.extension import yarn
 from posenc.models.files.errors import ModelError
+from posenc.models.hf.saved import described
 from posenc.models.inspection import inspect
 from posenc.report import words
 
@@ -264,3 +265,30 @@ def test_a_target_is_a_number_of_tokens(tmp_path):
         inspected(tmp_path, QWEN, target=0)
     with pytest.raises(ModelError):
         inspected(tmp_path, QWEN | {"rope_theta": 0})
+
+
+@pytest.mark.parametrize(
+    ("encodings", "names"),
+    [([ALiBi(4)] * 2, "ALiBi"), ([T5Bias(4), NoPE()], "T5Bias and NoPE")],
+    ids=["one", "two"],
+)
+def test_a_folder_saved_by_the_adapter_says_which_encoding_is_in_it(tmp_path, encodings, names):
+    """Its RoPE would reach 512 tokens, but it is not what turns."""
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+    config = {"model_type": "llama", "max_position_embeddings": 512, **sizes}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert inspect(tmp_path, 1024).verdict == "breaks"
+    (tmp_path / "config.json").write_text(json.dumps(config | {"posenc": described(encodings)}))
+    report = inspect(tmp_path, 1024)
+    assert report.spec.notes[0].startswith(f"it was saved with {names} of posenc applied in place")
+    assert report.verdict == "cannot say"
+    assert report.unknown == [f"what {names} does there only a trial shows"]
+
+
+def test_an_applied_encoding_that_no_config_can_describe_is_said(tmp_path):
+    config = {"model_type": "llama", "posenc": described([lambda length: ALiBi(4)])}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (note, *_) = inspect(tmp_path).spec.notes
+    assert note.startswith(
+        "it was saved with an encoding that its config cannot describe of posenc"
+    )

@@ -20,7 +20,7 @@ from functools import cache
 from math import isqrt, log10, pi
 from typing import Literal
 
-from torch import Tensor, arange, cat, float64, logspace
+from torch import Tensor, arange, cat, float64, linspace, logspace
 
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Frequencies
@@ -162,33 +162,39 @@ def smallest_base(dim: int, length: int, step: float = 1.01) -> float:
     True
     """
     distances = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
-    few_distances = distances[:: max(len(distances) // 16, 1)]
+    far = linspace(0.8 * length, length - 1, 256, dtype=float64).round().unique()
+    negative: int | None = None  # the distance at which the last candidate failed
     base = 2.0
     while base < 1e15:
         bases = base * step ** arange(64, dtype=float64)
-        for tried in (
-            few_distances,
-            distances,
-        ):  # one distance is enough to fail, and most fail here
+        # One distance is enough to fail, so most fail here: at a few, then at all of them.
+        for tried in (distances[:: max(len(distances) // 16, 1)], distances, far):
             theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
             sums = (tried[:, None] * theta[:, None]).cos().sum(-1)
             bases = bases[(sums >= 0).all(-1)]
         for candidate in bases.tolist():
-            if not _turns_negative(frequencies(dim, candidate), length):
+            negative = _negative_distance(frequencies(dim, candidate), length, negative)
+            if negative is None:
                 return candidate
         base *= step**64
     return float("inf")
 
 
-def _turns_negative(freqs: Frequencies, length: int) -> bool:
-    """True if B(m) < 0 anywhere below `length`; searched downwards, as far B is smallest."""
-    end, rows = length, 1024
+def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
+    """A distance below `length` with B(m) < 0; None if there is none."""
+    if near is not None:  # where a slightly smaller base failed, this one mostly does too
+        reach = max(64, near // 100)
+        m = _first_negative(freqs, max(near - reach, 0), min(near + reach, length))
+        if m is not None:
+            return m
+    end, rows = length, 1024  # downwards, since B is smallest at large distances
     while end > 0:
         start = max(end - rows, 0)
-        if _first_negative(freqs, start, end) is not None:
-            return True
+        m = _first_negative(freqs, start, end)
+        if m is not None:
+            return m
         end, rows = start, 4 * rows
-    return False
+    return None
 
 
 def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:

@@ -41,8 +41,9 @@ from posenc.core.sum import Sum, leaves
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.encodings.temperature import Temperature
+from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError, printable
-from posenc.models.files.folder import inside
+from posenc.models.files.folder import find_files, inside
 from posenc.models.files.strict import read_json
 from posenc.models.hf.hooks import (
     NAME,
@@ -54,8 +55,10 @@ from posenc.models.hf.hooks import (
     register,
     unplug_gptj,
 )
-from posenc.models.hf.saved import ENTRY, described, restored, weights
+from posenc.models.hf.loading import load_without_encoding
+from posenc.models.hf.saved import described, restored
 from posenc.models.hf.supported import Socket, found
+from posenc.models.weights import open_weights
 
 Given = Encoding | ByLength
 ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such
@@ -118,6 +121,10 @@ def load(
     `encoding` is needed where it is of a class of your own, or a function; what it has learned is
     read from the folder. `options` go to `from_pretrained`. Raises ValueError for a folder that
     holds no such model, or other weights than this one has.
+
+    transformers' own `from_pretrained(folder)` refuses the folder, but not if it is passed
+    `attn_implementation="sdpa"`: then it loads the model without the encoding, and no key that a
+    config may safely have prevents that.
     """
     root = Path(folder)
     file = inside(root, "config.json")
@@ -134,16 +141,18 @@ def load(
             f"cannot be made again, as {printable(str(entry['refused']))}: pass it as `encoding`",
         )
     given: Any = restored(entry, file) if encoding is None else encoding
-    model = _without_encoding(root, file, config.get("architectures"), options)
+    model = load_without_encoding(root, file, config.get("architectures"), options)
     base, _ = found(model)
     path = next(name for name, module in model.named_modules() if module is base)
-    several = given if isinstance(given, Sequence | nn.ModuleList) else [given]
-    learned = nn.ModuleList(dict.fromkeys(one for one in several if isinstance(one, nn.Module)))
+    encodings = given if isinstance(given, Sequence | nn.ModuleList) else [given]
+    modules = [encoding for encoding in encodings if isinstance(encoding, nn.Module)]
+    learned = nn.ModuleList(dict.fromkeys(modules))
     prefix = f"{path}.{NAME}.encodings.".removeprefix(".")
     wanted = {prefix + name: tied for name, tied in learned.state_dict(keep_vars=True).items()}
-    tensors = weights(root, {*wanted})
-    there = {id(wanted[name]) for name in tensors}
-    if lacking := sorted(name for name, one in wanted.items() if id(one) not in there):
+    stored = open_weights(find_files(root)) if wanted else {}
+    tensors = {name: stored[name] for name in wanted if name in stored}
+    loaded = {id(wanted[name]) for name in tensors}  # parameters that are tied have one tensor
+    if lacking := sorted(name for name, tied in wanted.items() if id(tied) not in loaded):
         raise ModelError(file, ENTRY, f"has no weights for {printable(', '.join(lacking))}")
     learned.load_state_dict(
         {name.removeprefix(prefix): tensor for name, tensor in tensors.items()},
@@ -151,36 +160,6 @@ def load(
         assign=True,
     )
     apply(model, given)
-    return model
-
-
-def _without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any]) -> Any:
-    """Load the model alone, by transformers; refuse weights that are missing or of no part."""
-    import transformers
-
-    name = names[0] if isinstance(names, list) and names else names
-    kind: Any = getattr(transformers, name, None) if isinstance(name, str) else None
-    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        raise ModelError(file, "architectures", "is no model of transformers", names)
-    here = {
-        "local_files_only": True,
-        "attn_implementation": options.pop("attn_implementation", None),
-    }
-    settings: Any = kind.config_class
-    config = settings.from_pretrained(root, **here)
-    del config.posenc
-    ours = [rf"(^|\.){NAME}\.encodings\."]  # expected: they are read afterwards
-    silent: Any = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": ours})
-    silent.__module__ = kind.__module__
-    model, said = silent.from_pretrained(
-        root, config=config, local_files_only=True, use_safetensors=True, output_loading_info=True,
-        **options,
-    )  # fmt: skip
-    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if said.get(what):
-            keys = printable(", ".join(map(str, sorted(said[what]))), 200)
-            raise ModelError(file, "", f"{what.replace('_', ' ')} in the weights: {keys}")
-    model.__class__ = kind
     return model
 
 

@@ -110,6 +110,7 @@ class Inspection:
             "embedding": self.spec.embedding and asdict(self.spec.embedding),
             "alike": [_finite(asdict(group)) for group in self.groups],
             "notes": list(self.spec.notes),
+            "applied": list(self.spec.applied),
             "target": self.target,
             "verdict": self.verdict,
             "problems": self.problems,
@@ -158,6 +159,12 @@ def _inspect(
         if count > MOST_WAYS:
             many = f"has layers that {what} in {count:,} different ways, more than any model"
             raise ModelError(file, "", many, allowed=f"up to {MOST_WAYS}")
+    if spec.applied:
+        saved = (
+            f"it was saved with {' and '.join(spec.applied)} of posenc applied in place of its own"
+            " encoding, which is described here; posenc.models.adapter.load loads it so"
+        )
+        notes = (saved, *notes)
     spec = replace(spec, notes=(*spec.notes, *notes))
     problems, unknown = outlook(whole, spec, target, weighing) if target else ([], [])
     measured = cache(lambda *of: _turning(spec, target or spec.context, *of))

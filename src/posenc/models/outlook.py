@@ -43,6 +43,11 @@ def outlook(
     problems, unknown = [], []
     for name, part in [("", spec), *_beside(whole, spec)]:
         where = f"{name}: " if name else ""
+        if part.applied:
+            unknown.append(
+                f"{where}what {' and '.join(part.applied)} does there only a trial shows"
+            )
+            continue
         problems += [where + line for line in _problems(part, target, weighing)]
         unknown += [where + line for line in _unknown(part, target)]
     if weighing:

@@ -359,7 +359,8 @@ MINE = {  # files in their makers' spelling: where the values come from, and wha
         },
         (12, 64, 64, 1e3, "half"),
     ),
-    # MiniMax-M3's config.json; what its vision part says must not keep the text from being read
+    # MiniMax-M3's text config as published; the key of its vision config is of our making:
+    # what is not read of a vision part must not keep the text from being read
     "MiniMax-M3-VL": (
         {
             "model_type": "minimax_m3_vl",

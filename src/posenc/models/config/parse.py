@@ -26,8 +26,9 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.files.errors import ModelError, Unread, shown
+from posenc.models.files.errors import ModelError, Unread, printable, shown
 
+ENTRY = "posenc"  # of a config saved by `posenc.models.adapter`: the encodings that are applied
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
 LONGEST = 2**24  # tokens up to which distances are told apart
 
@@ -58,7 +59,19 @@ def _specify(config: Fields, within: str = "") -> Spec:
         spec = _stack(config, family)
     elif (text := _flat(config, family)) is not None:
         spec = _stack(config, text)
-    return _with_parts(spec, config, family)
+    return _with_parts(replace(spec, applied=_applied(config)), config, family)
+
+
+def _applied(config: Fields) -> tuple[str, ...]:
+    """Class names of the encodings of posenc that stand in place of the model's own."""
+    entry = config.stated(ENTRY)
+    if not isinstance(entry, dict):
+        return ()
+    encodings = entry.get("encodings")
+    if not isinstance(encodings, list) or not encodings:
+        return ("an encoding that its config cannot describe",)
+    names = (one.get("class") if isinstance(one, dict) else None for one in encodings[:8])
+    return tuple(dict.fromkeys(printable(str(name)) for name in names))
 
 
 def _flat(config: Fields, family: Family) -> Family | None:

@@ -325,6 +325,7 @@ class Spec:
     trained: int | None = None  # tokens its positions were trained on, before being stretched
     notes: tuple[str, ...] = field(default=(), compare=False)
     parts: Mapping[str, Spec] = field(default_factory=dict)  # configs inside, encoder and decoder
+    applied: tuple[str, ...] = ()  # encodings of posenc that it was saved with, in place of its own
 
     def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
         """Build the encoding of each layer that attends, bottom first; equal layers share one.

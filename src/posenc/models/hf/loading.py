@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from posenc.core.arguments import memory
+from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError, printable
 from posenc.models.files.folder import find_files, inside, read_json
 from posenc.models.files.strict import opened
@@ -79,9 +80,9 @@ def one_sentence(file: str | Path, what: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         raise ModelError(
-            file, "", f"{what}: {type(error).__name__}: {printable(said, 300)}"
+            file, "", f"{what}: {type(error).__name__}: {printable(message, 300)}"
         ) from None
 
 
@@ -149,25 +150,61 @@ def _model(config: Mapping[str, Any], weights: Weights) -> tuple[Any, tuple[str,
     choices += [f"_{key}_internal" for key in CHOICES]
     plain = _without(config, {*choices, *LABELS})
     with one_sentence("config.json", "is none that transformers builds a model of"):
-        made = CONFIG_MAPPING[kind].from_dict(plain)
-        model_class: Any = MODEL_MAPPING[type(made)]
+        built = CONFIG_MAPPING[kind].from_dict(plain)
+        model_class: Any = MODEL_MAPPING[type(built)]
         model_class = model_class[0] if isinstance(model_class, tuple) else model_class
-        empty = _empty(model_class, made, weights)
+        empty = _empty(model_class, built, weights)
     _refuse_unless_as_large(empty, weights)
     with one_sentence("config.json", "and the weights do not fit each other"):
-        model, said = model_class.from_pretrained(
+        model, report = model_class.from_pretrained(
             None,
-            config=made,
+            config=built,
             state_dict=dict(weights.items()),
             output_loading_info=True,
             ignore_mismatched_sizes=True,
             local_files_only=True,
         )
-    unused = _unused(model_class.base_model_prefix, said, weights)
-    for name, one in model.named_parameters():
-        if not one.isfinite().all():
+    unused = _unused(model_class.base_model_prefix, report, weights)
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
             raise ModelError("model", name, "holds numbers that are not finite")
     return model.eval(), unused
+
+
+def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any]) -> Any:
+    """Load a model saved with an encoding applied, its head included, but not the encoding.
+
+    `names` are its architectures, `options` go to `from_pretrained`. Raises ModelError for weights
+    that are missing or belong to no part of the model.
+    """
+    import transformers
+
+    name = names[0] if isinstance(names, list) and names else names
+    kind: Any = getattr(transformers, name, None) if isinstance(name, str) else None
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        raise ModelError(file, "architectures", "is no model of transformers", names)
+    settings: Any = kind.config_class
+    chosen = options.pop("attn_implementation", None)  # in place of the one that asks for us
+    config = settings.from_pretrained(root, local_files_only=True, attn_implementation=chosen)
+    del config.posenc
+    # The encoding's weights are unexpected to this class: they are read afterwards.
+    ours = [rf"(^|\.){ENTRY}\.encodings\."]
+    silent: Any = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": ours})
+    silent.__module__ = kind.__module__
+    model, report = silent.from_pretrained(
+        root,
+        config=config,
+        local_files_only=True,
+        use_safetensors=True,
+        output_loading_info=True,
+        **options,
+    )
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if report.get(what):
+            keys = printable(", ".join(map(str, sorted(report[what]))), 200)
+            raise ModelError(file, "", f"{what.replace('_', ' ')} in the weights: {keys}")
+    model.__class__ = kind
+    return model
 
 
 def _empty(model_class: Any, config: Any, weights: Weights) -> nn.Module:
@@ -192,15 +229,15 @@ def _empty(model_class: Any, config: Any, weights: Weights) -> nn.Module:
 
 def _refuse_unless_as_large(empty: nn.Module, weights: Weights) -> None:
     """Raise ModelError for a model much larger than its weights, before its memory is asked for."""
-    asked = sum(one.numel() for one in empty.parameters())
-    there = sum(info.elements for info in weights.infos.values())
-    computed = sum(one.numel() * one.element_size() for one in empty.buffers())
-    if asked > 2 * there + 2**22:
+    needed = sum(parameter.numel() for parameter in empty.parameters())
+    present = sum(info.elements for info in weights.infos.values())
+    computed = sum(buffer.numel() * buffer.element_size() for buffer in empty.buffers())
+    if needed > 2 * present + 2**22:
         name = max(empty.named_parameters(), key=lambda pair: pair[1].numel())[0]
         raise ModelError(
             "config.json",
             "",
-            f"asks for {asked:,} weights, most of them in {printable(name)}, and {there:,} are"
+            f"asks for {needed:,} weights, most of them in {printable(name)}, and {present:,} are"
             " there",
         )
     check_memory(computed, "config.json", "", MOST_BUFFERS, of="of memory for tables")
@@ -208,19 +245,21 @@ def _refuse_unless_as_large(empty: nn.Module, weights: Weights) -> None:
     check_memory(stored, "the weights", "", memory(), of="of memory")
 
 
-def _unused(prefix: str, said: Mapping[str, Any], weights: Weights) -> tuple[str, ...]:
+def _unused(prefix: str, report: Mapping[str, Any], weights: Weights) -> tuple[str, ...]:
     """Names of weights of heads. Raises ModelError for weights that lack, misfit or have no use."""
-    lack = sorted(name for name in said["missing_keys"] if not name.startswith("pooler."))
+    lack = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if lack:
         raise ModelError("config.json", "", f"asks for weights that are not there: {named(lack)}")
-    if said["mismatched_keys"]:
-        name, stored, asked = min(said["mismatched_keys"])
-        shapes = f"has shape {list(stored)}, and config.json asks for {list(asked)}"
+    if report["mismatched_keys"]:
+        name, stored, wanted = min(report["mismatched_keys"])
+        shapes = f"has shape {list(stored)}, and config.json asks for {list(wanted)}"
         raise ModelError(next(iter(weights.infos.values())).file, name, shapes)
-    if said["error_msgs"]:
-        raise ModelError("config.json", "", printable(" ".join(said["error_msgs"][0].split()), 300))
+    if report["error_msgs"]:
+        raise ModelError(
+            "config.json", "", printable(" ".join(report["error_msgs"][0].split()), 300)
+        )
     whole = any(name.startswith(f"{prefix}.") for name in weights)  # with a head, so that it may
-    unused = sorted(said["unexpected_keys"])
+    unused = sorted(report["unexpected_keys"])
     strange = [name for name in unused if not whole or name.startswith(f"{prefix}.")]
     if strange:
         raise ModelError(

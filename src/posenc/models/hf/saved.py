@@ -19,12 +19,10 @@ from torch import Tensor, nn
 from posenc import catalog  # noqa: F401  they define all encodings
 from posenc.core.encoding import Encoding
 from posenc.encodings import temperature  # noqa: F401  they define all encodings
+from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import inside
-from posenc.models.files.strict import MOST_INDEX, read_json
 
 MOST_NUMBERS = 2**16  # of a constant that is written out
-ENTRY = "posenc"  # of config.json
 OWN = {*vars(nn.Module())}  # attributes that any module has
 LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}  # of torch, within encodings
 DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
@@ -36,10 +34,10 @@ class Unwritable(ValueError):
 
 def described(encodings: Sequence[Any]) -> dict[str, Any]:
     """Describe the encodings of all layers as an entry of the config, or say why that cannot be."""
-    unique = [*{id(one): one for one in encodings}.values()]
-    layers = [next(n for n, one in enumerate(unique) if one is given) for given in encodings]
+    unique = [*{id(encoding): encoding for encoding in encodings}.values()]
+    layers = [next(n for n, one in enumerate(unique) if one is encoding) for encoding in encodings]
     try:
-        return {"layers": layers, "encodings": [_described(one) for one in unique]}
+        return {"layers": layers, "encodings": [_described(encoding) for encoding in unique]}
     except Unwritable as reason:
         return {"layers": layers, "refused": str(reason)}
 
@@ -47,28 +45,13 @@ def described(encodings: Sequence[Any]) -> dict[str, Any]:
 def restored(entry: Any, file: Path) -> list[Encoding]:
     """Build the encoding of each layer, its parameters on the meta device. Raises ModelError."""
     try:
-        encodings = [_restored(one) for one in entry["encodings"]]
-        made = [encodings[n] for n in entry["layers"]]
+        unique = [_restored(description) for description in entry["encodings"]]
+        encodings: list[Any] = [unique[n] for n in entry["layers"]]
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, RuntimeError) as error:
         raise ModelError(file, ENTRY, f"describes no encoding of posenc ({error})") from None
-    if not all(isinstance(one, Encoding) for one in made):
+    if not all(isinstance(encoding, Encoding) for encoding in encodings):
         raise ModelError(file, ENTRY, "describes what is no encoding")
-    return made
-
-
-def weights(folder: Path, names: set[str]) -> dict[str, Tensor]:
-    """Read the tensors with these names from a folder."""
-    from safetensors import safe_open
-
-    index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
-    if index.exists():
-        shards = read_json(inside(folder, index.name), MOST_INDEX)["weight_map"]
-        files = sorted({shards[name] for name in names & {*shards}})
-    tensors: dict[str, Tensor] = {}
-    for name in files if names else ():
-        with safe_open(inside(folder, name), framework="pt") as file:
-            tensors |= {key: file.get_tensor(key) for key in names & {*file.keys()}}
-    return tensors
+    return encodings
 
 
 def _described(module: Any) -> dict[str, Any]:
