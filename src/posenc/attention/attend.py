@@ -69,8 +69,7 @@ def attend(
     """
     weighed = dropout, softcap, sinks
     call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation, weighed)
-    out = run(call, implementation)
-    return encoding.on_output(out, call.at) if "on_output" in encoding.acts_on else out
+    return encoding.on_output(run(call, implementation), call.at)
 
 
 def explain(
@@ -112,7 +111,7 @@ def _call(
     weighed: tuple[float, float | None, Tensor | None],
 ) -> Call:
     """What the hooks make of it."""
-    _fits(encoding, q, k, v, mask, scale)
+    tokens, keys = _fits(encoding, q, k, v, mask, scale)
     if not isinstance(implementation, str):
         raise TypeError(
             f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
@@ -122,12 +121,12 @@ def _call(
     if not plain:
         _fits_softmax(q, dropout, softcap, sinks)
     if at is None:
-        if k.shape[-2] != q.shape[-2]:
+        if keys != tokens:
             raise ValueError(
-                f"{q.shape[-2]} queries and {k.shape[-2]} keys: where do they stand? Pass `at` and"
+                f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
                 " `k_at`, made by `encoding.prepare`."
             )
-        at = prepared(encoding, sequence(q.shape[-2], 0, q.device), "`at`")
+        at = prepared(encoding, sequence(tokens, 0, q.device), "`at`")
     at = stand(encoding, at, q, "`at`")
     k_at = stand(encoding, at if k_at is None else k_at, k, "`k_at`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
@@ -135,7 +134,7 @@ def _call(
     learns = trains(encoding, q, k, v, *(() if sinks is None else (sinks,)))
     looks = readable(q, k, v) and not beyond_gradients()
     looks = looks and (sinks is None or readable(sinks))
-    seen = strip(mask, q.shape[-2], k.shape[-2]) if looks else None
+    seen = strip(mask, tokens, keys) if looks else None
     ours = implementation in ("auto", "view")
     # Paths that go by a strip of pairs never touch a key that nobody sees.
     skips = seen is not None and ours and not learns and "by_weight" not in acts_on
@@ -149,14 +148,13 @@ def _call(
     else:
         q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
         bias = encoding.on_scores(q, k, at, k_at, scale) if "on_scores" in acts_on else None
-    if "on_values" in acts_on:
-        v = encoding.on_values(v, k_at)
+    v = encoding.on_values(v, k_at)
     if k.shape[1] != v.shape[1]:  # keys or values differ by query head now
         k, v = per_query_head(k, q), per_query_head(v, q)
     if scale <= 0:  # torch's kernels take the sign of −∞ with it
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
     by_weight = "by_weight" in acts_on
-    hooked = (encoding, q, k, v, at, k_at, scale, bias, mask, seen, by_weight, learns)
+    hooked = (encoding, q, k, v, at, k_at, scale, bias, mask, seen, by_weight, learns, looks)
     return Call(*hooked) if plain else Call(*hooked, *weighed)
 
 
@@ -192,8 +190,10 @@ def scores(
 
 def _fits(
     encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None, scale: Any
-) -> None:
-    """Refuses what would end in an error of somebody else's, or broadcast in silence.
+) -> tuple[int, int]:
+    """Refuse what would end in an error of somebody else's, or broadcast in silence.
+
+    Returns the number of queries and of keys.
 
     A few µs: types and shapes only, for every call pays for it.
     """
@@ -210,20 +210,23 @@ def _fits(
         )
     if not q.ndim == k.ndim == v.ndim == 4:
         raise ValueError(f"attention takes (batch, head, token, channel), got {_shapes(q, k, v)}.")
-    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
+    batch, heads, tokens, channels = q.shape
+    k_shape = k.shape
+    if k_shape[:3] != v.shape[:3] or batch != k_shape[0] or channels != k_shape[3]:
         raise ValueError(
             "q and k must agree in batch and channels, k and v in batch, heads and tokens:"
             f" got {_shapes(q, k, v)}."
         )
-    if not k.shape[1] or q.shape[1] % k.shape[1]:
+    if not k_shape[1] or heads % k_shape[1]:
         raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
     for leaf in leaves(encoding):
-        name = type(leaf).__name__
-        if leaf.heads and leaf.heads != q.shape[1]:
+        if leaf.heads and leaf.heads != heads:
+            name = type(leaf).__name__
             raise ValueError(f"this {name} was made for {leaf.heads} heads: {_shapes(q, k, v)}.")
-        if leaf.dim and leaf.dim != q.shape[-1]:
+        if leaf.dim and leaf.dim != channels:
+            name = type(leaf).__name__
             raise ValueError(
-                f"this {name} is for heads of {leaf.dim} channels, `q` has {q.shape[-1]}: make it"
+                f"this {name} is for heads of {leaf.dim} channels, `q` has {channels}: make it"
                 " with `dim` as many as a head has."
             )
         for weight in leaf._parameters.values():
@@ -238,9 +241,10 @@ def _fits(
     if scale is not None:
         number(scale, "scale")
     if isinstance(mask, Mask):
-        mask.check(q.shape[0], q.shape[-2], k.shape[-2])
+        mask.check(batch, tokens, k_shape[2])
     elif mask is not None:
         _function(mask)
+    return tokens, k_shape[2]
 
 
 def _fits_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) -> None:

@@ -25,6 +25,7 @@ class Call(NamedTuple):
     seen: Strip | None = None  # what the mask shows, where that is a strip
     by_weight: bool = False  # whether the encoding adds to the values
     trains: bool = False
+    looks: bool = False  # nothing is traced, and no more than first gradients are asked for
     dropout: float = 0.0  # probability with which a weight is 0
     softcap: float | None = None  # c of c · tanh(score / c)
     sinks: Tensor | None = None  # (head,): logits that have no value

@@ -95,7 +95,8 @@ def logits(
 
 
 def _bias(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-    return block(call.bias, call.shape, rows, keys, call.q.device, seen).to(call.exact)
+    bias, exact = block(call.bias, call.shape, rows, keys, call.q.device, seen), call.exact
+    return bias if bias.dtype is exact else bias.to(exact)
 
 
 def reference(call: Call) -> Tensor:
@@ -105,14 +106,14 @@ def reference(call: Call) -> Tensor:
 def blocks(call: Call) -> Tensor:
     batch, heads, tokens, keys = call.shape
     most = max(16, min(BLOCK, HELD // max(1, batch * heads * keys)))
-    parts = _blocks(tokens, most) or [slice(0, 0)]
-    columns = [_columns(call, rows) for rows in parts]
     here = call.readable
     # The kernel takes no cap, and drops weights only where it makes all of them.
     weights = call.by_weight or call.softcap is not None or call.dropout or _no_sinks(call)
     each = _fused if here and not weights else _rows
-    if len(parts) == 1 and not call.trains:
-        return each(call, slice(None), columns[0])
+    if tokens <= most and not call.trains:
+        return each(call, slice(None), _columns(call, slice(0, tokens)))
+    parts = _blocks(tokens, most) or [slice(0, 0)]
+    columns = [_columns(call, rows) for rows in parts]
     if call.trains:
         # Of a block keep the output only; the rest is made again for the gradients.
         again = functools.partial(
@@ -152,6 +153,8 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
     """Whether each of these queries sees each of these keys."""
     if call.seen is None:
         return False
+    if call.seen.is_all:
+        return True
     queries, columns = range(call.q.shape[-2])[rows], range(call.k.shape[-2])[keys]
     if not queries or not columns:
         return True
@@ -312,12 +315,12 @@ def _choice(
         known = ", ".join(map(repr, ("auto", *IMPLEMENTATIONS)))
         raise ValueError(f"`implementation` must be one of {known}, got {implementation!r}.")
     name, seen, queries = type(call.encoding).__name__, call.seen, call.q.shape[-2]
-    if beyond_gradients():
+    if not call.looks and beyond_gradients():
         return "reference", "torch's kernels know first derivatives alone, and backwards.", None
     if call.bias is None and not call.by_weight and (seen is None or seen.is_all or seen.is_causal):
         if call.plain or (call.softcap is None and not _no_sinks(call)):
             return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
-    if torch.compiler.is_compiling():  # a graph must not depend on the length
+    if not call.looks and torch.compiler.is_compiling():  # a graph must not depend on the length
         return "reference", "loops over blocks are not for what is traced.", None
     few = queries <= FEW and not isinstance(call.bias, ByRow)
     able = "as in decoding" if few else viewable(call)

@@ -104,13 +104,17 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
     """The pairs that this mask shows, if they are a strip; else None."""
     if mask is None:
         return Strip(queries, keys, 1 - keys, queries - 1)
-    if not isinstance(mask, Mask) or mask.bands is None or not readable(*(mask.made_of or ())):
+    if not isinstance(mask, Mask) or mask.bands is None:
         return None
-    bands = mask.bands
-    return kept(mask, (queries, keys), mask.made_of or (), lambda: _strip(bands, queries, keys))
+    bands, made_of = mask.bands, mask.made_of or ()
+    return kept(mask, (queries, keys), made_of, lambda: _strip(bands, made_of, queries, keys))
 
 
-def _strip(bands: tuple[Band, ...], queries: int, keys: int) -> Strip | None:
+def _strip(
+    bands: tuple[Band, ...], made_of: tuple[Tensor, ...], queries: int, keys: int
+) -> Strip | None:
+    if not readable(*made_of):
+        return None
     low, high = 1 - keys, queries - 1
     for band in bands:
         step, shift = 1, 0

@@ -125,7 +125,8 @@ class Encoding(nn.Module):
     @property
     def acts_on(self) -> tuple[str, ...]:
         """The hooks this encoding overrides: read from the code, so it cannot lie."""
-        return tuple(h for h in HOOKS if getattr(type(self), h) is not getattr(Encoding, h))
+        own = type(self)
+        return tuple([hook for hook, neutral in NEUTRAL if getattr(own, hook) is not neutral])
 
     def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
         """What it does by itself. Positions may be left out: then they are 0, 1, 2, …
@@ -185,3 +186,6 @@ class Encoding(nn.Module):
             name = type(self).__name__
             raise TypeError(f"the bias of {name} depends on queries or keys: use `attend`.")
         return dense(bias, shape, q_pos.device)
+
+
+NEUTRAL = tuple([(hook, getattr(Encoding, hook)) for hook in HOOKS])

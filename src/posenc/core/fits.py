@@ -41,7 +41,8 @@ def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         if not isinstance(at, Tensor):
             raise TypeError(_foreign(encoding, at, name))
         at = at if at.dtype is torch.int64 else exact(at)
-        _match(encoding, at, x, name)
+        if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
+            _match(encoding, at, x, name)  # else one position for each token, alike in the batch
         return at
     if encoding.prepared is not Tensor:
         if not isinstance(at, Tensor):
