@@ -114,12 +114,21 @@ READ: dict[str, dict[str, Any]] = {
         "windows": {"sliding_attention": {"key": "sliding_window", "over": 2, "up": 1}},
     },
     "t5gemma2_decoder": {"rope": GEMMA},
-    "modernbert": {"rope": MODERNBERT, "windows": {"sliding_attention": {**HALF, "plus": 1}}},
-    "modernbert-decoder": {"rope": MODERNBERT, "windows": {"sliding_attention": HALF}},
+    "modernbert": {
+        "rope": MODERNBERT,
+        "windows": {
+            "sliding_attention": [{"key": "sliding_window", "plus": 1}, {**HALF, "plus": 1}]
+        },
+    },
+    "modernbert-decoder": {
+        "rope": MODERNBERT,
+        "windows": {"sliding_attention": [{"key": "sliding_window"}, HALF]},
+    },
+    # its class takes `rope_theta` for the full layers, and its default for the others
     "olmo3": {
         "rope": {
             "full_attention": {"theta": "rope_theta", "scaled": True},
-            "sliding_attention": {"theta": "rope_theta", "scaled": False},
+            "sliding_attention": {"theta": "", "scaled": False},
         }
     },
     "laguna": {"rope": LABELLED},
@@ -170,7 +179,11 @@ READ: dict[str, dict[str, Any]] = {
     "deepseek_v32": MLA,
     "glm4_moe_lite": INTERLEAVE,
     "glm_moe_dsa": {**MLA, "fixed": {"rope_interleave": True}},
-    "hy_v4": MLA,
+    "hy_v4": {"keys": {**MLA["keys"], "num_key_value_heads": "num_attention_heads"}}
+    | {"place": MLA["place"], "logit_gain": MLA["logit_gain"]},
+    "minimax": {"windows": {"full_attention": "sliding_window"}},
+    # its class states `rotary_dim` and turns by the share alone
+    "minimax_m3_vl_text": {"ignored": ["rotary_dim", "sliding_window"]},
     "longcat_flash": MLA,
     "minicpm3": MLA,
     "youtu": INTERLEAVE,
@@ -697,6 +710,8 @@ def line(model_type: str) -> dict[str, Any]:
     if made.get("kind") == "none" and made.get("layers") and "attention" not in made:
         made |= attending(watched.trace(model_type))
     made.setdefault("ignored", ignored(model_type, made))
+    if "rotary_dim" in made["ignored"]:
+        made["defaults"].pop("rotary_dim", None)
     made["switched"] = made.get("switched", {}) | switched(model_type, made | attention(model_type))
     for stack in made.get("stacks", {}).values():
         stated = {f.name: f.default for f in fields(kind)}

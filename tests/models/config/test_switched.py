@@ -55,6 +55,39 @@ def test_usual_names_of_keys_that_gpt_neox_calls_otherwise_are_ignored(
     assert "ignores: it reads rotary_" in note
 
 
+def test_a_window_of_minimax_is_that_of_its_full_layers():
+    same("minimax", num_hidden_layers=4, sliding_window=6)
+
+
+@pytest.mark.parametrize("model_type", ["modernbert", "modernbert-decoder"])
+def test_a_window_of_modernbert_may_be_given_as_its_half(model_type: str):
+    same(model_type, num_hidden_layers=4, sliding_window=5)
+    same(model_type, num_hidden_layers=4, local_attention=10)
+
+
+def test_a_share_alone_says_how_many_channels_of_minimax_m3_turn():
+    """Its class states `rotary_dim` too, and does not read it."""
+    same("minimax_m3_vl_text", num_hidden_layers=2, head_dim=64)
+    rope = {"rope_theta": 5e6, "partial_rotary_factor": 0.25, "rope_type": "default"}
+    same("minimax_m3_vl_text", num_hidden_layers=2, rope_parameters=rope)
+
+
+def test_a_trained_length_at_the_top_paces_the_temperature_of_ministral3():
+    """transformers moves it into the rope settings, where the temperature is read."""
+    same("ministral3", num_hidden_layers=2, original_max_position_embeddings=512)
+    spec = specify({"model_type": "ministral3", "original_max_position_embeddings": 512})
+    assert spec.layers[0].temperature.every == 512
+
+
+def test_hy_v4_has_as_many_heads_of_keys_as_of_queries():
+    same("hy_v4", num_attention_heads=64)
+    assert specify({"model_type": "hy_v4", "num_attention_heads": 64}).groups == 64
+
+
+def test_a_base_of_olmo3_is_that_of_its_full_layers():
+    same("olmo3", num_hidden_layers=4, rope_theta=5e4)
+
+
 def test_types_of_layers_of_lfm2_stand_above_its_list():
     types = ["conv", "full_attention", "conv"]
     same("lfm2", num_hidden_layers=3, layer_types=types, full_attn_idxs=[0])

@@ -186,6 +186,9 @@ def _within(config: Fields, key: str) -> tuple[Fields, str]:
     if parent == "rope_parameters":
         fields = fields or config.object("rope_scaling")
     default = config.defaults.get(parent) or {}
-    if fields is None:
-        fields = Fields(default, config.file, config.path)
-    return fields, name
+    # transformers moves this key into the rope settings from the top of a config.
+    if name == "original_max_position_embeddings" and config.stated(name) is not None:
+        if fields is not None:
+            fields.agree(name, config, name)
+        return config, name
+    return fields or Fields(default, config.file, config.path), name
