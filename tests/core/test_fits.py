@@ -8,7 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc import NoPE, RoPE, SelfAttention, Sinusoidal, Sum, XPos, attend, axial, explain, masks
+from posenc import (
+    ALiBi,
+    Block,
+    NoPE,
+    RoPE,
+    SelfAttention,
+    Sinusoidal,
+    Sum,
+    XPos,
+    attend,
+    axial,
+    explain,
+    masks,
+)
 from posenc.core.encoding import Encoding
 from posenc.core.fits import stand
 from posenc.core.prepared import Prepared
@@ -109,3 +122,30 @@ def test_attend_says_that_the_input_of_the_layer_is_needed(encoding, given):
     at = encoding.on_hidden(torch.randn(2, 5, 32), at)
     assert attend(q, q, q, encoding, at).shape == q.shape
     assert stand(encoding, at, q, "`at`") == at
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("encoding", "says"),
+    [
+        (RoPE(16), "`dim`=16, this layer has 8: make its RoPE"),
+        (ALiBi(8), "`heads`=8, this layer has 4: make its ALiBi"),
+        (Sinusoidal(64), "`width`=64, this layer has 32: make its Sinusoidal"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_layer_refuses_every_part_of_a_sum_that_does_not_fit(encoding, says, depth):
+    for _ in range(depth):
+        encoding = Sum(NoPE(), encoding)
+    for make in (SelfAttention, Block):
+        with pytest.raises(ValueError, match=says):
+            make(32, 4, encoding)
+
+
+def test_a_part_that_was_changed_afterwards_is_refused_too():
+    encoding, q = Sum(NoPE(), Sum(ALiBi(4))), torch.randn(1, 2, 5, 8)
+    with pytest.raises(ValueError, match="this ALiBi was made for 4 heads, `q` has 2: make it for"):
+        attend(q, q, q, encoding)

@@ -119,8 +119,9 @@ def of_layer(
     """Take apart the scores of a layer that reads the words `x`, (1, token, channel)."""
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
-    placed = encoding.on_embeddings(x, encoding.prepare(pos))
-    q, k = _heads(layer.q(placed), layer.heads), _heads(layer.k(placed), layer.groups)
+    at = encoding.prepare(pos)
+    placed = encoding.on_embeddings(x, at)
+    q, k, *_ = layer.project(placed, at)
     seen = q_place = k_place = None
     if mask is not None:
         seen = mask(*pairs((1, layer.heads, x.shape[-2], x.shape[-2]), device=x.device))[0]

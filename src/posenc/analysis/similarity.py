@@ -174,7 +174,7 @@ def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
-    q = layer.q(x).unflatten(-1, (layer.heads, -1)).transpose(1, 2)
+    q, *_ = layer.project(x, encoding.prepare(pos))
     mask = causal() if encoding.causal else None  # a key stands before its query here anyway
     return curve(scores(encoding, q, q, pos, pos, x=x, mask=mask))
 

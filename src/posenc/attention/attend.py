@@ -19,12 +19,11 @@ from posenc.attention.sinks import Sinks
 from posenc.attention.spacing import strip
 from posenc.core.arguments import number, positive, real, shown
 from posenc.core.biases import pairs
-from posenc.core.encoding import Encoding, on_meta
-from posenc.core.fits import prepared, stand
+from posenc.core.encoding import Encoding
+from posenc.core.fits import made_for, prepared, stand
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
 from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
-from posenc.core.sum import leaves
 from posenc.core.tracing import beyond_gradients, readable
 
 
@@ -219,19 +218,7 @@ def _fits(
         )
     if not k_shape[1] or heads % k_shape[1]:
         raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
-    for leaf in leaves(encoding):
-        if leaf.heads and leaf.heads != heads:
-            name = type(leaf).__name__
-            raise ValueError(f"this {name} was made for {leaf.heads} heads: {_shapes(q, k, v)}.")
-        if leaf.dim and leaf.dim != channels:
-            name = type(leaf).__name__
-            raise ValueError(
-                f"this {name} is for heads of {leaf.dim} channels, `q` has {channels}: make it"
-                " with `dim` as many as a head has."
-            )
-        for weight in leaf._parameters.values():
-            if weight is not None and weight.is_meta and not q.is_meta:
-                raise ValueError(on_meta(leaf))
+    made_for(encoding, heads, channels, needs_values=not q.is_meta)
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
     if not q.is_floating_point():

@@ -141,9 +141,8 @@ def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Ma
     """The mask of the queries from `start` on, of one of all `tokens`."""
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
-    if isinstance(mask, Mask):
-        return mask.of_last(start, tokens, batch)
-    return lambda b, h, i, j: mask(b, h, i + start, j)
+    whole = mask if isinstance(mask, Mask) else Mask(mask)
+    return whole.of_last(start, tokens, batch)
 
 
 def _flat(at: Any) -> Iterator[Any]:

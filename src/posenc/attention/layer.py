@@ -12,6 +12,7 @@ from posenc.attention.dispatch import Implementation
 from posenc.attention.key_cache import Cache, attend_cached
 from posenc.core.arguments import channels, shown, switch, whole_number
 from posenc.core.encoding import Encoding
+from posenc.core.fits import made_for
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
@@ -52,13 +53,7 @@ class SelfAttention(nn.Module):
                 f" got {heads} heads in {groups} groups."
             )
         dim = width // heads
-        for name, has in (("width", width), ("heads", heads), ("dim", dim)):
-            wants = getattr(encoding, name)
-            if wants not in (0, has):
-                raise ValueError(
-                    f"`encoding` was made for `{name}`={wants}, this layer has {has}: heads of"
-                    f" `width` / `heads` = {dim} channels."
-                )
+        made_for(encoding, heads, dim, width)
         if "on_embeddings" in encoding.acts_on:
             _once(self, encoding)
         self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding

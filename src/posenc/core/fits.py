@@ -5,12 +5,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, on_meta
 from posenc.core.frequencies import per_head
 from posenc.core.positions import exact
 from posenc.core.prepared import Parts, Prepared, describe
 from posenc.core.shapes import Heads
-from posenc.core.sum import Sum
+from posenc.core.sum import Sum, leaves
+
+
+def made_for(
+    encoding: Encoding,
+    heads: int,
+    dim: int,
+    width: int | None = None,
+    needs_values: bool = False,
+) -> None:
+    """Refuse an encoding with a part that was made for other sizes than those of q, or of a layer.
+
+    `width` is that of a layer. With `needs_values`, refuse learned weights that have none, too.
+    """
+    for leaf in leaves(encoding):
+        if leaf.heads and leaf.heads != heads:
+            raise ValueError(_of_other_size(leaf, "heads", heads, width))
+        if leaf.dim and leaf.dim != dim:
+            raise ValueError(_of_other_size(leaf, "dim", dim, width))
+        if width is not None and leaf.width and leaf.width != width:
+            raise ValueError(_of_other_size(leaf, "width", width, width))
+        if needs_values:
+            for weight in leaf._parameters.values():
+                if weight is not None and weight.is_meta:
+                    raise ValueError(on_meta(leaf))
+
+
+def _of_other_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
+    name, wants = type(leaf).__name__, getattr(leaf, size)
+    if width is not None:
+        return (
+            f"`encoding` was made for `{size}`={wants}, this layer has {has}: make its {name} for"
+            f" `width`={width}, and `width` / `heads` channels of a head."
+        )
+    if size == "heads":
+        return f"this {name} was made for {wants} heads, `q` has {has}: make it for {has}."
+    return (
+        f"this {name} is for heads of {wants} channels, `q` has {has}: make it with `dim` as many"
+        " as a head has."
+    )
 
 
 def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:

@@ -152,7 +152,7 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
 def _attention(layer: SelfAttention, x: Tensor) -> list[list[list[float]]]:
     encoding, pos = layer.encoding, folded(x.shape[-2], layer.encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
-    q, k = (to(x).unflatten(-1, (layer.heads, -1)).transpose(1, 2) for to in (layer.q, layer.k))
+    q, k, *_ = layer.project(x, encoding.prepare(pos))
     mask = causal() if encoding.causal else None
     logits = scores(encoding, q, k, pos, pos, x=x, mask=mask)
     if mask is not None:
