@@ -26,7 +26,7 @@ def test_the_kernel_of_cuda_equals_the_formula():
 def test_says_once_that_triton_does_not_work():
     code = """
 import warnings
-from posenc.rotary.triton_kernel import usable
+from posenc.rotation.triton_kernel import usable
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     print(usable(), usable(), len(said), "plain tensor operations" in str(said[0].message))
