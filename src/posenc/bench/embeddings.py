@@ -41,7 +41,9 @@ def _ways() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:
     at = ours.prepare(sequence(SHAPE[1]))
     runs: dict[str, Callable[[Tensor], Tensor]] = {
         LIMIT: lambda x: x.clone(),
-        "posenc, rows made once a forward": lambda x: ours.on_embeddings(x, at[: x.shape[1]]),
+        "posenc, rows made once a forward": lambda x: ours.on_embeddings(
+            x, at.of(slice(x.shape[1]))
+        ),
         "posenc, rows made anew": lambda x: ours(x),
     }
     try:
