@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from posenc import Encoding, SelfAttention, masks, properties
-from posenc.core.biases import ByDistance
+from posenc.core.biases import DistanceBias
 
 
 class LogBias(Encoding):
@@ -15,9 +15,10 @@ class LogBias(Encoding):
         self.b = nn.Parameter(torch.linspace(0.1, 2.0, heads))
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return ByDistance(
-            lambda h, offset: -self.a[h] * torch.log1p(self.b[h] * offset.abs()), q_at, k_at
-        )
+        return DistanceBias(self.curve, q, q_at, k_at, of=self)
+
+    def curve(self, h, offset):
+        return -self.a[h] * torch.log1p(self.b[h] * offset.abs())
 
 
 layer = SelfAttention(64, heads=4, encoding=LogBias(4))

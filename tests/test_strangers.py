@@ -19,12 +19,12 @@ DISTANCE = '''"""Fading: a key fades with the logarithm of its distance.
 """
 
 from posenc import Encoding
-from posenc.core.biases import ByDistance
+from posenc.core.biases import DistanceBias
 
 
 class Mine(Encoding):
     def on_scores(self, q, k, q_at, k_at, scale):
-        return ByDistance(lambda h, offset: -(1.0 + offset.abs()).log(), q_at, k_at)
+        return DistanceBias(lambda h, offset: -(1.0 + offset.abs()).log(), q, q_at, k_at)
 '''
 
 CONTENT = '''"""Counting: a query counts the keys that it takes for marks, from each key to itself.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from posenc import Encoding, RoPE
-from posenc.core.biases import ByDistance
+from posenc.core.biases import DistanceBias
 
 RUNS = []
 RUNS.append(1)
@@ -36,7 +36,7 @@ class Mine(Encoding):
         self.heads, self.width = heads, width
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return ByDistance(lambda h, offset: -1.0 * offset.abs(), q_at, k_at)
+        return DistanceBias(lambda h, offset: -1.0 * offset.abs(), q, q_at, k_at)
 
 
 class Turned(Encoding):

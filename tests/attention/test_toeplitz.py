@@ -26,7 +26,7 @@ from posenc import (
 )
 from posenc.attention import toeplitz
 from posenc.attention.spacing import Line, line, lines, strip
-from posenc.core.biases import ByDistance
+from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal, window
 from posenc.core.positions import sequence
@@ -38,14 +38,14 @@ class Wavy(Encoding):
     """A bias that rises and falls, is not symmetric, and differs from head to head by nothing."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return ByDistance(lambda h, δ: 3 * (0.3 * δ).sin() - 0.01 * δ + 0 * h, q_at, k_at)
+        return DistanceBias(lambda h, δ: 3 * (0.3 * δ).sin() - 0.01 * δ + 0 * h, q, q_at, k_at)
 
 
 class Scattered(Encoding):
     """A bias whose memory does not lie as its axes do."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return ByDistance(lambda h, δ: (0.1 * h - 0.02 * δ).mT.contiguous().mT, q_at, k_at)
+        return DistanceBias(lambda h, δ: (0.1 * h - 0.02 * δ).mT.contiguous().mT, q, q_at, k_at)
 
 
 BY_DISTANCE = {
@@ -272,7 +272,7 @@ class Far(Encoding):
 
     def on_scores(self, q, k, q_at, k_at, scale):
         back = lambda h, δ: torch.where((δ - 710).abs() < 10, 60.0, -2.0 * δ.abs()) + 0.0 * h  # noqa: E731
-        return ByDistance(back, q_at, k_at)
+        return DistanceBias(back, q, q_at, k_at)
 
 
 @pytest.mark.parametrize("mask", [None, causal()], ids=["all", "causal"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from posenc.core.biases import ByDistance
+from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.sum import Sum
@@ -71,7 +71,7 @@ class Order(Encoding):
     """The later key of two scores higher, wherever they stand."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return ByDistance(lambda h, offset: 1.0 * (offset < 0), q_at, k_at)
+        return DistanceBias(lambda h, offset: 1.0 * (offset < 0), q, q_at, k_at)
 
 
 def holding(found):

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from posenc.analysis.capture import Attended, capture
 from posenc.attention.call import per_query_head
 from posenc.attention.layer import SelfAttention
-from posenc.core.biases import ByRow, block, pairs
+from posenc.core.biases import ALL, as_bias, pairs
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import split
 from posenc.core.masks import Mask
@@ -246,26 +246,13 @@ def _products(
     """The products of encoded queries and keys, by term or by band."""
     parts = [part for part, *_ in _flat(encoding, at, k_at)]
     rotary = [part for part in parts if _is_rotary(part)]
-    others = [part for part in parts if isinstance(part, TransformerXL)]
     turned, keys = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
-    if others and not rotary:
-        # Queries become [q + u, R (q + v)] along the channels and keys [k, waves]: the first `dim`
-        # channels give (q + u) · k, the others (q + v) · r. Both are linear in q, so q = 0 leaves
-        # the terms of u and v, and the difference is the terms of q.
-        dim = q.shape[-1]
-        alone = encoding.on_queries(torch.zeros_like(q), at)  # [u, R v]
-        for name, side, channels in (
-            ("q·k", turned - alone, slice(dim)),
-            ("u·k", alone, slice(dim)),
-            ("q·r", turned - alone, slice(dim, None)),
-            ("v·r", alone, slice(dim, None)),
-        ):
-            yield name, _product(side[..., channels], keys[..., channels])
-    elif len(rotary) == 1 and not others:
+    if len(rotary) == 1:
         for name, channels in _bands(rotary[0], bands):
             yield name, _product(turned[..., channels], keys[..., channels])
     else:
-        yield CONTENT, _product(turned, keys)
+        of_its_own = any(isinstance(part, TransformerXL) for part in parts)
+        yield "q·k" if of_its_own else CONTENT, _product(turned, keys)
 
 
 def _is_rotary(part: Any) -> bool:
@@ -297,19 +284,11 @@ def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
 def _biases(
     part: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, scale: float, seen: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
-    bias = part.on_scores(q, k, at, k_at, scale)
+    bias = as_bias(part.on_scores(q, k, at, k_at, scale), q, k)
     if bias is None:
         return
-    shape = (1, q.shape[1], q.shape[2], k.shape[2])
-    whole = block(bias, shape, device=q.device, seen=seen)
-    if not isinstance(bias, ByRow):
-        yield f"bias of {type(part).__name__}", whole
-        return
-    by_query = block(replace(bias, back=None, of_key=None), shape)
-    # A table of offsets looked up by q is content at position; one looked up by k the reverse.
-    yield FOUR[1], by_query
-    if bias.of_key is not None:
-        yield FOUR[2], whole.double() - by_query.double()
+    for name, term in (bias.terms() or {f"bias of {type(part).__name__}": bias}).items():
+        yield name, term.block(ALL, ALL, seen)
 
 
 def _flat(encoding: Encoding, at: Any, k_at: Any) -> Iterator[tuple[Encoding, Any, Any]]:

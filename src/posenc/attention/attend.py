@@ -18,7 +18,7 @@ from posenc.attention.dispatch import Explanation, Implementation, chosen, logit
 from posenc.attention.sinks import Sinks
 from posenc.attention.spacing import strip
 from posenc.core.arguments import number, positive, real, shown
-from posenc.core.biases import pairs
+from posenc.core.biases import as_bias, pairs
 from posenc.core.encoding import Encoding
 from posenc.core.fits import made_for, prepared, stand
 from posenc.core.masks import Mask
@@ -140,13 +140,12 @@ def _call(
     causal = isinstance(mask, Mask) and mask.is_causal
     if not (mask is None or causal or skips or (seen is not None and seen.sees_all_keys)):
         k, v = zero_unseen(q, k, v, mask)
-    fast = ours and looks and not learns and plain  # what is a bias there would escape the cap
-    short = encoding.by_vector(q, at, k_at, scale) if fast else None
-    if short is not None:
-        q, bias = short
-    else:
-        q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
-        bias = encoding.on_scores(q, k, at, k_at, scale) if "on_scores" in acts_on else None
+    q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+    bias = None
+    if "on_scores" in acts_on:
+        bias = as_bias(encoding.on_scores(q, k, at, k_at, scale), q, k)
+        if bias is not None and implementation != "reference" and softcap is None:  # caps q · k
+            q, k, bias = bias.absorbed(q, k, not (ours and looks and plain) or learns)
     v = encoding.on_values(v, k_at)
     if k.shape[1] != v.shape[1]:  # keys or values differ by query head now
         k, v = per_query_head(k, q), per_query_head(v, q)
@@ -181,7 +180,7 @@ def scores(
     stand(encoding, k_at, k, "`k_pos`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     q, k = encoding.on_queries(q, at), per_query_head(encoding.on_keys(k, k_at), q)
-    bias = encoding.on_scores(q, k, at, k_at, scale)
+    bias = as_bias(encoding.on_scores(q, k, at, k_at, scale), q, k)
     call = Call(encoding, q, k, k, at, k_at, scale, bias, mask)
     seen = None if mask is None else mask(*pairs(call.shape, device=q.device))
     return logits(call, slice(None), seen=seen)

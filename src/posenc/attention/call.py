@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.spacing import Strip
+from posenc.core.biases import ScoreBias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, Keys, Seen, Values
@@ -20,7 +21,7 @@ class Call(NamedTuple):
     at: Any
     k_at: Any
     scale: float
-    bias: Any = None  # a `Bias`, or a `ByVector`
+    bias: ScoreBias | None = None
     mask: Mask | Seen | None = None
     seen: Strip | None = None  # what the mask shows, where that is a strip
     by_weight: bool = False  # whether the encoding adds to the values

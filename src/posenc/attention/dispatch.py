@@ -25,12 +25,10 @@ from torch.utils.checkpoint import checkpoint
 
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.flex import flexible
-from posenc.attention.offset_tables import near_and_far, one_query
-from posenc.attention.offset_vectors import skewed
 from posenc.attention.sinks import WithSinks, flash, joined
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, view
-from posenc.core.biases import FEW, ByDistance, ByRow, ByVector, block, dense, pairs, pairwise
+from posenc.core.biases import FEW, dense, pairs
 from posenc.core.masks import Mask
 from posenc.core.shapes import Scores, Seen
 from posenc.core.sum import leaves
@@ -95,7 +93,8 @@ def logits(
 
 
 def _bias(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-    bias, exact = block(call.bias, call.shape, rows, keys, call.q.device, seen), call.exact
+    assert call.bias is not None
+    bias, exact = call.bias.block(rows, keys, seen), call.exact
     return bias if bias.dtype is exact else bias.to(exact)
 
 
@@ -235,30 +234,25 @@ def views(call: Call) -> Tensor:
 def _viewed(call: Call, seen: Strip, steps: tuple[int, int]) -> Tensor:
     if not seen.rows:
         return nothing(call)
-    if isinstance(call.bias, ByRow):
-        # 16 bits are left to the kernel, which widens them as it reads
-        one = len(seen.rows) == call.q.shape[-2] == 1 and call.q.dtype is call.exact
-        return (one_query if one else near_and_far)(call, seen, steps)
-    if isinstance(call.bias, ByVector):
-        return skewed(call, seen, steps)
-    return view(call, seen, steps)
+    strided = None if call.bias is None else call.bias.strided
+    return (strided or view)(call, seen, steps)
 
 
 def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
     """What `view` goes by: the strip of pairs that are seen, step and shift; or why it cannot."""
     name, bias = type(call.encoding).__name__, call.bias
-    if not (bias is None or isinstance(bias, ByDistance | ByRow | ByVector)):
+    if bias is not None and bias.distance is None is bias.strided:
         return f"the bias of {name} is no view"
-    if call.by_weight and not (isinstance(bias, ByRow) and bias.values is not None and _one(call)):
+    if call.by_weight and not (bias is not None and bias.adds_to_values and _one(call)):
         return f"{name} adds to the values, which takes the weights themselves"
     if call.softcap is not None or call.dropout:
         what = "`dropout`" if call.softcap is None else "`softcap`"
         return f"torch's CPU kernel has no place for {what}"
-    if call.sinks is not None and isinstance(bias, ByRow | ByVector):
+    if call.sinks is not None and bias is not None and bias.distance is None:
         return f"scores of {name} as a view have no place for `sinks`"
     if not call.readable:
         return "it takes torch's CPU kernel, which reads strides, outside of what is traced"
-    if call.trains and isinstance(bias, ByRow | ByVector):
+    if call.trains and bias is not None and bias.distance is None:
         return f"scores of {name} go by content and offset, and have no gradients as a view"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
         return "there is nothing to attend to"
@@ -281,7 +275,10 @@ def flex(call: Call) -> Tensor:
     _refuse_unless(not cannot_train, call, "flex", "cannot train on the CPU")
     _refuse_unless(call.q.dtype != torch.float64, call, "flex", "does not compute in float64")
     _refuse_unless(
-        call.bias is None or pairwise(call.bias), call, "flex", "asks a bias for one pair at a time"
+        call.bias is None or call.bias.pair() is not None,
+        call,
+        "flex",
+        "asks a bias for one pair at a time",
     )
     return flexible(call)
 
@@ -322,7 +319,7 @@ def _choice(
             return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
     if not call.looks and torch.compiler.is_compiling():  # a graph must not depend on the length
         return "reference", "loops over blocks are not for what is traced.", None
-    few = queries <= FEW and not isinstance(call.bias, ByRow)
+    few = queries <= FEW and not (call.bias is not None and call.bias.strided_decodes)
     able = "as in decoding" if few else viewable(call)
     if isinstance(able, str):
         if queries > BLOCK:

@@ -12,19 +12,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.core.biases import ByVector, tabulate
 from posenc.core.masks import Mask
 from posenc.core.shapes import Seen
 
 
 def flexible(call: Call) -> Tensor:
     q, k, v, bias = call.q, call.k, call.v, call.bias
-    assert not isinstance(bias, ByVector)
-    tabulate(bias)
     channels, on_cpu = v.shape[-1], q.device.type == "cpu"
     if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
         q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
-    score = None if bias is None else lambda s, b, h, i, j: s + bias(b, h, i, j).to(s.dtype)
+    pair = None if bias is None else bias.pair()
+    score = None if pair is None else lambda s, b, h, i, j: s + pair(b, h, i, j).to(s.dtype)
     if call.softcap is not None:
         score = _capped(call.softcap, score)
     visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device.type)

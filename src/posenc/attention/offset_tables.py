@@ -1,6 +1,7 @@
 """Attention with rows of a table for each offset, all offsets beyond a reach sharing one row.
 
-    score(i, j) = qᵢ · kⱼ · scale + by_query[i, row(δ)] + by_key[j, back(δ)],      δ = pᵢ − pⱼ
+    score(i, j) = qᵢ · kⱼ · scale + query_scores[i, row(δ)] + key_scores[j, row'(δ)]
+    with δ = pᵢ − pⱼ
 
 Near by, |δ| < reach, scores are made as they are defined. For all keys further off, the first term
 is one number for each query and the second one number for each key: torch's kernel computes them
@@ -12,6 +13,8 @@ log-sum-exps L:
 Memory O(rows · (rows + reach)); for positions at equal steps, without gradients.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from typing import Any
 
@@ -21,64 +24,116 @@ from torch import Tensor
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import ByRow, away
+from posenc.core.biases import FEW, ScoreBias, offset, offsets
 from posenc.core.cache import kept
+from posenc.core.shapes import KeyPositions, PairBias, Positions
+from posenc.core.tracing import readable
 
 ROWS = 256
 
 
-def one_query(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, 1, value), of a call with one query and a `ByRow`, as in decoding.
+@dataclass(eq=False)
+class TableBias(ScoreBias):
+    """query_scores[i, query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
 
-    The definition, with all that is the same for keys further off than `reach` left to the softmax,
-    which does not see a constant, or added to the query: only keys near by are looked up.
+    `query_scores`, (batch, head, query, row), are products of the queries with a table; `key_table`
+    is (head, row, channel), None where there is no second term. Both functions take offsets to
+    rows, and all offsets beyond `reach` on one side to one row. `value_table`, (row, channel), is
+    what the encoding adds to the values of keys at the offsets of `query_row`.
     """
-    bias, (step, shift) = call.bias, steps
-    assert isinstance(bias, ByRow)
-    keys = strip.seen(slice(0, 1))
-    first = min(max(keys.start, (shift - bias.reach) // step + 1), keys.stop)  # of those near by
-    near = slice(first, keys.stop)
-    made_of = (bias.q_pos, bias.k_pos, bias.of, bias.of_key, bias.values)
-    rows, far, of_key, end, values, value = kept(
-        bias.k_pos, ("one query", near.start, near.stop, call.exact), made_of,
-        lambda: _placed(bias, near, call.exact),
-    )  # fmt: skip
-    batch, heads, _, _channels = call.q.shape
-    q, k, v = call.q * call.scale, call.k[:, :, keys], call.v[:, :, keys]
-    grouped = (batch, k.shape[1], heads // k.shape[1], -1)
-    x = q if end is None else q + end
-    scores = (x.view(grouped) @ k.mT).view(batch, heads, 1, -1)
-    of_query = bias.by_query.index_select(-1, rows).sub_(bias.by_query[..., far])
-    if of_key is not None:
-        k_near = per_query_head(call.k[:, :, near], q)
-        of_query += torch.linalg.vecdot(k_near, of_key).unsqueeze(-2)
-    count = near.stop - near.start
-    by_near = slice(scores.shape[-1] - count, None)
-    scores[..., by_near] += of_query
-    weights = scores.softmax(-1)
-    out = (weights.view(grouped) @ v).view(batch, heads, 1, -1)
-    return out if values is None else out.add_(value).add_(weights[..., by_near] @ values)
+
+    q_pos: Positions
+    k_pos: KeyPositions
+    reach: int
+    query_row: Callable[[Tensor], Tensor]
+    query_scores: Tensor
+    key_row: Callable[[Tensor], Tensor] | None = None
+    k: Tensor | None = None
+    key_table: Tensor | None = None
+    value_table: Tensor | None = None
+    encoding: Any = None  # tells apart what is cached
+    computed: Tensor | None = field(init=False, default=None)  # `key_scores`
+
+    def __post_init__(self) -> None:
+        self.strided, self.strided_decodes = near_and_far, True
+        self.adds_to_values = self.value_table is not None
+        if torch.is_grad_enabled() or not readable(self.query_scores):
+            self.key_scores()  # now, not in a block that is made again for gradients
+
+    def key_scores(self) -> Tensor | None:
+        """k · key_table of every row, (batch, head, key, row): computed once, if it is needed."""
+        if self.computed is None and self.k is not None and self.key_table is not None:
+            self.computed = self.k @ self.key_table.mT
+        return self.computed
+
+    def terms(self) -> dict[str, ScoreBias]:
+        """As DeBERTa's paper names them."""
+        terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
+        if self.key_table is not None:
+            none = torch.zeros_like(self.query_scores)
+            terms["position-content"] = replace(self, query_scores=none)
+        return terms
+
+    def pair(self) -> PairBias:
+        apart, key_scores = offset(self.q_pos, self.k_pos), self.key_scores()
+
+        def of_pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            δ = apart(b, i, j)
+            bias = self.query_scores[b, h, i, self.query_row(δ)]
+            if key_scores is None or self.key_row is None:
+                return bias
+            return bias + key_scores[b, h, j, self.key_row(δ)]
+
+        return of_pair
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        """One list of rows serves all heads: far faster than an index for each axis."""
+        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        bias = _looked_up(self.query_scores[..., rows, :], self.query_row(apart))
+        if self.key_row is None or self.k is None or self.key_table is None:
+            return bias
+        few = readable(apart) and len(apart) == 1 and apart.shape[-2] <= FEW
+        if not few or torch.is_grad_enabled():
+            by_key = self.key_scores()
+            assert by_key is not None
+            return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
+        # Of few queries each key meets few rows: their products, instead of those of all rows.
+        k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
+        k = k.to(torch.promote_types(k.dtype, torch.float32))
+        each = [torch.linalg.vecdot(k, _rows(self.key_table, r).to(k.dtype)) for r in rows_met]
+        return bias + torch.stack(each, -2)
+
+    def beyond(self, end: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
+        """The two terms of keys at offset `end` or beyond: (batch, head, query), (…, key)."""
+        apart = torch.tensor(end)
+        of_query = self.query_scores[..., rows, int(self.query_row(apart))]
+        if self.key_row is None or self.k is None or self.key_table is None:
+            return of_query, None
+        row = self.key_table[..., int(self.key_row(apart)), :].unsqueeze(-1)
+        return of_query, (self.k[..., keys, :] @ row).squeeze(-1)
 
 
-def _placed(bias: ByRow, near: slice, exact: torch.dtype) -> tuple[Any, ...]:
-    """Rows of the keys near by and of those far behind, and the tables less what is far behind."""
-    apart = away(bias.q_pos, bias.k_pos, slice(0, 1), near)[0, 0, 0]
-    at = torch.tensor([bias.reach])
-    rows, far = bias.row(apart), bias.row(at)
-    of_key = end = values = value = None
-    if bias.back is not None and bias.of_key is not None:
-        end = bias.of_key[..., bias.back(at), :]
-        of_key = bias.of_key.index_select(-2, bias.back(apart)) - end
-    if bias.values is not None:
-        value = bias.values[far].to(exact)  # they are parameters, of a dtype of their own
-        values = bias.values[rows].to(exact) - value
-    return rows, far, of_key, end, values, value
+def _looked_up(table: Tensor, row: Tensor) -> Tensor:
+    """table[..., n, row[..., n, m]], (batch, head, n, m)."""
+    return table.gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
+
+
+def _rows(table: Tensor, row: Tensor) -> Tensor:
+    """table[..., row, :]; a view, where they lie one after another."""
+    first = int(row[0]) if len(row) else 0
+    if torch.equal(row, torch.arange(first, first + len(row))):
+        return table[..., first : first + len(row), :]
+    return table.index_select(-2, row)
 
 
 def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, query, value), of a call whose bias is a `ByRow`."""
+    """(batch, head, query, value), of a call whose bias is a `TableBias`."""
     bias, (step, shift) = call.bias, steps
-    assert isinstance(bias, ByRow)
+    assert isinstance(bias, TableBias)
+    # 16 bits are left to the kernel, which widens them as it reads
+    if len(strip.rows) == call.q.shape[-2] == 1 and call.q.dtype is call.exact:
+        return _one_query(call, bias, strip, steps)
+    # Two strips of pairs whose offset is beyond the reach, where both terms have one row each
     behind = strip.within(ceil((bias.reach - shift) / step), strip.high)
     ahead = strip.within(strip.low, floor((-bias.reach - shift) / step))
     out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
@@ -86,12 +141,16 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     for start in strip.rows[::ROWS]:
         rows = slice(start, min(start + ROWS, strip.rows.stop))
         keys = strip.seen(rows)
+        # The keys that are far behind for every one of these rows, and those that are far ahead:
+        # two rectangles. An empty one lies at the end of `keys`, so that `_near` takes all.
         before, after = _all(behind, rows, keys), _all(ahead, rows, keys)
         if before.start == before.stop:
             before = slice(keys.start, keys.start)
         after = slice(max(after.start, before.stop), after.stop)  # they meet where reach is 0
         if after.start >= after.stop:
             after = slice(keys.stop, keys.stop)
+        # From left to right: the corner below the strip's edge, far behind, near by, far ahead, and
+        # the corner above its other edge. Most are empty.
         parts = [
             _near(call, bias, strip, rows, slice(keys.start, before.start)),
             far.part(bias.reach, rows, before),
@@ -101,6 +160,59 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
         ]
         out[:, :, rows] = _joined([part for part in parts if part is not None])
     return out
+
+
+def _one_query(call: Call, bias: TableBias, strip: Strip, steps: tuple[int, int]) -> Tensor:
+    """(batch, head, 1, value), of one query, as in decoding.
+
+    The definition, less what all keys beyond `reach` have in common. Their first term is a constant
+    of the query, which softmax does not see; their second is k · end, and joins the query. So only
+    keys near by are looked up, in tables from which the row of those far off has been taken.
+    """
+    step, shift = steps
+    keys = strip.seen(slice(0, 1))
+    # Of keys in order the near ones come last: offsets shift − step · j below the reach
+    first = min(max(keys.start, (shift - bias.reach) // step + 1), keys.stop)
+    near = slice(first, keys.stop)
+    made_of = (bias.q_pos, bias.k_pos, bias.encoding, bias.key_table, bias.value_table)
+    rows, far, key_rows, end, value_rows, value = kept(
+        bias.k_pos, ("one query", near.start, near.stop, call.exact), made_of,
+        lambda: _tables_near(bias, near, call.exact),
+    )  # fmt: skip
+    batch, heads, _, _channels = call.q.shape
+    # (batch, key head, heads that share it, channel) · (batch, key head, channel, key)
+    grouped = (batch, call.k.shape[1], heads // call.k.shape[1], -1)
+    q, k, v = call.q * call.scale, call.k[:, :, keys], call.v[:, :, keys]
+    x = q if end is None else q + end
+    scores = (x.view(grouped) @ k.mT).view(batch, heads, 1, -1)
+    of_query = bias.query_scores.index_select(-1, rows).sub_(bias.query_scores[..., far])
+    if key_rows is not None:
+        k_near = per_query_head(call.k[:, :, near], q)
+        of_query += torch.linalg.vecdot(k_near, key_rows).unsqueeze(-2)
+    count = near.stop - near.start
+    by_near = slice(scores.shape[-1] - count, None)
+    scores[..., by_near] += of_query
+    weights = scores.softmax(-1)
+    out = (weights.view(grouped) @ v).view(batch, heads, 1, -1)
+    if value_rows is None:
+        return out
+    # Σ weight · (row − far row) near by, and the far row once, as all weights sum to 1
+    return out.add_(value).add_(weights[..., by_near] @ value_rows)
+
+
+def _tables_near(bias: TableBias, near: slice, exact: torch.dtype) -> tuple[Any, ...]:
+    """Rows of the keys near by and of those far behind, and the tables less what is far behind."""
+    apart = offsets(bias.q_pos, bias.k_pos, slice(0, 1), near)[0, 0, 0]
+    at = torch.tensor([bias.reach])
+    rows, far = bias.query_row(apart), bias.query_row(at)
+    key_rows = end = value_rows = value = None
+    if bias.key_row is not None and bias.key_table is not None:
+        end = bias.key_table[..., bias.key_row(at), :]
+        key_rows = bias.key_table.index_select(-2, bias.key_row(apart)) - end
+    if bias.value_table is not None:
+        value = bias.value_table[far].to(exact)  # parameters may be of another dtype
+        value_rows = bias.value_table[rows].to(exact) - value
+    return rows, far, key_rows, end, value_rows, value
 
 
 def _all(strip: Strip, rows: slice, keys: slice) -> slice:
@@ -115,17 +227,23 @@ Part = tuple[Tensor, Tensor]  # out (batch, head, query, value), log-sum-exp (ba
 
 
 def _joined(parts: list[Part]) -> Tensor:
+    """The output over the keys of all parts.
+
+    With Z = exp(lse) the sum of exponentials of a part, two parts join to (Z₁ out₁ + Z₂ out₂) /
+    (Z₁ + Z₂): a mean whose second weight, Z₂ / (Z₁ + Z₂), is sigmoid(lse₂ − lse₁). Neither Z is
+    ever formed, so nothing overflows.
+    """
     (out, lse), *others = parts
-    for made, sums in others:
-        out = torch.lerp(out, made, (sums - lse).sigmoid().unsqueeze(-1))
-        lse = torch.logaddexp(lse, sums)
+    for other, other_lse in others:
+        out = torch.lerp(out, other, (other_lse - lse).sigmoid().unsqueeze(-1))
+        lse = torch.logaddexp(lse, other_lse)  # of both parts, for the next
     return out
 
 
 class _Far:
     """Keys at offsets of `end` and beyond."""
 
-    def __init__(self, call: Call, bias: ByRow):
+    def __init__(self, call: Call, bias: TableBias):
         self.call, self.bias = call, bias
         self.q, self.k, self.v = fitted(call.q, call.k, call.v)
 
@@ -133,8 +251,8 @@ class _Far:
         if keys.start == keys.stop:
             return None
         call = self.call
-        of_query, of_key = self.bias.end(end, rows, keys)
-        if of_key is not None:
+        of_query, of_key = self.bias.beyond(end, rows, keys)
+        if of_key is not None:  # one number a key, the same for all rows: expanded, not copied
             shape = (*of_key.shape[:2], rows.stop - rows.start, of_key.shape[-1])
             of_key = of_key.to(call.exact).contiguous().unsqueeze(-2).expand(shape)
         out, lse = flash(
@@ -142,51 +260,62 @@ class _Far:
             attn_mask=of_key, scale=call.scale,
         )  # fmt: skip
         out = out[..., : call.v.shape[-1]].to(lse.dtype)
-        if self.bias.values is not None:
-            out = out + self.bias.values[self.bias.row(torch.tensor(end))].to(lse.dtype)
+        if self.bias.value_table is not None:  # one row for all these keys, whose weights sum to 1
+            row = self.bias.query_row(torch.tensor(end))
+            out = out + self.bias.value_table[row].to(lse.dtype)
+        # One number a query on all these scores leaves the weights alone, and moves their lse
         return out, lse + of_query
 
 
-def _near(call: Call, bias: ByRow, strip: Strip, rows: slice, keys: slice) -> Part | None:
-    """The definition."""
+def _near(call: Call, bias: TableBias, strip: Strip, rows: slice, keys: slice) -> Part | None:
+    """The definition, for some rows and keys."""
     if keys.start >= keys.stop:
         return None
     q = call.q[:, :, rows].to(call.exact)
     k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
     scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
-    all_seen = _all(strip, rows, keys)
-    if all_seen != keys:
+    if _all(strip, rows, keys) != keys:
         i = torch.arange(rows.start, rows.stop).unsqueeze(-1)
         apart = i - torch.arange(keys.start, keys.stop)
         unseen = (apart < strip.low) | (apart > strip.high)
         # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
         scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
-    weights = scores.softmax(-1)  # exp() by itself is slow where the result is 0
+    weights = scores.softmax(-1)
+    # The largest weight is exp(largest score − lse). `logsumexp` takes exp() of every score, which
+    # is slow where the result is 0.
     lse = scores.amax(-1) - weights.amax(-1).log()
     out = weights @ v
-    if bias.values is not None:
-        out += _of_values(weights, bias, rows, keys)
+    if bias.value_table is not None:
+        out += _of_values(weights, bias, bias.value_table.to(weights.dtype), rows, keys)
     return out, lse
 
 
-def _of_values(weights: Tensor, bias: ByRow, rows: slice, keys: slice) -> Tensor:
-    """Σⱼ weights[i, j] values[row(pᵢ − pⱼ)]: skewed, so that equal offsets are one column."""
-    assert bias.values is not None
-    values = bias.values.to(weights.dtype)
+def _of_values(weights: Tensor, bias: TableBias, table: Tensor, rows: slice, keys: slice) -> Tensor:
+    """Σⱼ weights[i, j] table[row(pᵢ − pⱼ)], (batch, head, query, channel)."""
     if rows.stop - rows.start == 1:
-        apart = away(bias.q_pos, bias.k_pos, rows, keys)
-        return weights @ values[bias.row(apart[0, 0, 0])]
+        apart = offsets(bias.q_pos, bias.k_pos, rows, keys)
+        return weights @ table[bias.query_row(apart[0, 0, 0])]
     *outer, n, m = weights.shape
+    # An offset is a diagonal of the weights. `skewed`, (…, n, n + m − 1), has row i shifted to the
+    # right by n − 1 − i, so that each diagonal is one column and the rest is 0.
     columns = n + m - 1
     skewed = weights.new_zeros(*outer, n, columns)
+    # Row i of the shifted place begins at i · columns + n − 1 − i = n − 1 + i · (columns − 1): the
+    # place is a view (…, n, m) with strides (columns − 1, 1) from n − 1 on, and takes one copy.
     strides = (*skewed.stride()[:-2], columns - 1, 1)
     skewed.as_strided((*outer, n, m), strides, n - 1).copy_(weights)
+    # Offsets of the columns, largest first: those of key 0 with rows n − 1 … 0, then those of row 0
+    # with keys 1 … m − 1.
     q_pos, k_pos = bias.q_pos.reshape(-1)[rows], bias.k_pos.reshape(-1)[keys]
     apart = torch.cat((q_pos.flip(0) - k_pos[0], q_pos[0] - k_pos[1:]))
+    # So the first columns are beyond the reach, where one row serves all, and so are the last.
     first = int((apart >= bias.reach).sum())
     last = max(first, columns - int((apart <= -bias.reach).sum()))
-    near = skewed[..., first:last] @ values[bias.row(apart[first:last])]
+    # A product of matrices, (n, near columns) @ (near columns, channel), instead of a gather of
+    # (n, m, channel)
+    near = skewed[..., first:last] @ table[bias.query_row(apart[first:last])]
     for some, end in ((skewed[..., :first], bias.reach), (skewed[..., last:], -bias.reach)):
         if some.shape[-1]:
-            near.addcmul_(some.sum(-1, keepdim=True), values[bias.row(torch.tensor(end))])
+            row = table[bias.query_row(torch.tensor(end))]
+            near.addcmul_(some.sum(-1, keepdim=True), row)
     return near

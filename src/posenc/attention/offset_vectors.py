@@ -1,4 +1,4 @@
-"""Attention with a bias of content by offset, made a block of offsets at a time and read skewed.
+"""Attention with a bias of content by offset: a product for each block of offsets, read skewed.
 
     bias[i, j] = x[i] · vectors(pᵢ − pⱼ)
 
@@ -9,39 +9,101 @@ is gathered and nothing copied. One block of E, small enough to stay in the cach
 For positions at equal steps, without gradients.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from posenc.attention.call import Call
+from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import ByVector
+from posenc.core.biases import ScoreBias
+from posenc.core.shapes import KeyPositions, Positions
 
 ROWS, HEADS = 256, 2  # of a block
 
 
+@dataclass(eq=False)
+class VectorBias(ScoreBias):
+    """(u_h · k[j] + (q[i] + v_h) · vectors(pᵢ − pⱼ)[h]) · scale,      u and v: (head, 1, channel)
+
+    `vectors` takes offsets to (head, offset, channel). `products` of some (q + v), their rows and
+    some keys is the second term by another formula, which is faster for few queries. `channels` of
+    queries and keys gives them more channels that carry the whole bias, and so its gradients.
+    """
+
+    q_pos: Positions
+    k_pos: KeyPositions
+    q: Tensor
+    k: Tensor
+    u: Tensor | None
+    v: Tensor
+    scale: float
+    vectors: Callable[[Tensor], Tensor]
+    products: Callable[[Tensor, slice, slice], Tensor]
+    channels: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+    def __post_init__(self) -> None:
+        self.strided = skewed
+
+    @property
+    def x(self) -> Tensor:
+        """(q + v) · scale, at least float32."""
+        return (self.q + self.v).to(torch.promote_types(self.q.dtype, torch.float32)) * self.scale
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        bias = self.products(self.x[..., rows, :], rows, keys)
+        if self.u is None:
+            return bias
+        k = per_query_head(self.k[..., keys, :], self.q).to(bias.dtype)
+        return bias + self.u.to(bias.dtype) @ k.mT * self.scale
+
+    def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
+        """u joins the queries; wholly, the bias becomes more channels of queries and keys."""
+        if wholly or q.dtype == torch.float64:  # vectors are rounded to float32
+            return *self.channels(q, k), None
+        return q if self.u is None else (q + self.u).to(q.dtype), k, replace(self, u=None)
+
+    def terms(self) -> dict[str, ScoreBias]:
+        """As Transformer-XL's paper has them; the fourth is q · k."""
+        none, nobody = torch.zeros_like(self.q), torch.zeros_like(self.v)
+        return {
+            "u·k": replace(self, q=none, v=nobody),
+            "q·r": replace(self, u=None, v=nobody),
+            "v·r": replace(self, u=None, q=none),
+        }
+
+
 def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, query, value), of a call whose bias is a `ByVector`."""
+    """(batch, head, query, value), of a call whose bias is a `VectorBias` without u."""
     bias, (step, shift) = call.bias, steps
-    assert isinstance(bias, ByVector)
+    assert isinstance(bias, VectorBias)
     q, k, v = fitted(call.q, call.k, call.v)
     batch, heads, queries, _ = q.shape
     group = heads // k.shape[1]
+    # All differences i − j that a block may ask for, largest first, as columns run; (head, channel,
+    # difference), once for all blocks
     top = min(queries - 1, strip.high + ROWS)
-    apart = torch.arange(top, max(-strip.keys, strip.low - ROWS), -1)  # i − j, as columns run
+    apart = torch.arange(top, max(-strip.keys, strip.low - ROWS), -1)
     vectors = bias.vectors(step * apart + shift).mT.to(call.exact)
     x = bias.x.to(call.exact)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     held = q.new_empty(batch * HEADS * ROWS * (strip.keys + ROWS), dtype=call.exact)
-    some = HEADS if group % HEADS == 0 or group == 1 else 1
+    some = HEADS if group % HEADS == 0 or group == 1 else 1  # heads of a block share their keys
     for start in strip.rows[::ROWS]:
         rows = slice(start, min(start + ROWS, strip.rows.stop))
         keys = strip.seen(rows)
+        # n rows and m keys meet at n + m − 1 differences: from that of the last row and the first
+        # key, column 0, down to that of the first row and the last key.
         n, m = rows.stop - rows.start, keys.stop - keys.start
         columns = n + m - 1
-        most = rows.stop - 1 - keys.start  # i − j of the first column
-        first = top - most
-        ahead, behind = most - strip.low + 1, most - strip.high  # where the columns are hidden
+        most = rows.stop - 1 - keys.start
+        first = top - most  # where the block's columns begin among all
+        # Column c has the difference most − c: hidden below `low`, from `ahead` on, and above
+        # `high`, up to `behind`.
+        ahead, behind = most - strip.low + 1, most - strip.high
         for h in range(0, heads, some):
             these = slice(h, min(h + some, heads))
             shared = slice(h // group, (these.stop - 1) // group + 1)
@@ -50,6 +112,8 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
             torch.matmul(x[:, these, rows], vectors[these, :, first : first + columns], out=block)
             block[..., max(0, ahead) :] = float("-inf")
             block[..., : max(0, behind)] = float("-inf")
+            # Row r meets key j in column j + n − 1 − r, at r · columns + j + n − 1 − r in memory:
+            # n − 1 + r · (columns − 1) + j, which is a view (…, n, m) of these strides.
             strides = (*block.stride()[:2], columns - 1, 1)
             view = block.as_strided((*shape[:3], m), strides, n - 1)
             out[:, these, rows] = flash(

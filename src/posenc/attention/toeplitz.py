@@ -31,7 +31,6 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.sinks import flash, flash_backward, gradient, joined
 from posenc.attention.spacing import Strip
-from posenc.core.biases import ByDistance
 
 FEW = 128  # the fewest rows worth a call of the kernel
 HELD = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
@@ -46,7 +45,7 @@ class Tile(NamedTuple):
 
 
 def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, query, value), of a call whose bias is a `ByDistance`, or None."""
+    """(batch, head, query, value), of a call without a bias, or with one of distance."""
     q, k, v = fitted(call.q, call.k, call.v)
     bias = call.bias
     u = vector(call, strip, steps)
@@ -73,15 +72,16 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     if bias is None:  # of a mask alone: one row of 0 and −∞ serves all heads
         u = F.pad(torch.zeros(1, strip.width, dtype=exact), ends, value=float("-inf"))
         return u.expand(heads, -1)
-    assert isinstance(bias, ByDistance)
+    f = bias.distance
+    assert f is not None
 
     def make() -> Tensor:
         step, shift = steps
         offsets = step * torch.arange(strip.high, strip.low - 1, -1) + shift
-        seen = bias.f(torch.arange(heads).unsqueeze(-1), offsets).expand(heads, -1).to(exact)
+        seen = f(torch.arange(heads).unsqueeze(-1), offsets).expand(heads, -1).to(exact)
         return F.pad(seen, ends, value=float("-inf")).contiguous()
 
-    return bias.kept((heads, exact, strip), make)
+    return bias.cached((exact, strip), make)
 
 
 def cut(

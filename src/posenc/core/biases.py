@@ -1,17 +1,232 @@
-"""How far a query stands after a key, and the biases that depend on nothing else."""
+"""Biases: what an encoding adds to the score of a query and a key.
+
+Only `block` has to be written: the bias of some queries and some keys, told which of these keys are
+seen. The other forms of a `ScoreBias` are optional: attention asks the bias for them, and is faster
+where it has one.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import reduce
+from itertools import chain
+from operator import add
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc.core.cache import kept
-from posenc.core.shapes import Bias, KeyPositions, PairBias, Positions
+from posenc.core.positions import whole
+from posenc.core.shapes import Bias, BlockBias, KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
 
 FEW = 8  # queries, as in decoding
+ALL = slice(None)
+
+OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), to broadcast, -> bias
+
+
+class ScoreBias:
+    """The base of a bias: `block`, and its faster forms, all optional.
+
+    `distance`: f(head, offset), where the bias is nothing but that; read out of one vector a head.
+    `strided`: all of attention over a strip of pairs at equal steps, (call, strip, steps) -> out.
+    `q_pos` and `k_pos`: the positions that these two go by.
+    """
+
+    distance: OfDistance | None = None
+    strided: Callable[..., Tensor] | None = None
+    strided_decodes = False  # whether `strided` is the faster for one query too
+    adds_to_values = False  # whether `strided` adds to the values what `by_weight` does
+    q_pos: Any
+    k_pos: Any
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        """The bias of some queries and keys; it broadcasts to (batch, head, query, key).
+
+        `seen` is the mask of these pairs, bool, in a shape that broadcasts to the same; None: each
+        of the queries sees each of the keys.
+        """
+        raise NotImplementedError
+
+    def pair(self) -> PairBias | None:
+        """The bias of one pair, (b, h, i, j) -> value, which fused kernels compile; or None.
+
+        What the function looks up is computed by this call, outside of what is traced.
+        """
+        return None
+
+    def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
+        """Queries and keys whose dot product carries a part of the bias, and the part left over.
+
+        `wholly`: no part is to be left over, if that can be; it is None then.
+        """
+        return q, k, self
+
+    def terms(self) -> dict[str, "ScoreBias"]:
+        """The terms of the paper's formula by name; empty where the formula has one term."""
+        return {}
+
+    def sources(self) -> tuple[Any, ...] | None:
+        """Tensors and numbers that `distance` reads; None: not known, so nothing is cached."""
+        return None
+
+    def cached(self, what: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
+        """`compute()`, of the sources alone, once for all layers that share the positions."""
+        sources = None if torch.compiler.is_compiling() else self.sources()
+        if sources is None:
+            return compute()
+        tensors = [x for x in sources if isinstance(x, Tensor | nn.Module)]
+        numbers = [x for x in sources if not isinstance(x, Tensor | nn.Module)]
+        return kept(self.k_pos, (*what, *numbers), (self.q_pos, self.k_pos, *tensors), compute)
+
+    def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
+        """`compute()`, the block of these; cached where queries are few, as in decoding."""
+        if self.distance is None or not readable(self.q_pos) or self.q_pos.shape[-1] > FEW:
+            return compute()
+        return self.cached(("block", rows.start, rows.stop, keys.start, keys.stop), compute)
+
+
+class DistanceBias(ScoreBias):
+    """The bias f(head, offset): `DistanceBias(self.curve, q, q_at, k_at, of=self)`.
+
+    `f` takes indices of heads and offsets (position of the query − position of the key) that
+    broadcast. Over positions at equal steps the bias is a Toeplitz matrix, a strided view of one
+    vector for each head.
+
+    `of` is the encoding, where f reads nothing but its tensors and numbers: then attention computes
+    f of a new token once for all layers that share the positions. `reach`, of whole offsets: f is
+    constant beyond it on either side, and is looked up in a table.
+    """
+
+    def __init__(
+        self,
+        f: OfDistance,
+        q: Tensor,
+        q_pos: Positions,
+        k_pos: KeyPositions,
+        of: nn.Module | None = None,
+        reach: int | None = None,
+    ):
+        self.distance, self.q_pos, self.k_pos, self.heads = f, q_pos, k_pos, q.shape[1]
+        self.of, self.dtype = of, q.dtype
+        self.of_pairs = f if reach is None else self._tabulated(f, reach, type(of).__name__)
+
+    def sources(self) -> tuple[Any, ...] | None:
+        sources = None if self.of is None else _sources(self.of)
+        return None if sources is None else (self.dtype, self.heads, *sources)
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        def compute() -> Tensor:
+            h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
+            return self.of_pairs(h, offsets(self.q_pos, self.k_pos, rows, keys))
+
+        return self.cached_block(rows, keys, compute)
+
+    def pair(self) -> PairBias:
+        apart, f = offset(self.q_pos, self.k_pos), self.of_pairs
+        return lambda b, h, i, j: f(h, apart(b, i, j))
+
+    def _tabulated(self, f: OfDistance, reach: int, name: str) -> OfDistance:
+        """f, out of a table (offset, head): made now, as blocks are made again for gradients."""
+
+        def compute() -> Tensor:
+            device = self.q_pos.device
+            apart = torch.arange(-reach, reach + 1, device=device).unsqueeze(-1)
+            return f(torch.arange(self.heads, device=device), apart)
+
+        table = self.cached(("table", reach), compute)
+        return lambda h, apart: table[whole(apart, name).clamp(-reach, reach) + reach, h]
+
+
+class SumBias(ScoreBias):
+    """The sum of several biases, in the forms that all of them have."""
+
+    def __init__(self, biases: list[ScoreBias]):
+        self.biases = biases
+        curves = [bias.distance for bias in biases if bias.distance is not None]
+        if len(curves) == len(biases):
+            self.distance = _total(curves)
+            self.q_pos, self.k_pos = biases[0].q_pos, biases[0].k_pos
+
+    def sources(self) -> tuple[Any, ...] | None:
+        sources = [bias.sources() for bias in self.biases]
+        return None if None in sources else tuple(chain(*sources))  # type: ignore[arg-type]
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        compute = lambda: reduce(add, [x.block(rows, keys, seen) for x in self.biases])  # noqa: E731
+        return self.cached_block(rows, keys, compute)
+
+    def pair(self) -> PairBias | None:
+        functions = [bias.pair() for bias in self.biases]
+        return None if None in functions else _total(functions)
+
+    def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
+        """Wholly, whatever is asked for: a fast path for one of the biases is none for the sum."""
+        left = []
+        for bias in self.biases:
+            q, k, rest = bias.absorbed(q, k, True)
+            left += [] if rest is None else [rest]
+        return q, k, self if left == self.biases else added(left)
+
+
+class FunctionBias(ScoreBias):
+    """A plain function of one pair, (b, h, i, j) -> value, broadcast over blocks."""
+
+    def __init__(self, f: PairBias, q: Tensor, k: Tensor):
+        self.f, self.device = f, q.device
+        self.shape = q.shape[0], q.shape[1], q.shape[2], k.shape[-2]
+
+    def pair(self) -> PairBias:
+        return self.f
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        return self.f(*pairs(self.shape, rows, self.device, keys))
+
+
+class ForeignBias(ScoreBias):
+    """An object of somebody else's with `block` alone."""
+
+    def __init__(self, bias: BlockBias):
+        self.bias = bias
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        return self.bias.block(rows, keys, seen)
+
+
+def as_bias(bias: Bias | None, q: Tensor, k: Tensor) -> ScoreBias | None:
+    """What `on_scores` returned for these queries and keys, with all forms to be asked for."""
+    if bias is None or isinstance(bias, ScoreBias):
+        return bias
+    return ForeignBias(bias) if hasattr(bias, "block") else FunctionBias(bias, q, k)  # type: ignore
+
+
+def added(biases: list[ScoreBias]) -> ScoreBias | None:
+    if len(biases) < 2:
+        return biases[0] if biases else None
+    return SumBias(biases)
+
+
+def _total(functions: list[Any]) -> Any:
+    return lambda *index: reduce(add, [f(*index) for f in functions])
+
+
+_OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
+
+
+def _sources(module: nn.Module) -> tuple[Any, ...] | None:
+    """The module, its tensors and its numbers; None if it holds what may change unnoticed."""
+    found: list[Any] = [module, *module._parameters.values(), *module._buffers.values()]
+    for name, value in module.__dict__.items():
+        if name not in _OF_EVERY_MODULE:
+            if not isinstance(value, Tensor | int | float | str | None):
+                return None
+            found.append(value)
+    for child in module._modules.values():
+        inner = () if child is None else _sources(child)
+        if inner is None:
+            return None
+        found += inner
+    return tuple(found)
 
 
 def take(values: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -28,198 +243,17 @@ def offset(q_pos: Positions, k_pos: KeyPositions) -> Callable[[Tensor, Tensor, T
     return lambda b, i, j: q(b, i) - k(b, j)
 
 
-def away(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
+def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
     """Offsets of these queries and keys, (batch or 1, 1, query, key)."""
     apart = q_pos[..., rows].unsqueeze(-1) - k_pos[..., keys].unsqueeze(-2)
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
 
 
-# Biases that go by distance. Each may be called, as any bias; `block` makes that of some queries
-# and keys at once, in a shape that broadcasts to (batch, head, query, key).
-
-
-@dataclass(frozen=True)
-class ByDistance:
-    """The bias f(head, offset). Callable as any bias; attention may also use `f` directly.
-
-    Over regular positions it is a Toeplitz matrix: a strided view of one vector for each head.
-    `made_of` are the encoding and all tensors that f reads: what f makes may be kept until one of
-    them is written to. None: it may not.
-    """
-
-    f: Callable[[Tensor, Tensor], Tensor]
-    q_pos: Positions
-    k_pos: KeyPositions
-    made_of: tuple[Any, ...] | None = None
-
-    def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return self.f(h, offset(self.q_pos, self.k_pos)(b, i, j))
-
-    def block_of(self, heads: int, rows: slice, keys: slice) -> Tensor:
-        def make() -> Tensor:
-            h = torch.arange(heads, device=self.q_pos.device).view(1, -1, 1, 1)
-            return self.f(h, away(self.q_pos, self.k_pos, rows, keys))
-
-        few = readable(self.q_pos) and self.q_pos.shape[-1] <= FEW
-        return self.kept((heads, keys.start, keys.stop), make) if few else make()
-
-    def kept(self, what: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
-        """What `make` makes of f, for all layers that share the positions."""
-        if self.made_of is None:
-            return make()
-        return kept(self.k_pos, what, (self.q_pos, self.k_pos, *self.made_of), make)
-
-
-@dataclass
-class ByRow:
-    """by_query[i, row(offset)] + k[j] · of_key[back(offset)], one row for all beyond `reach`.
-
-    `by_query` is (batch, head, query, row). `values`, (row, channel), is what the encoding adds to
-    the values of keys at the offsets of `row`.
-    """
-
-    q_pos: Positions
-    k_pos: KeyPositions
-    reach: int
-    row: Callable[[Tensor], Tensor]
-    by_query: Tensor
-    back: Callable[[Tensor], Tensor] | None = None
-    k: Tensor | None = None
-    of_key: Tensor | None = None
-    values: Tensor | None = None
-    of: Any = None  # the encoding, by which what is kept is told apart
-    by_key: Tensor | None = field(init=False, default=None)  # k · of_key, as `products` makes it
-
-    def __post_init__(self) -> None:
-        if torch.is_grad_enabled() or not readable(self.by_query):
-            self.products()  # now, not in a block that is made again for gradients
-
-    def products(self) -> Tensor | None:
-        """k · of_key of every row, (batch, head, key, row): made once, if it is asked for."""
-        if self.by_key is None and self.k is not None and self.of_key is not None:
-            self.by_key = self.k @ self.of_key.mT
-        return self.by_key
-
-    def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        apart = offset(self.q_pos, self.k_pos)(b, i, j)
-        bias = self.by_query[b, h, i, self.row(apart)]
-        by_key = self.products()
-        if by_key is None or self.back is None:
-            return bias
-        return bias + by_key[b, h, j, self.back(apart)]
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """One list of rows serves all heads: far faster than an index for each axis."""
-        apart = away(self.q_pos, self.k_pos, rows, keys)
-        bias = _looked_up(self.by_query[..., rows, :], self.row(apart))
-        if self.back is None or self.k is None or self.of_key is None:
-            return bias
-        few = readable(apart) and len(apart) == 1 and apart.shape[-2] <= FEW
-        if not few or torch.is_grad_enabled():
-            by_key = self.products()
-            assert by_key is not None
-            return bias + _looked_up(by_key[..., keys, :], self.back(apart).mT).mT
-        # Of few queries each key meets few rows: their products, instead of those of all rows.
-        k, back = self.k[..., keys, :], self.back(apart[0, 0])
-        k = k.to(torch.promote_types(k.dtype, torch.float32))
-        each = [torch.linalg.vecdot(k, _rows(self.of_key, some).to(k.dtype)) for some in back]
-        return bias + torch.stack(each, -2)
-
-    def end(self, offset: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
-        """(batch, head, query) and (batch, head, key): the two terms, of keys so far off."""
-        at = torch.tensor(offset)
-        of_query = self.by_query[..., rows, int(self.row(at))]
-        if self.back is None or self.k is None or self.of_key is None:
-            return of_query, None
-        row = self.of_key[..., int(self.back(at)), :].unsqueeze(-1)
-        return of_query, (self.k[..., keys, :] @ row).squeeze(-1)
-
-
-def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """table[..., n, row[..., n, m]], (batch, head, n, m)."""
-    return table.gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
-
-
-def _rows(table: Tensor, row: Tensor) -> Tensor:
-    """table[..., row, :]; a view, where they lie one after another."""
-    first = int(row[0]) if len(row) else 0
-    if torch.equal(row, torch.arange(first, first + len(row))):
-        return table[..., first : first + len(row), :]
-    return table.index_select(-2, row)
-
-
-@dataclass(frozen=True)
-class ByVector:
-    """The bias x[i] · vectors(offset)[h], x being (batch, head, query, channel).
-
-    `vectors` makes (head, offset, channel) of some offsets. `pairs` makes the bias of some queries
-    and keys by another formula, which is faster for few queries.
-    """
-
-    q_pos: Positions
-    k_pos: KeyPositions
-    x: Tensor
-    vectors: Callable[[Tensor], Tensor]
-    pairs: Callable[[slice, slice], Tensor]
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        return self.pairs(rows, keys)
-
-
-@dataclass(frozen=True)
-class Added:
-    """The sum of biases of different kinds."""
-
-    biases: tuple[Bias, ...]
-
-    def __call__(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        first, *others = (bias(b, h, i, j) for bias in self.biases if callable(bias))
-        return sum(others, first)
-
-
-def block(
-    bias: Any,
-    shape: tuple[int, int, int, int],
-    rows: slice = slice(None),
-    keys: slice = slice(None),
-    device: torch.device | None = None,
-    seen: Tensor | None = None,
-) -> Tensor:
-    """The bias of some queries and keys; it broadcasts to (batch, head, query, key).
-
-    `seen` says which of the keys each of the queries sees; None: all of them.
-    """
-    if isinstance(bias, Added):
-        first, *others = (block(part, shape, rows, keys, device, seen) for part in bias.biases)
-        return sum(others, first)
-    if isinstance(bias, ByDistance):
-        return bias.block_of(shape[1], rows, keys)
-    if hasattr(bias, "block"):
-        return bias.block(rows, keys, seen)
-    return bias(*pairs(shape, rows, device, keys))
-
-
-def pairwise(bias: Any) -> bool:
-    """Whether the bias may be called for one pair, as kernels want it."""
-    if isinstance(bias, Added):
-        return all(pairwise(part) for part in bias.biases)
-    return callable(bias)
-
-
-def tabulate(bias: Any) -> None:
-    """Makes the tables that a bias reads when it is called, for one whose calls are traced."""
-    if isinstance(bias, ByRow):
-        bias.products()
-    elif isinstance(bias, Added):
-        for part in bias.biases:
-            tabulate(part)
-
-
 def pairs(
     shape: tuple[int, int, int, int],
-    rows: slice = slice(None),
+    rows: slice = ALL,
     device: torch.device | None = None,
-    keys: slice = slice(None),
+    keys: slice = ALL,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Indices of every pair of (batch, head, query, key), or of some rows and keys, to broadcast.
 
@@ -232,7 +266,7 @@ def pairs(
 
 
 def dense(
-    bias: PairBias, shape: tuple[int, int, int, int], device: torch.device | None = None
+    of_pair: PairBias, shape: tuple[int, int, int, int], device: torch.device | None = None
 ) -> Tensor:
-    """The bias of every pair at once, of a shape that broadcasts to (batch, head, query, key)."""
-    return bias(*pairs(shape, device=device))
+    """A function of one pair, a mask for instance, for every pair at once."""
+    return of_pair(*pairs(shape, device=device))

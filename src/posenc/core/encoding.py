@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import shown
-from posenc.core.biases import ByDistance, ByVector, dense
+from posenc.core.biases import ALL, as_bias
 from posenc.core.frequencies import per_head
 from posenc.core.positions import own, sequence
 from posenc.core.shapes import (
@@ -104,16 +104,6 @@ class Encoding(nn.Module):
         """
         return out
 
-    def by_vector(
-        self, q: Heads, q_at: Any, k_at: Any, scale: float
-    ) -> tuple[Heads, ByVector] | None:
-        """The scores of its hooks, as a bias of content and offset, if they have such a form.
-
-        No hook: a fast path where `on_queries` and `on_keys` add many channels. Gives the queries
-        that go with it; keys stay as they are.
-        """
-        return None
-
     def scale(self, dim: int) -> float:
         """The factor of q · k, for heads of `dim` channels, unless the caller of attention sets it.
 
@@ -181,11 +171,11 @@ class Encoding(nn.Module):
             torch.zeros(*shape[:2], n, self.dim or 1, dtype=torch.float32, device=q_pos.device)
             for n in shape[2:]
         )
-        bias = self.on_scores(q, k, q_at, k_at, scale=1.0)
-        if not isinstance(bias, ByDistance):
+        bias = as_bias(self.on_scores(q, k, q_at, k_at, scale=1.0), q, k)
+        if bias is None or bias.distance is None:
             name = type(self).__name__
             raise TypeError(f"the bias of {name} depends on queries or keys: use `attend`.")
-        return dense(bias, shape, q_pos.device)
+        return bias.block(ALL, ALL, None)
 
 
 NEUTRAL = tuple([(hook, getattr(Encoding, hook)) for hook in HOOKS])

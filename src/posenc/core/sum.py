@@ -6,15 +6,13 @@
 One that acts on scores sees queries and keys as the others have left them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
 
 from posenc.core.arguments import shown
-from posenc.core.biases import Added, ByDistance
+from posenc.core.biases import added, as_bias
 from posenc.core.encoding import HOOKS, Encoding
 from posenc.core.prepared import Parts, PartsAtPoints
 from posenc.core.shapes import (
@@ -79,7 +77,8 @@ class Sum(Encoding):
     def on_scores(self, q: Heads, k: Keys, q_at: Parts, k_at: Parts, scale: float) -> Bias | None:
         ats = zip(self, q_at.parts, k_at.parts, strict=True)
         found = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
-        return added([bias for bias in found if bias is not None])
+        biases = [as_bias(bias, q, k) for bias in found]
+        return added([bias for bias in biases if bias is not None])
 
     def on_values(self, v: Values, at: Parts) -> Values:
         for part, part_at in zip(self, at.parts, strict=True):
@@ -131,19 +130,3 @@ def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
     if not isinstance(encoding, Sum):
         return (encoding,)
     return tuple(leaf for part in encoding for leaf in leaves(part))
-
-
-def added(biases: list[Bias]) -> Bias | None:
-    """Their sum; of distance alone, if all of them are."""
-    if len(biases) < 2:
-        return biases[0] if biases else None
-    by_distance = [bias for bias in biases if isinstance(bias, ByDistance)]
-    if len(by_distance) < len(biases):
-        return Added(tuple(biases))
-    parts = [bias.made_of for bias in by_distance if bias.made_of is not None]
-    made_of = tuple(chain(*parts)) if len(parts) == len(biases) else None
-    return replace(by_distance[0], f=_total([bias.f for bias in by_distance]), made_of=made_of)
-
-
-def _total(functions: list[Callable[..., Tensor]]) -> Callable[..., Tensor]:
-    return lambda *index: sum(f(*index) for f in functions[1:]) + functions[0](*index)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import number, query_heads, whole_number
-from posenc.core.biases import ByDistance
+from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties import (
@@ -61,9 +61,8 @@ class ALiBi(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        m = self.slopes.to(torch.promote_types(q.dtype, torch.float32)).to(q.device)
-        made_of = (self, self.slopes, m.dtype)
-        return ByDistance(lambda h, offset: -m[h] * offset.abs(), q_at, k_at, made_of)
+        m = self.slopes.to(q.device, torch.promote_types(q.dtype, torch.float32))
+        return DistanceBias(lambda h, δ: -m[h] * δ.abs(), q, q_at, k_at, of=self)
 
 
 CARD = Card(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
-from posenc.core.biases import ByDistance, offset, take
+from posenc.core.biases import DistanceBias, offset, take
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import readable
@@ -73,7 +73,7 @@ class FIRE(Encoding):
         if readable(q_at, length) and q_at.numel() and q_at.max() <= length:
             near = self.ψ(length) + EPS
             f = lambda h, δ: self.f(h, self.ψ(δ.abs()) / near)  # noqa: E731
-            return ByDistance(f, q_at, k_at, (self, *self.parameters()))
+            return DistanceBias(f, q, q_at, k_at, of=self)
         return self._beyond(length, q_at, k_at)
 
     def _beyond(self, length: Tensor, q_at: Tensor, k_at: Tensor) -> Bias:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import query_heads, shown
-from posenc.core.biases import ByDistance
+from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties import (
@@ -57,17 +57,14 @@ class Kerple(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        a, made_of = bounded(self.a), (self, self.p, self.a)
+        return DistanceBias(self.of_distance, q, q_at, k_at, of=self)
+
+    def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
+        a = bounded(self.a[h])
         if self.curve == "log":
-            p = bounded(self.p)
-            return ByDistance(lambda h, δ: -p[h] * (a[h] * δ.abs()).log1p(), q_at, k_at, made_of)
-        p = bounded(self.p, 2.0)
-
-        def power(h: Tensor, δ: Tensor) -> Tensor:
-            δ = δ.to(torch.promote_types(δ.dtype, p.dtype))  # a power in ONNX stays as whole as δ
-            return -a[h] * δ.abs() ** p[h]
-
-        return ByDistance(power, q_at, k_at, made_of)
+            return -bounded(self.p[h]) * (a * δ.abs()).log1p()
+        δ = δ.to(torch.promote_types(δ.dtype, a.dtype))  # a power in ONNX stays as whole as δ
+        return -a * δ.abs() ** bounded(self.p[h], 2.0)
 
     def extra_repr(self) -> str:
         return f"{self.heads} heads, curve={self.curve!r}"

@@ -19,10 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import count, query_heads, room, shown, switch, whole_number
-from posenc.core.biases import ByDistance
-from posenc.core.cache import kept
+from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
-from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties import (
     any_length,
@@ -92,17 +90,10 @@ class T5Bias(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        def make() -> Tensor:
-            offsets = torch.arange(-self.reach, self.reach + 1, device=q.device)
-            return self.weight[_bucketed(offsets, self.first.to(q.device), self.bidirectional)]
+        return DistanceBias(self.of_distance, q, q_at, k_at, of=self, reach=self.reach)
 
-        by_offset = kept(k_at, "of each offset", (self, self.weight), make)
-
-        def value(h: Tensor, offset: Tensor) -> Tensor:
-            row = whole(offset, "T5Bias").clamp(-self.reach, self.reach) + self.reach
-            return by_offset[row, h]
-
-        return ByDistance(value, q_at, k_at, (self, self.weight))
+    def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
+        return self.weight[_bucketed(δ, self.first.to(δ.device), self.bidirectional), h]
 
     def extra_repr(self) -> str:
         way = "bidirectional" if self.bidirectional else "causal"

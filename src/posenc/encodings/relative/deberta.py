@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention.call import per_query_head
+from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, query_heads, room, switch, whole_number
-from posenc.core.biases import ByRow
 from posenc.core.cache import kept
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
@@ -110,7 +110,9 @@ class DeBERTa(Encoding):
         else:
             by_query = q @ of_query.mT
         keys = None if of_key is None else per_query_head(k, q)
-        return ByRow(q_at, k_at, self.reach, self.delta, by_query, back, keys, of_key, of=self)
+        return TableBias(
+            q_at, k_at, self.reach, self.delta, by_query, back, keys, of_key, encoding=self
+        )
 
     def tables(
         self, at: Positions, scale: float, dtype: torch.dtype

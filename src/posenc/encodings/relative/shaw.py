@@ -13,8 +13,8 @@ eq. 3-4; r there is key − query, so its tables are ours read backwards.
 import torch
 from torch import Tensor, nn
 
+from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, room
-from posenc.core.biases import ByRow
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -46,8 +46,10 @@ class Shaw(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        by_query = q @ (self.keys * scale).mT.to(q.dtype)
-        return ByRow(q_at, k_at, self.reach, self.row, by_query, values=self.values, of=self)
+        scores = q @ (self.keys * scale).mT.to(q.dtype)
+        return TableBias(
+            q_at, k_at, self.reach, self.row, scores, value_table=self.values, encoding=self
+        )
 
     def by_weight(
         self, weights: Tensor, q_at: Positions, k_at: KeyPositions, rows: slice

@@ -6,9 +6,9 @@
 
 u and v are free vectors, one for each head; W_h projects the w channels of R to those of a head.
 With z = Wᵀ(q + v), the second product is by the sum formula itself a product of what is known at i
-with what is known at j, so it becomes w more channels of queries and keys: no table of offsets, no
-skewing, and any kernel carries it. Over regular positions on the CPU, where w is large, forming
-(q + v) · W R for each block of offsets is three times faster: `by_vector`.
+with what is known at j, so it can become w more channels of queries and keys: no table of offsets,
+no skewing, and any kernel carries it, gradients and all. Over regular positions on the CPU, where w
+is large, forming (q + v) · W R for each block of offsets is three times faster: `VectorBias`.
 
     z · R(a − b) = Σⱼ sin bθⱼ (z'ⱼ sin aθⱼ − zⱼ cos aθⱼ) + cos bθⱼ (zⱼ sin aθⱼ + z'ⱼ cos aθⱼ)
     where zⱼ and z'ⱼ belong to the sine and the cosine of θⱼ
@@ -21,24 +21,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from posenc.attention.offset_vectors import VectorBias
 from posenc.core.arguments import channels, query_heads, room, whole_number
-from posenc.core.biases import ByVector
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies, one_each
 from posenc.core.positions import own
 from posenc.core.prepared import Prepared
-from posenc.core.shapes import Heads, Positions, Wider
+from posenc.core.shapes import Bias, Heads, Keys, Positions
 from posenc.encodings.additive.sinusoidal import waves
 from posenc.properties import (
     any_length,
-    bounded,
     learned,
     length_independent,
-    linear_shift,
-    norm_constant,
+    norm_preserving,
     order_sensitive,
     shift_invariant,
-    unique_positions,
 )
 from posenc.properties.card import Card, Paper
 
@@ -68,41 +65,40 @@ class TransformerXL(Encoding):
         sin, cos = waves(pos, self.freqs, "half").unsqueeze(-3).chunk(2, -1)
         return Waves(sin, cos, own(pos))
 
-    def on_queries(self, q: Heads, at: Waves) -> Wider:
-        one_each(q, at.sin)
-        return torch.cat((q + self.u, *self.turned(q + self.v, at)), -1).to(q.dtype)
+    def on_scores(self, q: Heads, k: Keys, q_at: Waves, k_at: Waves, scale: float) -> Bias:
+        one_each(q, q_at.sin)
+        one_each(k, k_at.sin)
+
+        def products(x: Tensor, rows: slice, keys: slice) -> Tensor:
+            at = Waves(q_at.sin[..., rows, :], q_at.cos[..., rows, :], q_at.pos)
+            of_sin, of_cos = self.turned(x, at)
+            # All heads share the sines of the keys: one product of matrices, not one a head; and
+            # (key, channel) first, which for few queries is twice as fast
+            flat = (one.flatten(1, 2).mT for one in (of_sin, of_cos))
+            tables = (table[..., keys, :].squeeze(-3) for table in (k_at.sin, k_at.cos))
+            sines, cosines = (
+                table.to(one.dtype) @ one for one, table in zip(flat, tables, strict=True)
+            )
+            return (sines + cosines).mT.contiguous().unflatten(1, of_sin.shape[1:3])
+
+        def channels(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+            wider = torch.cat((queries + self.u, *self.turned(q + self.v, q_at)), -1)
+            position = torch.cat((k_at.sin, k_at.cos), -1).to(keys.dtype)
+            position = position.expand(*keys.shape[:-1], -1)
+            return wider.to(queries.dtype), torch.cat((keys, position), -1)
+
+        return VectorBias(
+            q_at.pos, k_at.pos, q, k, self.u, self.v, scale, self.vectors, products, channels
+        )
+
+    def vectors(self, offset: Tensor) -> Tensor:
+        """W_h R(offset), (head, offset, channel)."""
+        return waves(offset, self.freqs, "half").to(self.project.dtype) @ self.project.mT
 
     def turned(self, query: Tensor, at: Waves) -> tuple[Tensor, Tensor]:
         """What belongs to sin bθ and to cos bθ, for z = Wᵀ query."""
         z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
         return z_ * at.sin - z * at.cos, z * at.sin + z_ * at.cos
-
-    def on_keys(self, k: Heads, at: Waves) -> Wider:
-        one_each(k, at.sin)
-        position = torch.cat((at.sin, at.cos), -1).to(k.dtype)
-        return torch.cat((k, position.expand(*k.shape[:-1], -1)), -1)
-
-    def by_vector(
-        self, q: Heads, q_at: Waves, k_at: Waves, scale: float
-    ) -> tuple[Heads, ByVector] | None:
-        if q.dtype == torch.float64:
-            return None  # R is rounded to float32 once: the two forms would not agree
-        x = (q + self.v).to(torch.promote_types(q.dtype, torch.float32)) * scale
-
-        def vectors(offset: Tensor) -> Tensor:
-            return waves(offset, self.freqs, "half").to(self.project.dtype) @ self.project.mT
-
-        def pairs(rows: slice, keys: slice) -> Tensor:
-            at = Waves(q_at.sin[..., rows, :], q_at.cos[..., rows, :], q_at.pos)
-            of_sin, of_cos = self.turned(x[..., rows, :], at)
-            # All heads share the sines of the keys: one product of matrices, not one a head; and
-            # (key, channel) first, which for few queries is twice as fast
-            flat = (x.flatten(1, 2).mT for x in (of_sin, of_cos))
-            tables = (table[..., keys, :].squeeze(-3) for table in (k_at.sin, k_at.cos))
-            sines, cosines = (table @ one for one, table in zip(flat, tables, strict=True))
-            return (sines + cosines).mT.contiguous().unflatten(1, of_sin.shape[1:3])
-
-        return (q + self.u).to(q.dtype), ByVector(q_at.pos, k_at.pos, x, vectors, pairs)
 
 
 CARD = Card(
@@ -117,7 +113,6 @@ CARD = Card(
     ),
     make=lambda dim, heads, **options: TransformerXL(dim, heads, **options),
     holds=frozenset(
-        {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
-        | {any_length, length_independent, order_sensitive, learned}
+        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
     ),
 )

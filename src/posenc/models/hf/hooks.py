@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
-from posenc.core.biases import ByDistance, pairs
+from posenc.core.biases import ALL, ScoreBias, as_bias
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import join, split
 from posenc.core.masks import Mask
@@ -389,14 +389,14 @@ class Attention:
             plain = scale > 0 and v.shape[-1] == q.shape[-1]
             rest, row = self.rest, False
             if plain and {*rest.acts_on} <= {"on_scores", "on_embeddings"}:
-                bias = rest.on_scores(q, k, self.q_at, self.k_at, scale)
-                row = bias if bias is None else isinstance(bias, ByDistance) and self.dense(bias, q)
+                bias = as_bias(rest.on_scores(q, k, self.q_at, self.k_at, scale), q, k)
+                row = bias if bias is None else bias.distance is not None and self.dense(bias, q)
             self.rows[scale] = row
         return self.rows[scale]
 
-    def dense(self, bias: ByDistance, q: Tensor) -> Tensor:
+    def dense(self, bias: ScoreBias, q: Tensor) -> Tensor:
         batch, heads = q.shape[:2]
-        row = bias(*pairs((batch, heads, 1, self.keys), device=q.device))
+        row = bias.block(ALL, ALL, None)
         exact = torch.promote_types(q.dtype, torch.float32)
         return row.to(exact).expand(batch, heads, 1, -1)
 
