@@ -1,4 +1,9 @@
-"""An encoding of your own: KERPLE's bias, −a ln(1 + b |distance|), and what it is worth."""
+"""An encoding of your own, KERPLE's for instance, and what it is worth.
+
+    score(i, j) = qᵢ · kⱼ · scale − a ln(1 + b |pᵢ − pⱼ|)          a, b > 0, for each head
+
+It goes wherever a name does: `posenc compare examples/own_encoding.py:LogBias alibi`.
+"""
 
 import torch
 from torch import nn
@@ -21,7 +26,8 @@ class LogBias(Encoding):
         return -self.a[h] * torch.log1p(self.b[h] * offset.abs())
 
 
-layer = SelfAttention(64, heads=4, encoding=LogBias(4))
-print(layer(torch.randn(1, 10, 64), mask=masks.causal()).shape)
-for name, finding in properties.check(LogBias(4)).items():
-    print(f"{name:20} {finding}")
+if __name__ == "__main__":
+    layer = SelfAttention(64, heads=4, encoding=LogBias(4))
+    print(layer(torch.randn(1, 10, 64), mask=masks.causal()).shape)
+    for name, finding in properties.check(LogBias(4)).items():
+        print(f"{name:20} {finding}")

@@ -12,6 +12,8 @@ import pytest
 import torch
 from small_models import minilm_folder
 
+from posenc.catalog import find
+from posenc.properties import check
 from posenc.report.paper import matplotlib
 
 pytestmark = pytest.mark.slow
@@ -20,10 +22,10 @@ FOLDER = Path(__file__).parent.parent / "examples"
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 
 
-def run(name):
+def run(name, run_name=None):
     """What the script leaves and says; its picture is drawn."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        made = runpy.run_path(str(SCRIPTS[name]))
+        made = runpy.run_path(str(SCRIPTS[name]), run_name=run_name)
     if "figure" in made:
         matplotlib(made["figure"])
         assert made["figure"].alt
@@ -38,7 +40,7 @@ def test_is_short(name):
 def test_each_is_listed_and_tested():
     listed = re.findall(r"\]\((\w+)\.py\)", (FOLDER / "README.md").read_text())
     assert sorted(listed) == sorted(SCRIPTS)
-    tested = re.findall(r'run\("(\w+)"\)', Path(__file__).read_text())
+    tested = re.findall(r'run\("(\w+)"', Path(__file__).read_text())
     assert sorted(tested) == sorted(SCRIPTS)
 
 
@@ -56,8 +58,13 @@ def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
 
 
 def test_own_encoding():
-    _, said = run("own_encoding")
+    _, said = run("own_encoding", "__main__")
     assert "torch.Size([1, 10, 64])" in said
+    card = find(f"{SCRIPTS['own_encoding']}:LogBias")  # which says nothing by itself
+    assert card.summary == "An encoding of your own, KERPLE's for instance, and what it is worth."
+    assert card.formula.startswith("score(i, j) = qᵢ")
+    offered, kerple = (check(each.make(16, 4)) for each in (card, find("kerple")))
+    assert {n: f.holds for n, f in offered.items()} == {n: f.holds for n, f in kerple.items()}
     assert "shift_invariant      ✓" in said
 
 

@@ -2,14 +2,23 @@
 
 import pytest
 
+from posenc.catalog import CATALOG
+from posenc.properties import any_length, decaying
 from posenc.report import words
 
 
 def test_the_verdict_names_names(everything):
-    said = dict(line.split(": ", 1) for line in words.verdict(everything))
-    assert said["Blind to word order without a mask"] == "NoPE."
-    assert said["Refuses positions further along"] == "Learned, xPos."
-    assert said["Scores never rise with distance"] == "ALiBi, KERPLE."
+    """Those whose cards promise it; that they are no others, for what has no random weights."""
+    said = {
+        what: set(names.removesuffix(".").split(", "))
+        for what, names in (line.split(": ", 1) for line in words.verdict(everything))
+    }
+    assert said["Blind to word order without a mask"] == {"NoPE"}
+    refusing = {card.name for card in CATALOG if any_length not in card.holds}
+    assert {"Learned", "xPos"} <= refusing == said["Refuses positions further along"]
+    falling = {card.name for card in CATALOG if decaying in card.holds}
+    assert {"ALiBi", "KERPLE"} <= falling <= said["Scores never rise with distance"]
+    assert not {"NoPE", "RoPE", "Sinusoidal"} & said["Scores never rise with distance"]
     assert "RoPE" in said["The same wherever the text stands, to a million"]
     assert "Sinusoidal" in said["Different further along"]
 
