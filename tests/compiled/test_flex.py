@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from hidden import prepared
 
 from posenc import masks, positions
 from posenc.attention.attend import attend
 from posenc.attention.flex import block_mask
 from posenc.catalog import CATALOG
+from posenc.core.biases import pairwise
 from posenc.core.positions import folded, sequence
 from posenc.core.sum import Sum
 from posenc.encodings.bias.alibi import ALiBi
@@ -16,7 +18,18 @@ from posenc.encodings.rotary.rope import RoPE
 
 pytestmark = pytest.mark.compiler
 DIM, HEADS, TOKENS = 8, 4, 20
-CARRIED = [card for card in CATALOG if "by_weight" not in card.make(DIM, HEADS).acts_on]
+
+
+def in_pairs(card):
+    """Whether its bias, if there is one, may be asked for one pair of query and key."""
+    encoding, q = card.make(DIM, HEADS), torch.zeros(1, HEADS, TOKENS, DIM)
+    at = prepared(encoding, folded(TOKENS, encoding.axes))
+    bias = encoding.on_scores(encoding.on_queries(q, at), encoding.on_keys(q, at), at, at, 1.0)
+    return bias is None or pairwise(bias)
+
+
+NOT_BY_WEIGHT = [c for c in CATALOG if "by_weight" not in c.make(DIM, HEADS).acts_on]
+CARRIED = [card for card in NOT_BY_WEIGHT if in_pairs(card)]
 BIASES = [  # ALiBi meets masks below, with cached keys
     c for c in CARRIED if "on_scores" in c.make(DIM, HEADS).acts_on and c.slug != "alibi"
 ]
@@ -42,14 +55,24 @@ def assert_equals_reference(q, k, v, encoding, at=None, k_at=None, mask=None):
 @pytest.mark.parametrize("card", CARRIED, ids=lambda card: card.slug)
 def test_every_bias_serves_the_fused_kernel(card):
     encoding = card.make(DIM, HEADS)
-    at = encoding.prepare(folded(TOKENS, encoding.axes))
+    at = prepared(encoding, folded(TOKENS, encoding.axes))
     assert_equals_reference(heads(), heads(), heads(), encoding, at)
+
+
+def test_a_bias_of_whole_rows_is_refused_by_name():
+    whole = [card for card in NOT_BY_WEIGHT if card not in CARRIED]
+    assert {card.slug for card in whole} == {"cope", "path", "wall"}
+    for card in whole:
+        encoding = card.make(DIM, HEADS)
+        at = prepared(encoding, sequence(TOKENS))
+        with pytest.raises(ValueError, match=f"one pair at a time, so it cannot carry {card.name}"):
+            attend(heads(), heads(), heads(), encoding, at, implementation="flex")
 
 
 @pytest.mark.parametrize("card", BIASES, ids=lambda card: card.slug)
 def test_every_bias_goes_with_a_mask_and_grouped_keys(card):
     encoding, pos = card.make(DIM, HEADS), sequence(TOKENS)
-    at = encoding.prepare(folded(TOKENS, encoding.axes))
+    at = prepared(encoding, folded(TOKENS, encoding.axes))
     mask = masks.causal(pos) & masks.window(6, pos)
     assert_equals_reference(heads(), heads(heads=2), heads(heads=2), encoding, at, mask=mask)
 
