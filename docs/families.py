@@ -182,6 +182,8 @@ READ: dict[str, dict[str, Any]] = {
     "hy_v4": {"keys": {**MLA["keys"], "num_key_value_heads": "num_attention_heads"}}
     | {"place": MLA["place"], "logit_gain": MLA["logit_gain"]},
     "minimax": {"windows": {"full_attention": "sliding_window"}},
+    # its mask is the causal one, whatever `sliding_window` says
+    "olmoe": {"ignored": LIKE_LLAMA},
     # its class states `rotary_dim` and turns by the share alone
     "minimax_m3_vl_text": {"ignored": ["rotary_dim", "sliding_window"]},
     "longcat_flash": MLA,

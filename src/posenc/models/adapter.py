@@ -48,16 +48,16 @@ from posenc.models.files.strict import read_json
 from posenc.models.hf.hooks import (
     NAME,
     ByLength,
-    Entrance,
-    GPTJPlug,
-    Plug,
-    Silent,
+    GPTJHook,
+    LayerHook,
+    ModelHook,
+    NoRotation,
+    clear_gptj,
     register,
-    unplug_gptj,
 )
 from posenc.models.hf.loading import load_without_encoding
 from posenc.models.hf.saved import described, restored
-from posenc.models.hf.supported import Socket, found
+from posenc.models.hf.supported import SupportedModel, find_supported
 from posenc.models.weights import open_weights
 
 Given = Encoding | ByLength
@@ -70,11 +70,11 @@ def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
 
     Raises TypeError for unknown models, ValueError for what does not fit; nothing is changed then.
     """
-    base, socket = found(model)
+    base, supported = find_supported(model)
     if hasattr(base, NAME):
         raise ValueError("the model has an encoding applied already: call `remove(model)` first.")
-    layers = getattr(base, socket.layers)
-    attentions = [getattr(layer, socket.attention) for layer in layers]
+    layers = getattr(base, supported.layers)
+    attentions = [getattr(layer, supported.attention) for layer in layers]
     given: list[Any] = (
         [*encoding] if isinstance(encoding, Sequence | nn.ModuleList) else [encoding] * len(layers)
     )
@@ -83,32 +83,32 @@ def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
             f"`encoding` has {len(given)} encodings for {len(layers)} layers: give one for each, or"
             " one for all."
         )
-    made = [_fitting(one, a, base, socket) for one, a in zip(given, attentions, strict=True)]
-    rotation = all(map(socket.can_turn, made, attentions))
+    made = [_fitting(one, a, base, supported) for one, a in zip(given, attentions, strict=True)]
+    rotation = all(map(supported.can_turn, made, attentions))
     by_length = [m for g, m in zip(given, made, strict=True) if not isinstance(g, Encoding)]
     _refuse_misplaced(made, by_length, rotation)
     kinds = [*dict.fromkeys(map(id, given))]
-    parts = [_divided(one, socket.key_heads(a)) for one, a in zip(made, attentions, strict=True)]
+    parts = [_divided(one, supported.key_heads(a)) for one, a in zip(made, attentions, strict=True)]
     record = f"{NAME}_{next(_applied)}"
     bottom = made[0] if "on_embeddings" in made[0].acts_on else None
     names = tuple(signature(base.forward).parameters)
     put = Applied([g for g in given if isinstance(g, nn.Module)], base.device)
-    put.before(base, Entrance(names, bottom, bool(by_length), rotation, record))
+    put.before(base, ModelHook(names, bottom, bool(by_length), rotation, record))
     if hasattr(base, "rotary_emb"):
-        base.rotary_emb = Silent(base.rotary_emb)
+        base.rotary_emb = NoRotation(base.rotary_emb)
     if not rotation:
         register()
         put.replace(base, "config", "_attn_implementation", NAME)
     for i, (layer, attention) in enumerate(zip(layers, attentions, strict=True)):
         gptj = hasattr(attention, "scale_attn")
-        turned = socket.turning(attention)
-        plug = (GPTJPlug if gptj else Plug)(
-            i, kinds.index(id(given[i])), given[i], *parts[i], socket, turned, rotation, record
+        turned = supported.turning(attention)
+        hook = (GPTJHook if gptj else LayerHook)(
+            i, kinds.index(id(given[i])), given[i], *parts[i], supported, turned, rotation, record
         )
-        put.before(attention if gptj else layer, plug)
+        put.before(attention if gptj else layer, hook)
         if gptj:
-            put.after(attention, unplug_gptj)
-        put.settle(base, f"{socket.layers}.{i}.{socket.attention}", made[i], socket)
+            put.after(attention, clear_gptj)
+        put.settle(base, f"{supported.layers}.{i}.{supported.attention}", made[i], supported)
     setattr(base, NAME, put)
     base.config.posenc, base.config.attn_implementation = described(given), ASKS_FOR_LOAD
 
@@ -142,7 +142,7 @@ def load(
         )
     given: Any = restored(entry, file) if encoding is None else encoding
     model = load_without_encoding(root, file, config.get("architectures"), options)
-    base, _ = found(model)
+    base, _ = find_supported(model)
     path = next(name for name, module in model.named_modules() if module is base)
     encodings = given if isinstance(given, Sequence | nn.ModuleList) else [given]
     modules = [encoding for encoding in encodings if isinstance(encoding, nn.Module)]
@@ -165,7 +165,7 @@ def load(
 
 def remove(model: nn.Module) -> None:
     """Make the model what it was. Raises ValueError where nothing has been applied."""
-    base, _ = found(model)
+    base, _ = find_supported(model)
     if not hasattr(base, NAME):
         raise ValueError("the model has no encoding applied: call `apply(model, encoding)` first.")
     getattr(base, NAME).take_out(base)
@@ -205,16 +205,18 @@ class Applied(nn.Module):
         self.replaced.append((path, name, getattr(thing, name)))
         setattr(thing, name, value)
 
-    def settle(self, base: nn.Module, path: str, encoding: Encoding, socket: Socket) -> None:
+    def settle(
+        self, base: nn.Module, path: str, encoding: Encoding, supported: SupportedModel
+    ) -> None:
         """Give an attention the softmax scale of the encoding, and no temperature beside its."""
         attention: Any = attrgetter(path)(base)
-        dim = socket.channels(attention)
+        dim = supported.channels(attention)
         factor = encoding.scale(dim) / dim**-0.5
         if hasattr(attention, "scale_attn"):  # GPT-J divides
             self.replace(base, path, "scale_attn", attention.scale_attn / factor)
         else:
             own = attention.scaling
-            if socket.trailing:  # that of DeepSeek holds what belongs to its YaRN
+            if supported.trailing:  # that of DeepSeek holds what belongs to its YaRN
                 own = dim**-0.5
             self.replace(base, path, "scaling", own * factor)
         tuned = hasattr(attention, "attn_temperature_tuning")
@@ -258,7 +260,7 @@ def _together(parts: list[Encoding]) -> Encoding:
     return parts[0] if len(parts) == 1 else Sum(*parts) if parts else NoPE()
 
 
-def _fitting(given: Given, attention: Any, base: Any, socket: Socket) -> Encoding:
+def _fitting(given: Given, attention: Any, base: Any, supported: SupportedModel) -> Encoding:
     """Check that the encoding fits; of a function of the length, that of a text of one token."""
     encoding = given if isinstance(given, Encoding) or not callable(given) else given(1)
     if not isinstance(encoding, Encoding):
@@ -266,7 +268,7 @@ def _fitting(given: Given, attention: Any, base: Any, socket: Socket) -> Encodin
             "`encoding` is an `Encoding`, or a function from the length of a text to one, got"
             f" {type(encoding).__name__}."
         )
-    dim, model = socket.channels(attention), type(base).__name__
+    dim, model = supported.channels(attention), type(base).__name__
     for part in leaves(encoding):
         values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
         for what, asked, has in (

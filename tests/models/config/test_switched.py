@@ -84,6 +84,10 @@ def test_hy_v4_has_as_many_heads_of_keys_as_of_queries():
     assert specify({"model_type": "hy_v4", "num_attention_heads": 64}).groups == 64
 
 
+def test_olmoe_has_no_window():
+    same("olmoe", num_hidden_layers=2, sliding_window=5)
+
+
 def test_a_base_of_olmo3_is_that_of_its_full_layers():
     same("olmo3", num_hidden_layers=4, rope_theta=5e4)
 

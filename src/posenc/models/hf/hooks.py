@@ -1,8 +1,8 @@
-"""What runs inside a transformers model while an encoding is applied; `adapter.py` puts it there.
+"""The hooks that run inside a transformers model while `adapter` has an encoding applied to it.
 
-    Entrance    before the model: positions of its tokens; what acts on embeddings
+    ModelHook   before the model: positions of its tokens; what acts on embeddings
     Pass        what the layers of one forward pass share
-    Plug        before each layer: the table its rotation takes, or an `Attention`
+    LayerHook   before each layer: the table its rotation takes, or an `Attention`
     Encoded     the cache, as a layer sees it: it encodes keys once, on their way in
     Attention   one layer's attention in one pass, reached through both registries
 
@@ -28,7 +28,7 @@ from posenc.core.tracing import beyond_gradients, readable
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.models.hf.masks import mask_of
-from posenc.models.hf.supported import Socket
+from posenc.models.hf.supported import SupportedModel
 from posenc.rotation.table import Turn
 
 try:
@@ -45,8 +45,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 NAME = "posenc"  # in the registries of transformers, among arguments, and as a part of the model
 
 
-class Silent(nn.Module):
-    """In place of the model's rotary module: each layer is handed a table of its own."""
+class NoRotation(nn.Module):
+    """A stand-in for the model's rotary module: each layer gets a table of its own."""
 
     def __init__(self, instead_of: nn.Module):
         super().__init__()
@@ -58,7 +58,7 @@ class Silent(nn.Module):
 
 @dataclass(frozen=True)
 class Pass:
-    """What the layers of one forward pass share."""
+    """The positions of one forward pass, and values that its layers share."""
 
     pos: Tensor  # of the new tokens, (batch or 1, token)
     start: int | Tensor  # tokens in the cache; a tensor where a static cache is traced
@@ -67,12 +67,12 @@ class Pass:
 
     @property
     def end(self) -> int | None:
-        """Tokens cached and new, where that is known."""
+        """Number of tokens cached and new; None where it is traced."""
         return None if isinstance(self.start, Tensor) else self.start + self.pos.shape[1]
 
 
 @dataclass(frozen=True)
-class Entrance:
+class ModelHook:
     names: tuple[str, ...]  # of the arguments of the model's forward pass
     bottom: Encoding | None  # acts on embeddings
     by_length: bool
@@ -98,7 +98,7 @@ class Entrance:
         return (), {**given, NAME: Pass(pos, start, every)}
 
     def positions(self, base: Any, given: dict[str, Any], x: Tensor, start: int | Tensor) -> Tensor:
-        """The caller's, or 0, 1, 2, … from the first token that is no filling; filling is at 0."""
+        """The caller's, or 0, 1, 2, … from the first token that is not padding; padding is at 0."""
         pos, mask = given.get("position_ids"), given.get("attention_mask")
         own = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
         if not isinstance(mask, Tensor) or mask.ndim != 2:
@@ -140,7 +140,7 @@ class Entrance:
 
 
 def _tokens(cache: Any) -> int | Tensor:
-    """How many are in the cache; a tensor where a static cache is traced."""
+    """Number of tokens in the cache; a tensor where a static cache is traced."""
     if cache is None:
         return 0
     sliding = getattr(cache, "is_sliding", [])  # layers that count in Python, whom a trace follows
@@ -165,7 +165,7 @@ def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: i
 def _recorded_in_place(
     cache: Any, record: str, room: Tensor | None, pos: Tensor, start: int | Tensor, batch: int
 ) -> Tensor:
-    """In a tensor of fixed size, as a static cache keeps keys: no step is traced anew."""
+    """Write positions to a tensor of fixed size, as a static cache does: nothing recompiles."""
     tokens = pos.shape[1]
     if room is None and (isinstance(start, Tensor) or start):
         _refuse_foreign(start, pos[:, :0], pos)
@@ -193,15 +193,15 @@ def _traced() -> bool:
 
 
 @dataclass(frozen=True)
-class Plug:
-    """What is plugged into one layer."""
+class LayerHook:
+    """A hook before one layer: it hands the layer its rotation table, or its attention."""
 
     layer: int
     kind: int  # which of the encodings: layers that have the same share what it prepares
     given: Encoding | ByLength
     turning: Encoding  # what of it acts on queries and keys alone
     rest: Encoding
-    socket: Socket
+    supported: SupportedModel
     turned: int  # channels of a head that the model turns
     rotation: bool  # the model's own attention does it all; else it turns by nothing
     record: str  # attribute of a cache: the positions of all it has seen
@@ -222,19 +222,19 @@ class Plug:
         if layer.training and getattr(layer, "gradient_checkpointing", False):
             cache = None  # as the layer will do
         attention = kwargs[NAME] = self.attention(cache, run)
-        if cache is not None and self.socket.caches_keys:
+        if cache is not None and self.supported.caches_keys:
             kwargs[name] = Encoded(cache, attention)
         return args, kwargs
 
     def alone(self, cache: Any, pos: Tensor) -> Pass:
-        """Of a layer that is not handed what the others are: GPT-J's pass on positions only."""
+        """The pass of a layer that gets positions only, as GPT-J's do."""
         start = 0 if cache is None else cache.get_seq_length(self.layer)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
         return run if run.end is None else replace(run, every=run.every[:, : run.end])
 
     def turn(self, run: Pass) -> Turn | None:
-        """By what the model is to turn; None: by nothing."""
+        """The rotation that the model applies itself; None: none."""
         if isinstance(self.given, Encoding):
             turns = self.rotation and isinstance(self.given, RoPE)
             return self.given.prepare(run.pos) if turns else None
@@ -256,15 +256,15 @@ class Plug:
         pairs = self.turned // 2
         if by is None:
             cos = torch.ones(1, x.shape[1], pairs, device=x.device)
-            return self.socket.table(cos, torch.zeros_like(cos), x.dtype)
+            return self.supported.table(cos, torch.zeros_like(cos), x.dtype)
         cos, sin = (part.squeeze(-3) for part in by)
-        if not self.socket.fewer:
+        if not self.supported.fewer:
             rest = (0, pairs - cos.shape[-1])
             cos, sin = F.pad(cos, rest, value=1.0), F.pad(sin, rest)
-        return self.socket.table(cos, sin, x.dtype)
+        return self.supported.table(cos, sin, x.dtype)
 
     def attention(self, cache: Any, run: Pass) -> "Attention":
-        """With the positions of the keys in this layer: all, a window of them, or room for more."""
+        """The attention of this layer, for all keys, a window of them, or spare room."""
         window = None if cache is None else _window(cache, self.layer)
         key = "attention", self.kind, cache is None, window
         if key not in run.shared:
@@ -279,11 +279,11 @@ class Plug:
             k_pos = run.every[:, first:stop]
             if isinstance(run.start, Tensor):
                 k_pos = F.pad(k_pos, (0, max(0, stop - run.every.shape[1])))
-        at, socket = self.turning.prepare(pos), self.socket
+        at, supported = self.turning.prepare(pos), self.supported
         k_turn = at if cache is None else None
-        if cache is not None and not socket.caches_keys:
+        if cache is not None and not supported.caches_keys:
             k_turn = self.turning.prepare(k_pos)
-        apart = self.turned if socket.trailing and socket.layout == "interleaved" else 0
+        apart = self.turned if supported.trailing and supported.layout == "interleaved" else 0
         ats = self.rest.prepare(pos), self.rest.prepare(k_pos)
         return Attention(self.turning, at, k_turn, self.rest, *ats, k_pos.shape[1], apart)
 
@@ -297,7 +297,7 @@ def _window(cache: Any, layer: int) -> int | None:
     return getattr(one, "sliding_window", None) or one.max_cache_len
 
 
-class GPTJPlug(Plug):
+class GPTJHook(LayerHook):
     """GPT-J reads a table of its own by position, and its attention is in no registry."""
 
     def __call__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -313,8 +313,8 @@ class GPTJPlug(Plug):
         return args, kwargs
 
 
-def unplug_gptj(attention: Any, args: Any, out: Any) -> None:
-    """After each pass, so that nothing of it stays in the model."""
+def clear_gptj(attention: Any, args: Any, out: Any) -> None:
+    """Remove after each pass what the hook has set on a GPT-J attention."""
     for name in ("_get_embed_positions", "_attn"):
         vars(attention).pop(name, None)
 
@@ -401,7 +401,7 @@ class Attention:
         return row.to(exact).expand(batch, heads, 1, -1)
 
     def mask(self, seen: Tensor | None, *shape: int) -> Mask | None:
-        """The model's own, read back once a pass."""
+        """The model's own mask, read back once a pass."""
         if _traced():
             return mask_of(seen, *shape)
         if id(seen) not in self.masks:
@@ -430,7 +430,7 @@ def attention_function(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """In transformers' registry of attention: (batch, token, head, channel), and no weights."""
+    """Attend, for transformers' registry: returns (batch, token, head, channel) and no weights."""
     if NAME not in kwargs:
         raise ValueError(
             f"this {type(module).__name__} shares its config with a model that an encoding is"
@@ -442,7 +442,7 @@ def attention_function(
 
 
 def mask_function(*args: Any, **kwargs: Any) -> Tensor | None:
-    """In the registry of masks: (batch, 1, query, key); None: each sees what stands before it.
+    """Build a mask for transformers' registry: (batch, 1, query, key); None for the causal one.
 
     It is None where transformers' own kernel would have that mask built in.
     """

@@ -31,7 +31,7 @@ def _complex(cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Socket:
+class SupportedModel:
     """The rotation and the attribute names of one supported class of models."""
 
     layers: str = "layers"  # of the model
@@ -71,15 +71,19 @@ class Socket:
         )
 
 
-SOCKETS = {
-    "LlamaModel": Socket(),
-    "Qwen2Model": Socket(),
-    "Gemma3TextModel": Socket(),
-    "Phi3Model": Socket(fewer=True),
-    "GPTNeoXModel": Socket(attention="attention", dim="head_size", turned="head_size", fewer=True),
-    "GPTJModel": Socket("h", "attn", turned="rotary_dim", layout="interleaved", table=_sine_first),
-    "Llama4TextModel": Socket(layout="interleaved", table=_complex),
-    "DeepseekV3Model": Socket(
+SUPPORTED = {
+    "LlamaModel": SupportedModel(),
+    "Qwen2Model": SupportedModel(),
+    "Gemma3TextModel": SupportedModel(),
+    "Phi3Model": SupportedModel(fewer=True),
+    "GPTNeoXModel": SupportedModel(
+        attention="attention", dim="head_size", turned="head_size", fewer=True
+    ),
+    "GPTJModel": SupportedModel(
+        "h", "attn", turned="rotary_dim", layout="interleaved", table=_sine_first
+    ),
+    "Llama4TextModel": SupportedModel(layout="interleaved", table=_complex),
+    "DeepseekV3Model": SupportedModel(
         dim="qk_head_dim",
         turned="qk_rope_head_dim",
         trailing=True,
@@ -89,15 +93,15 @@ SOCKETS = {
 }
 
 
-def found(model: nn.Module) -> tuple[Any, Socket]:
+def find_supported(model: nn.Module) -> tuple[Any, SupportedModel]:
     """The model without its head, and its entry here. Raises TypeError for an unknown model."""
     for base in (model, *model.children()):
         name, home = type(base).__name__, type(base).__module__
-        if name in SOCKETS and home.startswith("transformers.models."):
+        if name in SUPPORTED and home.startswith("transformers.models."):
             if getattr(base.config, "rope_interleave", True):
-                return base, SOCKETS[name]
-            return base, replace(SOCKETS[name], layout="half")
+                return base, SUPPORTED[name]
+            return base, replace(SUPPORTED[name], layout="half")
     raise TypeError(
         f"{type(model).__name__} is not a model that an encoding can be plugged into: pass one of"
-        f" {', '.join(SOCKETS)} of transformers 5, or one of these with a head on top."
+        f" {', '.join(SUPPORTED)} of transformers 5, or one of these with a head on top."
     )
