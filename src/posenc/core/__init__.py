@@ -1,1 +1,1 @@
-"""What everything else is made of: positions, encodings, masks, biases, frequencies."""
+"""The parts that all others build on: positions, encodings, masks, biases, frequencies."""
