@@ -3,7 +3,6 @@
 import pytest
 import torch
 from rotation_cases import (
-    LAYOUTS,
     PAIRS,
     TOKENS,
     WIDTHS,
@@ -19,12 +18,11 @@ from rotation_cases import (
     widths,
 )
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from posenc import Mixed, RoPE, attend, frequencies, positions
+from posenc import Mixed, RoPE, frequencies, positions
 from posenc.rotation.dispatch import kernel_for
 from posenc.rotation.rotate import _Rotation, formula, rotate, rotate_, rotate_both
-from posenc.rotation.table import Ready, Turn, ready, turn
+from posenc.rotation.table import Turn, ready, turn
 
 forward = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
 
@@ -203,48 +201,6 @@ def test_mixed_learns_in_training_and_is_fast_in_inference():
     assert kernel_for(x, mixed.prepare(points), "half") == "formula"
     with torch.no_grad():
         assert kernel_for(x, mixed.prepare(points), "half") == "roll"
-
-
-@layouts
-def test_what_is_mapped_loses_its_other_form_and_stays_right(layout, amount):
-    x, at = heads(32), by(layout)
-    assert len(at.forms) == {"interleaved": 1, "half": 2}[layout]
-    mapped = torch.utils._pytree.tree_map(lambda t: t.flip(-2), at)
-    assert type(mapped) is Ready
-    assert not mapped.forms
-    flipped = rotate(x.flip(-2), mapped, layout).flip(-2)
-    torch.testing.assert_close(flipped, rotate(x, at, layout), rtol=0, atol=1e-6)
-
-
-def test_a_table_made_for_one_layout_serves_the_other(amount):
-    x = heads(32)
-    for layout, other in (LAYOUTS, LAYOUTS[::-1]):
-        made = rotate(x, by(other), layout)
-        torch.testing.assert_close(made, formula(x, by(), layout), rtol=0, atol=1e-6)
-
-
-class Count(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
-
-
-@layouts
-def test_24_layers_make_cos_and_sin_once(layout):
-    rope, pos, x = RoPE(32, layout=layout), torch.arange(TOKENS), heads(32)
-    with Count() as count:
-        at = rope.prepare(pos)
-    once = {name: count.names.count(name) for name in ("cos", "sin", "complex", "neg")}
-    with Count() as count:
-        at = rope.prepare(pos)
-        for _ in range(24):
-            x = attend(x, x, x, rope, at)
-    assert {name: count.names.count(name) for name in once} == once
-    assert (once["cos"], once["sin"], once["complex"]) == (1, 1, layout == "interleaved")
 
 
 # What does not fit
