@@ -271,6 +271,7 @@ def _header(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
 
 
 def _reordered(raw: bytes, order: list[int]) -> Iterator[memoryview]:
+    # Row i of the copy is row order[i] of the original; a gain counts as rows of one number.
     rows, size = memoryview(raw), len(raw) // len(order)
     return (rows[i * size : (i + 1) * size] for i in order)
 

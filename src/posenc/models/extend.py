@@ -249,6 +249,7 @@ def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> di
 def _raise_base(
     inner: dict[str, Any], turn: Rotary, main: Spec, factor: float, notes: list[str]
 ) -> None:
+    # NTK-aware: the slowest pair then turns exactly `factor` times slower, the fastest as before.
     base = turn.base * factor ** (turn.turned / (turn.turned - 2))
     settings = inner.get(NEW)
     if not isinstance(settings, dict) or not settings:

@@ -87,6 +87,7 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
         )
     start = dim - turned if trailing else 0
     channels = range(start, start + turned)
+    # From half: channels j and j + turned/2 become neighbours. Back: even ones, then odd ones.
     if to == "interleaved":
         pairs = zip(channels[: turned // 2], channels[turned // 2 :], strict=True)
         moved = [channel for pair in pairs for channel in pair]

@@ -47,6 +47,7 @@ class Projection:
     def rotary_rows(self, weights: Tensors) -> tuple[Tensor, Tensor]:
         """Read the rotated rows of queries and keys, in float32."""
         q, k = self._heads([weights[name].flatten(1).float() for name in self.names])
+        # Grouped queries: key head g serves the queries g·r … g·r + r − 1.
         k = k.repeat_interleave(len(q) // len(k), 0)
         rows = slice(-self.rotary.turned, None) if self._last else slice(self.rotary.turned)
         return q[:, rows], k[:, rows]
@@ -69,10 +70,10 @@ class Projection:
 
     def _heads(self, tensors: list[Tensor]) -> tuple[Tensor, Tensor]:
         dim = self.rotary.dim
-        if self.form == EACH:
+        if self.form == EACH:  # rows: head, then q k v, then channel
             q, k, _ = tensors[0].unflatten(0, (self.heads, 3, dim)).unbind(1)
             return q, k
-        if self.form == BLOCKS:
+        if self.form == BLOCKS:  # rows: heads of q, then of k, then of v, each of `dim` channels
             each = tensors[0].unflatten(0, (self.heads + 2 * self.groups, dim))
             return each[: self.heads], each[self.heads : self.heads + self.groups]
         q, k = tensors

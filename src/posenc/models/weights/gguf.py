@@ -68,9 +68,12 @@ def read_gguf(path: Path) -> Part:
         if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
             must = "must be a power of two"
             raise ModelError(path, "general.alignment", must, got=alignment)
+        # The data begins at the next multiple of the alignment after the header.
         start = -(-file.tell() // alignment) * alignment
     infos: dict[str, Info] = {}
     spans: dict[str, tuple[int, int]] = {}
+    # By offset: each tensor begins at a multiple of the alignment, behind the one before it. Gaps
+    # of padding are allowed, and tensors may lie beyond the end of a file that is cut off.
     end = 0
     for info, offset, size in sorted(lines, key=lambda line: line[1:]):
         if info.name in infos:
@@ -171,6 +174,7 @@ class _Header:
             raw = read(size)
             if keep:
                 kept.append(raw.decode(errors="replace"))
+        # At the end of a file `read` returns less than asked for: less was read than counted.
         if self.file.tell() - before != self.left - left:
             raise self.cut_off()
         self.left = left
@@ -202,6 +206,7 @@ def _plain(info: Info, raw: bytearray) -> "torch.Tensor":
         from gguf.quants import dequantize
     if not raw:
         return torch.empty(info.shape)
+    # gguf wants the bytes as rows of whole blocks, one row for each row of the tensor.
     rows = numpy.frombuffer(raw, numpy.uint8).reshape(*info.shape[:-1], -1)
     try:
         with numpy.errstate(all="ignore"):  # a scale may be NaN: so is what it scales, then

@@ -86,6 +86,7 @@ def read_onnx(path: Path) -> Part:
     def load(name: str) -> "torch.Tensor":
         if name not in dequantised:
             return _load(entries[name])
+        # The scales lie along the one axis of their length: they broadcast over all others.
         quantised, scale, zero = (_load(entries[part]) for part in _parts(name))
         shape = [size if size == scale.numel() else 1 for size in quantised.shape]
         return (quantised.int() - zero.int().reshape(shape)) * scale.float().reshape(shape)
@@ -134,6 +135,7 @@ def _load(entry: Entry) -> "torch.Tensor":
     if entry.elsewhere:
         return to_tensor(info, _elsewhere(info, entry.elsewhere))
     raw = bytearray().join(read_bytes(info, place.start, place.size) for place in entry.places)
+    # Varints are sign-extended to 64 bits: of each, the lowest `size` bytes are the number.
     if entry.varints:
         size = BITS[info.dtype] // 8
         try:

@@ -93,7 +93,7 @@ def varints(packed: bytes | bytearray) -> Iterator[int]:
 
 def _field(raw: bytes, at: int) -> Field:
     tag, used = _varint(raw, 0)
-    number, wire = tag >> 3, tag & 7
+    number, wire = tag >> 3, tag & 7  # the wire type is in the lowest three bits of the tag
     if wire == 0:
         value, after = _varint(raw, used)
         return Field(number, value, at + used, at + after)
@@ -106,6 +106,7 @@ def _varint(raw: bytes | bytearray, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         byte = raw[at]
+        # The lowest seven bits come first; the eighth bit says that another byte follows.
         value, at = value | (byte & 127) << shift, at + 1
         if byte < 128:
             return value, at

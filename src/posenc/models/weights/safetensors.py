@@ -34,6 +34,8 @@ def read_safetensors(path: Path) -> Part:
         raise ModelError(path, "", f"holds {len(header)} tensors", allowed=f"up to {MOST_TENSORS}")
     infos = {name: _info(name, entry, path) for name, entry in header.items()}
     spans = {name: _span(infos[name], entry["data_offsets"]) for name, entry in header.items()}
+    # Offsets count from the end of the header. In order, the spans must join without hole or
+    # overlap: no byte of the file is hidden, none belongs to two tensors.
     end = 0
     for begin, after, name in sorted((*span, name) for name, span in spans.items()):
         if begin != end:
