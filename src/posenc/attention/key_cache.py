@@ -30,7 +30,7 @@ class Held:
     k: Keys
     v: Values
     ats: list[Any]  # what each encoding was prepared for; None where no later query asks for it
-    scoring: Encoding  # what is left to do with keys that are encoded
+    scoring: Sum  # what is left to do with keys that are encoded
     encoded: bool
 
 
@@ -72,7 +72,7 @@ def attend_cached(
     mask: Mask | Seen | None = None,
     **how: Any,
 ) -> Tensor:
-    """Attention of new tokens to those in the cache and to themselves, whom it adds to the cache.
+    """Add new tokens to the cache, and attend from them to all that it holds then.
 
     `at` is of the new tokens; `mask` is of the whole text so far, its queries and its keys;
     `how` goes to `attend`.
