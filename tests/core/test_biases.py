@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc import ALiBi, RoPE, Shaw, Sum, attend, explain, masks, positions
+from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 
 DIM, HEADS = 4, 2
@@ -145,3 +146,40 @@ def test_it_is_said_why_it_goes_by_blocks():
 def test_paths_that_take_no_blocks_say_so(encoding, path, why):
     with torch.no_grad(), pytest.raises(ValueError, match=f'"{path}".*{why}'):
         attend(*heads(5, torch.float32), encoding, implementation=path)
+
+
+class Fading(Encoding):
+    """A stranger's bias of distance, which reads a number and a tensor of the encoding."""
+
+    def __init__(self, pace=0.5):
+        super().__init__()
+        self.pace, self.of_head = pace, torch.tensor([1.0, 2.0])
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return DistanceBias(self.curve, q, q_at, k_at, of=self)
+
+    def curve(self, head, offset):
+        return -self.pace * self.of_head[head] * offset.abs()
+
+
+@torch.no_grad()
+def test_what_is_cached_of_a_bias_follows_its_numbers_and_tensors():
+    encoding, (q, k, v) = Fading(), heads(6, torch.float32)
+    q, at, k_at = q[..., -1:, :], torch.tensor([5]), torch.arange(6)
+    for write in (
+        lambda: None,
+        lambda: setattr(encoding, "pace", 2.0),
+        lambda: encoding.of_head.mul_(3),
+    ):
+        write()
+        expected = attend(q, k, v, encoding, at.clone(), k_at.clone(), implementation="reference")
+        torch.testing.assert_close(attend(q, k, v, encoding, at, k_at), expected)
+
+
+@torch.no_grad()
+def test_a_sum_of_biases_of_distance_is_a_view():
+    q, k, v = heads(40, torch.float32)
+    encoding = Sum(Fading(), ALiBi(HEADS))
+    assert explain(q, k, v, encoding, mask=masks.causal()).path == "view"
+    expected = attend(q, k, v, encoding, mask=masks.causal(), implementation="reference")
+    torch.testing.assert_close(attend(q, k, v, encoding, mask=masks.causal()), expected)
