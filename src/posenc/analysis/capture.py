@@ -100,7 +100,7 @@ class _Recorder:
             names = signature(module.forward).parameters
             self.calls[module] = dict(zip(names, args, strict=False)) | kwargs
 
-    def record(self, module: nn.Module, call: "_Heard") -> Tensor:
+    def record(self, module: nn.Module, call: "_Call") -> Tensor:
         """Record one attention, and return its output.
 
         With rotary tables among the arguments the module runs a second time, `rerunning`, with the

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,11 +40,10 @@ def peaks() -> dict[str, float]:
 def _ways() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:
     ours, dim = Sinusoidal(SHAPE[-1]), SHAPE[-1]
     at = ours.prepare(sequence(SHAPE[1]))
+    first: Callable[[int], Any] = lambda tokens: at.of(slice(tokens))  # noqa: E731
     runs: dict[str, Callable[[Tensor], Tensor]] = {
         LIMIT: lambda x: x.clone(),
-        "posenc, rows made once a forward": lambda x: ours.on_embeddings(
-            x, at.of(slice(x.shape[1]))
-        ),
+        "posenc, rows made once a forward": lambda x: ours.on_embeddings(x, first(x.shape[1])),
         "posenc, rows made anew": lambda x: ours(x),
     }
     try:
