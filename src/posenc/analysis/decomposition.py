@@ -129,8 +129,9 @@ def of_layer(
         row = placed - x
         q_place = _heads(row @ layer.q.weight.mT, layer.heads)
         k_place = _heads(row @ layer.k.weight.mT, layer.groups)
-    places = {"q_place": q_place, "k_place": k_place}
-    return decompose(encoding, q, k, pos, **places, bands=bands, seen=seen, x=placed)
+    return decompose(
+        encoding, q, k, pos, q_place=q_place, k_place=k_place, bands=bands, seen=seen, x=placed
+    )
 
 
 def of_attended(

@@ -55,7 +55,7 @@ def attend(
     with `at = encoding.on_hidden(x, encoding.prepare(pos))`, or by `SelfAttention`.
 
     `softcap` c makes c · tanh(s / c) of s = q · k · scale, before biases and mask, as Gemma 2 does;
-    transformers' eager attention, its FlexAttention and flash-attn all cap first and add then.
+    transformers' eager attention and its FlexAttention cap first and add then, too.
     `sinks`, one logit for each head of q, take their share of the softmax and give nothing for it,
     as in gpt-oss. `dropout` is the probability with which a weight is 0, the others growing by
     1 / (1 − dropout); it is for training, which attention cannot know of: the caller says so.

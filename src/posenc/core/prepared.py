@@ -9,12 +9,14 @@ cut, and continued by what was prepared of the tokens that follow, as a cache of
 """
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown
+
+P = TypeVar("P", bound="Prepared")
 
 
 def place(shape: str) -> tuple[int, int]:
@@ -51,14 +53,14 @@ class Prepared:
         """The number of texts; 1: the same for all."""
         return batch(self[0], self.places[0])  # type: ignore[index]
 
-    def to(self, device: torch.device | str) -> "Prepared":
+    def to(self: P, device: torch.device | str) -> P:
         return self.like(field.to(device) for field in self._each())
 
-    def of(self, some: slice) -> "Prepared":
+    def of(self: P, some: slice) -> P:
         """What is said of some of the tokens."""
         return self.like(map(cut, self._each(), [some] * len(self.places), self.places))
 
-    def then(self, more: Any) -> "Prepared":
+    def then(self: P, more: Any) -> P:
         """What is said of these tokens and of those that follow, as if prepared at once.
 
         An encoding whose `on_hidden` sums over the tokens overrides it, to go on from the last.
@@ -70,7 +72,7 @@ class Prepared:
             )
         return self.like(map(appended, self._each(), more._each(), self.places))
 
-    def like(self, fields: Iterable[Any]) -> "Prepared":
+    def like(self: P, fields: Iterable[Any]) -> P:
         """Other tensors in the place of these."""
         return type(self)(*fields)
 
@@ -92,13 +94,13 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
     def batch(self) -> int:
         return max((batch(part, self.places[0]) for part in self.parts), default=1)
 
-    def to(self, device: torch.device | str) -> "Prepared":
+    def to(self, device: torch.device | str) -> "Parts":
         return type(self)(tuple([part.to(device) for part in self.parts]))
 
-    def of(self, some: slice) -> "Prepared":
+    def of(self, some: slice) -> "Parts":
         return type(self)(tuple([cut(part, some, self.places[0]) for part in self.parts]))
 
-    def then(self, more: Any) -> "Prepared":
+    def then(self, more: Any) -> "Parts":
         both = zip(self.parts, more.parts, strict=True)
         return type(self)(tuple([appended(*each, self.places[0]) for each in both]))
 

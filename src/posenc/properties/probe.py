@@ -103,9 +103,9 @@ class Probe:
     def _scores(
         self, q: Tensor, k: Tensor, x: Tensor, k_x: Tensor, q_pos: Tensor, k_pos: Tensor
     ) -> Tensor:
-        inputs, mask = {"x": x[None], "k_x": k_x[None]}, causal() if self.causal else None
-        logits = scores(self.encoding, q, k, q_pos, k_pos, mask=mask, **inputs).squeeze(0)
-        return logits.masked_fill(~self.seen(len(q_pos), len(k_pos)), 0)
+        mask = causal() if self.causal else None
+        logits = scores(self.encoding, q, k, q_pos, k_pos, mask=mask, x=x[None], k_x=k_x[None])
+        return logits.squeeze(0).masked_fill(~self.seen(len(q_pos), len(k_pos)), 0)
 
     def seen(self, queries: int, keys: int) -> Tensor:
         """(query, key): which pairs the mask lets through."""

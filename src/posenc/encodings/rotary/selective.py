@@ -75,7 +75,8 @@ class SelectiveRoPE(Encoding):
         self.width, self.heads = channels(width, "width"), query_heads(heads)
         if width % heads:
             raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
-        self.dim, self.layout = width // heads, checked(layout)
+        self.dim = width // heads
+        self.layout: Layout = checked(layout)
         self.freqs = frequencies(self.dim, base)
         room("the steps", width, count(rank, "rank"))
         self.down, self.up = linear(width, rank), linear(rank, width // 2)

@@ -47,7 +47,8 @@ class STRING(Encoding):
         self, dim: int, axes: int = 2, base: float = 10_000.0, layout: Layout = "interleaved"
     ):
         super().__init__()
-        self.axes, self.layout = count(axes, "axes"), checked(layout)
+        self.axes = count(axes, "axes")
+        self.layout: Layout = checked(layout)
         self.freqs = frequencies(dim, base) if axes == 1 else axial(dim, axes, base)
         self.dim = dim
         self.skew = nn.Parameter(torch.zeros(room("a basis", dim, dim)))
