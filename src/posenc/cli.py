@@ -38,11 +38,11 @@ app = App(
 
 
 class UsageError(Exception):
-    """What the user can mend; the message says how."""
+    """An error that the user can mend; the message says how."""
 
 
 class Failure(Exception):
-    """What went wrong, though nothing was wrong with what was asked."""
+    """An error of the machine or the library, though nothing was wrong with what was asked."""
 
 
 def _whole(_: type, words: Sequence[Token]) -> int:
@@ -475,7 +475,7 @@ def _chosen(names: Sequence[str]) -> list[Any]:
 
 @contextmanager
 def _own_code(cards: Sequence[Any]) -> Iterator[None]:
-    """What goes wrong in encodings of a user's own is said in one line."""
+    """Say in one line what goes wrong in an encoding of the user's own."""
     from posenc import user_code
 
     try:
@@ -497,7 +497,7 @@ def _text(path: Path | None) -> Any:
 
 
 def _read(folder: Path, text: Any) -> Any:
-    """What a model makes of a text, without a word of transformers' own."""
+    """Run a model on a text, and keep the messages of transformers to ourselves."""
     from posenc.studies import real_model
 
     with suppress(ImportError):

@@ -1,4 +1,4 @@
-"""How a result was made: what was typed, with which versions, on what machine and when."""
+"""The provenance of a result: what was typed, with which versions, on what machine and when."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ class Provenance:
 
 
 def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provenance:
-    """Of what began at `begun`, as `time.time()` tells it, and has ended now."""
+    """The provenance of a run that began at `begun`, a `time.time()`, and has ended now."""
     from posenc import __version__
 
     known = {name: sys.modules.get(name) for name in ("torch", "transformers")}
@@ -58,7 +58,7 @@ def commit(folder: Path = HERE) -> str | None:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git says, or nothing; a program that the repository's config names is not run."""
+    """Ask git, and run no program that the repository's config names; empty where there is none."""
     try:
         done = subprocess.run(
             ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],

@@ -153,7 +153,7 @@ def explained(name: str, path: Path | None = None) -> Iterator[None]:
 
 
 def failure(error: Exception, cards: Iterable[Card]) -> str | None:
-    """What went wrong in a user's encodings, in one line; None: it had nothing to do with them."""
+    """Describe in one line what went wrong in a user's encoding; None where it did not."""
     own = [card.make.source for card in cards if isinstance(card.make, Maker)]
     if not own:
         return None

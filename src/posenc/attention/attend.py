@@ -109,7 +109,7 @@ def _call(
     implementation: Implementation,
     weighed: tuple[float, float | None, Tensor | None],
 ) -> Call:
-    """What the hooks make of it."""
+    """Apply the hooks, and gather what every path computes from."""
     tokens, keys = _fits(encoding, q, k, v, mask, scale)
     if not isinstance(implementation, str):
         raise TypeError(

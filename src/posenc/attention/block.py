@@ -47,7 +47,7 @@ class Block(nn.Module):
         implementation: Implementation = "auto",
         cache: Cache | None = None,
     ) -> Embeddings:
-        """As `SelfAttention`; `mask` is joined with that of a causal block."""
+        """Take what `SelfAttention` takes; a causal block joins its mask with `mask`."""
         at: Any = self.attention.prepare(x, pos, cache)
         x = self.attention.encoding.on_embeddings(x, at)
         if self.causal:

@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
     @property
     def exact(self) -> torch.dtype:
-        """Of scores: at least float32; 16 bits would not even tell 1,024 from 1,025."""
+        """The dtype of scores: at least float32; 16 bits would not even tell 1,024 from 1,025."""
         return torch.promote_types(self.q.dtype, torch.float32)
 
     @property
@@ -54,7 +54,7 @@ class Call(NamedTuple):
 
     @property
     def grouped(self) -> bool:
-        """Not the comparison itself: traced, that is a symbol, which the kernels do not take."""
+        """Whether heads share keys: a bool, for traced the comparison would be a symbol."""
         return True if self.q.shape[1] != self.k.shape[1] else False
 
 

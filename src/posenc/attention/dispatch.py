@@ -68,7 +68,7 @@ def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
 
 
 def _seen(call: Call, rows: slice, keys: slice) -> Tensor | None:
-    """Which of these keys these queries see, to broadcast; None: each sees all of them."""
+    """The mask of these queries and keys, to broadcast; None: each query sees all of them."""
     if call.mask is None or _sees_all(call, rows, keys):
         return None
     return call.mask(*pairs(call.shape, rows, call.q.device, keys))
@@ -137,7 +137,7 @@ def _columns(call: Call, rows: slice) -> slice:
 
 
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
-    """As `_rows`, by torch's CPU kernel, which does not make scores and weights of a block."""
+    """Compute `_rows` by torch's CPU kernel, which keeps no scores and no weights of a block."""
     seen = _seen(call, rows, keys)
     bias = None if call.bias is None else _bias(call, rows, keys, seen)
     if bias is not None and bias.requires_grad:  # the kernel has no gradient for it
@@ -239,7 +239,7 @@ def _viewed(call: Call, seen: Strip, steps: tuple[int, int]) -> Tensor:
 
 
 def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
-    """What `view` goes by: the strip of pairs that are seen, step and shift; or why it cannot."""
+    """The strip of pairs that are seen, step and shift, by which `view` goes; or why it cannot."""
     name, bias = type(call.encoding).__name__, call.bias
     if bias is not None and bias.distance is None is bias.strided:
         return f"the bias of {name} is no view"

@@ -43,7 +43,7 @@ def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Te
 
 
 def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
-    """Of a mask that says what it was made of: once, for all layers that are given the mask."""
+    """Build the block mask once for all layers, of a mask that says what it was made of."""
     made_of = mask.made_of if isinstance(mask, Mask) else None
     if made_of is None or torch.compiler.is_compiling() or any(x.is_inference() for x in made_of):
         return _made(mask, shape, device)

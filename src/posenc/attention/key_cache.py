@@ -117,7 +117,7 @@ def attend_cached(
 
 
 class Scoring(Encoding):
-    """What an encoding does with keys that are encoded: scores, and what it adds by weight."""
+    """The rest of an encoding, for keys that are encoded: scores, and what it adds by weight."""
 
     def __init__(self, encoding: Encoding):
         super().__init__()
@@ -146,7 +146,7 @@ def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Ma
 
 
 def _flat(at: Any) -> Iterator[Any]:
-    """What each encoding of a sum, and of sums within it, was prepared for; `leaves` of it."""
+    """The `Prepared` or positions of each of the `leaves` of a sum, in their order."""
     if isinstance(at, Parts):
         for part in at.parts:
             yield from _flat(part)

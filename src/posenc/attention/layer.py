@@ -86,7 +86,7 @@ class SelfAttention(nn.Module):
         return self.attended(self.encoding.on_embeddings(x, at), at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
-        """What the encoding prepares for the tokens of x, which follow those of the cache."""
+        """Prepare the positions of the tokens of x, which follow those of the cache."""
         if cache is not None and not isinstance(cache, Cache):
             raise TypeError(f"`cache` must be a `posenc.Cache`, got {shown(cache)}: `Cache()`.")
         if pos is None:

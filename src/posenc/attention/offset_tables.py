@@ -67,7 +67,7 @@ class TableBias(ScoreBias):
         return self.computed
 
     def terms(self) -> dict[str, ScoreBias]:
-        """As DeBERTa's paper names them."""
+        """Name the terms as DeBERTa's paper does."""
         terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
         if self.key_table is not None:
             none = torch.zeros_like(self.query_scores)

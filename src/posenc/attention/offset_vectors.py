@@ -67,7 +67,7 @@ class VectorBias(ScoreBias):
         return q if self.u is None else (q + self.u).to(q.dtype), k, replace(self, u=None)
 
     def terms(self) -> dict[str, ScoreBias]:
-        """As Transformer-XL's paper has them; the fourth is q · k."""
+        """Name the terms as Transformer-XL's paper does; the fourth is q · k."""
         none, nobody = torch.zeros_like(self.q), torch.zeros_like(self.v)
         return {
             "u·k": replace(self, q=none, v=nobody),

@@ -132,7 +132,7 @@ def _strip(
 
 
 def _hides_nothing(band: Band, q_pos: Tensor, k_pos: Tensor) -> bool:
-    """As in decoding, where all keys stand before the query: a look at the ends is enough."""
+    """Whether the ends of the positions show that all pairs are seen, as in decoding."""
     if not q_pos.numel() or not k_pos.numel():
         return True
     (first, last), (k_first, k_last) = ([x.item() for x in pos.aminmax()] for pos in (q_pos, k_pos))

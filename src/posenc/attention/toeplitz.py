@@ -151,7 +151,7 @@ def _strided(u: Tensor, queries: int, tile: Tile) -> Tensor:
 
 
 def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """As the kernel wants them: equally many channels, side by side."""
+    """Pad and lay out q, k and v as the kernel wants: equally many channels, side by side."""
     wide = max(q.shape[-1], v.shape[-1])
     q, k, v = (F.pad(x, (0, wide - x.shape[-1])) if x.shape[-1] < wide else x for x in (q, k, v))
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))

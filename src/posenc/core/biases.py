@@ -194,7 +194,7 @@ class ForeignBias(ScoreBias):
 
 
 def as_bias(bias: Bias | None, q: Tensor, k: Tensor) -> ScoreBias | None:
-    """What `on_scores` returned for these queries and keys, with all forms to be asked for."""
+    """Wrap what `on_scores` returned, so that every form of a bias can be asked for."""
     if bias is None or isinstance(bias, ScoreBias):
         return bias
     return ForeignBias(bias) if hasattr(bias, "block") else FunctionBias(bias, q, k)  # type: ignore

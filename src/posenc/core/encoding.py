@@ -1,4 +1,4 @@
-"""What every positional encoding is: places to act on attention, all optional.
+"""The base of every positional encoding: places to act on attention, all optional.
 
     weights = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) )
     out = on_output( weights · on_values(v) + by_weight(weights) )
@@ -45,7 +45,7 @@ HOOKS = tuple(HOOK_PLACES)
 
 
 def on_meta(encoding: nn.Module) -> str:
-    """What is said of learned weights that were never given a value."""
+    """The message about learned weights that were never given a value."""
     return (
         f"the weights of this {type(encoding).__name__} are on the meta device and have no values:"
         " load them, with `load_state_dict(…, assign=True)` for instance, before it is used."
@@ -62,14 +62,14 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # what the hooks take as `at`, where that is more than positions
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """What the hooks need to know of these positions; handed to them as `at`."""
+        """Compute what the hooks need to know of these positions; they are handed it as `at`."""
         return own(pos)
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
         return x
 
     def on_hidden(self, x: Embeddings, at: Any) -> Any:
-        """What the hooks take as `at` in this layer, whose input is x, (batch, token, channel)."""
+        """Return what hooks take as `at` in this layer, which reads x, (batch, token, channel)."""
         return at
 
     def on_queries(self, q: Heads, at: Any) -> Heads:
@@ -91,7 +91,7 @@ class Encoding(nn.Module):
         return v
 
     def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
-        """What to add to the output, given the weights (batch, head, query, key) of some `rows`.
+        """Return what to add to the output, given the weights (batch, head, query, key) of `rows`.
 
         `rows` says which of the queries: attention in blocks asks for a few at a time.
         """
@@ -119,7 +119,7 @@ class Encoding(nn.Module):
         return tuple([hook for hook, neutral in NEUTRAL if getattr(own, hook) is not neutral])
 
     def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
-        """What it does by itself. Positions may be left out: then they are 0, 1, 2, …
+        """Apply the encoding by itself. Positions may be left out: then they are 0, 1, 2, …
 
         Sinusoidal(512)(x, pos) -> x,  RoPE(64)(q, k, pos) -> q, k,  ALiBi(8)(q_pos, k_pos) -> bias
         """

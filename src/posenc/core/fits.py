@@ -53,7 +53,7 @@ def _of_other_size(leaf: Encoding, size: str, has: int, width: int | None) -> st
 
 
 def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
-    """What the hooks are handed as `at`: prepared by the caller, or here from bare positions.
+    """Return what the hooks are handed as `at`: prepared by the caller, or here from positions.
 
     Positions are looked up by token: too many would silently be the wrong ones.
     """

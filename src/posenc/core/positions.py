@@ -59,7 +59,7 @@ def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = No
 
 
 def filling(length: int, lengths: Sequence[int], tokens: int | None) -> int:
-    """How many tokens of filling a text of `length` needs."""
+    """The tokens of filling that a text of `length` needs."""
     tokens = max(lengths) if tokens is None else count(tokens, "tokens", 0)
     if length > tokens:
         raise ValueError(f"a text of {length} tokens does not fit into `tokens`={tokens}.")

@@ -1,4 +1,4 @@
-"""What is known of the tokens before their queries and keys: positions, or a `Prepared`.
+"""The facts about tokens that hooks are handed as `at`: positions, or a `Prepared`.
 
 The default `prepare` returns positions, a tensor. An encoding whose hooks need more (cosines, rows,
 gates) returns a `Prepared`: a named tuple of tensors, each with an axis of tokens. It can be moved,
@@ -57,11 +57,11 @@ class Prepared:
         return self.like(field.to(device) for field in self._each())
 
     def of(self: P, some: slice) -> P:
-        """What is said of some of the tokens."""
+        """Cut out some of the tokens."""
         return self.like(map(cut, self._each(), [some] * len(self.places), self.places))
 
     def then(self: P, more: Any) -> P:
-        """What is said of these tokens and of those that follow, as if prepared at once.
+        """Append the tokens that follow, as if all had been prepared at once.
 
         An encoding whose `on_hidden` sums over the tokens overrides it, to go on from the last.
         """
@@ -81,7 +81,7 @@ class Prepared:
 
 
 class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
-    """What each part of a `Sum` prepared: positions or a `Prepared`."""
+    """The positions or the `Prepared` of each part of a `Sum`."""
 
     shape = "token"
 

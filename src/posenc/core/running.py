@@ -1,4 +1,4 @@
-"""What the input of a layer says, added up over the tokens as they are read.
+"""Running sums of what the input of a layer says, over the tokens as they are read.
 
 Sums run over tokens in the order in which they lie, whatever their positions: what a query and a
 key differ by is the sum of what lies between them, so documents in one row and padding on either
@@ -47,7 +47,7 @@ def running(steps: Tensor) -> Tensor:
 
 
 def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
-    """What layers, one after another, make of x, as (batch, head, token, channel).
+    """Apply layers to x, one after another, and split the heads: (batch, head, token, channel).
 
     In float32 at least, whatever autocast says: it is added up over many tokens.
     """

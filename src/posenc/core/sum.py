@@ -86,7 +86,7 @@ class Sum(Encoding):
         return v
 
     def on_output(self, out: Heads, at: Parts) -> Heads:
-        """In reverse: what acted on values last is the first to be turned back."""
+        """Undo in reverse: what acted on values last is the first to be turned back."""
         for part, part_at in zip(reversed([*self]), reversed(at.parts), strict=True):
             out = part.on_output(out, part_at)
         return out

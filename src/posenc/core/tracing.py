@@ -41,5 +41,5 @@ def beyond_gradients() -> bool:
 
 
 def in_full(x: Tensor) -> AbstractContextManager[Any]:
-    """Where autocast rounds nothing to 16 bits: sums and rotations would lose their digits."""
+    """Switch autocast off within: in 16 bits, sums and rotations would lose their digits."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)

@@ -1,4 +1,4 @@
-"""What an encoding says of itself, once. Tests, docs, report and explorer are made from it."""
+"""The card of an encoding: what it says of itself, once. Tests, docs and pages follow from it."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from posenc.properties import Property
 
 @dataclass(frozen=True)
 class Paper:
-    """Where an encoding was published: `arxiv` or, if it is not there, `url`."""
+    """The paper of an encoding: `arxiv` or, if it is not there, `url`."""
 
     key: str
     title: str

@@ -29,7 +29,7 @@ FAR = 10**6
 
 @dataclass(frozen=True)
 class Finding:
-    """What was measured. `defect` is 0 when the property holds; `why` names the witness."""
+    """A measurement: `defect` is 0 when the property holds; `why` names the witness."""
 
     defect: float
     why: str

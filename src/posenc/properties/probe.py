@@ -1,4 +1,4 @@
-"""What an encoding is measured with: random content, positions where they are wanted, scores, rows.
+"""The probe of an encoding: random content, positions where they are wanted, scores, rows.
 
 Everything goes through the hooks of a copy of the encoding, in float64.
 """
@@ -61,13 +61,13 @@ class Probe:
         return folded(tokens, self.encoding.axes) + start
 
     def at(self, coordinate: int, tokens: int) -> Tensor:
-        """So many tokens at one and the same position."""
+        """Positions of so many tokens that all stand at one coordinate."""
         axes = self.encoding.axes
         return torch.full((tokens,) if axes == 1 else (tokens, axes), coordinate)
 
     @cached_property
     def tokens(self) -> int:
-        """How many tokens to try: twice as many are accepted too."""
+        """The number of tokens to try: twice as many are accepted too."""
         return max(1, min(TOKENS, self.limit // 2))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How far each pair of channels turns at each position: made once a forward, for all layers.
+"""The table of a rotation: how far each pair of channels turns at each position, for all layers.
 
     cos, sin of p·θ, times a gain        formed in float64, rounded once to float32
 
@@ -21,7 +21,7 @@ FEW = 1 << 19  # numbers of queries or keys up to which it is the number of call
 
 
 class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
-    """How each pair turns, shape (*batch, 1 or head, token, pair); 1: the same for all heads."""
+    """The turn of each pair, shape (*batch, 1 or head, token, pair); 1: the same for all heads."""
 
 
 class Ready(Turn):

@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Order:
-    """How much changes, without a mask and with a causal one, on average over real sentences."""
+    """The change of outputs, without a mask and with a causal one, averaged over real sentences."""
 
     plain: float
     causal: float
@@ -145,7 +145,7 @@ def compare(
 
 
 class Material:
-    """What all encodings are shown: the same vectors, sentences, windows and weights."""
+    """The material that all encodings are shown: the same vectors, sentences, windows, weights."""
 
     def __init__(self, text: Text, settings: Settings):
         self.settings = settings
@@ -234,7 +234,7 @@ def _rows(card: Card) -> list[list[float]] | None:
 
 
 def _spread(spans: list[slice], many: int) -> list[slice]:
-    """So many, evenly spread."""
+    """Pick so many of them, evenly spread."""
     places = torch.linspace(0, len(spans) - 1, min(many, len(spans))).long()
     return [spans[place] for place in places]
 

@@ -66,7 +66,7 @@ class Closeup:
 
 @dataclass(frozen=True)
 class Turning:
-    """What frequencies do, of the first encoding that turns queries and keys."""
+    """The frequencies of the first encoding that turns queries and keys, and what they do."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences

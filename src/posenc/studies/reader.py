@@ -49,7 +49,7 @@ class Reader:
 
     @torch.no_grad()
     def __call__(self, ids: Int[Tensor, "1 token"]) -> Float[Tensor, "1 token channel"]:
-        """What the last layer says of each token."""
+        """Return the output of the last layer for each token."""
         return self.model(input_ids=ids).last_hidden_state
 
 

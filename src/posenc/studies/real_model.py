@@ -1,4 +1,4 @@
-"""What a real model does about the order of the words of a text: its own positions, its own words.
+"""A real model on a text: what it does about the order of words, by its own positions.
 
 The model is opened by `reader`, what it attends with is written down by `capture`, and what its
 config says is read by `inspection`.
@@ -141,7 +141,7 @@ def _parts(
     inputs: Mapping[str, Tensor],
     notes: list[str],
 ) -> Decomposition | None:
-    """By the four terms in models built like BERT, else by what turned and biased q and k."""
+    """Split scores into BERT's four terms, else into what turned and what biased q and k."""
     model = reader.model
     if hasattr(getattr(model, "encoder", None), "layer") and hasattr(
         getattr(model, "embeddings", None), "position_embeddings"
@@ -155,7 +155,7 @@ def _parts(
 
 
 def _bound(encoding: Encoding | None, one: Attended) -> Bound | None:
-    """Of the last token's query and the first one's key, where all of a head is turned."""
+    """The bound for the last query and the first key, where all of a head is turned."""
     if not isinstance(encoding, RoPE) or encoding.axes > 1 or not one.turned:
         return None
     q, k = one.q_plain[0, 0, -1], one.k_plain[0, 0, 0]

@@ -1,4 +1,4 @@
-"""What can be said of a few runs: intervals over seeds and prompts, exact tests, no more than that.
+"""Statistics of a few runs: intervals over seeds and prompts, exact tests, and no more than that.
 
     interquartile mean        of the middle half, the cells at its edges counted by their share
     area                      mean share of right answers over the lengths L < n ≤ 2L
@@ -90,7 +90,7 @@ def bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """Where the mean over runs lies: seeds are drawn anew first, then the prompts of each.
+    """Estimate the mean over runs and its interval: draw seeds anew, then the prompts of each.
 
     `outcomes` is a vector for each seed: of every prompt, whether it came out right, or a paired
     difference. `statistic` maps means (resample, seed) to numbers (resample,); None: their mean.
@@ -153,7 +153,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 def probability_of_improvement(
     one: Sequence[float] | Tensor, other: Sequence[float] | Tensor
 ) -> float:
-    """How often a run of `one` is better than a run of `other`; ties count half.
+    """The share of pairs in which a run of `one` beats a run of `other`; ties count half.
 
     >>> probability_of_improvement([1.0, 2.0], [0.0, 1.0])
     0.875

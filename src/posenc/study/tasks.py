@@ -62,17 +62,17 @@ class Batch(NamedTuple):
 
     @property
     def inputs(self) -> Int[Tensor, "text token"]:
-        """What the model reads: all but the last token."""
+        """The tokens that the model reads: all but the last."""
         return self.tokens[:, :-1]
 
     @property
     def targets(self) -> Int[Tensor, "text token"]:
-        """What comes next after each input."""
+        """The token that comes next after each input."""
         return self.tokens[:, 1:]
 
     @property
     def answers(self) -> Bool[Tensor, "text token"]:
-        """Which of the `targets` are graded."""
+        """The mask of the `targets` that are graded."""
         return self.graded[:, 1:]
 
 
@@ -193,7 +193,7 @@ def mode(n: int, random: Random) -> Answered:
 
 
 def counting(n: int, random: Random) -> Answered:
-    """From a to b, n steps of one, on a circle of a hundred words."""
+    """Count from a to b, n words on a circle of a hundred."""
     first = random.randrange(len(WORDS))
     steps = [WORDS[(first + step) % len(WORDS)] for step in range(n)]
     return [steps[0], steps[-1], SEPARATOR], steps

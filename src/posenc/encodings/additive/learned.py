@@ -33,7 +33,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """Which rows, looked up when they are added: training may change them until then."""
+    """The numbers of rows, looked up when they are added: training may change them until then."""
 
     shape = "token"
 

@@ -20,7 +20,7 @@ from posenc.encodings.bias.alibi import slopes
 
 
 class FalconALiBi(Encoding):
-    """For causal attention; the bias is multiplied by the softmax scale, as q · k is."""
+    """`FalconALiBi(71)`, for causal attention; the softmax scale multiplies bias and q · k."""
 
     def __init__(self, heads: int):
         super().__init__()

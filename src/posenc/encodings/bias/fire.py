@@ -56,7 +56,7 @@ class FIRE(Encoding):
         return (self.c.abs() * x).log1p()
 
     def f(self, h: Tensor, x: Tensor) -> Tensor:
-        """Of each head h, broadcast with x."""
+        """The learned map of each head h, broadcast with x."""
         weight, shift, outer = self.inner.weight[:, 0], self.inner.bias, self.outer.weight
         if not h.ndim:  # one pair: a fused kernel wants no sums over an axis
             units = range(len(weight))

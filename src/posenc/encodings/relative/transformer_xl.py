@@ -96,7 +96,7 @@ class TransformerXL(Encoding):
         return waves(offset, self.freqs, "half").to(self.project.dtype) @ self.project.mT
 
     def turned(self, query: Tensor, at: Waves) -> tuple[Tensor, Tensor]:
-        """What belongs to sin bθ and to cos bθ, for z = Wᵀ query."""
+        """The coefficients of sin bθ and of cos bθ, for z = Wᵀ query."""
         z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
         return z_ * at.sin - z * at.cos, z * at.sin + z_ * at.cos
 

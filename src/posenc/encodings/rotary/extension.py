@@ -162,7 +162,7 @@ def longrope_gain(factor: float, trained: int) -> float:
 
 
 def turned(freqs: Theta, length: float) -> Tensor:
-    """How often each pair turns in full within `length` tokens."""
+    """The full turns of each pair within `length` tokens."""
     return length * freqs / (2 * pi)
 
 

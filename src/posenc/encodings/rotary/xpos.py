@@ -45,11 +45,11 @@ LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, k
 
 
 class Stretch(Prepared, NamedTuple("Stretch", [("queries", Turn), ("keys", Turn)])):
-    """How queries and how keys turn, each with its own lengths."""
+    """The rotation of queries and that of keys, each with its own lengths."""
 
 
 def zeta(pairs: int) -> Tensor:
-    """What is left of each pair after S tokens, fastest first.
+    """The share of each pair that is left after S tokens, fastest first.
 
     >>> zeta(3)
     tensor([0.2857, 0.5238, 0.7619], dtype=torch.float64)
