@@ -8,7 +8,7 @@ from posenc import masks, positions
 from posenc.attention.attend import attend
 from posenc.attention.flex import block_mask
 from posenc.catalog import CATALOG
-from posenc.core.biases import pairwise
+from posenc.core.biases import as_bias
 from posenc.core.positions import folded, sequence
 from posenc.core.sum import Sum
 from posenc.encodings.bias.alibi import ALiBi
@@ -24,8 +24,9 @@ def in_pairs(card):
     """Whether its bias, if there is one, may be asked for one pair of query and key."""
     encoding, q = card.make(DIM, HEADS), torch.zeros(1, HEADS, TOKENS, DIM)
     at = prepared(encoding, folded(TOKENS, encoding.axes))
-    bias = encoding.on_scores(encoding.on_queries(q, at), encoding.on_keys(q, at), at, at, 1.0)
-    return bias is None or pairwise(bias)
+    q, k = encoding.on_queries(q, at), encoding.on_keys(q, at)
+    bias = as_bias(encoding.on_scores(q, k, at, at, 1.0), q, k)
+    return bias is None or bias.pair() is not None
 
 
 NOT_BY_WEIGHT = [c for c in CATALOG if "by_weight" not in c.make(DIM, HEADS).acts_on]

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from published import KINDS, published
 
-from posenc.models.config import families, specify
+from posenc.models.config import families, gguf, specify
 from posenc.models.config.gguf import specify_gguf
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError

@@ -20,7 +20,7 @@ PLAIN = "posenc.plain"  # the name of our error handler, beside "strict" and "re
 # characters of tables and bars: one for one, so that columns stay in line
 NARROW = dict(zip("✓✗·–—−′’‘”“⟨⟩█▓░└┘─▁▂▃▄▅▆▇", "+x.---'''\"\"<>#=-++-__--==#", strict=True))
 WIDE = {"→": "->", "×": "x", "√": "sqrt", "∞": "inf", "≈": "~", "≤": "<=", "≥": ">=", "±": "+-"}
-WIDE |= {"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "∑": "sum", "§": "section "}
+WIDE |= {"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "∑": "sum", "§": "section ", "⋯": "..."}
 SIGNS = str.maketrans(NARROW | WIDE)
 RAISED = {"<super>": "^", "<sub>": "_"}  # in Unicode's own descriptions of characters
 
