@@ -21,12 +21,13 @@ DIM, HEADS, TOKENS = 8, 4, 20
 
 
 def in_pairs(card):
-    """Whether its bias, if there is one, may be asked for one pair of query and key."""
+    """Whether its bias, if there is one, joins the dot product or may be asked for one pair."""
     encoding, q = card.make(DIM, HEADS), torch.zeros(1, HEADS, TOKENS, DIM)
     at = prepared(encoding, folded(TOKENS, encoding.axes))
     q, k = encoding.on_queries(q, at), encoding.on_keys(q, at)
     bias = as_bias(encoding.on_scores(q, k, at, at, 1.0), q, k)
-    return bias is None or bias.pair() is not None
+    left = None if bias is None else bias.absorbed(q, k, True)[2]  # of what q · k does not carry
+    return left is None or left.pair() is not None
 
 
 NOT_BY_WEIGHT = [c for c in CATALOG if "by_weight" not in c.make(DIM, HEADS).acts_on]
