@@ -5,7 +5,8 @@ import json
 import re
 from html.parser import HTMLParser
 
-NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+# Exponents have two digits: in the hash of a commit, d9e6309 for one, more may follow an e.
+NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d{1,2}(?!\d))?")
 ORDER = 256  # below this a whole number may be a place in a list of results.json
 FIVE_DIGITS = 5e-5  # to which figures are rounded, of the value
 TOLD = {"td", "li", "dd", "figcaption", "caption"}
