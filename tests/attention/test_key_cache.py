@@ -195,3 +195,24 @@ def test_caps_and_sinks_are_those_of_the_layer():
     x, cache = 3 * torch.randn(2, 6, 32), Cache()
     outs = [layer(one, mask=masks.causal(), cache=cache) for one in x.split([3, 1, 2], 1)]
     torch.testing.assert_close(torch.cat(outs, 1), layer(x, mask=masks.causal()))
+
+
+class Counting(RoPE):
+    """RoPE that counts the keys that it has turned."""
+
+    keys = 0
+
+    def on_keys(self, k, at):
+        self.keys += k.shape[-2]
+        return super().on_keys(k, at)
+
+
+@torch.no_grad()
+def test_the_keys_of_a_prompt_are_encoded_once():
+    """One token says whether keys keep their shape: not the whole prompt, encoded a second time."""
+    encoding = Counting(8)
+    layer, cache = SelfAttention(32, 4, encoding), Cache()
+    layer(torch.randn(2, TOKENS, 32), cache=cache)
+    assert encoding.keys == TOKENS + 1
+    layer(torch.randn(2, 1, 32), cache=cache)
+    assert encoding.keys == TOKENS + 2

@@ -84,7 +84,7 @@ def attend_cached(
             f"`cache` holds a batch of {held.k.shape[0]}, `x` is a batch of {k.shape[0]}: start"
             " with an empty `Cache()`."
         )
-    encoded = encoding.on_keys(k, at).shape == k.shape if held is None else held.encoded
+    encoded = keeps_keys(encoding, k, at) if held is None else held.encoded
     if held is None:
         scoring = Sum(*[Scoring(leaf) for leaf in each if SCORES & {*leaf.acts_on}])
         scoring.axes = encoding.axes
@@ -114,6 +114,13 @@ def attend_cached(
     for leaf, leaf_at in zip(reversed(each), reversed(ats), strict=True):
         out = leaf.on_output(out, leaf_at)
     return out
+
+
+@torch.no_grad()
+def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
+    """Whether keys keep their heads and channels when the encoding acts on them: one token says."""
+    one, at = k[..., :1, :], cut(at, slice(1), where_tokens(encoding.axes))
+    return encoding.on_keys(one, at).shape == one.shape
 
 
 class Scoring(Encoding):

@@ -36,7 +36,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from posenc.attention.key_cache import keeps_keys
 from posenc.core.encoding import Encoding
+from posenc.core.positions import sequence
 from posenc.core.sum import Sum, leaves
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
@@ -242,18 +244,14 @@ def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
     turning = [part for part in parts if {*part.acts_on} <= {"on_queries", "on_keys"}]
     here = {"on_scores", "on_values", "by_weight", "on_output"}
     rest = [part for part in parts if {*part.acts_on} <= here]
-    if len(turning) + len(rest) < len(parts) or not all(_keep(p, key_heads) for p in turning):
+    if len(turning) + len(rest) < len(parts):
         return NoPE(), encoding
+    for part in turning:
+        device = next((x.device for x in part.parameters()), None)
+        k = torch.zeros(1, key_heads, 1, part.dim or 1, device=device)
+        if not keeps_keys(part, k, part.prepare(sequence(1, device=device))):
+            return NoPE(), encoding
     return _together(turning), _together(rest)
-
-
-@torch.no_grad()
-def _keep(part: Encoding, key_heads: int) -> bool:
-    """Whether the keys keep their heads and channels when `part` acts on them."""
-    device = next((p.device for p in part.parameters()), None)
-    k = torch.zeros(1, key_heads, 1, part.dim or 1, device=device)
-    pos = torch.zeros(1, dtype=torch.long, device=device)
-    return part.on_keys(k, part.prepare(pos)).shape == k.shape
 
 
 def _together(parts: list[Encoding]) -> Encoding:
