@@ -15,7 +15,7 @@ check: lint types test
 lint:
 	ruff format --check .
 	ruff check .
-	python docs/table.py --check
+	python tools/table.py --check
 
 types:
 	pyright --pythonpath "$$(command -v python)"
@@ -43,7 +43,7 @@ kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 
 	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py
 
 table:          ## write the property table of the README anew
-	python docs/table.py
+	python tools/table.py
 
 bench:          ## posenc beside its peers, in half an hour
 	python -m pip install -c constraints.txt -e ".[bench]"

@@ -32,7 +32,7 @@ def test_one_word_swaps_the_encoding():
 
 
 def test_its_table_is_made_from_the_cards():
-    table = runpy.run_path(str(ROOT / "docs" / "table.py"))["table"]
+    table = runpy.run_path(str(ROOT / "tools" / "table.py"))["table"]
     assert table() in README
 
 

@@ -48,9 +48,9 @@ DEPTH = 13  # layers of a model that is run, if its class makes that many by its
 
 
 def _script(name: str) -> ModuleType:
-    """A script of docs/."""
+    """Import a script of tools/."""
     if name not in sys.modules:
-        path = Path(__file__).parents[3] / "docs" / f"{name}.py"
+        path = Path(__file__).parents[3] / "tools" / f"{name}.py"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec
         assert spec.loader
@@ -60,7 +60,7 @@ def _script(name: str) -> ModuleType:
 
 
 watched = _script("watched")
-_script("switches")  # which docs/families.py imports by this name
+_script("switches")  # which tools/families.py imports by this name
 
 
 @dataclass(frozen=True)

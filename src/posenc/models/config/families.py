@@ -3,7 +3,7 @@
 A config.json says much less than its reader needs: not whether the channels of a pair sit side by
 side or half a head apart, which layers have no encoding, or what a missing key stands for; and the
 same flag means "none" in one model and "all" in another. families.json holds that, one line a
-`model_type`, written by docs/families.py; neither torch nor transformers is needed to read it.
+`model_type`, written by tools/families.py; neither torch nor transformers is needed to read it.
 """
 
 import json

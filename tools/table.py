@@ -7,7 +7,7 @@ from posenc.catalog import CATALOG
 from posenc.properties import ALL
 
 README = Path(__file__).parent.parent / "README.md"
-START, END = "<!-- table: made by docs/table.py -->", "<!-- end of table -->"
+START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 
 
 def table() -> str:
@@ -15,7 +15,8 @@ def table() -> str:
     lines = [heads, ["---", *[":-:"] * len(ALL)]]
     for card in CATALOG:
         marks = ["✓" if measure in card.holds else "" for measure in ALL]
-        name, causal = f"[{card.name}]({card.paper.link})", card.make(16, 4).causal
+        name = f"[{card.name}]({card.paper.link})" if card.paper else card.name
+        causal = card.make(16, 4).causal
         lines.append([f"{name} ᶜ" if causal else name, *marks])
     note = "\n\nᶜ made for causal attention, and measured under a causal mask"
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -26,10 +27,10 @@ def main() -> None:
     text = README.read_text()
     before, rest = text.split(START)
     after = rest.split(END)[1]
-    made = f"{before}{START}\n{table()}\n{END}{after}"
+    fresh = f"{before}{START}\n{table()}\n{END}{after}"
     if "--check" not in sys.argv:
-        README.write_text(made)
-    elif made != text:
+        README.write_text(fresh)
+    elif fresh != text:
         sys.exit("the property table of README.md is stale: run `make table`.")
 
 

@@ -1,4 +1,4 @@
-"""What transformers' own models do about positions, watched: used by families.py and the tests.
+"""Watch what transformers' own models do about positions: used by families.py and the tests.
 
 A model is built on the meta device, which costs nothing, and run on four tokens while the functions
 that turn queries and keys, and the one that attends, write down what they are called with. Only
@@ -106,7 +106,7 @@ class Trace:
 
     @property
     def main(self) -> list[Turned]:
-        """Without those that only choose which keys to attend to, or compress them."""
+        """The calls for attention itself, without those of an indexer or a compressor of keys."""
         return [call for call in self.turned if not re.search("indexer|compress", call.where)]
 
     @property
@@ -181,7 +181,7 @@ def built(of: PreTrainedConfig) -> nn.Module:
 
 @contextmanager
 def _without_values() -> Iterator[None]:
-    """Weights on meta have no values, and making none takes most of the time."""
+    """Leave weights unfilled: on meta they have no values, and filling takes most of the time."""
     kinds = [nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.LayerNorm]
     kept = {kind: kind.reset_parameters for kind in kinds}
     for kind in kinds:
@@ -234,7 +234,7 @@ def real(value: Any) -> Any:
 def _mask(
     batch_size: int, q_length: int, kv_length: int, mask_function: Callable[..., Any], **_: Any
 ) -> Tensor:
-    """In place of transformers' mask, one that says how far it lets see: told by token 0."""
+    """Make, in place of transformers' mask, one that says how far token 0 sees."""
     with torch.device("cpu"):
         first, others = torch.tensor(0), torch.arange(FAR)
         back = mask_function(0, 0, others, first).broadcast_to(FAR)
@@ -247,7 +247,7 @@ def _mask(
 
 @contextmanager
 def _masked() -> Iterator[None]:
-    """With masks that say how far they let see."""
+    """Replace transformers' masks by some that say how far a query sees."""
     kept, chunked = (
         masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"],
         masking_utils.chunked_overlay,
@@ -287,7 +287,7 @@ def _watched(seen: Trace, at: list[str]) -> Iterator[None]:
 
 
 def _computed(seen: Trace, table: nn.Module) -> Callable[..., Any]:
-    """The cosines and sines of a model on meta, for real."""
+    """Compute the cosines and sines of a model on meta for real, and record them."""
 
     def forward(*given: Any, **named: Any) -> Any:
         with torch.device("cpu"):
@@ -347,7 +347,7 @@ def _attention(seen: Trace, at: list[str]) -> Callable[..., Any]:
 
 @dataclass
 class Rotation:
-    """What a function does to a head at each position, found by giving it unit vectors."""
+    """The rotation of a head at each position, measured by turning unit vectors."""
 
     layout: str  # "half", "interleaved", or "" if it is neither
     pairs: tuple[tuple[int, int], ...]
@@ -358,9 +358,9 @@ class Rotation:
 
 
 def after(call: Turned) -> bool:
-    """Where a part of each head was cut off and turned: is it put back behind the rest?
+    """Test whether the part of each head that was cut off and turned is put back behind the rest.
 
-    Told by the names in the source, as "torch.cat((q_pass, q_rot), dim=-1)".
+    It goes by the names in the source, such as "torch.cat((q_pass, q_rot), dim=-1)".
     """
     source = inspect.getsource(sys.modules[call.function.__module__])
     rest, part = r"\w*(?:pass|nope)\w*", r"\w*(?:rot|pe|rope)"
@@ -370,7 +370,7 @@ def after(call: Turned) -> bool:
 
 
 def rotation(seen: Trace, call: Turned) -> Rotation:
-    """Raises ValueError if what is done is no rotation of pairs."""
+    """Measure the rotation that a call does; raises ValueError if it is no rotation of pairs."""
     matrix, dim = _matrix(seen, call)  # (token, out, in)
     used = (matrix.abs() > 1e-9).any(0)
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -403,7 +403,7 @@ def rotation(seen: Trace, call: Turned) -> Rotation:
 
 
 def _matrix(seen: Trace, call: Turned) -> tuple[Tensor, int]:
-    """What becomes of unit vectors at each position: (token, out channel, in channel)."""
+    """Turn unit vectors at each position: (token, out channel, in channel)."""
     given = {k: v for k, v in call.arguments.items() if isinstance(v, Tensor) and v.is_meta}
     first, meta = next(iter(given.items()))
     dim = meta.shape[-1]
@@ -438,7 +438,7 @@ POSITIONAL = re.compile(
 
 
 def behaviour(of: PreTrainedConfig, seen: Trace | None = None) -> dict[str, Any]:
-    """All that can be seen of what a model does about positions; alike for models that do alike.
+    """Record what a model does about positions; equal for models that do the same.
 
     `seen` is the model, run, if it has been.
     """
@@ -477,7 +477,7 @@ def _plain(of: Rotation) -> tuple[Any, ...]:
 
 
 def alone(of: PreTrainedConfig, layer_type: str = "") -> tuple[Trace, Turned]:
-    """For a model that cannot be run: its rotation, given what its table of angles makes."""
+    """Call the rotation of a model that cannot be run, with the angles of its own table."""
     table, more = table_of(of, layer_type)
     own = vars(sys.modules[type(table).__module__]).items()
     turn = next(f for n, f in own if TURNS.search(n) and not re.search("_vision|kernel", n))
@@ -491,7 +491,7 @@ def alone(of: PreTrainedConfig, layer_type: str = "") -> tuple[Trace, Turned]:
 
 
 def table_of(of: Any, layer_type: str = "") -> tuple[nn.Module, dict[str, str]]:
-    """What makes the angles of a model, and what else it wants to be told."""
+    """Find the module that makes the angles of a model, and its further arguments."""
     for module in modules(type(of)):
         for name, kind in list(vars(module).items()):
             mine = getattr(kind, "__module__", "") == module.__name__

@@ -1,4 +1,4 @@
-"""What a config can switch about positions: for a model, other values of each such key.
+"""List other values of each key of a model's config that concerns positions.
 
 Keys are those of its class whose names speak of positions, windows, layers or scales, and those of
 other classes that a reader might believe in: used by families.py and the tests.

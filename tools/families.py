@@ -656,7 +656,7 @@ PLACES = ("attn_layer_offset",)
 
 
 def read(model_type: str) -> dict[str, Any]:
-    """What a person has read about a model."""
+    """Return the fields of a model that a person has read."""
     line = json.loads(json.dumps(READ.get(model_type, {})))
     for kind, names in KINDS.items():
         if model_type in names.split():
@@ -668,7 +668,7 @@ def read(model_type: str) -> dict[str, Any]:
 
 
 def attention(model_type: str) -> dict[str, Any]:
-    """What a person has read of its attention, beside positions."""
+    """Return what a person has read of a model's attention, beside positions."""
     made: dict[str, Any] = {}
     for key, names in BOTH.items():
         if model_type in names.split():
@@ -684,7 +684,7 @@ def attention(model_type: str) -> dict[str, Any]:
 
 
 def line(model_type: str) -> dict[str, Any]:
-    """What families.json says of a model."""
+    """Make the line of families.json for a model."""
     kind = CONFIG_MAPPING[model_type]
     made: dict[str, Any] = {"folder": kind.__module__.split(".")[-2], **read(model_type)}
     if made.get("kind") in ("refused", "nothing") or "parts" in made:
@@ -727,13 +727,14 @@ SHARE = "partial_rotary_factor"
 
 def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
     """Keys that a reader would believe, since others heed them, and this model does not."""
-    kind, named = CONFIG_MAPPING[model_type], made.get("keys", {})
+    kind: Any = CONFIG_MAPPING[model_type]
+    named = made.get("keys", {})
     code = "".join(inspect.getsource(module) for module in watched.modules(kind))
     own = inspect.getsource(sys.modules[kind.__module__])
     usually = vars(kind()).get("rope_parameters")
 
     def moves(key: str, value: float) -> bool:
-        """A class that cannot take it so heeds it in another way."""
+        """Test whether a key changes the settings; one that the class cannot take does."""
         with suppress(Exception):
             return vars(kind(**{key: value})).get("rope_parameters") != usually
         return True
@@ -760,14 +761,14 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
 
 
 def _computed(kind: type[PreTrainedConfig], key: str, value: Any) -> bool:
-    """Does a class write over what a config says?"""
+    """Test whether a class overwrites what a config says."""
     with suppress(Exception):
         return key in vars(kind()) and vars(kind(**{key: value}))[key] == vars(kind())[key] != value
     return False
 
 
 def _slides(model_type: str, code: str, made: Mapping[str, Any]) -> bool:
-    """Has it windows, where a config has the keys of one?"""
+    """Test whether a model has windows, where a config has the keys of one."""
     if "sliding" not in code:
         return False
     windows = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 0}
@@ -783,7 +784,7 @@ def _slides(model_type: str, code: str, made: Mapping[str, Any]) -> bool:
 def switched(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
     """Keys that change what a model does, and that no rule is about; and their defaults.
 
-    That they do is told by switching them, and seeing whether it does anything else.
+    Each is set to another value, and the two models are compared.
     """
     few, rules = _few(model_type, made), json.dumps(made)
     stated = switches.stated(model_type)
@@ -799,7 +800,7 @@ def switched(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _few(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Few layers, where that can be."""
+    """Settings of a model with few layers, where its class allows them."""
     name = made.get("keys", {}).get("num_hidden_layers", "num_hidden_layers")
     mended = watched.MENDED.get(model_type, {})
     if any(isinstance(value, list) for value in mended.values()) or "num_hidden_layers" in mended:
@@ -867,7 +868,7 @@ def defaults(model_type: str, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _follows(model_type: str, own: str, usual: str, names: Mapping[str, str]) -> Any:
-    """Is it the number of heads, or an even share of the width, whatever these are?"""
+    """Test whether it is the number of heads, or an even share of the width, for any of these."""
     config = watched.config(model_type)
     value = vars(config).get(own)
     if value is None or usual not in ("num_key_value_heads", "head_dim"):
@@ -899,7 +900,7 @@ def turning(model_type: str) -> dict[str, Any]:
 
 
 def attending(seen: watched.Trace) -> dict[str, Any]:
-    """Which types of layers attend, where some do not."""
+    """Find which types of layers attend, where some do not."""
     made: dict[str, Any] = {}
     types = getattr(seen.config, "layer_types", None)
     if seen.attended and types and len(types) == seen.config.num_hidden_layers:
@@ -910,7 +911,7 @@ def attending(seen: watched.Trace) -> dict[str, Any]:
 
 
 def layer_rule(model_type: str) -> dict[str, Any]:
-    """How the class makes up `layer_types`, found by asking it for models of many depths."""
+    """Find how a class makes up `layer_types`, by asking it for models of many depths."""
     made = {n: t for n in range(8, 49) if (t := _types(model_type, n))}
     config = vars(watched.config(model_type))
     by_key = {"use_sliding_window", "max_window_layers"} & set(config)  # these change it
@@ -968,7 +969,7 @@ def _rules(made: Mapping[int, list[str]]) -> Iterator[dict[str, Any]]:
 
 
 def by_rule(rule: Mapping[str, Any], count: int) -> list[str]:
-    """As Family.types; spelled out again, so that neither is taken for granted."""
+    """Types of `count` layers by a rule: `Family.types` written again, to check it by."""
     made = []
     if "cycle" in rule:
         made = [rule["cycle"][layer % len(rule["cycle"])] for layer in range(count)]
@@ -1106,7 +1107,7 @@ def fixed(config: PreTrainedConfig, width: int, rows: int) -> Tensor:
 
 
 def form(table: Tensor) -> dict[str, Any]:
-    """Which of the usual forms a table of waves has; row p is position p."""
+    """Find which of the usual forms a table of waves has; row p is position p."""
     pos = torch.arange(len(table), dtype=torch.float64)[:, None]
     pairs = table.shape[-1] // 2
     for step, last in (("d/2", pairs), ("d/2 − 1", pairs - 1)):
@@ -1147,7 +1148,7 @@ def main() -> None:
     text = "{\n" + ",\n".join(f"{json.dumps(k)}: {_compact(v)}" for k, v in lines.items()) + "\n}\n"
     if "--check" in sys.argv:
         if TARGET.read_text("utf-8") != text:
-            sys.exit("families.json is stale: run `python docs/families.py`.")
+            sys.exit("families.json is stale: run `python tools/families.py`.")
     elif len(sys.argv) > 1:
         print(text)
     else:
