@@ -5,7 +5,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.func import grad, jvp, vmap
 
-from posenc.core.tracing import beyond_gradients, readable
+from posenc.core.tracing import beyond_gradients, readable, visible
 
 
 def seen(transform, *inputs):
@@ -14,6 +14,7 @@ def seen(transform, *inputs):
 
     def function(x):
         said.append((readable(x), beyond_gradients()))
+        assert visible(x) == readable(x)
         return x.sum()
 
     transform(function)(*inputs)
@@ -28,6 +29,13 @@ def test_plain_tensors_and_parameters_are_readable():
 def test_tensors_elsewhere_or_of_other_kinds_are_not():
     assert not readable(torch.ones(2), torch.ones(2, device="meta"))
     assert not readable(torch.nn.Buffer(torch.ones(2)).as_subclass(Other))
+
+
+def test_tensors_of_any_device_are_visible_but_none_without_values():
+    """Without a GPU the devices cannot be told apart here: what has no value can."""
+    assert visible(torch.ones(2), torch.nn.Parameter(torch.ones(2)))
+    assert not visible(torch.ones(2), torch.ones(2, device="meta"))
+    assert not visible(torch.nn.Buffer(torch.ones(2)).as_subclass(Other))
 
 
 class Other(torch.Tensor):
@@ -53,10 +61,10 @@ def test_nothing_is_readable_while_torch_traces():
     said = []
 
     def function(x):
-        said.append(readable(x))
+        said.append((readable(x), visible(x)))
         return x + 1
 
     with torch.random.fork_rng():
         graph = torch.fx.experimental.proxy_tensor.make_fx(function, tracing_mode="fake")
         graph(torch.ones(2))
-    assert said == [False]
+    assert said == [(False, False)]

@@ -40,6 +40,15 @@ def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
     return -(share * inner).sum((0, 2)).to(sinks.dtype)
 
 
+def refuse_second_derivative(of: str) -> None:
+    """In a backward pass by torch's kernels: a second derivative would silently lack a part."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            f"{of} has no second derivative, which `create_graph=True` asks for: pass"
+            ' `implementation="reference"`.'
+        )
+
+
 class WithSinks(torch.autograd.Function):
     """Torch's CPU kernel, and the sinks. q, k and v have equally many channels, side by side."""
 
@@ -59,11 +68,7 @@ class WithSinks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
-        if torch.is_grad_enabled():  # else the second derivative would silently lack a part
-            raise RuntimeError(
-                "attention with sinks has no second derivative in torch's kernel, which"
-                ' `create_graph=True` asks for: pass `implementation="reference"`.'
-            )
+        refuse_second_derivative("attention with sinks")
         q, k, v, sinks, mask, out, lse = ctx.saved_tensors
         grads = flash_backward(
             grad, q, k, v, out, lse, 0.0, ctx.causal, attn_mask=mask, scale=ctx.scale

@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.sinks import flash, flash_backward, gradient, joined
+from posenc.attention.sinks import flash, flash_backward, gradient, joined, refuse_second_derivative
 from posenc.attention.spacing import Strip
 
 FEW = 128  # the fewest rows worth a call of the kernel
@@ -216,11 +216,7 @@ class Viewed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
-        if torch.is_grad_enabled():  # else the second derivative would silently lack a part
-            raise RuntimeError(
-                "attention by views has no second derivative, which `create_graph=True` asks for:"
-                ' pass `implementation="reference"`.'
-            )
+        refuse_second_derivative("attention by views")
         q, k, v, u, sinks, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[3]:
             grads = _of_learned(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)

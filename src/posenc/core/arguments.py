@@ -39,6 +39,18 @@ def query_heads(value: Any) -> int:
     return count(value, "heads", most=2**20)
 
 
+def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
+    """The channels that a layer reads, its query heads, and the channels of each.
+
+    >>> layer_sizes(512, 8)
+    (512, 8, 64)
+    """
+    width, heads = channels(width, "width"), query_heads(heads)
+    if width % heads:
+        raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
+    return width, heads, width // heads
+
+
 def real(value: Any, name: str) -> Any:
     """Any number, NaN and infinity too."""
     if isinstance(value, bool) or not isinstance(value, Real):

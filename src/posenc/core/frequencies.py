@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import channels, positive, room, shown, whole_number
-from posenc.core.positions import exact, visible
+from posenc.core.positions import exact
 from posenc.core.shapes import Frequencies, Heads, Points, Positions
+from posenc.core.tracing import visible
 
 Layout = Literal["interleaved", "half"]
 LAYOUTS = {  # where the two channels of a pair sit: (unflattened shape, axis of the pair)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
-from torch._C._functorch import is_functorch_wrapped_tensor  # type: ignore
+from torch import Tensor
 
 from posenc.core.arguments import count, shown
 from posenc.core.shapes import Points, Positions
+from posenc.core.tracing import visible
 
 Side = Literal["left", "right"]
 CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}  # whole numbers that a dtype tells apart
@@ -116,19 +116,6 @@ def folded(tokens: int, axes: int) -> Positions | Points:
     side = round(tokens ** (1 / axes))
     side += side**axes < tokens
     return grid(*[side] * axes)[:tokens]
-
-
-def visible(*tensors: Tensor) -> bool:
-    """Whether these hold numbers that may be looked at: nothing traced, transformed, meta, fake."""
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
-        return False
-    return all(
-        type(x) in (Tensor, nn.Parameter)
-        and not x.is_meta
-        and not is_functorch_wrapped_tensor(x)
-        and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
-        for x in tensors
-    )
 
 
 def whole(values: Tensor, name: str) -> Tensor:

@@ -5,24 +5,49 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _are_functorch_transforms_active, _get_tracing_state  # type: ignore
 from torch._C._functorch import (  # type: ignore
     TransformType,
     get_interpreter_stack,
     is_functorch_wrapped_tensor,
 )
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+
+
+def traced() -> bool:
+    """True while torch compiles, exports or traces: every tensor stands for others of its kind."""
+    return is_compiling() or _get_tracing_state() is not None
+
+
+def unwrapped(x: Tensor) -> bool:
+    """True of tensors and parameters of torch's own classes that no transform wraps."""
+    if type(x) is not Tensor and type(x) is not nn.Parameter:
+        return False
+    return not (_are_functorch_transforms_active() and is_functorch_wrapped_tensor(x))
 
 
 def readable(*tensors: Tensor) -> bool:
     """True if reading their values costs nothing: no device to wait for, nothing traced."""
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+    if traced():
         return False
-    transformed = torch._C._are_functorch_transforms_active()
     for x in tensors:
-        plain = type(x) is Tensor or type(x) is nn.Parameter
-        if not (plain and x.is_cpu) or (transformed and is_functorch_wrapped_tensor(x)):
+        if not (unwrapped(x) and x.is_cpu):
             return False
     return True
+
+
+def visible(*tensors: Tensor) -> bool:
+    """True if they have values to read, whatever that costs: nothing traced, wrapped, meta, fake.
+
+    A graph of CUDA that is being captured must not wait for a value either.
+    """
+    return not traced() and all(
+        unwrapped(x)
+        and not x.is_meta
+        and not (x.is_cuda and torch.cuda.is_current_stream_capturing())
+        for x in tensors
+    )
 
 
 def beyond_gradients() -> bool:
@@ -30,11 +55,11 @@ def beyond_gradients() -> bool:
 
     Torch's attention kernels have first gradients only.
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return False
     if forward_ad._current_level >= 0:
         return True
-    if not torch._C._are_functorch_transforms_active():
+    if not _are_functorch_transforms_active():
         return False
     stack = get_interpreter_stack() or ()
     return len(stack) > 1 or any(interpreter.key() != TransformType.Grad for interpreter in stack)

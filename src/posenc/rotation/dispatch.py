@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from posenc.core.arguments import shown
 from posenc.core.frequencies import Layout, checked, one_each
 from posenc.core.shapes import Heads
+from posenc.core.tracing import traced
 from posenc.rotation.table import FEW, Ready, Turn
 
 VECTOR = 16  # complex numbers that torch multiplies at a time
@@ -54,7 +55,7 @@ def _is_observed(x: Tensor) -> bool:
         type(x) not in (Tensor, nn.Parameter)
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or torch._C._get_tracing_state() is not None
+        or traced()
     )
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.frequencies import Layout, angles, for_heads
-from posenc.core.positions import visible
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Points, Positions
+from posenc.core.tracing import traced, visible
 
 FEW = 1 << 19  # numbers of queries or keys up to which it is the number of calls that counts
 
@@ -64,8 +64,7 @@ def ready(by: Turn, layout: Layout) -> Turn:
     """With what eager code on the CPU wants to multiply by; anything else wants cos and sin."""
     cos = by.cos
     learned = cos.requires_grad and torch.is_grad_enabled()
-    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    if traced or learned or not cos.is_cpu:
+    if traced() or learned or not cos.is_cpu:
         return by
     made = Ready(*by)
     made.versions = None if cos.is_inference() else (cos._version, by.sin._version)

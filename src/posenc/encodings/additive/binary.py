@@ -13,8 +13,9 @@ import torch
 
 from posenc.core.arguments import channels, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.positions import exact, visible, whole
+from posenc.core.positions import exact, whole
 from posenc.core.shapes import Embeddings, Positions
+from posenc.core.tracing import visible
 from posenc.encodings.additive.add import Rows, add
 from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import (

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from posenc.core.arguments import channels, room, shown, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.positions import own, visible, whole
+from posenc.core.positions import own, whole
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings, Positions
+from posenc.core.tracing import visible
 from posenc.encodings.additive.add import add
 from posenc.properties import (
     bounded,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from posenc.attention.call import per_query_head
 from posenc.core.arguments import channels, count, room
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
@@ -74,7 +75,7 @@ class CoPE(Encoding):
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Counts:
         dtype = torch.promote_types(q.dtype, torch.float32)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = per_query_head(k, q)
         return Counts(q.to(dtype), k.to(dtype), self.rows.to(dtype), scale)
 
     def extra_repr(self) -> str:

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from posenc.core.arguments import channels, count, query_heads, room
+from posenc.attention.call import per_query_head
+from posenc.core.arguments import count, layer_sizes, room
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear
@@ -96,10 +97,7 @@ class PaTH(Encoding):
 
     def __init__(self, width: int, heads: int, rank: int = 32):
         super().__init__()
-        self.width, self.heads = channels(width, "width"), query_heads(heads)
-        if width % heads:
-            raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
-        self.dim = width // heads
+        self.width, self.heads, self.dim = layer_sizes(width, heads)
         room("the directions", width, count(rank, "rank"))
         self.down, self.up = linear(width, rank), linear(rank, width)
         self.strength = linear(width, heads, bias=0.0)
@@ -111,7 +109,7 @@ class PaTH(Encoding):
 
     def on_scores(self, q: Heads, k: Keys, q_at: Mirrors, k_at: Mirrors, scale: float) -> Passed:
         dtype = torch.promote_types(q.dtype, torch.float32)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = per_query_head(k, q)
         return Passed(q.to(dtype), k.to(dtype), q_at.order, k_at, scale)
 
     def __repr__(self) -> str:

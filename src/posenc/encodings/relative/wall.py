@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
-from posenc.core.arguments import channels, query_heads, room
+from posenc.attention.call import per_query_head
+from posenc.core.arguments import layer_sizes, room
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
@@ -91,10 +92,7 @@ class Wall(Encoding):
 
     def __init__(self, width: int, heads: int):
         super().__init__()
-        self.width, self.heads = channels(width, "width"), query_heads(heads)
-        if width % heads:
-            raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
-        self.dim = width // heads
+        self.width, self.heads, self.dim = layer_sizes(width, heads)
         room("the gates", width, width)
         self.gate = linear(width, width, bias=OPEN)
 
@@ -104,7 +102,7 @@ class Wall(Encoding):
 
     def on_scores(self, q: Heads, k: Keys, q_at: Decays, k_at: Decays, scale: float) -> Faded:
         dtype = torch.promote_types(q.dtype, torch.float32)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        k = per_query_head(k, q)
         return Faded(q.to(dtype), k.to(dtype), q_at.total, k_at.total, scale)
 
     def __repr__(self) -> str:

@@ -31,8 +31,8 @@ from torch import Tensor, arange, float64, tensor
 
 from posenc.core.arguments import number, positive, shown
 from posenc.core.frequencies import theta
-from posenc.core.positions import visible
 from posenc.core.shapes import Frequencies
+from posenc.core.tracing import visible
 
 Theta = Frequencies | Float[Tensor, "axis head pair"]  # which are those of RoPE-Mixed
 

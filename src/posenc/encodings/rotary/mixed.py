@@ -28,7 +28,7 @@ from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, made_of, ready, refuse_stale, turn
+from posenc.rotation.table import Turn, copied, made_of, ready, refuse_stale, turn
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
@@ -77,8 +77,7 @@ class Mixed(Encoding):
                 f" {k.shape[1]}."
             )
         refuse_stale(at, "Mixed")
-        copies = self.heads // k.shape[1]
-        return rotate(k if copies == 1 else k.repeat_interleave(copies, 1), at, self.layout)
+        return rotate(copied(k, at), at, self.layout)
 
     def extra_repr(self) -> str:
         return f"{self.dim} channels, {self.heads} heads, layout={self.layout!r}"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from posenc.core.arguments import channels, count, query_heads, room
+from posenc.core.arguments import count, layer_sizes, room
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, for_heads, frequencies
 from posenc.core.prepared import Prepared
@@ -72,10 +72,7 @@ class SelectiveRoPE(Encoding):
         layout: Layout = "interleaved",
     ):
         super().__init__()
-        self.width, self.heads = channels(width, "width"), query_heads(heads)
-        if width % heads:
-            raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
-        self.dim = width // heads
+        self.width, self.heads, self.dim = layer_sizes(width, heads)
         self.layout: Layout = checked(layout)
         self.freqs = frequencies(self.dim, base)
         room("the steps", width, count(rank, "rank"))

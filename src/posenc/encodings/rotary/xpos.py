@@ -26,9 +26,10 @@ from torch import Tensor
 from posenc.core.arguments import real, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, checked, theta
-from posenc.core.positions import exact, visible
+from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
+from posenc.core.tracing import visible
 from posenc.properties import (
     bounded,
     length_independent,
