@@ -4,12 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from posenc import ALiBi, Block, Cache, NoPE, RoPE, Sinusoidal, Sum, masks
+from posenc import ALiBi, Block, Cache, NoPE, RoPE, SelfAttention, Sinusoidal, Sum, masks
 
 
-def test_without_positions_it_is_the_block_of_torch():
-    theirs = nn.TransformerEncoderLayer(32, 4, 128, 0.0, "gelu", norm_first=True, batch_first=True)
-    ours = Block(32, 4, NoPE(), causal=True)
+def blocks_alike(dropout=0.0):
+    """Torch's block and ours, with the same weights."""
+    theirs = nn.TransformerEncoderLayer(
+        32, 4, 128, dropout, "gelu", norm_first=True, batch_first=True
+    )
+    ours = Block(32, 4, NoPE(), causal=True, dropout=dropout)
     attention, own = theirs.self_attn, ours.attention
     with torch.no_grad():
         attention.in_proj_weight.copy_(torch.cat([to.weight for to in (own.q, own.k, own.v)]))
@@ -22,8 +25,51 @@ def test_without_positions_it_is_the_block_of_torch():
         (theirs.linear2, ours.mlp[2]),
     ):
         to.load_state_dict(given.state_dict())
-    x, ahead = torch.randn(2, 5, 32), torch.ones(5, 5, dtype=torch.bool).triu(1)
-    torch.testing.assert_close(ours(x), theirs(x, ahead))
+    return theirs, ours
+
+
+AHEAD = torch.ones(5, 5, dtype=torch.bool).triu(1)
+
+
+def test_without_positions_it_is_the_block_of_torch():
+    theirs, ours = blocks_alike()
+    x = torch.randn(2, 5, 32)
+    torch.testing.assert_close(ours(x), theirs(x, AHEAD))
+
+
+def test_while_it_trains_dropout_falls_where_it_does_in_the_block_of_torch():
+    """By the same random numbers. Torch drops units within the MLP too: GPT-2 does not."""
+    theirs, ours = blocks_alike(dropout=0.5)
+    theirs.dropout.p = 0.0
+    x, outs = torch.randn(1, 5, 32), []
+    for block in (lambda x: ours(x, implementation="sdpa"), lambda x: theirs(x, AHEAD)):
+        torch.manual_seed(3)
+        outs.append(block(x))
+    torch.testing.assert_close(*outs)
+    assert not torch.allclose(outs[0], ours.eval()(x))
+    torch.testing.assert_close(ours(x), theirs.eval()(x, AHEAD))
+
+
+def test_softcap_and_sinks_are_those_of_the_layer():
+    block = Block(32, 4, ALiBi(4), softcap=0.5, sinks=True)
+    with torch.no_grad():
+        block.attention.sinks.normal_()
+    x, layer = torch.randn(2, 5, 32), block.attention
+    assert (layer.softcap, layer.sinks.shape) == (0.5, (4,))
+    after = x + layer(block.before_attention(x))
+    torch.testing.assert_close(block(x), after + block.mlp(block.before_mlp(after)))
+    plain = Block(32, 4, ALiBi(4))
+    plain.load_state_dict(block.state_dict(), strict=False)
+    assert not torch.allclose(plain(x), block(x))
+
+
+@pytest.mark.parametrize("make", [SelfAttention, Block])
+def test_a_layer_refuses_what_is_no_probability_and_no_cap(make):
+    says = "`dropout` is the probability with which a number becomes 0, got 1.0: pass one from 0"
+    with pytest.raises(ValueError, match=says):
+        make(32, 4, NoPE(), dropout=1.0)
+    with pytest.raises(ValueError, match="`softcap` must be a positive number, got 0"):
+        make(32, 4, NoPE(), softcap=0)
 
 
 def test_what_acts_on_embeddings_is_added_to_what_comes_in():

@@ -17,7 +17,7 @@ from posenc.attention.call import Call, per_query_head, trains
 from posenc.attention.dispatch import Explanation, Implementation, chosen, logits, run, zero_unseen
 from posenc.attention.sinks import Sinks
 from posenc.attention.spacing import strip
-from posenc.core.arguments import number, positive, real, shown
+from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.biases import as_bias, pairs
 from posenc.core.encoding import Encoding
 from posenc.core.fits import made_for, prepared, stand
@@ -234,11 +234,7 @@ def _fits(
 
 
 def _fits_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) -> None:
-    if not 0 <= real(dropout, "dropout") < 1:  # also for NaN
-        raise ValueError(
-            f"`dropout` is the probability with which a weight is 0, got {shown(dropout)}: pass one"
-            " from 0 to below 1."
-        )
+    probability(dropout, "dropout")
     if softcap is not None:
         positive(softcap, "softcap")
     if sinks is None:

@@ -22,6 +22,9 @@ class Block(nn.Module):
     What acts on embeddings is added to x itself, as at the bottom of GPT-2, not to what is
     normalised: give it to the first block, and `NoPE()` to the others. `mlp` is how many times
     wider than x its hidden layer is.
+
+    `softcap` and `sinks` are those of `SelfAttention`. `dropout` falls on the weights, as there,
+    and on what attention and the MLP add to x, as in GPT-2 and in Vaswani et al. 2017, §5.4.
     """
 
     def __init__(
@@ -32,12 +35,16 @@ class Block(nn.Module):
         groups: int | None = None,
         mlp: int = 4,
         causal: bool = False,
+        dropout: float = 0.0,
+        softcap: float | None = None,
+        sinks: bool = False,
     ):
         super().__init__()
-        self.attention = SelfAttention(width, heads, encoding, groups)
+        self.attention = SelfAttention(width, heads, encoding, groups, dropout, softcap, sinks)
         self.causal, hidden = switch(causal, "causal"), count(mlp, "mlp") * width
         self.before_attention, self.before_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,
@@ -53,5 +60,5 @@ class Block(nn.Module):
         if self.causal:
             mask = causal() if mask is None else causal() & mask
         read = self.before_attention(x)
-        x = x + self.attention.attended(read, at, mask, implementation, cache)
-        return x + self.mlp(self.before_mlp(x))
+        x = x + self.dropout(self.attention.attended(read, at, mask, implementation, cache))
+        return x + self.dropout(self.mlp(self.before_mlp(x)))

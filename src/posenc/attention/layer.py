@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from posenc.attention.attend import attend
 from posenc.attention.dispatch import Implementation
 from posenc.attention.key_cache import Cache, attend_cached
-from posenc.core.arguments import channels, shown, switch, whole_number
+from posenc.core.arguments import channels, positive, probability, shown, switch, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.fits import made_for
 from posenc.core.masks import Mask
@@ -59,7 +59,8 @@ class SelfAttention(nn.Module):
         self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
         self.q, self.k, self.v = (nn.Linear(width, n * dim) for n in (heads, groups, groups))
         self.out = nn.Linear(width, width)
-        self.dropout, self.softcap = dropout, softcap
+        self.dropout = probability(dropout, "dropout")
+        self.softcap = None if softcap is None else positive(softcap, "softcap")
         self.sinks = nn.Parameter(torch.zeros(heads)) if switch(sinks, "sinks") else None
 
     def forward(

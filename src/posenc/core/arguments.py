@@ -77,6 +77,16 @@ def positive(value: Any, name: str) -> Any:
     return value
 
 
+def probability(value: Any, name: str) -> Any:
+    """How often something is left out; 1 would leave out all."""
+    if not 0 <= real(value, name) < 1:  # also for NaN
+        raise ValueError(
+            f"`{name}` is the probability with which a number becomes 0, got {shown(value)}: pass"
+            " one from 0 to below 1."
+        )
+    return value
+
+
 def switch(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False, got {shown(value)}.")
