@@ -61,7 +61,7 @@ def test_a_cut_checkpoint_is_named_and_the_one_before_it_used(tmp_path, length):
     data = newest.read_bytes()
     newest.write_bytes(data[: len(data) // 2 if length == "half" else length])
     with pytest.warns(RuntimeWarning, match=f"{newest.name} in .* is damaged: .* step-00000001"):
-        assert checkpoints.latest(tmp_path, CELL).step == 1
+        assert checkpoints.latest(tmp_path, CELL.settings).step == 1
 
 
 def test_any_bit_that_changed_is_seen(tmp_path):
@@ -97,15 +97,15 @@ def test_a_run_without_a_whole_checkpoint_is_refused_and_nothing_is_written(tmp_
 def test_the_checkpoint_of_another_cell_is_refused_with_the_difference(tmp_path, other, said):
     write(tmp_path, 1)
     with pytest.raises(ValueError, match=f"another run: {said}. Delete"):
-        checkpoints.latest(tmp_path, other)
-    assert checkpoints.latest(tmp_path, replace(CELL, label="its name alone")).step == 1
+        checkpoints.latest(tmp_path, other.settings)
+    assert checkpoints.latest(tmp_path, replace(CELL, label="another").settings).step == 1
 
 
 def test_the_checkpoint_of_other_versions_is_refused_with_the_difference(tmp_path, monkeypatch):
     write(tmp_path, 1)
     monkeypatch.setattr(torch, "__version__", "9.0")
     with pytest.raises(ValueError, match=r"`torch` is '.*' there and '9.0' here"):
-        checkpoints.latest(tmp_path, CELL)
+        checkpoints.latest(tmp_path, CELL.settings)
 
 
 CALLS = ("open", "write", "fsync", "replace")
@@ -140,10 +140,10 @@ def test_whatever_call_fails_the_earlier_checkpoint_stays(tmp_path, monkeypatch,
         with pytest.raises(OSError, match=f"{os.strerror(number)}.*{said}") as raised:
             write(tmp_path, 3)
     assert raised.value.filename.endswith(".safetensors")
-    assert checkpoints.latest(tmp_path, CELL).step == 2
+    assert checkpoints.latest(tmp_path, CELL.settings).step == 2
     assert not [*tmp_path.glob("*.tmp")]
     write(tmp_path, 3)
-    assert checkpoints.latest(tmp_path, CELL).step == 3
+    assert checkpoints.latest(tmp_path, CELL.settings).step == 3
 
 
 LIMITED = """

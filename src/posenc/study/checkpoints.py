@@ -23,7 +23,6 @@ from torch import Tensor
 
 from posenc import __version__
 from posenc.core.arguments import shown
-from posenc.study.cell import Cell
 
 KEPT = 2
 FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a disk, a quota or a limit that is reached
@@ -46,21 +45,18 @@ class Damaged(ValueError):
 
 
 def save(
-    directory: Path,
-    step: int,
-    tensors: Mapping[str, Tensor],
-    state: Mapping[str, Any],
-    cell: Cell | None = None,
+    directory: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]
 ) -> Path:
     """Write a checkpoint, wait until it is on the disk, and remove all but the newest two.
 
-    `state` is what JSON can hold: states of generators, losses. Raises OSError where it cannot be
+    `state` is what JSON can hold: states of generators, losses, and as "cell" the settings of the
+    run, which `latest` compares. Raises OSError where it cannot be
     written, with the bytes that are needed and free; earlier checkpoints stay as they are.
     """
     from safetensors.torch import save as serialized
 
     kept = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    about = {"step": step, "state": state, "made_by": _versions(), "cell": cell and cell.settings}
+    about = {"step": step, "state": state, "made_by": _versions()}
     data = serialized(kept, {KEY: json.dumps(about)})
     path = directory / f"step-{step:08}-{sha256(data).hexdigest()[:16]}.safetensors"
     directory.mkdir(parents=True, exist_ok=True)
@@ -71,16 +67,16 @@ def save(
     return path
 
 
-def latest(directory: Path, cell: Cell | None = None) -> Checkpoint | None:
+def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoint | None:
     """The newest checkpoint that is whole; None in a folder without any.
 
     Warns of damaged ones by name. Raises Damaged if all are, and ValueError for a checkpoint of
-    another cell or made by other versions, with the difference.
+    a run with other settings, or made by other versions, with the difference.
     """
     damaged: list[str] = []
     for path in reversed(_paths(directory)):
         try:
-            checkpoint = _read(path, cell)
+            checkpoint = _read(path, settings)
         except FileNotFoundError:  # another process has just removed it, for it has newer ones
             continue
         if checkpoint is not None:
@@ -153,7 +149,7 @@ def _step(path: Path) -> int:
     return int(named[1])
 
 
-def _read(path: Path, cell: Cell | None) -> Checkpoint | None:
+def _read(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | None:
     """What a file holds; None if it is damaged."""
     from safetensors.torch import load
 
@@ -162,9 +158,8 @@ def _read(path: Path, cell: Cell | None) -> Checkpoint | None:
         return None
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     about = json.loads(header["__metadata__"][KEY])
-    asked = {**_versions(), **(_flat(cell.settings) if cell is not None else {})}
-    there = {**about["made_by"], **_flat(about["cell"] if cell is not None else None)}
-    if differing := differences(there, asked):
+    there = about["made_by"] | _flat(about["state"].get("cell") if settings else None)
+    if differing := differences(there, _versions() | _flat(settings)):
         raise ValueError(
             f"{path.name} is the checkpoint of another run: {differing}. Delete {path.parent} to"
             " train from the beginning."

@@ -1,0 +1,389 @@
+"""The store of a study: what each cell came to, prompt by prompt, in SQLite.
+
+    results.db     all outcomes, in one order and without times: two runs of a plan end byte-equal
+    running.db     the same while a study runs, in SQLite's write-ahead log; it has one writer
+    times.jsonl    when, where and how fast each cell ran: a line each
+
+Bits are packed eight to a byte, the first prompt in the highest bit; other outcomes are float32 in
+little-endian order, and losses float64. Anybody's SQLite can read it.
+"""
+
+import json
+import os
+import sqlite3
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import shown
+from posenc.study.cell import Cell, Result
+from posenc.study.checkpoints import flush_folder
+
+FORMAT = 1  # of the tables
+MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is
+RESULTS, RUNNING, TIMES = "results.db", "running.db", "times.jsonl"
+TABLES = {
+    "about": "format INTEGER NOT NULL",
+    "plans": "number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, text TEXT NOT NULL",
+    "deviations": "number INTEGER PRIMARY KEY, what TEXT NOT NULL",
+    "sources": "name TEXT PRIMARY KEY, digest TEXT NOT NULL",
+    "cells": "digest TEXT PRIMARY KEY, settings TEXT NOT NULL, label TEXT NOT NULL,"
+    " parameters INTEGER, losses BLOB NOT NULL, failure TEXT",
+    "outcomes": "digest TEXT NOT NULL, protocol TEXT NOT NULL, length INTEGER NOT NULL,"
+    " kind TEXT NOT NULL, prompts INTEGER NOT NULL, data BLOB NOT NULL,"
+    " PRIMARY KEY (digest, protocol, length)",
+}
+STATEMENTS = {name: f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()}
+BITS, NUMBERS = "bits", "float32"
+
+
+class StoreError(ValueError):
+    """A file that is no store, or a damaged or later one; the message says which."""
+
+
+class Outcome(NamedTuple):
+    """What the prompts of one length came to: right or wrong, or bits per character."""
+
+    kind: str
+    prompts: int
+    data: bytes
+
+    @classmethod
+    def of(cls, values: Tensor) -> "Outcome":
+        if values.ndim != 1 or values.dtype not in (torch.bool, torch.float32):
+            raise TypeError(
+                "`outcomes` must be vectors over prompts, of bool or float32, got"
+                f" {values.dtype} of shape {tuple(values.shape)}."
+            )
+        listed = values.tolist()
+        if values.dtype == torch.float32:
+            return cls(NUMBERS, len(listed), _little(array("f", listed)))
+        written = "".join("1" if right else "0" for right in listed)
+        size = -(-len(listed) // 8)
+        return cls(BITS, len(listed), int(f"0{written:0<{8 * size}}", 2).to_bytes(size, "big"))
+
+    @property
+    def values(self) -> Tensor:
+        """A vector over prompts, bool or float32."""
+        if self.kind == NUMBERS:
+            return torch.tensor(_numbers("f", self.data), dtype=torch.float32)
+        written = f"{int.from_bytes(self.data, 'big'):0{8 * len(self.data)}b}" if self.data else ""
+        return torch.tensor([bit == "1" for bit in written[: self.prompts]], dtype=torch.bool)
+
+    @property
+    def mean(self) -> float:
+        if self.kind == BITS:
+            return int.from_bytes(self.data, "big").bit_count() / self.prompts
+        return sum(_numbers("f", self.data)) / self.prompts
+
+
+@dataclass(frozen=True)
+class Record:
+    """A cell that is done: its outcomes, or why it has none."""
+
+    cell: Cell
+    parameters: int | None
+    losses: tuple[float, ...]
+    failure: str | None  # None: it did not fail
+    outcomes: Mapping[tuple[str, int], Outcome]
+    seconds: float | None = None  # the median of a step
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a store holds."""
+
+    plans: Sequence[
+        tuple[str, str]
+    ]  # digests and texts, in the order in which they were registered
+    deviations: Sequence[str]
+    sources: Mapping[str, str]  # digests of files of the user's own code and texts
+    records: Mapping[str, Record]  # by the digest of the cell
+    path: Path = field(default=Path(), compare=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the contents without times: the same for every version of SQLite."""
+        content = sha256()
+        for part in [*self.plans, *self.deviations, *sorted(self.sources.items())]:
+            content.update(repr(part).encode())
+        for name, record in sorted(self.records.items()):
+            losses = array("d", record.losses).tobytes().hex()
+            said = (name, record.cell.label, record.parameters, losses, record.failure)
+            content.update(repr((said, sorted(record.outcomes.items()))).encode())
+        return content.hexdigest()
+
+
+class Store:
+    """The one writer of the store in a folder. Each of its methods is written before it returns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        running, results = folder / RUNNING, folder / RESULTS
+        if not running.exists():
+            for left in _logs(running):
+                left.unlink(missing_ok=True)
+            earlier = read(results) if results.exists() else Contents((), (), {}, {})
+            _write_canonical(earlier, running)
+        self._open = True
+        with _explained(running):
+            self._file = sqlite3.connect(running, isolation_level=None)
+            self._file.execute("PRAGMA journal_mode = WAL")
+            self._file.execute("PRAGMA synchronous = FULL")
+            _check(self._file, running)
+
+    @property
+    def contents(self) -> Contents:
+        return _contents(self._file, self.folder / RUNNING)
+
+    @property
+    def finished(self) -> set[str]:
+        """Digests of the cells that are done, failed ones included."""
+        return {digest for (digest,) in self._file.execute("SELECT digest FROM cells")}
+
+    def register(self, digest: str, text: str) -> None:
+        """Write down a plan; one that is there stays."""
+        self._file.execute(
+            "INSERT OR IGNORE INTO plans (digest, text) VALUES (?, ?)", (digest, text)
+        )
+
+    def deviate(self, what: str) -> None:
+        """Write down how a study departs from what was registered."""
+        self._file.execute("INSERT INTO deviations (what) VALUES (?)", (what,))
+
+    def use(self, name: str, digest: str) -> None:
+        """Write down the digest of a file that cells depend on."""
+        self._file.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", (name, digest))
+
+    def add(self, cell: Cell, result: Result) -> None:
+        """Write down what a cell came to."""
+        outcomes = {place: Outcome.of(values) for place, values in result.outcomes.items()}
+        self._write(Record(cell, result.parameters, tuple(result.losses), None, outcomes))
+
+    def fail(self, cell: Cell, why: str, result: Result | None = None) -> None:
+        """Write down that a cell failed, as it would each time, and why."""
+        known = (None, ()) if result is None else (result.parameters, tuple(result.losses))
+        self._write(Record(cell, *known, why, {}))
+
+    def _write(self, record: Record) -> None:
+        with _transaction(self._file):
+            _insert(self._file, record)
+
+    def clock(self, **line: Any) -> None:
+        """Add a line to the times, which are no part of what is to be the same each time."""
+        data = f"{json.dumps(line)}\n".encode()
+        with open(self.folder / TIMES, "ab+") as file:
+            file.seek(0, os.SEEK_END)
+            if file.tell():  # a line that a killed process left without its end is closed
+                file.seek(-1, os.SEEK_END)
+                data = data if file.read(1) == b"\n" else b"\n" + data
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Write `results.db`, in one order whatever came first, and remove `running.db`.
+
+        Killed at any moment, it leaves one of the two whole.
+        """
+        if not self._open:
+            return
+        running = self.folder / RUNNING
+        _write_canonical(self.contents, self.folder / RESULTS)
+        with suppress(sqlite3.OperationalError):  # somebody reads it: then its log stays
+            self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._file.close()
+        self._open = False
+        for left in (
+            *_logs(running),
+            running,
+        ):  # a log without its file would be read into the next
+            left.unlink(missing_ok=True)
+        flush_folder(self.folder)
+
+
+def read(path: Path) -> Contents:
+    """Read a store, and write nothing: a folder of a study, or its file.
+
+    Raises StoreError, in one sentence, for what is none.
+    """
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir():
+        running = path / RUNNING
+        path = running if running.exists() else path / RESULTS
+    if not path.is_file():
+        raise StoreError(f"{path} does not exist: name the folder of a study, or its results.db.")
+    # a file that nobody writes needs no lock, and so no right to write beside it
+    how = "mode=ro" if path.name == RUNNING else "mode=ro&immutable=1"
+    with (
+        _explained(path),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as file,
+    ):
+        file.execute("PRAGMA trusted_schema = OFF")
+        _check(file, path)
+        return _contents(file, path, _seconds(folder / TIMES))
+
+
+def times(folder: Path) -> list[dict[str, Any]]:
+    """Lines of the times; one that was not written to its end is left out."""
+    found = []
+    with suppress(OSError), open(folder / TIMES, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with suppress(ValueError):
+                entry = json.loads(line)
+                if isinstance(entry, dict):
+                    found.append(entry)
+    return found
+
+
+def _seconds(path: Path) -> dict[str, float]:
+    """The last median of a step of each cell."""
+    lines = (line for line in times(path.parent) if isinstance(line.get("step"), float | int))
+    return {str(line.get("cell")): float(line["step"]) for line in lines}
+
+
+def _contents(
+    file: sqlite3.Connection, path: Path, seconds: Mapping[str, float] | None = None
+) -> Contents:
+    seconds = seconds or {}
+    outcomes: dict[str, dict[tuple[str, int], Outcome]] = {}
+    sizes = {BITS: lambda prompts: -(-prompts // 8), NUMBERS: lambda prompts: 4 * prompts}
+    rows = "SELECT * FROM outcomes ORDER BY digest, protocol, length"
+    for digest, protocol, length, kind, prompts, data in file.execute(rows):
+        if kind not in sizes or prompts < 1 or len(data) != sizes[kind](prompts):
+            raise StoreError(f"{path} is damaged: cell {digest}, length {length}.")
+        outcomes.setdefault(digest, {})[protocol, length] = Outcome(kind, prompts, data)
+    records = {}
+    for digest, settings, label, *rest in file.execute("SELECT * FROM cells ORDER BY digest"):
+        parameters, losses, failure = rest
+        cell = Cell.of(json.loads(settings), label)
+        if cell.digest != digest:
+            raise StoreError(f"{path} is damaged: cell {digest} has settings of {cell.digest}.")
+        lost, done = tuple(_numbers("d", losses)), outcomes.get(digest, {})
+        records[digest] = Record(cell, parameters, lost, failure, done, seconds.get(digest))
+    return Contents(
+        [*file.execute("SELECT digest, text FROM plans ORDER BY number")],
+        [what for (what,) in file.execute("SELECT what FROM deviations ORDER BY number")],
+        dict(file.execute("SELECT name, digest FROM sources ORDER BY name")),
+        records,
+        path,
+    )
+
+
+def _check(file: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreError for a database of anything else, or of a later version."""
+    (mark,) = file.execute("PRAGMA application_id").fetchone()
+    tables = dict(
+        file.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+    )
+    if mark != MARK or "about" not in tables:
+        raise StoreError(f"{path} is a database, but no store of a study.")
+    ((version,),) = file.execute("SELECT format FROM about").fetchall() or [(None,)]
+    if version != FORMAT:
+        raise StoreError(
+            f"{path} has format {shown(version)}, and this posenc reads format {FORMAT}: install a"
+            " later one."
+        )
+    if tables != STATEMENTS:
+        raise StoreError(f"{path} has other tables than the store of a study.")
+
+
+def _write_canonical(contents: Contents, path: Path) -> None:
+    """Write a database whose bytes depend on its contents alone, in the place of `path`."""
+    new = path.with_name(f"{path.name}.tmp")
+    for left in (new, *_logs(new)):
+        left.unlink(missing_ok=True)
+    with _explained(path), closing(sqlite3.connect(new, isolation_level=None)) as file:
+        file.execute("PRAGMA page_size = 4096")
+        file.execute(f"PRAGMA application_id = {MARK}")
+        file.execute("PRAGMA synchronous = FULL")
+        with _transaction(file):
+            for statement in STATEMENTS.values():
+                file.execute(statement)
+            file.execute("INSERT INTO about VALUES (?)", (FORMAT,))
+            _fill(file, "plans (digest, text)", contents.plans)
+            _fill(file, "deviations (what)", [(what,) for what in contents.deviations])
+            _fill(file, "sources", sorted(contents.sources.items()))
+            for _, record in sorted(contents.records.items()):
+                _insert(file, record)
+    os.replace(new, path)
+    flush_folder(path.parent)
+
+
+def _insert(file: sqlite3.Connection, record: Record) -> None:
+    cell, digest = record.cell, record.cell.digest
+    settings = json.dumps(cell.settings, sort_keys=True)
+    losses = _little(array("d", record.losses))
+    row = (digest, settings, cell.label, record.parameters, losses, record.failure)
+    _fill(file, "cells", [row])
+    rows = [
+        (digest, protocol, length, *outcome)
+        for (protocol, length), outcome in sorted(record.outcomes.items())
+    ]
+    _fill(file, "outcomes", rows)
+
+
+def _fill(file: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    rows = list(rows)
+    if rows:
+        marks = ", ".join("?" * len(rows[0]))
+        file.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+
+
+@contextmanager
+def _transaction(file: sqlite3.Connection) -> Iterator[None]:
+    file.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        file.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            file.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in one sentence what is wrong with a file."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise OSError(None, str(error), str(path)) from None
+        raise StoreError(f"{path} cannot be read: {error}.") from None
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path} is no store of a study, or damaged: {error}.") from None
+    except StoreError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from None
+
+
+def _logs(path: Path) -> list[Path]:
+    """Files that SQLite keeps beside a database."""
+    return [path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal")]
+
+
+def _little(numbers: array) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _numbers(code: str, data: bytes) -> array:
+    """Numbers from their bytes in little-endian order."""
+    numbers = array(code)
+    numbers.frombytes(data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
