@@ -83,20 +83,33 @@ def load(name: str) -> Card:
 
     Raises LookupError, in one sentence, where nothing of this name makes encodings.
     """
-    place, _, inner = name.rpartition(":")
-    module = _from_file(place) if place.endswith(".py") else _imported(place)
-    if not hasattr(module, inner):
-        raise LookupError(f"{place} has no `{inner}`. {_hint(module, inner)}")
-    source = getattr(module, inner)
+    source = named(name)
     if isinstance(source, Encoding):
         return card_of(source)
     is_class = isinstance(source, type) and issubclass(source, Encoding)
     if not is_class and not isinstance(source, FunctionType):
         raise LookupError(
             f"{name} must be a class derived from `posenc.Encoding`, a function that makes one, or"
-            f" an encoding, got {shown(source)}. {_hint(module, '')}"
+            f" an encoding, got {shown(source)}. {_hint(_module(name), '')}"
         )
-    return Card(inner, None, Maker(source, name), frozenset(), _docstring(source))
+    return Card(name.rpartition(":")[2], None, Maker(source, name), frozenset(), _docstring(source))
+
+
+def named(name: str) -> Any:
+    """The object of this name, "my_module.py:Mine". Runs the file or module.
+
+    Raises LookupError, in one sentence, where there is none.
+    """
+    place, _, inner = name.rpartition(":")
+    module = _module(name)
+    if not hasattr(module, inner):
+        raise LookupError(f"{place} has no `{inner}`. {_hint(module, inner)}")
+    return getattr(module, inner)
+
+
+def _module(name: str) -> ModuleType:
+    place = name.rpartition(":")[0]
+    return _from_file(place) if place.endswith(".py") else _imported(place)
 
 
 def _from_file(place: str) -> ModuleType:

@@ -76,8 +76,13 @@ class Text:
 
 def novel() -> Text:
     """The packaged novel."""
+    return parse(NOVEL, novel_letters())
+
+
+def novel_letters() -> str:
+    """The packaged novel, letter by letter."""
     packed = files("posenc").joinpath("data/northanger_abbey.txt.xz").read_bytes()
-    return parse(NOVEL, lzma.decompress(packed).decode())
+    return lzma.decompress(packed).decode()
 
 
 def load_text(path: Path) -> Text:

@@ -12,6 +12,8 @@ from typing import Any
 from torch import Tensor
 
 FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
+CONTROLS = ("", "window", "shuffled", "oracle")
+WORDS = {"label", "source"}  # fields that change no number
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,12 @@ class Cell:
     given beside `dim` and `heads`, as JSON has it; `label` is its name in tables. `trained` and
     `tested` are lengths of the task, None and () for the task's own. `positions` are those of
     training: "plain", or "random 2048", drawn anew from 0 … 2047 in each step, in order (Ruoss et
-    al. 2023). `control` replaces the encoding's reach: "", "window", "shuffled".
+    al. 2023). `control` is "", or "window" (attention reaches as far as the longest text of
+    training), "shuffled" (positions change places in each text) or "oracle" (each answer is told to
+    the model where it has to give it: a task that fails even so is broken).
+
+    `data_seed` gives the order of the data a seed of its own. `source` is the file of a text,
+    `data` the digest of its content.
     """
 
     task: str
@@ -56,6 +63,21 @@ class Cell:
     tested: tuple[int, ...] = ()
     positions: str = "plain"
     control: str = ""
+    data_seed: int | None = None
+    data: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.control not in CONTROLS:
+            known = ", ".join(map(repr, CONTROLS))
+            raise ValueError(f"`control` must be one of {known}, got {self.control!r}.")
+        if self.positions != "plain":
+            kind, _, most = self.positions.partition(" ")
+            if kind != "random" or not most.isdecimal() or not int(most):
+                raise ValueError(
+                    '`positions` must be "plain", or "random 2048" for positions drawn below 2048,'
+                    f" got {self.positions!r}."
+                )
 
     @property
     def name(self) -> str:
@@ -64,10 +86,10 @@ class Cell:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings as JSON has them; the label, which changes nothing, is left out."""
+        """All settings as JSON has them, without those that change nothing: label and source."""
         written = asdict(self)
-        del written["label"]
-        return {"format": FORMAT, **json.loads(json.dumps(written))}
+        kept = {name: value for name, value in written.items() if name not in WORDS}
+        return {"format": FORMAT, **json.loads(json.dumps(kept))}
 
     @property
     def digest(self) -> str:
@@ -76,22 +98,27 @@ class Cell:
         return sha256(canonical.encode()).hexdigest()[:16]
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], label: str = "") -> "Cell":
-        """The cell of settings, as `settings` gives them.
+    def of(cls, settings: Mapping[str, Any], label: str = "", source: str = "") -> "Cell":
+        """Make the cell of settings, as `settings` gives them.
 
         Raises ValueError for those of another version or with names that are not known.
         """
-        known = {one.name for one in fields(cls)} - {"label"}
+        known = {one.name for one in fields(cls)} - WORDS
         rest = {name: value for name, value in settings.items() if name != "format"}
         if settings.get("format") != FORMAT or set(rest) - known:
             odd = ", ".join(sorted(set(rest) - known)) or f"format {settings.get('format')!r}"
             raise ValueError(f"a cell has settings of format {FORMAT}: {odd} is not known to it.")
         profile = Profile(**rest.pop("profile"))
         tested = tuple(rest.pop("tested"))
-        return cls(**rest, label=label, profile=profile, tested=tested)
+        return cls(**rest, label=label, source=source, profile=profile, tested=tested)
 
     def with_seed(self, seed: int) -> "Cell":
         return replace(self, seed=seed)
+
+    @property
+    def drawn_below(self) -> int | None:
+        """The bound of random positions; None where they are plain."""
+        return None if self.positions == "plain" else int(self.positions.split()[1])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ Flip-Flop Language Modeling", arXiv:2306.00946, definition 1. Pass key: Mohtasha
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from random import Random
@@ -30,7 +31,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from posenc.analysis.text import novel_letters
 from posenc.core.arguments import count, shown
+from posenc.user_code import is_own, named
 
 PAD, BEGIN, SEPARATOR, END = "<pad>", "<bos>", "<sep>", "<eos>"
 MARKS = (PAD, BEGIN, SEPARATOR, END)
@@ -93,6 +96,7 @@ class Task:
     held_out: Callable[[int, Random], "Answered | Text"] | None = None
     says: str = ""  # what is to be learned, for tables and pages
     chance: float = 0.0  # share of texts that guessing gets right
+    in_bits: bool = False  # every symbol is an answer, graded in bits
 
     def __post_init__(self) -> None:
         count(self.least, "least", 0)
@@ -142,6 +146,22 @@ class Task:
             tokens[row, : len(text.symbols)] = torch.tensor(self.encode(text.symbols))
             graded[row, : len(text.symbols)] = torch.tensor(text.graded)
         return Batch(tokens, graded, [len(text.symbols) for text in texts])
+
+    def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
+        """The same task for other lengths; one that has a single length of training keeps that."""
+        n = self.trained if trained is None else count(trained, "trained")
+        least = n if self.least == self.trained else min(self.least, n)
+        lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
+        return replace(self, trained=n, least=least, tested=lengths)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest text of training."""
+        return len(self.text(self.trained, Random(0)).symbols)
+
+    def _scaled(self, trained: int) -> tuple[int, ...]:
+        """The lengths of evaluation, as many times the trained one as before."""
+        return tuple(sorted({round(n * trained / self.trained) for n in self.tested}))
 
     def training(self, texts: int, random: Random) -> Batch:
         """Texts of lengths drawn from `least` … `trained`."""
@@ -277,7 +297,7 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
 
     return Task(
         name, window(text[:cut]), symbols, trained, least=trained, tested=tested,
-        held_out=window(text[cut:]), says="predict the next character",
+        held_out=window(text[cut:]), says="predict the next character", in_bits=True,
     )  # fmt: skip
 
 
@@ -313,6 +333,26 @@ def _share(share: float) -> float:
     if not 0 < share < 1:
         raise ValueError(f"`held` must be a share between 0 and 1, got {share}.")
     return share
+
+
+def find(name: str, text: str | None = None) -> Task:
+    """The task of that name; "language" and "passkey" on a text, the packaged novel unless given.
+
+    One's own is `my_tasks.py:double`: a `Task` in a file. Raises LookupError for others.
+    """
+    if name in ("language", "passkey"):
+        text = novel_letters() if text is None else text
+        return language(text) if name == "language" else passkey(text)
+    if name in TASKS:
+        return TASKS[name]
+    if is_own(name):
+        task = named(name)
+        if isinstance(task, Task):
+            return task
+        raise LookupError(f"{name} must be a `posenc.study.tasks.Task`, it is {shown(task)}.")
+    near = get_close_matches(name, [*TASKS, "language", "passkey"], 1, 0.6)
+    hint = f"did you mean {near[0]}?" if near else "own ones are named my_tasks.py:NAME."
+    raise LookupError(f"no task is called {name!r}: {hint}")
 
 
 TASKS: dict[str, Task] = {

@@ -1,0 +1,147 @@
+"""A small transformer with any encoding in it: everything but the encoding equal to the bit.
+
+    x = embedding(token);  each block: x + attention(norm(x)), then x + mlp(norm(x));  head(norm(x))
+
+Norms come first, and the head is not tied to the embedding. Embeddings are drawn with variance 1,
+so that sinusoids, of variance 1/2, neither drown in them nor drown them. An additive encoding is
+added once, below the first block; all others have an instance of their own in each layer.
+"""
+
+from collections.abc import Callable, Iterator
+from math import sqrt
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posenc.attention.block import Block
+from posenc.attention.key_cache import Cache
+from posenc.core.arguments import count
+from posenc.core.encoding import Encoding
+from posenc.core.fits import made_for
+from posenc.core.masks import Mask
+from posenc.core.sum import Sum, leaves
+from posenc.encodings.nope import NoPE
+from posenc.study.cell import Profile
+
+Tokens = Int[Tensor, "text token"]
+Logits = Float[Tensor, "text token symbol"]
+SPREAD = 0.02  # of the weights of linear maps, as in GPT-2
+
+
+class Decoder(nn.Module):
+    """Predict the next token: `Decoder(symbols, Profile(), lambda: RoPE(16))(tokens)`.
+
+    `make` is called for each layer, after `encoding_seed`; all else is drawn after `seed`, in an
+    order that the encoding does not change.
+    """
+
+    def __init__(
+        self,
+        symbols: int,
+        profile: Profile,
+        make: Callable[[], Encoding],
+        seed: int = 0,
+        encoding_seed: int = 0,
+        oracle: bool = False,
+    ):
+        super().__init__()
+        width, heads = profile.width, profile.heads
+        self.embedding = nn.Embedding(count(symbols, "symbols"), width)
+        self.told = nn.Embedding(symbols, width) if oracle else None
+        blocks = [Block(width, heads, NoPE(), causal=True) for _ in range(profile.layers)]
+        self.blocks = nn.ModuleList(blocks)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, symbols, bias=False)
+        _draw(self, profile.layers, seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(encoding_seed)
+            for layer, block in enumerate(blocks):
+                encoding = make()
+                made_for(encoding, heads, width // heads, width)
+                block.attention.encoding = encoding if layer == 0 else _within(encoding)
+        self.axes = blocks[0].attention.encoding.axes
+
+    def forward(
+        self,
+        tokens: Tokens,
+        pos: Tensor | None = None,
+        mask: Mask | None = None,
+        cache: Cache | None = None,
+        told: Tokens | None = None,
+    ) -> Logits:
+        """Logits of what comes after each token."""
+        return self.head(self.hidden(tokens, pos, mask, cache, told))
+
+    def hidden(
+        self,
+        tokens: Tokens,
+        pos: Tensor | None = None,
+        mask: Mask | None = None,
+        cache: Cache | None = None,
+        told: Tokens | None = None,
+    ) -> Float[Tensor, "text token channel"]:
+        """What the head reads at each token. `told` are the targets, for an oracle.
+
+        Positions, (token,) or (text, token), are 0, 1, 2, … where they are left out; an encoding of
+        several axes reads (p, p, …). With a `cache` the tokens are those that follow.
+        """
+        if pos is None:
+            start = 0 if cache is None else cache.tokens
+            pos = torch.arange(start, start + tokens.shape[-1], device=tokens.device)
+        pos = pos if self.axes == 1 else pos.unsqueeze(-1).expand(*pos.shape, self.axes)
+        x = self.embedding(tokens)
+        if self.told is not None and told is not None:
+            x = x + self.told(told)
+        for block in self.blocks:
+            x = block(x, pos, mask, cache=cache)
+        return self.norm(x)
+
+    @torch.no_grad()
+    def generate(
+        self, tokens: Tokens, more: int, pick: Callable[[Tensor], Tensor] | None = None
+    ) -> Int[Tensor, "text longer"]:
+        """The tokens and as many `more`, one by one through a key cache.
+
+        `pick` chooses from logits (text, symbol); None: the likeliest.
+        """
+        pick, cache, read = pick or (lambda logits: logits.argmax(-1)), Cache(), tokens
+        for _ in range(count(more, "more", 0)):
+            read = pick(self(read, cache=cache)[:, -1]).unsqueeze(-1)
+            tokens = torch.cat((tokens, read), -1)
+        return tokens
+
+    def encodings(self) -> Iterator[Encoding]:
+        for block in self.blocks:
+            yield block.attention.encoding  # type: ignore[union-attr]
+
+    @property
+    def shared(self) -> dict[str, Tensor]:
+        """The weights that do not belong to an encoding."""
+        return {name: x for name, x in self.named_parameters() if ".encoding." not in name}
+
+
+def _draw(model: nn.Module, layers: int, seed: int) -> None:
+    """Draw all weights anew, in the order of their names; what enters the sum of the stack smaller.
+
+    2 · layers maps add to x, each with a spread of 0.02 / √(2 · layers) (GPT-2, §2.3).
+    """
+    random = torch.Generator().manual_seed(seed)
+    for name, module in sorted(model.named_modules()):
+        if isinstance(module, nn.Linear):
+            adds = name.endswith(("attention.out", "mlp.2"))
+            spread = SPREAD / sqrt(2 * layers) if adds else SPREAD
+            nn.init.normal_(module.weight, std=spread, generator=random)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, generator=random)
+
+
+def _within(encoding: Encoding) -> Encoding:
+    """What of an encoding a layer above the first has: all but what is added to embeddings."""
+    parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
+    if len(parts) == len(leaves(encoding)):
+        return encoding
+    rest = parts[0] if len(parts) == 1 else Sum(*parts) if parts else NoPE()
+    rest.axes = encoding.axes
+    return rest

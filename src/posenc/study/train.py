@@ -1,0 +1,209 @@
+"""Train one cell, from a checkpoint where there is one, and test it far beyond its length.
+
+AdamW (β 0.9, 0.98; decay 0.1 of matrices alone), gradients of norm ≤ 1, a linear warm-up and then
+half a cosine down to a tenth. The texts of step n come from (seed, n) alone, as do random
+positions, so that every encoding reads the same ones, and a run goes on where it was stopped.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from math import cos, isfinite, pi
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from posenc.catalog import create, find
+from posenc.core.encoding import Encoding
+from posenc.encodings.rotary.rope import RoPE
+from posenc.study import checkpoints
+from posenc.study.cell import Cell, Profile, Result
+from posenc.study.controls import drawn, mask_of
+from posenc.study.evaluate import evaluate
+from posenc.study.model import Decoder
+from posenc.study.tasks import Batch, Task
+
+SAVED_EVERY = 20.0  # seconds
+MEAN_OF = 50  # steps whose mean loss is recorded
+
+
+class Stopped(Exception):
+    """A run was asked to stop, and has written a checkpoint."""
+
+
+class Diverged(ArithmeticError):
+    """The loss is not a number any more, or infinite."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: steps done of all, the last loss, tokens a second, seconds left."""
+
+    step: int
+    steps: int
+    loss: float
+    speed: float
+    left: float
+
+
+def run(
+    cell: Cell,
+    task: Task,
+    directory: Path | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Result:
+    """Train and evaluate. Checkpoints go to `directory`, and the run goes on from the last of them.
+
+    Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
+    """
+    task = task.at(cell.trained, cell.tested)
+    model = build(cell, task)
+    losses, seconds = fit(model, cell, task, directory, stop, progress)
+    return Result(
+        outcomes=evaluate(model, cell, task),
+        losses=tuple(
+            sum(losses[n : n + MEAN_OF]) / len(losses[n : n + MEAN_OF])
+            for n in range(0, len(losses), MEAN_OF)
+        ),
+        parameters=sum(weight.numel() for weight in model.parameters()),
+        seconds=seconds,
+    )
+
+
+def build(cell: Cell, task: Task) -> Decoder:
+    """The model of a cell before training; shared weights depend on the seed and sizes alone."""
+    return Decoder(
+        len(task.vocabulary),
+        cell.profile,
+        lambda: encoding_of(cell),
+        seed=number("weights", cell.seed),
+        encoding_seed=number("encoding", cell.seed),
+        oracle=cell.control == "oracle",
+    )
+
+
+def encoding_of(cell: Cell) -> Encoding:
+    """The encoding of one layer; an option `theta` is the frequencies of a RoPE, pair by pair."""
+    dim, options = cell.profile.width // cell.profile.heads, dict(cell.options)
+    if "theta" not in options:
+        return create(cell.encoding, dim, cell.profile.heads, **options)
+    if find(cell.encoding).name != "RoPE":
+        raise ValueError(f"`theta` is an option of rope, not of {cell.encoding!r}.")
+    return RoPE(torch.tensor(options.pop("theta"), dtype=torch.float64), dim, **options)
+
+
+def fit(
+    model: Decoder,
+    cell: Cell,
+    task: Task,
+    directory: Path | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> tuple[list[float], float]:
+    """Train a model on a task; the losses of all steps, and the median time of one."""
+    profile, optimizer = cell.profile, adamw(model, cell.profile)
+    losses, times = _resumed(model, optimizer, cell, directory), []
+    saved = time.monotonic()
+    model.train()
+    for step in range(len(losses), profile.steps):
+        if stop():
+            _save(model, optimizer, losses, cell, directory)
+            raise Stopped
+        begun = time.perf_counter()
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step, profile)
+        seed = cell.seed if cell.data_seed is None else cell.data_seed
+        batch = task.training(profile.batch, Random(f"{cell.task} {seed} {step}"))
+        loss = loss_of(model, cell, task, batch, Random(f"positions {seed} {step}"))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        losses.append(loss.item())
+        if not isfinite(losses[-1]):
+            raise Diverged(f"the loss of step {step + 1} is {losses[-1]}")
+        optimizer.step()
+        times.append(time.perf_counter() - begun)
+        if time.monotonic() - saved > SAVED_EVERY:
+            _save(model, optimizer, losses, cell, directory)
+            saved = time.monotonic()
+        if (step + 1) % MEAN_OF == 0 or step + 1 == profile.steps:
+            pace = median(times[-MEAN_OF:])
+            speed, left = batch.inputs.numel() / pace, pace * (profile.steps - step - 1)
+            progress(Progress(step + 1, profile.steps, losses[-1], speed, left))
+    _save(model, optimizer, losses, cell, directory)
+    return losses, median(times) if times else 0.0
+
+
+def loss_of(model: Decoder, cell: Cell, task: Task, batch: Batch, random: Random) -> Tensor:
+    """Mean cross-entropy of the answers of a batch, nats."""
+    told = batch.targets if cell.control == "oracle" else None
+    hidden = model.hidden(
+        batch.inputs, drawn(cell, *batch.inputs.shape, random), mask_of(cell, task), told=told
+    )
+    return cross_entropy(model.head(hidden[batch.answers]), batch.targets[batch.answers])
+
+
+def rate(step: int, profile: Profile) -> float:
+    """The learning rate of a step: up in a line, then down along half a cosine to a tenth."""
+    if step < profile.warmup:
+        return profile.rate * (step + 1) / profile.warmup
+    done = (step - profile.warmup) / max(1, profile.steps - profile.warmup)
+    return profile.rate * (0.1 + 0.45 * (1 + cos(pi * done)))
+
+
+def adamw(model: Decoder, profile: Profile) -> torch.optim.AdamW:
+    """Weights of linear maps decay; embeddings, biases, norms and what encodings learn do not."""
+    maps = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Linear)}
+    shared = {id(weight) for weight in model.shared.values()}
+    weights = [*model.parameters()]
+    decays = [weight for weight in weights if id(weight) in maps & shared]
+    others = [weight for weight in weights if id(weight) not in maps & shared]
+    groups = [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=profile.rate, betas=(0.9, 0.98), fused=True)
+
+
+def number(use: str, seed: int) -> int:
+    """A seed for each use of a run's seed, so that none of them moves the others."""
+    return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])
+
+
+def _save(
+    model: Decoder,
+    optimizer: torch.optim.Optimizer,
+    losses: list[float],
+    cell: Cell,
+    directory: Path | None,
+) -> None:
+    if directory is None:
+        return
+    tensors = {f"model.{name}": weight for name, weight in model.state_dict().items()}
+    for number, moments in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in moments.items()}
+    checkpoints.save(directory, len(losses), tensors, {"cell": cell.settings, "losses": losses})
+
+
+def _resumed(
+    model: Decoder, optimizer: torch.optim.Optimizer, cell: Cell, directory: Path | None
+) -> list[float]:
+    """Load the last checkpoint, if there is one; return the losses so far."""
+    last = None if directory is None else checkpoints.latest(directory, cell.settings)
+    if last is None:
+        return []
+    model.load_state_dict(_below(last.tensors, "model."))
+    moments: dict[int, dict[str, Any]] = {}
+    for name, value in _below(last.tensors, "optimizer.").items():
+        parameter, _, moment = name.partition(".")
+        moments.setdefault(int(parameter), {})[moment] = value
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
+    return list(last.state["losses"])
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)}
