@@ -15,8 +15,9 @@ def mask_of(cell: Cell, task: Task) -> Mask | None:
     return window(task.longest) if cell.control == "window" else None
 
 
-def drawn(cell: Cell, texts: int, tokens: int, random: Random) -> Tensor | None:
+def drawn(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:
     """Positions (text, token): None for 0, 1, 2, …, in order from those below a bound, or mixed."""
+    texts, tokens = shape
     if cell.drawn_below is not None:
         if tokens > cell.drawn_below:
             raise ValueError(

@@ -69,8 +69,8 @@ def _right(
 ) -> dict[str, Bool[Tensor, "text"]]:
     """Whether all answers of a text are right, by protocol."""
     whole = ~batch.answers
-    pos, mask = drawn(cell, *batch.inputs.shape, random), mask_of(cell, task)
-    shuffled = drawn(replace(cell, control="shuffled"), *batch.inputs.shape, random)
+    pos, mask = drawn(cell, batch.inputs.shape, random), mask_of(cell, task)
+    shuffled = drawn(replace(cell, control="shuffled"), batch.inputs.shape, random)
     reach = window(task.longest)
 
     def forced(pos: Tensor | None, mask: Mask | None) -> Tensor:
@@ -115,8 +115,8 @@ def _bits(
     """Bits per character of each text, by protocol."""
     scored = max(1, task.trained // 4)
     shape = batch.inputs.shape
-    pos, mask = drawn(cell, *shape, random), mask_of(cell, task)
-    shuffled = drawn(replace(cell, control="shuffled"), *shape, random)
+    pos, mask = drawn(cell, shape, random), mask_of(cell, task)
+    shuffled = drawn(replace(cell, control="shuffled"), shape, random)
 
     def bits(inputs: Tensor, targets: Tensor, pos: Tensor | None, mask: Mask | None) -> Tensor:
         told = targets if cell.control == "oracle" else None

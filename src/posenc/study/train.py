@@ -145,7 +145,7 @@ def loss_of(model: Decoder, cell: Cell, task: Task, batch: Batch, random: Random
     """Mean cross-entropy of the answers of a batch, nats."""
     told = batch.targets if cell.control == "oracle" else None
     hidden = model.hidden(
-        batch.inputs, drawn(cell, *batch.inputs.shape, random), mask_of(cell, task), told=told
+        batch.inputs, drawn(cell, batch.inputs.shape, random), mask_of(cell, task), told=told
     )
     return cross_entropy(model.head(hidden[batch.answers]), batch.targets[batch.answers])
 
