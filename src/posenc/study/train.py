@@ -186,14 +186,14 @@ def _save(
     tensors = {f"model.{name}": weight for name, weight in model.state_dict().items()}
     for number, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in moments.items()}
-    checkpoints.save(directory, len(losses), tensors, {"losses": losses}, cell)
+    checkpoints.save(directory, len(losses), tensors, {"cell": cell.settings, "losses": losses})
 
 
 def _resumed(
     model: Decoder, optimizer: torch.optim.Optimizer, cell: Cell, directory: Path | None
 ) -> list[float]:
     """Load the last checkpoint, if there is one; return the losses so far."""
-    last = None if directory is None else checkpoints.latest(directory, cell)
+    last = None if directory is None else checkpoints.latest(directory, cell.settings)
     if last is None:
         return []
     model.load_state_dict(_below(last.tensors, "model."))
