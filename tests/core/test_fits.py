@@ -9,25 +9,148 @@ import torch
 from torch import Tensor
 
 from posenc import (
+    CATALOG,
+    FIRE,
     ALiBi,
     Block,
+    Cache,
+    DeBERTa,
+    Kerple,
+    LieRE,
     NoPE,
     RoPE,
     SelfAttention,
+    Shaw,
     Sinusoidal,
     Sum,
+    T5Bias,
     XPos,
     attend,
     axial,
+    create,
     explain,
     masks,
 )
 from posenc.core.encoding import Encoding
 from posenc.core.fits import stand
 from posenc.core.prepared import Prepared
+from posenc.encodings.bias.falcon import FalconALiBi
 from posenc.encodings.temperature import Temperature
 
 # Positions for each head
+
+
+def placed(encoding, pos, x):
+    """Positions of an encoding that may read the input of the layer."""
+    return encoding.on_hidden(x, encoding.prepare(pos))
+
+
+INTO_ATTENTION = {
+    card.slug: card.make for card in CATALOG if "on_embeddings" not in card.make(8, 4).acts_on
+}
+INTO_ATTENTION |= {
+    "partial": lambda dim, heads: RoPE(4, dim=8, layout="half"),
+    "axial": lambda dim, heads: RoPE(axial(8)),
+    "one-axis": lambda dim, heads: LieRE(8, axes=1),
+    "falcon": lambda dim, heads: FalconALiBi(4),
+    "buckets": lambda dim, heads: DeBERTa(8, 4, reach=9, buckets=4),
+    "far": lambda dim, heads: FIRE(4, length=2.0),
+    "temperature": lambda dim, heads: Temperature(3),
+    "sum": lambda dim, heads: Sum(RoPE(8), Sum(ALiBi(4), Shaw(8), Temperature(3))),
+}
+into_attention = pytest.mark.parametrize("make", INTO_ATTENTION.values(), ids=INTO_ATTENTION)
+
+
+def wherever(encoding, *shape):
+    return torch.randint(20, (*shape, *[encoding.axes] * (encoding.axes > 1)))
+
+
+@into_attention
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("path", ["auto", "reference", "blocks"])
+def test_every_encoding_takes_positions_for_each_head(make, groups, batch, path):
+    """Head by head, all heads at the positions of that one; gradients too."""
+    encoding, x = make(8, 4), torch.randn(2, 6, 32)
+    learned = [weight for weight in encoding.parameters() if weight.requires_grad]
+    q, k, v = (torch.randn(2, heads, 6, 8, requires_grad=True) for heads in (4, groups, groups))
+    pos, k_pos = (wherever(encoding, n, 4, 6) for n in (batch, 1))
+    outs = []
+
+    def at(pos):
+        return placed(encoding, pos, x)
+
+    outs.append(attend(q, k, v, encoding, at(pos), at(k_pos), masks.causal(), None, path))
+    each = [
+        attend(q, k, v, encoding, at(pos[:, h]), at(k_pos[:, h]), masks.causal(), None, path)[:, h]
+        for h in range(4)
+    ]
+    outs.append(torch.stack(each, 1))
+    torch.testing.assert_close(*outs, atol=2e-5, rtol=1e-4)
+    inputs = [q, k, v, *learned]
+    grads = [torch.autograd.grad(out.sin().sum(), inputs, allow_unused=True) for out in outs]
+    torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
+
+
+@into_attention
+@torch.no_grad()
+def test_keys_that_heads_share_have_positions_for_each_of_them(make):
+    """As for each head of the queries those of the key that it has."""
+    encoding, x = make(8, 4), torch.randn(2, 6, 32)
+    q, k, v = (torch.randn(2, heads, 6, 8) for heads in (4, 2, 2))
+    k_pos = wherever(encoding, 2, 2, 6)
+    each = k_pos.repeat_interleave(2, 1)
+    if "on_hidden" in encoding.acts_on:  # it reads heads of the queries
+        k_pos = each
+    at = placed(encoding, wherever(encoding, 6), x)
+    outs = [
+        attend(q, k, v, encoding, at, placed(encoding, where, x), masks.causal())
+        for where in (k_pos, each)
+    ]
+    torch.testing.assert_close(*outs)
+
+
+@into_attention
+@torch.no_grad()
+def test_positions_for_each_head_can_be_cached(make):
+    layer, x = SelfAttention(32, 4, make(8, 4), groups=2), torch.randn(2, 6, 32)
+    pos, cache, outs = wherever(layer.encoding, 2, 4, 6), Cache(), []
+    for some in (slice(0, 4), slice(4, 5), slice(5, 6)):
+        mask = masks.causal()
+        outs.append(layer(x[:, some], pos[:, :, some], mask, cache=cache))
+    whole = layer(x, pos, masks.causal())
+    torch.testing.assert_close(torch.cat(outs, 1), whole, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("encoding", [ALiBi(4), T5Bias(4), Kerple(4)], ids=type)
+def test_heads_that_all_stand_alike_have_a_strided_view(encoding):
+    q, pos = torch.randn(1, 4, 200, 8), torch.arange(200)
+    each = pos.expand(1, 4, 200)
+    assert explain(q, q, q, encoding, each, mask=masks.causal()).path == "view"
+    out = attend(q, q, q, encoding, each, mask=masks.causal())
+    torch.testing.assert_close(out, attend(q, q, q, encoding, pos, mask=masks.causal()))
+    moved = each + torch.arange(4).view(1, 4, 1) * torch.arange(200)
+    assert explain(q, q, q, encoding, moved, mask=masks.causal()).path != "view"
+
+
+def test_a_bias_alone_takes_positions_for_each_head():
+    encoding, pos, k_pos = Kerple(4), torch.randint(9, (2, 4, 5)), torch.randint(9, (7,))
+    bias = encoding(pos, k_pos)
+    assert bias.shape == (2, 4, 5, 7)
+    for head in range(4):
+        expected = encoding(pos[:, head], k_pos)[:, head]
+        torch.testing.assert_close(bias[:, head], expected)
+
+
+@pytest.mark.parametrize("slug", [card.slug for card in CATALOG])
+def test_what_is_added_to_embeddings_has_no_positions_for_each_head(slug, unchecked):
+    encoding = create(slug, 8, 4)
+    if "on_embeddings" not in encoding.acts_on:
+        return
+    x, pos = torch.randn(2, 5, 32), torch.arange(5).expand(2, 4, 5)
+    says = r"each head mean nothing to embeddings, which all heads read, got \(2, 4, 5\): pass"
+    with pytest.raises(ValueError, match=says):
+        SelfAttention(32, 4, encoding)(x, pos)
 
 
 @pytest.mark.parametrize(

@@ -219,18 +219,18 @@ def test_decay_must_hold_for_every_head_and_side():
     class OneSided(Encoding):
         def on_scores(self, q, k, q_at, k_at, scale):
             ahead = offset(q_at, k_at)
-            return lambda b, h, i, j: -ahead(b, i, j).clamp_min(0).float()
+            return lambda b, h, i, j: -ahead(b, h, i, j).clamp_min(0).float()
 
     class OneHead(Encoding):
         def on_scores(self, q, k, q_at, k_at, scale):
             ahead = offset(q_at, k_at)
-            return lambda b, h, i, j: (1.0 * (h == 2) - 0.5) * ahead(b, i, j).abs()
+            return lambda b, h, i, j: (1.0 * (h == 2) - 0.5) * ahead(b, h, i, j).abs()
 
     class Bump(Encoding):
         def on_scores(self, q, k, q_at, k_at, scale):
             ahead = offset(q_at, k_at)
             far = lambda d: d - 5 * (d == 17)  # noqa: E731
-            return lambda b, h, i, j: -1.0 * far(ahead(b, i, j).abs())
+            return lambda b, h, i, j: -1.0 * far(ahead(b, h, i, j).abs())
 
     for encoding in (OneSided(), OneHead(), Bump()):
         assert not check(encoding)["decaying"].holds

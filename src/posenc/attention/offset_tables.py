@@ -24,7 +24,7 @@ from torch import Tensor
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import FEW, ScoreBias, offset, offsets
+from posenc.core.biases import FEW, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.cache import kept
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
@@ -56,6 +56,7 @@ class TableBias(ScoreBias):
 
     def __post_init__(self) -> None:
         self.strided, self.strided_decodes = near_and_far, True
+        self.k_pos = for_query_heads(self.k_pos, self.query_scores.shape[1])
         self.adds_to_values = self.value_table is not None
         if torch.is_grad_enabled() or not readable(self.query_scores):
             self.key_scores()  # now, not in a block that is made again for gradients
@@ -78,7 +79,7 @@ class TableBias(ScoreBias):
         apart, key_scores = offset(self.q_pos, self.k_pos), self.key_scores()
 
         def of_pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            δ = apart(b, i, j)
+            δ = apart(b, h, i, j)
             bias = self.query_scores[b, h, i, self.query_row(δ)]
             if key_scores is None or self.key_row is None:
                 return bias
@@ -92,7 +93,7 @@ class TableBias(ScoreBias):
         bias = _looked_up(self.query_scores[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
             return bias
-        few = readable(apart) and len(apart) == 1 and apart.shape[-2] <= FEW
+        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[-2] <= FEW
         if not few or torch.is_grad_enabled():
             by_key = self.key_scores()
             assert by_key is not None

@@ -69,14 +69,16 @@ class Strip(NamedTuple):
 
 
 def line(pos: Tensor, step: int = 0) -> Line | None:
-    """Whole positions at equal steps forwards, alike in the whole batch; else None.
+    """Whole positions at equal steps forwards, alike in the whole batch and all heads; else None.
 
     A single position may be said to have any `step`.
     """
     if not readable(pos) or pos.is_floating_point() or not pos.numel():
         return None
-    first = pos[0] if pos.ndim == 2 else pos
-    if pos.ndim == 2 and not (pos == first).all():
+    first = pos
+    while first.ndim > 1:
+        first = first[0]
+    if pos.ndim > 1 and not (pos == first).all():
         return None
     if len(first) == 1:
         return Line(int(first), step)

@@ -107,7 +107,8 @@ class DistanceBias(ScoreBias):
         of: nn.Module | None = None,
         reach: int | None = None,
     ):
-        self.distance, self.q_pos, self.k_pos, self.heads = f, q_pos, k_pos, q.shape[1]
+        self.distance, self.q_pos, self.heads = f, q_pos, q.shape[1]
+        self.k_pos = for_query_heads(k_pos, self.heads)
         self.of, self.dtype = of, q.dtype
         self.of_pairs = f if reach is None else self._tabulated(f, reach, type(of).__name__)
 
@@ -124,7 +125,7 @@ class DistanceBias(ScoreBias):
 
     def pair(self) -> PairBias:
         apart, f = offset(self.q_pos, self.k_pos), self.of_pairs
-        return lambda b, h, i, j: f(h, apart(b, i, j))
+        return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
     def _tabulated(self, f: OfDistance, reach: int, name: str) -> OfDistance:
         """f, out of a table (offset, head): made now, as blocks are made again for gradients."""
@@ -229,24 +230,47 @@ def _sources(module: nn.Module) -> tuple[Any, ...] | None:
     return tuple(found)
 
 
-def take(values: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """(batch, token) indices -> the value there, of (token,) or (batch, token) values."""
+def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """(batch, head, token) indices -> the value there, of a value for each token.
+
+    `values` are (token,), (batch, token) or (batch, head, token).
+    """
+    if values.ndim == 3 and values.shape[1] == 1:
+        values = values.squeeze(1)
+    if values.ndim == 3:
+        every, alike = values, len(values) == 1
+        return lambda b, h, n: every[0 * b if alike else b, h, n]
     if values.ndim == 1 or len(values) == 1:
         flat = values.reshape(-1)
-        return lambda b, n: flat[n]
-    return lambda b, n: values[b, n]
+        return lambda b, h, n: flat[n]
+    return lambda b, h, n: values[b, n]
 
 
-def offset(q_pos: Positions, k_pos: KeyPositions) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """(batch, query, key) indices -> position of the query − position of the key."""
+def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
+    """(batch, head, query, key) indices -> position of the query − position of the key."""
     q, k = take(q_pos), take(k_pos)
-    return lambda b, i, j: q(b, i) - k(b, j)
+    return lambda b, h, i, j: q(b, h, i) - k(b, h, j)
 
 
 def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
-    """Offsets of these queries and keys, (batch or 1, 1, query, key)."""
+    """Offsets of these queries and keys, (batch or 1, head or 1, query, key)."""
+    if q_pos.ndim != k_pos.ndim:  # those with fewer axes serve all texts or heads
+        q_pos, k_pos = (pos if pos.ndim == 3 else pos.unsqueeze(-2) for pos in (q_pos, k_pos))
     apart = q_pos[..., rows].unsqueeze(-1) - k_pos[..., keys].unsqueeze(-2)
+    if apart.ndim == 4:
+        return apart
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
+
+
+def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:
+    """Positions for each head of keys that heads share, repeated for each head of the queries."""
+    if pos.ndim < 3 or pos.shape[1] == 1 or pos.shape[1] == heads:
+        return pos
+    if heads % pos.shape[1]:
+        raise ValueError(
+            f"`pos` is for {pos.shape[1]} heads, `q` has {heads}: give each head its own."
+        )
+    return pos.repeat_interleave(heads // pos.shape[1], 1)
 
 
 def pairs(

@@ -10,7 +10,6 @@ every layer, so nothing is computed twice and nothing is cached out of sight. Wh
 layer says besides (gates, learned steps) it adds in `on_hidden`, once in each layer.
 """
 
-from math import prod
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from posenc.core.arguments import shown
 from posenc.core.biases import ALL, as_bias
-from posenc.core.frequencies import per_head
+from posenc.core.frequencies import not_positions
 from posenc.core.positions import own, sequence
 from posenc.core.shapes import (
     Bias,
@@ -163,9 +162,9 @@ class Encoding(nn.Module):
         if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):
             raise ValueError(on_meta(self))
         queries, keys = (pos.shape[: pos.ndim - (self.axes > 1)] for pos in (q_pos, k_pos))
-        if max(len(queries), len(keys)) > 2:
-            raise ValueError(per_head(q_pos.shape))
-        batch = max(prod(queries[:-1]), prod(keys[:-1]))
+        if max(len(queries), len(keys)) > 3:
+            raise ValueError(not_positions(q_pos.shape))
+        batch = max(1 if len(shape) == 1 else shape[0] for shape in (queries, keys))
         shape = (batch, self.heads or 1, queries[-1], keys[-1])
         q, k = (  # float32, whatever the default dtype: what is asked for is the bias alone
             torch.zeros(*shape[:2], n, self.dim or 1, dtype=torch.float32, device=q_pos.device)

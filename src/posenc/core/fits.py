@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.encoding import Encoding, on_meta
-from posenc.core.frequencies import per_head
+from posenc.core.frequencies import not_positions
 from posenc.core.positions import exact
 from posenc.core.prepared import Parts, Prepared, describe
 from posenc.core.shapes import Heads
@@ -135,15 +135,13 @@ def _match(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> None:
         )
     shape = pos.shape[: pos.ndim - (encoding.axes > 1)]
     if not shape or len(shape) > 3:
-        raise ValueError(per_head(pos.shape))
+        raise ValueError(not_positions(pos.shape))
     if encoding.axes > 1 and pos.shape[-1] != encoding.axes:
         raise ValueError(
             f"{name} must be points of {encoding.axes} axes for this {type(encoding).__name__}, got"
             f" positions of shape {tuple(pos.shape)}."
         )
     if len(shape) == 3:
-        if {*encoding.acts_on} & {"on_scores", "by_weight"}:
-            raise ValueError(per_head(pos.shape, f" of this {type(encoding).__name__}"))
         if shape[1] != 1 and shape[1] % x.shape[1]:  # heads may share a key
             raise ValueError(f"{name} is for {shape[1]} heads, there are {x.shape[1]}.")
     if shape[-1] != x.shape[-2]:

@@ -109,7 +109,7 @@ def one_each(x: Heads, by: Tensor) -> None:
     """Refuses a table (*batch, 1 or head, token, pair) that would broadcast in silence."""
     batch, heads, tokens = by.shape[:-3], by.shape[-3], by.shape[-2]
     if len(batch) > 1:
-        raise ValueError(per_head((*batch, tokens)))
+        raise ValueError(not_positions((*batch, tokens)))
     if x.shape[-2] != tokens or batch not in ((), (1,), x.shape[:1]):
         raise ValueError(
             f"`x` has {x.shape[-2]} tokens in a batch of {x.shape[0]}, the positions are for"
@@ -122,11 +122,12 @@ def one_each(x: Heads, by: Tensor) -> None:
         )
 
 
-def per_head(shape: Sequence[int], of: str = "") -> str:
+def not_positions(shape: Sequence[int]) -> str:
+    """The message about a tensor of a shape that positions never have."""
     return (
-        f"`pos`{of} must be (token,) or (batch, token), the same for all heads, or points with one"
-        f" more axis where an encoding has several, got {tuple(shape)}: call attention once for"
-        " heads that stand alike."
+        "`pos` must be (token,), (batch, token), or (batch, head, token) where heads stand"
+        f" elsewhere, with one more axis where positions are points, got {tuple(shape)}: take away"
+        " the axes that are too many."
     )
 
 

@@ -141,7 +141,7 @@ class _NotBefore:
     k_pos: Tensor | None = None
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
-        return _at(self.q_pos, b, i) >= _at(self.k_pos, b, j)
+        return _at(self.q_pos, b, h, i) >= _at(self.k_pos, b, h, j)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,11 +151,11 @@ class _WithinSize:
     k_pos: Tensor | None = None
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
-        return (_at(self.q_pos, b, i) - _at(self.k_pos, b, j)).abs() < self.size
+        return (_at(self.q_pos, b, h, i) - _at(self.k_pos, b, h, j)).abs() < self.size
 
 
-def _at(pos: Tensor | None, b: Index, n: Index) -> Tensor:
-    return n if pos is None else take(pos)(b, n)
+def _at(pos: Tensor | None, b: Index, h: Index, n: Index) -> Tensor:
+    return n if pos is None else take(pos)(b, h, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class _SameId:
     k_ids: Tensor
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
-        return take(self.q_ids)(b, i) == take(self.k_ids)(b, j)
+        return take(self.q_ids)(b, h, i) == take(self.k_ids)(b, h, j)
 
 
 @dataclass(frozen=True, eq=False)

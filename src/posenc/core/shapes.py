@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 Positions = Num[Tensor, "*#batch token"]  # a position is a number: an index, a time, a coordinate
-KeyPositions = Num[Tensor, "*#batch key"]
+KeyPositions = Num[Tensor, "*#texts key"]
 Points = Num[Tensor, "*#batch token axis"]  # or a point, for encodings with more than one axis
 HeadPositions = Num[Tensor, "#texts head token"] | Num[Tensor, "#texts head token axis"]
 Embeddings = Float[Tensor, "*batch token channel"]

@@ -95,9 +95,12 @@ def refuse_stale(by: Turn, name: str) -> None:
             )
 
 
-def copied(k: Tensor, by: Turn) -> Tensor:
-    """Keys that heads share, one copy for each head, where these turn by positions of their own."""
-    heads, shared = by.cos.shape[-3], k.shape[1]
+def copied(k: Tensor, table: Tensor) -> Tensor:
+    """Keys that heads share, one copy for each head, where these stand at positions of their own.
+
+    `table` is what turns them, (*batch, 1 or head, token, pair).
+    """
+    heads, shared = table.shape[-3], k.shape[1]
     if heads == 1 or heads == shared or heads % shared:
         return k
     return k.repeat_interleave(heads // shared, 1)

@@ -30,6 +30,11 @@ def add(x: Embeddings, rows: Tensor) -> Embeddings:
             " the embeddings."
         )
     batch, given = x.shape[:-2], rows.shape[:-2]
+    if len(given) > max(1, len(batch)):
+        raise ValueError(
+            f"positions for each head mean nothing to embeddings, which all heads read, got"
+            f" {tuple(rows.shape[:-1])}: pass positions (token,) or (batch, token)."
+        )
     if given not in ((), (1,), batch):
         raise ValueError(
             f"the positions are for a batch of {tuple(given)}, `x` is one of {tuple(batch)}: give"

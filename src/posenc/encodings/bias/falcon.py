@@ -13,7 +13,7 @@ is in their code and in that of transformers.
 
 import torch
 
-from posenc.core.biases import take
+from posenc.core.biases import for_query_heads, take
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.encodings.bias.alibi import slopes
@@ -30,5 +30,6 @@ class FalconALiBi(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        position, m = take(k_at.to(torch.bfloat16)), self.slopes.to(q.device)
-        return lambda b, h, i, j: (m[h] * position(b, j)).to(q.dtype) * scale + 0 * i
+        k_at, m = for_query_heads(k_at, q.shape[1]), self.slopes.to(q.device)
+        position = take(k_at.to(torch.bfloat16))
+        return lambda b, h, i, j: (m[h] * position(b, h, j)).to(q.dtype) * scale + 0 * i

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
-from posenc.core.biases import DistanceBias, offset, take
+from posenc.core.biases import DistanceBias, for_query_heads, offset, take
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import readable
@@ -63,13 +63,15 @@ class FIRE(Encoding):
             return sum((outer[h, n] * (weight[n] * x + shift[n]).relu() for n in units), 0 * x)
         heads = 1 if h.ndim == 4 else 0  # the axis; x has one entry there, or no such axis
         x = x.reshape(*[1] * (h.ndim - x.ndim), *x.shape, 1)
-        by_head = (x * weight + shift).relu() @ outer[h.flatten()].mT
-        return by_head.movedim(-1, heads).squeeze(heads + 1)
+        units = (x * weight + shift).relu()
+        if h.ndim == 4 and x.shape[1] != 1:  # each head stands elsewhere
+            return (units * outer[h]).sum(-1)
+        return (units @ outer[h.flatten()].mT).movedim(-1, heads).squeeze(heads + 1)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        length = self.multiplier.abs() * self.length
+        length, k_at = self.multiplier.abs() * self.length, for_query_heads(k_at, q.shape[1])
         if readable(q_at, length) and q_at.numel() and q_at.max() <= length:
             near = self.ψ(length) + EPS
             f = lambda h, δ: self.f(h, self.ψ(δ.abs()) / near)  # noqa: E731
@@ -79,7 +81,7 @@ class FIRE(Encoding):
     def _beyond(self, length: Tensor, q_at: Tensor, k_at: Tensor) -> Bias:
         away: Callable[..., Tensor] = offset(q_at, k_at)
         reached = take(self.ψ(torch.maximum(length, q_at.to(length.dtype))) + EPS)
-        return lambda b, h, i, j: self.f(h, self.ψ(away(b, i, j).abs()) / reached(b, i))
+        return lambda b, h, i, j: self.f(h, self.ψ(away(b, h, i, j).abs()) / reached(b, h, i))
 
     def __repr__(self) -> str:
         return f"FIRE({self.heads} heads, length={self.length:g})"

@@ -22,7 +22,7 @@ from posenc.core.arguments import channels, query_heads, room
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
-from posenc.core.shapes import Bias, Embeddings, Heads, Keys, Positions
+from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions
 from posenc.properties import (
     any_length,
     decaying,
@@ -53,7 +53,7 @@ class FoX(Encoding):
         room("the gates", heads, width)
         self.gate = linear(width, heads, bias=0.0)
 
-    def on_hidden(self, x: Embeddings, at: Positions) -> Forgotten:
+    def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Forgotten:
         return Forgotten(running(logsigmoid(by_head(x, self.heads, self.gate))).squeeze(-1))
 
     def on_scores(self, q: Heads, k: Keys, q_at: Forgotten, k_at: Forgotten, scale: float) -> Bias:

@@ -25,7 +25,7 @@ from posenc.core.arguments import count, layer_sizes, room
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear
-from posenc.core.shapes import Embeddings, Heads, Keys, Positions
+from posenc.core.shapes import Embeddings, HeadPositions, Heads, Keys, Positions
 from posenc.properties import (
     any_length,
     learned,
@@ -102,7 +102,7 @@ class PaTH(Encoding):
         self.down, self.up = linear(width, rank), linear(rank, width)
         self.strength = linear(width, heads, bias=0.0)
 
-    def on_hidden(self, x: Embeddings, at: Positions) -> Mirrors:
+    def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Mirrors:
         w = normalize(by_head(x, self.heads, self.down, self.up), dim=-1)
         beta = 2 * by_head(x, self.heads, self.strength).sigmoid().squeeze(-1)
         return Mirrors(w, beta, 1 + torch.arange(x.shape[-2], device=x.device))

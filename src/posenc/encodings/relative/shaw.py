@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, room
+from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -54,7 +55,8 @@ class Shaw(Encoding):
     def by_weight(
         self, weights: Tensor, q_at: Positions, k_at: KeyPositions, rows: slice
     ) -> Tensor:
-        row = self.row(q_at[..., rows].unsqueeze(-1) - k_at.unsqueeze(-2)).unsqueeze(-3)
+        k_at = for_query_heads(k_at, weights.shape[1])
+        row = self.row(offsets(q_at, k_at, rows, ALL))
         mass = weights.new_zeros(*weights.shape[:-1], len(self.values))
         mass = mass.scatter_add(-1, row.expand(weights.shape), weights)
         return mass @ self.values.to(mass.dtype)

@@ -21,10 +21,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from posenc.attention.call import per_query_head
 from posenc.attention.offset_vectors import VectorBias
 from posenc.core.arguments import channels, query_heads, room, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import frequencies, one_each
+from posenc.core.frequencies import for_heads, frequencies, one_each
 from posenc.core.positions import own
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Bias, Heads, Keys, Positions
@@ -38,10 +39,11 @@ from posenc.properties import (
     shift_invariant,
 )
 from posenc.properties.card import Card, Paper
+from posenc.rotation.table import copied
 
 
 class Waves(Prepared, NamedTuple("Waves", [("sin", Tensor), ("cos", Tensor), ("pos", Tensor)])):
-    """sin and cos of p·θ, each (*batch, 1, token, w/2), the same for all heads; and p itself."""
+    """sin and cos of p·θ, each (*batch, 1 or head, token, w/2), 1: for all heads; and p itself."""
 
     shape = "head token channel", "head token channel", "token"
 
@@ -62,27 +64,30 @@ class TransformerXL(Encoding):
         self.project = nn.Parameter(torch.randn(heads, dim, width) * width**-0.5)
 
     def prepare(self, pos: Positions) -> Waves:
-        sin, cos = waves(pos, self.freqs, "half").unsqueeze(-3).chunk(2, -1)
+        sin, cos = for_heads(waves(pos, self.freqs, "half")).chunk(2, -1)
         return Waves(sin, cos, own(pos))
 
     def on_scores(self, q: Heads, k: Keys, q_at: Waves, k_at: Waves, scale: float) -> Bias:
         one_each(q, q_at.sin)
-        one_each(k, k_at.sin)
+        one_each(copied(k, k_at.sin), k_at.sin)
 
         def products(x: Tensor, rows: slice, keys: slice) -> Tensor:
             at = Waves(q_at.sin[..., rows, :], q_at.cos[..., rows, :], q_at.pos)
             of_sin, of_cos = self.turned(x, at)
+            sin, cos = (table[..., keys, :].to(of_sin.dtype) for table in (k_at.sin, k_at.cos))
+            if sin.shape[-3] != 1:  # each head stands elsewhere
+                return of_sin @ per_query_head(sin, x).mT + of_cos @ per_query_head(cos, x).mT
             # All heads share the sines of the keys: one product of matrices, not one a head; and
             # (key, channel) first, which for few queries is twice as fast
-            flat = (one.flatten(1, 2).mT for one in (of_sin, of_cos))
-            tables = (table[..., keys, :].squeeze(-3) for table in (k_at.sin, k_at.cos))
             sines, cosines = (
-                table.to(one.dtype) @ one for one, table in zip(flat, tables, strict=True)
+                table.squeeze(-3) @ one.flatten(1, 2).mT
+                for table, one in ((sin, of_sin), (cos, of_cos))
             )
             return (sines + cosines).mT.contiguous().unflatten(1, of_sin.shape[1:3])
 
         def channels(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
             wider = torch.cat((queries + self.u, *self.turned(q + self.v, q_at)), -1)
+            keys = copied(keys, k_at.sin)
             position = torch.cat((k_at.sin, k_at.cos), -1).to(keys.dtype)
             position = position.expand(*keys.shape[:-1], -1)
             return wider.to(queries.dtype), torch.cat((keys, position), -1)

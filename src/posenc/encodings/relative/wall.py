@@ -24,7 +24,7 @@ from posenc.core.arguments import layer_sizes, room
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
-from posenc.core.shapes import Embeddings, Heads, Keys, Positions
+from posenc.core.shapes import Embeddings, HeadPositions, Heads, Keys, Positions
 from posenc.properties import (
     any_length,
     decaying,
@@ -96,7 +96,7 @@ class Wall(Encoding):
         room("the gates", width, width)
         self.gate = linear(width, width, bias=OPEN)
 
-    def on_hidden(self, x: Embeddings, at: Positions) -> Decays:
+    def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Decays:
         log = logsigmoid(by_head(x, self.heads, self.gate))
         return Decays(running(MOST * (log / MOST).expm1()))
 

@@ -21,7 +21,7 @@ from posenc.core.arguments import channels, count, room
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
-from posenc.core.shapes import Heads, Points, Positions
+from posenc.core.shapes import Heads, PerHead, Points, Positions
 from posenc.properties import (
     any_length,
     bounded,
@@ -35,10 +35,11 @@ from posenc.properties import (
 )
 from posenc.properties.card import Card, Paper
 from posenc.rotation.matrices import exponential, skew, turned
+from posenc.rotation.table import copied
 
 
 class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
-    """R(p), shape (*batch, 1, token, block, row, column), the same for all heads."""
+    """R(p), shape (*batch, 1 or head, token, block, row, column); 1: the same for all heads."""
 
     shape = "head token block row column"
 
@@ -64,13 +65,14 @@ class LieRE(Encoding):
         pos = exact(pos).double()
         pos = pos if self.axes > 1 else pos.unsqueeze(-1)
         angle = pos[..., None, None, None] * skew(self.generators)  # (…, token, axis, block, d, d)
-        return Rotations(exponential(angle.sum(-4)).float().unsqueeze(-5))
+        matrix = exponential(angle.sum(-4)).float()
+        return Rotations(matrix if pos.ndim == 4 else matrix.unsqueeze(-5))
 
     def on_queries(self, q: Heads, at: Rotations) -> Heads:
         return turned(q, at.matrix)
 
-    def on_keys(self, k: Heads, at: Rotations) -> Heads:
-        return turned(k, at.matrix)
+    def on_keys(self, k: Heads, at: Rotations) -> PerHead:
+        return turned(copied(k, at.matrix[..., 0, 0]), at.matrix)
 
     def extra_repr(self) -> str:
         return f"{self.dim} channels, {self.axes} axes, block={self.generators.shape[-1]}"

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posenc.core.arguments import query_heads, room, whole_number
+from posenc.core.biases import for_query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.shapes import Heads, Points
@@ -60,9 +61,18 @@ class Mixed(Encoding):
         self.freqs = nn.Parameter(slanted(dim, phi, base).float())
 
     def prepare(self, pos: Points) -> Turn:
-        every = turn(pos, self.freqs.flatten(1))
-        cos, sin = (x.unflatten(-1, (self.heads, -1)).transpose(-2, -4).squeeze(-2) for x in every)
+        every = turn(pos, self.freqs.flatten(1))  # by θ of each head: (…, token, head · pair)
+        cos, sin = map(self._own, every)
         return made_of(ready(Turn(cos, sin), self.layout), self.freqs)
+
+    def _own(self, x: Tensor) -> Tensor:
+        """What belongs to each head, (…, head, token, pair), of (…, 1 or head, token, head · pair).
+
+        The second head is that whose θ it is, the first that whose position it is, 1: of all.
+        """
+        x = for_query_heads(x, self.heads) if x.ndim == 4 else x
+        x = x.unflatten(-1, (self.heads, -1)).expand(*x.shape[:-3], self.heads, -1, -1, -1)
+        return x.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[1] != self.heads:
@@ -77,7 +87,7 @@ class Mixed(Encoding):
                 f" {k.shape[1]}."
             )
         refuse_stale(at, "Mixed")
-        return rotate(copied(k, at), at, self.layout)
+        return rotate(copied(k, at.cos), at, self.layout)
 
     def extra_repr(self) -> str:
         return f"{self.dim} channels, {self.heads} heads, layout={self.layout!r}"

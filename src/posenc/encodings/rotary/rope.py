@@ -106,7 +106,7 @@ class RoPE(Encoding):
         return rotate(q, at, self.layout, self.start)
 
     def on_keys(self, k: Heads, at: Turn) -> PerHead:
-        return self.on_queries(copied(k, at), at)
+        return self.on_queries(copied(k, at.cos), at)
 
     def scale(self, dim: int) -> float:
         return super().scale(dim) * self.logit_gain

@@ -24,7 +24,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, for_heads, frequencies
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
-from posenc.core.shapes import Embeddings, Heads, PerHead, Positions
+from posenc.core.shapes import Embeddings, HeadPositions, Heads, PerHead, Positions
 from posenc.properties import (
     any_length,
     learned,
@@ -79,7 +79,7 @@ class SelectiveRoPE(Encoding):
         self.down, self.up = linear(width, rank), linear(rank, width // 2)
         self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))  # b: e^b of 1 at first
 
-    def on_hidden(self, x: Embeddings, at: Positions) -> Steps:
+    def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Steps:
         said = normalize(x.unflatten(-1, (self.heads, -1)), dim=-1).flatten(-2)
         theta = self.freqs.to(x.device)
         total = running(by_head(said, self.heads, self.down, self.up)) * theta
@@ -90,8 +90,7 @@ class SelectiveRoPE(Encoding):
         return rotate(q, Turn(at.cos, at.sin), self.layout)
 
     def on_keys(self, k: Heads, at: Steps) -> PerHead:
-        turn = Turn(at.cos, at.sin)
-        return rotate(copied(k, turn), turn, self.layout)
+        return self.on_queries(copied(k, at.cos), at)
 
     def __repr__(self) -> str:
         return f"SelectiveRoPE({self.width} channels, {self.heads} heads, layout={self.layout!r})"

@@ -22,14 +22,14 @@ from posenc.core.arguments import count, room
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.prepared import Prepared
-from posenc.core.shapes import Heads, Points, Positions
+from posenc.core.shapes import Heads, PerHead, Points, Positions
 from posenc.encodings.rotary.axial import axial
 from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
 from posenc.properties.card import Card, Paper
 from posenc.rotation.matrices import cayley, in_basis, skew
 from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, turn
+from posenc.rotation.table import Turn, copied, turn
 
 
 class Basis(Prepared, NamedTuple("Basis", [("by", Turn), ("basis", Tensor)])):
@@ -59,8 +59,8 @@ class STRING(Encoding):
     def on_queries(self, q: Heads, at: Basis) -> Heads:
         return rotate(in_basis(q, at.basis), at.by, self.layout).to(q.dtype)
 
-    def on_keys(self, k: Heads, at: Basis) -> Heads:
-        return self.on_queries(k, at)
+    def on_keys(self, k: Heads, at: Basis) -> PerHead:
+        return self.on_queries(copied(k, at.by.cos), at)
 
     def extra_repr(self) -> str:
         return f"{self.dim} channels, {self.axes} axes, layout={self.layout!r}"

@@ -104,7 +104,7 @@ class XPos(Encoding):
 
     def on_keys(self, k: Heads, at: Stretch) -> PerHead:
         refuse_stale(at.keys, "XPos")
-        return rotate(copied(k, at.keys), at.keys, self.layout)
+        return rotate(copied(k, at.keys.cos), at.keys, self.layout)
 
     def extra_repr(self) -> str:
         return (
