@@ -8,7 +8,7 @@
 """
 
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,9 +16,10 @@ from torch import Tensor
 from posenc.attention.call import Call, per_query_head, trains
 from posenc.attention.dispatch import Explanation, Implementation, chosen, logits, run, zero_unseen
 from posenc.attention.sinks import Sinks
-from posenc.attention.spacing import strip
+from posenc.attention.spacing import Strip, strip
 from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.biases import as_bias, pairs
+from posenc.core.cache import kept
 from posenc.core.encoding import Encoding
 from posenc.core.fits import made_for, prepared, stand
 from posenc.core.masks import Mask
@@ -110,7 +111,8 @@ def _call(
     weighed: tuple[float, float | None, Tensor | None],
 ) -> Call:
     """Apply the hooks, and gather what every path computes from."""
-    tokens, keys = _fits(encoding, q, k, v, mask, scale)
+    looks = readable(q, k, v) and not beyond_gradients()
+    at, k_at, seen = _placed(encoding, q, k, v, at, k_at, mask, looks)
     if not isinstance(implementation, str):
         raise TypeError(
             f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
@@ -119,21 +121,11 @@ def _call(
     plain = dropout == 0.0 and softcap is None and sinks is None
     if not plain:
         _fits_softmax(q, dropout, softcap, sinks)
-    if at is None:
-        if keys != tokens:
-            raise ValueError(
-                f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
-                " `k_at`, made by `encoding.prepare`."
-            )
-        at = prepared(encoding, sequence(tokens, 0, q.device), "`at`")
-    at = stand(encoding, at, q, "`at`")
-    k_at = stand(encoding, at if k_at is None else k_at, k, "`k_at`")
-    scale = encoding.scale(q.shape[-1]) if scale is None else scale
+        looks = looks and (sinks is None or readable(sinks))
+    scale = encoding.scale(q.shape[-1]) if scale is None else number(scale, "scale")
     acts_on = encoding.acts_on
     learns = trains(encoding, q, k, v, *(() if sinks is None else (sinks,)))
-    looks = readable(q, k, v) and not beyond_gradients()
-    looks = looks and (sinks is None or readable(sinks))
-    seen = strip(mask, tokens, keys) if looks else None
+    seen = seen if looks else None  # sinks may be traced where the rest is not
     ours = implementation in ("auto", "view")
     # Paths that go by a strip of pairs never touch a key that nobody sees.
     skips = seen is not None and ours and not learns and "by_weight" not in acts_on
@@ -154,6 +146,55 @@ def _call(
     by_weight = "by_weight" in acts_on
     hooked = (encoding, q, k, v, at, k_at, scale, bias, mask, seen, by_weight, learns, looks)
     return Call(*hooked) if plain else Call(*hooked, *weighed)
+
+
+class Placed(NamedTuple):
+    """What follows from positions, mask and shapes alone: in decoding, the same for all layers."""
+
+    at: Any
+    k_at: Any
+    seen: Strip | None
+
+
+def _placed(
+    encoding: Encoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    at: Any,
+    k_at: Any,
+    mask: Mask | Seen | None,
+    looks: bool,
+) -> Placed:
+    """Check that everything fits; asked once for all calls that share the positions."""
+    k_at = at if k_at is None else k_at
+
+    def place() -> Placed:
+        tokens, keys = _fits(encoding, q, k, v, mask)
+        if at is None and keys != tokens:
+            raise ValueError(
+                f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
+                " `k_at`, made by `encoding.prepare`."
+            )
+        start = prepared(encoding, sequence(tokens, 0, q.device), "`at`") if at is None else at
+        q_stand = stand(encoding, start, q, "`at`")
+        k_stand = stand(encoding, start if k_at is None else k_at, k, "`k_at`")
+        seen = strip(mask, tokens, keys) if looks else None
+        return Placed(q_stand, k_stand, seen)
+
+    def found() -> tuple[Strip | None, bool]:
+        placed = place()
+        return placed.seen, placed.at is at and placed.k_at is k_at
+
+    if not looks or at is None or not hasattr(k_at, "__dict__") or isinstance(k_at, type):
+        return place()
+    of_mask = (mask.made_of or ()) if isinstance(mask, Mask) else ()
+    what = "placed", q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
+    seen, as_they_are = kept(k_at, what, (encoding, at, k_at, mask, *of_mask), found)
+    if not as_they_are:  # tables made here are made in every call, for what is learned may change
+        return place()
+    made_for(encoding, q.shape[1], q.shape[3], needs_values=True)
+    return Placed(at, k_at, seen)
 
 
 def scores(
@@ -187,13 +228,11 @@ def scores(
 
 
 def _fits(
-    encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None, scale: Any
+    encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None
 ) -> tuple[int, int]:
     """Refuse what would end in an error of somebody else's, or broadcast in silence.
 
-    Returns the number of queries and of keys.
-
-    A few µs: types and shapes only, for every call pays for it.
+    Returns the number of queries and of keys. It looks at types and shapes only.
     """
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         for name, x in (("q", q), ("k", k), ("v", v)):
@@ -224,8 +263,6 @@ def _fits(
         raise TypeError(f"q, k and v must be real floating-point numbers, got {q.dtype}: convert.")
     if not q.device == k.device == v.device:
         raise ValueError(f"q, k and v must be on one device: {q.device}, {k.device}, {v.device}.")
-    if scale is not None:
-        number(scale, "scale")
     if isinstance(mask, Mask):
         mask.check(batch, tokens, k_shape[2])
     elif mask is not None:

@@ -7,14 +7,17 @@ their numbers, for optimisers that write past autograd, through `.data`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, is_grad_enabled, is_inference_mode_enabled
+from torch.compiler import is_compiling
 
 from posenc.core.tracing import beyond_gradients, readable
 
 T = TypeVar("T")
+is_autocast_cpu = partial(torch.is_autocast_enabled, "cpu")
 MOST_ENTRIES = 64  # values cached with one object: one for each layer of a model
 COMPARED_WHOLE = 4096  # numbers: tensors up to this size are compared whole
 SAMPLES = 64  # numbers, evenly spread, by which larger tensors are compared
@@ -36,11 +39,10 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
     `what` tells apart the values cached with one object; `make` must read nothing else that
     changes. Values that gradients flow through are never cached.
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return make()
-    graded = torch.is_grad_enabled()
-    modes = graded, torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
-    key = (what, modes, *map(id, made_of))
+    graded = is_grad_enabled()
+    key = (what, graded, is_inference_mode_enabled(), is_autocast_cpu(), *map(id, made_of))
     carried = on.__dict__.get("_kept")
     entry = None if carried is None else carried.get(key)
     if entry is not None and _unchanged(entry[1]):
@@ -56,7 +58,8 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
             carried = on.__dict__["_kept"] = Kept()
         if len(carried) >= MOST_ENTRIES:
             carried.pop(next(iter(carried)), None)
-        carried[key] = made_of, versions, value  # holding `made_of` keeps its `id`s taken
+        held = [x for x in made_of if x is not on]  # which keeps their `id`s taken
+        carried[key] = held, versions, value
     return value
 
 
@@ -66,7 +69,7 @@ Version = tuple[Tensor, int | None, Tensor | None]  # a tensor, its version, and
 def _version_of(x: Tensor) -> Version | None:
     """A mark that differs once `x` is written to; None where nothing would show it."""
     if not x.is_inference():
-        return x, x._version, _sample(x).clone() if x.requires_grad else None
+        return x, x._version, _sample(x).detach().clone() if x.requires_grad else None
     return (x, None, x.clone()) if x.numel() <= COMPARED_WHOLE else None
 
 
@@ -81,5 +84,5 @@ def _unchanged(versions: list[Version]) -> bool:
 
 def _sample(x: Tensor) -> Tensor:
     """All numbers of `x`, or samples of a large one: a step of an optimiser changes nearly all."""
-    x = x.detach()
-    return x if x.numel() <= COMPARED_WHOLE else x.reshape(-1)[:: x.numel() // SAMPLES]
+    count = x.numel()
+    return x if count <= COMPARED_WHOLE else x.detach().reshape(-1)[:: count // SAMPLES]

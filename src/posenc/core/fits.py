@@ -62,7 +62,9 @@ def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         if not isinstance(at, Parts) or len(at.parts) != len(encoding.parts):
             raise TypeError(_foreign(encoding, at, name))
         parts = zip(encoding.parts, at.parts, strict=True)
-        return type(at)(tuple([stand(part, part_at, x, name) for part, part_at in parts]))  # type: ignore
+        each = [stand(part, part_at, x, name) for part, part_at in parts]  # type: ignore
+        same = all([one is other for one, other in zip(each, at.parts, strict=True)])
+        return at if same else type(at)(tuple(each))
     if isinstance(at, Prepared):
         if not isinstance(at, encoding.prepared):
             raise TypeError(_foreign(encoding, at, name))
