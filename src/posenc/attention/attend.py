@@ -122,7 +122,7 @@ def _call(
     if not plain:
         _fits_softmax(q, dropout, softcap, sinks)
         looks = looks and (sinks is None or readable(sinks))
-    scale = encoding.scale(q.shape[-1]) if scale is None else number(scale, "scale")
+    scale = encoding.scale(q.shape[-1]) if scale is None else float(number(scale, "scale"))
     acts_on = encoding.acts_on
     learns = trains(encoding, q, k, v, *(() if sinks is None else (sinks,)))
     seen = seen if looks else None  # sinks may be traced where the rest is not

@@ -28,7 +28,7 @@ from posenc.attention.flex import flexible
 from posenc.attention.sinks import WithSinks, flash, joined
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, view
-from posenc.core.biases import FEW, dense, pairs
+from posenc.core.biases import ALL, FEW, dense, pairs
 from posenc.core.masks import Mask
 from posenc.core.shapes import Scores, Seen
 from posenc.core.sum import leaves
@@ -62,9 +62,14 @@ def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
         weights = _softmax(scores.masked_fill(~seen, lowest), call.sinks).masked_fill(~seen, 0)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    out = weights @ per_query_head(call.v[..., keys, :], call.q).to(weights.dtype)
+    out = weights @ per_query_head(_some(call.v, keys), call.q).to(weights.dtype)
     extra = call.encoding.by_weight(weights, call.at, call.k_at, rows) if call.by_weight else None
     return (out if extra is None else out + extra).to(call.q.dtype)
+
+
+def _some(x: Tensor, tokens: slice) -> Tensor:
+    """Slicing costs as much as a small kernel, also where it takes all."""
+    return x if tokens == ALL else x[..., tokens, :]
 
 
 def _seen(call: Call, rows: slice, keys: slice) -> Tensor | None:
@@ -85,7 +90,7 @@ def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
 def logits(
     call: Call, rows: slice, keys: slice = slice(None), seen: Tensor | None = None
 ) -> Scores:
-    q, k = call.q[..., rows, :], per_query_head(call.k[..., keys, :], call.q)
+    q, k = _some(call.q, rows), per_query_head(_some(call.k, keys), call.q)
     content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
     if call.softcap is not None:
         content = call.softcap * (content / call.softcap).tanh()
@@ -105,7 +110,7 @@ def reference(call: Call) -> Tensor:
 def blocks(call: Call) -> Tensor:
     batch, heads, tokens, keys = call.shape
     most = max(16, min(BLOCK, HELD // max(1, batch * heads * keys)))
-    here = call.readable
+    here = call.looks or call.readable
     # The kernel takes no cap, and drops weights only where it makes all of them.
     weights = call.by_weight or call.softcap is not None or call.dropout or _no_sinks(call)
     each = _fused if here and not weights else _rows
@@ -142,7 +147,7 @@ def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
     bias = None if call.bias is None else _bias(call, rows, keys, seen)
     if bias is not None and bias.requires_grad:  # the kernel has no gradient for it
         return _rows(call, rows, keys)
-    q, k, v = call.q[..., rows, :], call.k[..., keys, :], call.v[..., keys, :]
+    q, k, v = _some(call.q, rows), _some(call.k, keys), _some(call.v, keys)
     if seen is None:
         return _kernel(q, k, v, call, attn_mask=bias)
     return _unless_alone(q, k, v, call, seen, bias)

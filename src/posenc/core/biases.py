@@ -67,7 +67,7 @@ class ScoreBias:
         return {}
 
     def sources(self) -> tuple[Any, ...] | None:
-        """Tensors and numbers that `distance` reads; None: not known, so nothing is cached."""
+        """Tensors and numbers that it is made of; None: not known, so nothing is cached."""
         return None
 
     def cached(self, what: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
@@ -75,13 +75,15 @@ class ScoreBias:
         sources = None if torch.compiler.is_compiling() else self.sources()
         if sources is None:
             return compute()
-        tensors = [x for x in sources if isinstance(x, Tensor | nn.Module)]
-        numbers = [x for x in sources if not isinstance(x, Tensor | nn.Module)]
-        return kept(self.k_pos, (*what, *numbers), (self.q_pos, self.k_pos, *tensors), compute)
+        tensors, numbers = [self.q_pos, self.k_pos], [*what]
+        for x in sources:
+            (tensors if isinstance(x, _OBJECTS) else numbers).append(x)
+        return kept(self.k_pos, tuple(numbers), tuple(tensors), compute)
 
     def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
         """`compute()`, the block of these; cached where queries are few, as in decoding."""
-        if self.distance is None or not readable(self.q_pos) or self.q_pos.shape[-1] > FEW:
+        q_pos = getattr(self, "q_pos", None)
+        if q_pos is None or q_pos.shape[-1] > FEW or not readable(q_pos):
             return compute()
         return self.cached(("block", rows.start, rows.stop, keys.start, keys.stop), compute)
 
@@ -109,8 +111,9 @@ class DistanceBias(ScoreBias):
     ):
         self.distance, self.q_pos, self.heads = f, q_pos, q.shape[1]
         self.k_pos = for_query_heads(k_pos, self.heads)
-        self.of, self.dtype = of, q.dtype
-        self.of_pairs = f if reach is None else self._tabulated(f, reach, type(of).__name__)
+        self.of, self.dtype, self.reach = of, q.dtype, reach
+        # A table is made now where blocks are made again for gradients, else when it is asked for
+        self.made = self.of_pairs() if torch.is_grad_enabled() or not readable(q_pos) else None
 
     def sources(self) -> tuple[Any, ...] | None:
         sources = None if self.of is None else _sources(self.of)
@@ -119,16 +122,21 @@ class DistanceBias(ScoreBias):
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         def compute() -> Tensor:
             h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-            return self.of_pairs(h, offsets(self.q_pos, self.k_pos, rows, keys))
+            f = self.made or self.of_pairs()
+            return f(h, offsets(self.q_pos, self.k_pos, rows, keys))
 
         return self.cached_block(rows, keys, compute)
 
     def pair(self) -> PairBias:
-        apart, f = offset(self.q_pos, self.k_pos), self.of_pairs
+        apart, f = offset(self.q_pos, self.k_pos), self.made or self.of_pairs()
         return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
-    def _tabulated(self, f: OfDistance, reach: int, name: str) -> OfDistance:
-        """f, out of a table (offset, head): made now, as blocks are made again for gradients."""
+    def of_pairs(self) -> OfDistance:
+        """f; with a `reach` out of a table (offset, head)."""
+        reach, f, name = self.reach, self.distance, type(self.of).__name__
+        assert f is not None
+        if reach is None:
+            return f
 
         def compute() -> Tensor:
             device = self.q_pos.device
@@ -137,6 +145,41 @@ class DistanceBias(ScoreBias):
 
         table = self.cached(("table", reach), compute)
         return lambda h, apart: table[whole(apart, name).clamp(-reach, reach) + reach, h]
+
+
+class PlaceBias(ScoreBias):
+    """The bias f(head, position of the query, position of the key), which broadcast.
+
+    `of` is the encoding, where f reads nothing but its tensors and numbers, as for `DistanceBias`.
+    """
+
+    def __init__(
+        self,
+        f: Callable[[Tensor, Tensor, Tensor], Tensor],
+        q: Tensor,
+        q_pos: Positions,
+        k_pos: KeyPositions,
+        of: nn.Module | None = None,
+    ):
+        self.f, self.q_pos, self.heads = f, q_pos, q.shape[1]
+        self.k_pos = for_query_heads(k_pos, self.heads)
+        self.of, self.dtype = of, q.dtype
+
+    def sources(self) -> tuple[Any, ...] | None:
+        sources = None if self.of is None else _sources(self.of)
+        return None if sources is None else (self.dtype, self.heads, *sources)
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        def compute() -> Tensor:
+            h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
+            q_pos, k_pos = by_head(self.q_pos[..., rows]), by_head(self.k_pos[..., keys])
+            return self.f(h, q_pos.unsqueeze(-1), k_pos.unsqueeze(-2))
+
+        return self.cached_block(rows, keys, compute)
+
+    def pair(self) -> PairBias:
+        q_pos, k_pos = take(self.q_pos), take(self.k_pos)
+        return lambda b, h, i, j: self.f(h, q_pos(b, h, i), k_pos(b, h, j))
 
 
 class SumBias(ScoreBias):
@@ -212,6 +255,8 @@ def _total(functions: list[Any]) -> Any:
 
 
 _OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
+_OBJECTS = Tensor, nn.Module
+_SIMPLE = Tensor, int, float, str, type(None)
 
 
 def _sources(module: nn.Module) -> tuple[Any, ...] | None:
@@ -219,7 +264,7 @@ def _sources(module: nn.Module) -> tuple[Any, ...] | None:
     found: list[Any] = [module, *module._parameters.values(), *module._buffers.values()]
     for name, value in module.__dict__.items():
         if name not in _OF_EVERY_MODULE:
-            if not isinstance(value, Tensor | int | float | str | None):
+            if not isinstance(value, _SIMPLE):
                 return None
             found.append(value)
     for child in module._modules.values():
@@ -260,6 +305,13 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
     if apart.ndim == 4:
         return apart
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
+
+
+def by_head(pos: Positions) -> Tensor:
+    """Positions as (batch or 1, head or 1, token)."""
+    while pos.ndim < 3:
+        pos = pos.unsqueeze(-2)
+    return pos
 
 
 def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:

@@ -13,13 +13,12 @@ Transformers", arXiv:2310.04418, eq. 5; initial values, |·| and ε as in its ap
 there ends with one more constant for each head, which a softmax does not see; it is left out.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
-from posenc.core.biases import DistanceBias, for_query_heads, offset, take
+from posenc.core.biases import DistanceBias, PlaceBias
+from posenc.core.cache import kept
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import readable
@@ -71,17 +70,27 @@ class FIRE(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        length, k_at = self.multiplier.abs() * self.length, for_query_heads(k_at, q.shape[1])
-        if readable(q_at, length) and q_at.numel() and q_at.max() <= length:
-            near = self.ψ(length) + EPS
-            f = lambda h, δ: self.f(h, self.ψ(δ.abs()) / near)  # noqa: E731
-            return DistanceBias(f, q, q_at, k_at, of=self)
-        return self._beyond(length, q_at, k_at)
+        if self._near_enough(q_at):
+            return DistanceBias(self.of_distance, q, q_at, k_at, of=self)
+        return PlaceBias(self.of_places, q, q_at, k_at, of=self)
 
-    def _beyond(self, length: Tensor, q_at: Tensor, k_at: Tensor) -> Bias:
-        away: Callable[..., Tensor] = offset(q_at, k_at)
-        reached = take(self.ψ(torch.maximum(length, q_at.to(length.dtype))) + EPS)
-        return lambda b, h, i, j: self.f(h, self.ψ(away(b, h, i, j).abs()) / reached(b, h, i))
+    def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
+        return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
+
+    def of_places(self, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
+        reached = torch.maximum(self.L, p.to(self.L.dtype))
+        return self.f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
+
+    @property
+    def L(self) -> Tensor:
+        return self.multiplier.abs() * self.length
+
+    def _near_enough(self, q_at: Tensor) -> bool:
+        """Whether each of these queries stands within L, where distance alone counts."""
+        if not readable(q_at, self.multiplier) or not q_at.numel():
+            return False
+        made_of = q_at, self.multiplier
+        return kept(q_at, ("within", self.length), made_of, lambda: bool(q_at.max() <= self.L))
 
     def __repr__(self) -> str:
         return f"FIRE({self.heads} heads, length={self.length:g})"
