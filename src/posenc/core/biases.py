@@ -172,7 +172,10 @@ class PlaceBias(ScoreBias):
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         def compute() -> Tensor:
             h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-            q_pos, k_pos = by_head(self.q_pos[..., rows]), by_head(self.k_pos[..., keys])
+            q_pos, k_pos = (
+                with_head_axis(self.q_pos[..., rows]),
+                with_head_axis(self.k_pos[..., keys]),
+            )
             return self.f(h, q_pos.unsqueeze(-1), k_pos.unsqueeze(-2))
 
         return self.cached_block(rows, keys, compute)
@@ -307,7 +310,7 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
 
 
-def by_head(pos: Positions) -> Tensor:
+def with_head_axis(pos: Positions) -> Tensor:
     """Positions as (batch or 1, head or 1, token)."""
     while pos.ndim < 3:
         pos = pos.unsqueeze(-2)
