@@ -22,9 +22,8 @@ def tensors(step):
 
 
 def write(folder, *steps, cell=CELL):
-    return [
-        checkpoints.save(folder, step, tensors(step), {"losses": [0.1]}, cell) for step in steps
-    ]
+    state = {"losses": [0.1], "cell": cell.settings}
+    return [checkpoints.save(folder, step, tensors(step), state) for step in steps]
 
 
 def test_what_was_saved_comes_back_to_the_bit(tmp_path):
