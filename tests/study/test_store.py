@@ -11,7 +11,7 @@ import torch
 
 from posenc.study import store
 from posenc.study.cell import Cell, Result
-from posenc.study.store import Outcome, Store, StoreError, read
+from posenc.study.store import Outcome, Record, Store, StoreError, read
 
 FIXTURE = Path(__file__).with_name("store-format-1.db")
 
@@ -31,7 +31,7 @@ def filled(folder, cells=CELLS):
     made = Store(folder)
     made.register("d" * 64, "hypothesis = 'none'")
     for cell in cells:
-        made.add(cell, result(cell.seed))
+        made.add(Record.of(cell, result(cell.seed)))
         made.clock(cell=cell.digest, step=0.25, host="here")
     return made
 
@@ -74,7 +74,7 @@ def test_the_order_of_cells_and_of_runs_leaves_no_trace(tmp_path):
     other = filled(tmp_path / "b", CELLS[:0:-1])
     other.close()
     again = Store(tmp_path / "b")
-    again.add(CELLS[0], result(1))
+    again.add(Record.of(CELLS[0], result(1)))
     again.close()
     one, two = (tmp_path / name / store.RESULTS for name in "ab")
     assert one.read_bytes() == two.read_bytes()
@@ -88,14 +88,14 @@ def test_the_digest_of_contents_sees_a_single_prompt(tmp_path):
     changed = result(1)
     changed.outcomes["generated", 10][3] ^= True
     other.register("d" * 64, "hypothesis = 'none'")
-    other.add(CELLS[0], changed)
+    other.add(Record.of(CELLS[0], changed))
     assert one.contents.digest != other.contents.digest
 
 
 def test_a_cell_is_in_the_store_once(tmp_path):
     made = filled(tmp_path)
     with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
-        made.add(CELLS[0], result(1))
+        made.add(Record.of(CELLS[0], result(1)))
     assert made.finished == {cell.digest for cell in CELLS}
     assert len(made.contents.records[CELLS[0].digest].outcomes) == 4
 
@@ -132,11 +132,11 @@ def test_the_log_of_a_lost_file_is_not_read_into_the_next(tmp_path):
 
 def test_a_failure_is_kept_with_its_reason(tmp_path):
     made = Store(tmp_path)
-    made.fail(CELLS[0], "loss is nan after step 50", Result({}, (1.0, float("nan")), 7, 0.1))
-    made.fail(CELLS[1], "TypeError: no")
+    made.add(Record.of(CELLS[0], Result({}, (1.0, float("nan")), 7, 0.1)))
+    made.add(Record(CELLS[1], None, (), "the loss of step 5 is nan", {}))
     made.close()
     kept = read(tmp_path).records
-    assert kept[CELLS[0].digest].failure == "loss is nan after step 50"
+    assert kept[CELLS[0].digest].failure == "mean loss 2 of 2 is nan"
     assert kept[CELLS[0].digest].losses[0] == 1.0
     assert (kept[CELLS[1].digest].parameters, kept[CELLS[1].digest].outcomes) == (None, {})
 

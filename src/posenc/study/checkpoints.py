@@ -40,7 +40,11 @@ class Checkpoint:
     path: Path
 
 
-class Damaged(ValueError):
+class Refused(ValueError):
+    """A run cannot go on from its checkpoints; the message says why."""
+
+
+class Damaged(Refused):
     """No checkpoint of a folder can be read, though it has some."""
 
 
@@ -70,7 +74,7 @@ def save(
 def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoint | None:
     """The newest checkpoint that is whole; None in a folder without any.
 
-    Warns of damaged ones by name. Raises Damaged if all are, and ValueError for a checkpoint of
+    Warns of damaged ones by name. Raises Damaged if all are, and Refused for a checkpoint of
     a run with other settings, or made by other versions, with the difference.
     """
     damaged: list[str] = []
@@ -160,7 +164,7 @@ def _read(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | None:
     about = json.loads(header["__metadata__"][KEY])
     there = about["made_by"] | _flat(about["state"].get("cell") if settings else None)
     if differing := differences(there, _versions() | _flat(settings)):
-        raise ValueError(
+        raise Refused(
             f"{path.name} is the checkpoint of another run: {differing}. Delete {path.parent} to"
             " train from the beginning."
         )

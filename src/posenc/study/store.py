@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +98,17 @@ class Record:
     outcomes: Mapping[tuple[str, int], Outcome]
     seconds: float | None = None  # the median of a step
 
+    @classmethod
+    def of(cls, cell: Cell, result: Result) -> "Record":
+        """The record of a result; one whose loss is no number any more has failed."""
+        outcomes = {place: Outcome.of(values) for place, values in result.outcomes.items()}
+        losses = tuple(result.losses)
+        lost = next((n for n, loss in enumerate(losses, 1) if not isfinite(loss)), None)
+        failure = (
+            None if lost is None else f"mean loss {lost} of {len(losses)} is {losses[lost - 1]}"
+        )
+        return cls(cell, result.parameters, losses, failure, outcomes, result.seconds)
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -165,18 +177,9 @@ class Store:
         """Write down the digest of a file that cells depend on."""
         self._file.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", (name, digest))
 
-    def add(self, cell: Cell, result: Result) -> None:
+    def add(self, record: Record) -> None:
         """Write down what a cell came to."""
-        outcomes = {place: Outcome.of(values) for place, values in result.outcomes.items()}
-        self._write(Record(cell, result.parameters, tuple(result.losses), None, outcomes))
-
-    def fail(self, cell: Cell, why: str, result: Result | None = None) -> None:
-        """Write down that a cell failed, as it would each time, and why."""
-        known = (None, ()) if result is None else (result.parameters, tuple(result.losses))
-        self._write(Record(cell, *known, why, {}))
-
-    def _write(self, record: Record) -> None:
-        with _transaction(self._file):
+        with _explained(self.folder / RUNNING), _transaction(self._file):
             _insert(self._file, record)
 
     def clock(self, **line: Any) -> None:

@@ -1,0 +1,318 @@
+"""What the outcomes of a study say, and no more: rows of a table and contrasts with their p.
+
+    in range   share of right answers, mean over the lengths n ≤ L of training
+    area       the same over L < n ≤ 2L, with an interval: seeds are drawn anew, then prompts
+    below      the first length with fewer than half of the answers right
+
+Of a language model they are bits per character, where less is better. Contrasts are of runs that
+are paired by seed; a difference above 0 speaks for the first side.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import isclose
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.study import statistics, tasks
+from posenc.study.cell import PROFILES, Cell
+from posenc.study.plan import Plan, PlanError
+from posenc.study.statistics import Interval
+from posenc.study.store import BITS, Contents, Outcome, Record
+
+PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
+RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
+RESAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoding on one task, over its seeds."""
+
+    task: str
+    encoding: str
+    protocol: str
+    bits: bool  # bits per character instead of shares of right answers
+    seeds: Sequence[int]
+    failures: Mapping[int, str]  # why a seed has no outcome
+    curve: Mapping[int, Sequence[float]]  # by length, the mean of each seed
+    in_range: float | None
+    value: Interval | None  # of the metric
+    by_seed: Sequence[float]
+    below: int | None
+    parameters: int | None
+    seconds: float | None  # of a step
+    undertrained: bool
+    rank: int | None  # among those that are trained, if so many seeds can show a difference
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A difference that the plan names, on one task."""
+
+    task: str
+    one: Sequence[str]
+    other: Sequence[str]
+    seeds: Sequence[int]
+    difference: Interval | None
+    by_seed: Sequence[float]
+    p: float | None  # two-sided, exact, of flipped signs
+    adjusted: float | None  # by Holm, over all contrasts of the plan
+    improvement: float | None  # the probability that a run of one side beats one of the other
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The table of a study."""
+
+    hypothesis: str
+    registered: str  # the digest of the plan; empty without one
+    metric: str
+    stamp: str  # why nothing may be ranked; empty where it may
+    deviations: Sequence[str]
+    done: int
+    of: int
+    rows: Sequence[Row]
+    contrasts: Sequence[Contrast]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def analyse(
+    contents: Contents, protocol: str | None = None, resamples: int = RESAMPLES
+) -> Analysis:
+    """The table of the last plan of a store; of a store without one, of all its cells."""
+    plan = plan_of(contents)
+    cells = [record.cell for record in contents.records.values()] if plan is None else plan.cells()
+    grid = _grid(contents, cells, plan)
+    metric = "area" if plan is None else plan.metric
+    rows = [
+        _row(task, name, runs, metric, protocol, resamples) for (task, name), runs in grid.items()
+    ]
+    seeds = min((len(row.seeds) for row in rows), default=0)
+    stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
+    if {cell.profile for cell in cells} & {PROFILES["smoke"]}:
+        stamp = "smoke: no ranking claims"
+    contrasts = [] if plan is None else _contrasts(plan, grid, protocol, resamples)
+    done = sum(record is not None for runs in grid.values() for _, record in runs.values())
+    return Analysis(
+        "" if plan is None else plan.hypothesis,
+        "" if plan is None else plan.digest,
+        metric,
+        stamp,
+        contents.deviations,
+        done,
+        len(cells),
+        rows if stamp else _ranked(rows),
+        contrasts if not stamp else [_without_claim(one, stamp) for one in contrasts],
+    )
+
+
+def plan_of(contents: Contents) -> Plan | None:
+    """The plan that was registered last. Raises PlanError if it is none of this version's."""
+    if not contents.plans:
+        return None
+    try:
+        return Plan.of(tomllib.loads(contents.plans[-1][1]), "the store's plan")
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"the store's plan is no TOML: {error}.") from None
+
+
+def narrow(plan: Plan, contents: Contents, seeds: int, resamples: int = RESAMPLES) -> bool:
+    """Whether all intervals of a plan are as narrow as it asks: of contrasts, or of rows."""
+    assert plan.half_width is not None
+    grid = _grid(contents, [cell for cell in plan.cells() if cell.seed <= seeds], plan)
+    found = [one.difference for one in _contrasts(plan, grid, None, resamples)]
+    if not plan.contrast:
+        rows = (_row(*place, runs, plan.metric, None, resamples) for place, runs in grid.items())
+        found = [row.value for row in rows]
+    return all(
+        one is not None and statistics.enough(one, seeds, plan.half_width, plan.seeds)
+        for one in found
+    )
+
+
+Grid = dict[tuple[str, str], dict[int, tuple[Cell, Record | None]]]
+
+
+def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
+    """Records by task and encoding, then by seed, in the order of the cells.
+
+    Cells of a plan leave to the task what the plan does not say; those of records have it said.
+    """
+
+    def key(cell: Cell) -> str:
+        if plan is None:
+            return cell.digest
+        lengths = cell.trained if plan.trained else None, cell.tested if plan.tested else ()
+        return replace(cell, trained=lengths[0], tested=lengths[1], data="").digest
+
+    records = {key(record.cell): record for record in contents.records.values()}
+    grid: Grid = {}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        record = records.get(key(cell))
+        grid.setdefault((cell.task, cell.name), {})[cell.seed] = cell, record
+    return grid
+
+
+def _row(
+    task: str,
+    name: str,
+    runs: Mapping[int, tuple[Cell, Record | None]],
+    metric: str,
+    protocol: str | None,
+    resamples: int,
+) -> Row:
+    records = {seed: record for seed, (_, record) in runs.items() if record is not None}
+    failures = {seed: one.failure for seed, one in records.items() if one.failure is not None}
+    good = {seed: one for seed, one in records.items() if one.failure is None}
+    graded = {seed: _graded(one, protocol) for seed, one in good.items()}
+    trained = next((_trained(one.cell) for one in records.values()), 0)
+    lengths = sorted(next(iter(graded.values()), {}))
+    curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
+    bits = any(one.kind != BITS for outcomes in graded.values() for one in outcomes.values())
+    within = [fmean(curve[n]) for n in lengths if n <= trained]
+    in_range = fmean(within) if within else None
+    vectors = {seed: _vector(outcomes, metric, trained) for seed, outcomes in graded.items()}
+    known = [vector for vector in vectors.values() if vector is not None]
+    seconds = [one.seconds for one in good.values() if one.seconds is not None]
+    means = {n: fmean(values) for n, values in curve.items()}
+    return Row(
+        task,
+        name,
+        _protocol(next(iter(good.values())), protocol) if good else "",
+        bits,
+        [*good],
+        failures,
+        curve,
+        in_range,
+        statistics.bootstrap(known, resamples=resamples) if known else None,
+        [vector.mean().item() for vector in known],
+        None if bits or not means else statistics.first_below([*means], [*means.values()]),
+        next((one.parameters for one in good.values()), None),
+        sorted(seconds)[len(seconds) // 2] if seconds else None,
+        not bits and in_range is not None and in_range < RANGE,
+        None,
+    )
+
+
+def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:
+    found = []
+    for task in plan.tasks:
+        rows = {
+            name: _row(task, name, grid[task, name], plan.metric, protocol, 1)
+            for name in plan.labels
+        }
+        values = {name: _values(grid[task, name], plan.metric, protocol) for name in plan.labels}
+        for one, other in plan.contrast:
+            members = [values[name] for name in (*one, *other)]
+            seeds = sorted(set.intersection(*(set(member) for member in members)))
+            found.append(_contrast(task, one, other, seeds, values, rows, resamples))
+    adjusted = statistics.holm({str(n): c.p for n, c in enumerate(found) if c.p is not None})
+    return [replace(one, adjusted=adjusted.get(str(n))) for n, one in enumerate(found)]
+
+
+def _contrast(
+    task: str,
+    one: Sequence[str],
+    other: Sequence[str],
+    seeds: Sequence[int],
+    values: Mapping[str, Mapping[int, Tensor]],
+    rows: Mapping[str, Row],
+    resamples: int,
+) -> Contrast:
+    if not seeds:
+        return Contrast(task, one, other, [], None, [], None, None, None, "no paired seeds yet")
+    sign = -1.0 if rows[one[0]].bits else 1.0
+    sides = [
+        {seed: sign * torch.stack([values[name][seed] for name in side]).mean(0) for seed in seeds}
+        for side in (one, other)
+    ]
+    apart = [sides[0][seed] - sides[1][seed] for seed in seeds]
+    by_seed = [difference.mean().item() for difference in apart]
+    means = [[side[seed].mean().item() for seed in seeds] for side in sides]
+    weak = [name for name in (*one, *other) if rows[name].undertrained]
+    verdict = f"not ranked: {', '.join(weak)} undertrained" if weak else ""
+    if not verdict and not statistics.may_rank(len(seeds)):
+        verdict = f"{len(seeds)} seeds: no ranking claims"
+    return Contrast(
+        task,
+        one,
+        other,
+        seeds,
+        statistics.bootstrap(apart, resamples=resamples),
+        by_seed,
+        statistics.sign_flip(by_seed),
+        None,
+        statistics.probability_of_improvement(*means),
+        verdict,
+    )
+
+
+def _values(
+    runs: Mapping[int, tuple[Cell, Record | None]], metric: str, protocol: str | None
+) -> dict[int, Tensor]:
+    """The metric of each seed, prompt by prompt."""
+    found = {}
+    for seed, (_, record) in runs.items():
+        if record is not None and record.failure is None:
+            vector = _vector(_graded(record, protocol), metric, _trained(record.cell))
+            if vector is not None:
+                found[seed] = vector
+    return found
+
+
+def _protocol(record: Record, asked: str | None) -> str:
+    """The protocol by which a record is graded; empty if it lacks the one that is asked for."""
+    known = {protocol for protocol, _ in record.outcomes}
+    return next((one for one in ([asked] if asked else PROTOCOLS) if one in known), "")
+
+
+def _graded(record: Record, asked: str | None) -> dict[int, Outcome]:
+    """Outcomes by length."""
+    chosen = _protocol(record, asked)
+    return {n: one for (protocol, n), one in sorted(record.outcomes.items()) if protocol == chosen}
+
+
+def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tensor | None:
+    """The metric of one run, prompt by prompt; None where its lengths were not tested.
+
+    The prompts of several lengths are different texts: those of the same number are averaged, which
+    leaves the mean as it is, and its variance too.
+    """
+    if metric == "area":
+        kept = [one for n, one in outcomes.items() if trained < n <= 2 * trained]
+    else:
+        asked = float(metric.removeprefix("at ")) * trained
+        kept = [one for n, one in outcomes.items() if isclose(n, asked, abs_tol=0.5)]
+    prompts = min((one.prompts for one in kept), default=0)
+    return torch.stack([one.values[:prompts].double() for one in kept]).mean(0) if kept else None
+
+
+def _trained(cell: Cell) -> int:
+    return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
+
+
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    """Number the trained encodings of each task, the best first."""
+    places: dict[int, int] = {}
+    for task in dict.fromkeys(row.task for row in rows):
+        able = [
+            (n, row.value.value)
+            for n, row in enumerate(rows)
+            if row.task == task and row.value is not None and not row.undertrained
+        ]
+        bits = any(row.bits for row in rows if row.task == task)
+        ordered = sorted(able, key=lambda one: one[1] if bits else -one[1])
+        places |= {n: place for place, (n, _) in enumerate(ordered, 1)}
+    return [replace(row, rank=places.get(n)) for n, row in enumerate(rows)]
+
+
+def _without_claim(contrast: Contrast, stamp: str) -> Contrast:
+    return replace(contrast, verdict=contrast.verdict or stamp)

@@ -1,0 +1,493 @@
+"""Carry out a plan: one process a core, each with one thread, and one writer of the store.
+
+Whatever ends it, nothing that was done is lost. A worker that is killed is replaced, and its cell
+goes on from its checkpoint; when the process that leads is killed, the workers write checkpoints
+and end; the same command goes on where it was.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from posenc import __version__, provenance, user_code
+from posenc.study import analysis, statistics, store, tasks, train
+from posenc.study.cell import Cell, Result
+from posenc.study.checkpoints import Refused, differences
+from posenc.study.lock import locked
+from posenc.study.plan import Plan, PlanError
+from posenc.study.store import Record, Store
+
+TEXTS = ("language", "passkey")  # tasks that are made of a text
+CELLS = "cells"  # the folder of checkpoints, one inside for each cell
+RETRIES = 3  # of a cell whose worker was killed
+GRACE = 30.0  # seconds that a worker has after its parent has ended
+PATIENCE = 120.0  # seconds in which workers write their checkpoints
+OFTEN = 0.5  # seconds between two words of a worker about its progress
+
+Runner = Callable[..., Result]
+
+
+class Event(NamedTuple):
+    """What came of a cell: "done" with its record, "progress", "warning", "killed", "stopped", or
+    "error" with a sentence."""
+
+    kind: str
+    cell: Cell
+    value: Any = None
+
+
+class Executor(Protocol):
+    """Where cells are run: processes of this machine, or others' engines."""
+
+    @property
+    def free(self) -> int: ...
+    @property
+    def busy(self) -> int: ...
+    def start(self, cell: Cell) -> None: ...
+    def wait(self, seconds: float) -> list[Event]: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Status:
+    """How far a study is."""
+
+    done: int = 0
+    of: int = 0
+    fit: int | None = None  # cells that will be done in time, where there is a limit
+    running: dict[str, Any] = field(default_factory=dict)  # progress by the name of the cell
+    notes: list[str] = field(default_factory=list)  # what went wrong, a sentence each
+
+    @property
+    def doing(self) -> str:
+        return ", ".join(self.running) or "starting"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a study came to: how many cells are done, and which are not and why."""
+
+    done: int
+    of: int
+    missing: Sequence[tuple[Cell, str]]
+    narrow: bool | None  # whether the intervals are as narrow as the plan asks; None: it does not
+
+
+def study(
+    plan: Plan,
+    folder: Path,
+    workers: int = 2,
+    runner: Runner = train.run,
+    max_minutes: float | None = None,
+    progress: Callable[[Status], None] = lambda status: None,
+    executor: Executor | None = None,
+    keep: bool = False,
+    deviate: bool = False,
+    start: str = "spawn",
+) -> Ended:
+    """Run the cells of a plan that are not done yet, and store what they come to.
+
+    `runner` is an importable function, called as `train.run` is. `keep` leaves the checkpoints of
+    cells that are done. `start` is how processes are started. Raises Locked if another process
+    works in the folder, PlanError if it holds another plan, KeyboardInterrupt after checkpoints.
+    """
+    with locked(folder):
+        writer = Store(folder)
+        try:
+            _register(writer, plan, deviate)
+            pool = executor or Processes(workers, runner, folder / CELLS, start)
+            try:
+                return _Study(plan, writer, pool, max_minutes, progress, keep).run()
+            finally:
+                pool.close()
+        finally:
+            writer.close()
+
+
+def resolved(plan: Plan) -> list[Cell]:
+    """The cells of a plan with what it leaves to the task: lengths, and the digest of its text."""
+    found, cells = {}, plan.cells()
+    for name in plan.tasks:
+        source = plan.texts if name in TEXTS else ""
+        data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
+        task = tasks.find(name, text_of(Cell(name, "", 0, data=data, source=source)))
+        task = task.at(plan.trained, plan.tested)
+        found[name] = {"trained": task.trained, "tested": task.lengths}
+        found[name] |= {"data": data, "source": source}
+    return [replace(cell, **found[cell.task]) for cell in cells]
+
+
+def text_of(cell: Cell) -> str | None:
+    """The text that a cell's task is made of; None: the packaged novel, or none."""
+    if not cell.source:
+        return None
+    data = Path(cell.source).read_bytes()
+    if sha256(data).hexdigest() != cell.data:
+        raise ValueError(f"{cell.source} has changed since the study began.")
+    return data.decode()
+
+
+def run_cell(
+    cell: Cell,
+    runner: Runner,
+    cells: Path,
+    stop: Callable[[], bool],
+    progress: Callable[[Any], None],
+) -> Event:
+    """Run a cell in this process, whatever comes of it."""
+    asked = False
+
+    def asked_to_stop() -> bool:
+        nonlocal asked
+        asked = asked or stop()
+        return asked
+
+    begun = time.monotonic()
+    place = cells / cell.digest
+    resumed = place.is_dir()
+    try:
+        task = tasks.find(cell.task, text_of(cell))
+        result = runner(cell, task, place, asked_to_stop, progress)
+        record = Record.of(cell, result)
+    except ArithmeticError as error:  # the loss is lost: that is what the cell came to
+        record = Record(cell, None, (), str(error), {})
+    except Exception as error:
+        if asked:
+            return Event("stopped", cell)
+        said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        return Event("error", cell, " ".join(said.split()))
+    spent = None if resumed else time.monotonic() - begun
+    return Event("done", cell, (record, spent))
+
+
+class Processes:
+    """Processes of this machine, each with one thread."""
+
+    def __init__(self, workers: int, runner: Runner, cells: Path, start: str = "spawn") -> None:
+        self._most, self._runner, self._cells = workers, runner, cells
+        self._context: Any = multiprocessing.get_context(start)
+        self._workers: dict[Connection, tuple[Any, Cell | None]] = {}
+
+    @property
+    def busy(self) -> int:
+        return sum(cell is not None for _, cell in self._workers.values())
+
+    @property
+    def free(self) -> int:
+        return self._most - self.busy
+
+    def start(self, cell: Cell) -> None:
+        idle = (
+            (ours, process)
+            for ours, (process, busy) in self._workers.items()
+            if busy is None and process.is_alive()
+        )
+        ours, process = next(idle, None) or self._new()
+        self._workers[ours] = process, cell
+        try:
+            ours.send(cell)
+        except OSError:  # it was killed while it was idle: `wait` sees that, and says so
+            pass
+
+    def _new(self) -> tuple[Connection, Any]:
+        ours, theirs = self._context.Pipe()
+        words = (theirs, self._runner, self._cells, os.getpid())
+        process = self._context.Process(target=_work, args=words, daemon=True)
+        process.start()
+        theirs.close()
+        return ours, process
+
+    def wait(self, seconds: float) -> list[Event]:
+        events = []
+        for ours in wait([*self._workers], seconds):
+            assert isinstance(ours, Connection)
+            process, cell = self._workers[ours]
+            try:
+                event = ours.recv()
+            except (EOFError, OSError):
+                ours.close()
+                process.join()
+                del self._workers[ours]
+                if cell is not None:
+                    events.append(Event("killed", cell, process.exitcode))
+                continue
+            if event.kind not in ("progress", "warning"):
+                self._workers[ours] = process, None
+            events.append(event)
+        return events
+
+    def stop(self) -> None:
+        for ours in self._workers:
+            try:
+                ours.send(None)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        """End all processes; those that still work are killed."""
+        self.stop()
+        for ours, (process, cell) in self._workers.items():
+            if cell is None:
+                process.join(GRACE)
+            process.kill()
+            process.join()
+            ours.close()
+        self._workers.clear()
+
+
+def _work(theirs: Connection, runner: Runner, cells: Path, parent: int) -> None:
+    """The life of a worker: a cell after the other, until it is told to stop or is left alone."""
+    torch.set_num_threads(1)
+    for name in ("SIGINT", "SIGHUP"):  # which a terminal sends to all: the parent says when to stop
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    alone = lambda: os.getppid() != parent and os.name != "nt"  # noqa: E731
+    said = 0.0
+    while True:
+        try:
+            cell = theirs.recv()
+            if cell is None:
+                return
+
+            def progress(how_far: Any, cell: Cell = cell) -> None:
+                nonlocal said
+                if time.monotonic() - said > OFTEN:
+                    said = time.monotonic()
+                    theirs.send(Event("progress", cell, how_far))
+
+            def warn(message: Any, *_: Any, cell: Cell = cell, **__: Any) -> None:
+                theirs.send(Event("warning", cell, str(message)))
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", RuntimeWarning)
+                warnings.showwarning = warn
+                # a message, or the end of the pipe, is the parent's way to say stop
+                stop = lambda: ended.is_set() or alone() or theirs.poll()  # noqa: E731
+                theirs.send(run_cell(cell, runner, cells, stop, progress))
+            if ended.is_set():
+                return
+        except (EOFError, OSError):  # the parent has ended
+            return
+
+
+def _leave_with(parent: int) -> None:
+    """End this process some time after its parent, whatever it does."""
+    if os.name == "nt":
+        return
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    time.sleep(GRACE)
+    os._exit(1)
+
+
+class _Study:
+    """The order of cells, what is done with each event, and the end."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        writer: Store,
+        pool: Executor,
+        max_minutes: float | None,
+        progress: Callable[[Status], None],
+        keep: bool,
+    ) -> None:
+        self.plan, self.store, self.pool, self.progress, self.keep = (
+            plan, writer, pool, progress, keep,
+        )  # fmt: skip
+        self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        self.cells = resolved(plan)
+        self.names = {cell.digest: f"{cell.task} {cell.name} {cell.seed}" for cell in self.cells}
+        self.done = {*writer.finished} & self.names.keys()
+        self.killed: dict[str, int] = {}
+        self.missing: dict[str, tuple[Cell, str]] = {}
+        self.walls = _walls(writer)
+        self.status = Status(len(self.done), len(self.names))
+
+    def run(self) -> Ended:
+        if not self.keep:  # what a kill left between the storing of a cell and this
+            for digest in self.done:
+                shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
+        try:
+            narrow = self._all()
+        except KeyboardInterrupt:
+            self._finish_up()
+            raise
+        if not self.keep and not self.missing:
+            shutil.rmtree(self.store.folder / CELLS, ignore_errors=True)
+        return Ended(len(self.done), self.status.of, [*self.missing.values()], narrow)
+
+    def _all(self) -> bool | None:
+        plan = self.plan
+        if plan.half_width is None:
+            self._stage(self.cells)
+            return None
+        self._stage([cell for cell in self.cells if cell.seed <= statistics.RANKING])
+        for seed in range(statistics.RANKING, plan.seeds + 1):
+            # the rule is asked after each seed, when all of its cells are there and no others
+            if self.missing:
+                return False
+            if analysis.narrow(plan, self.store.contents, seed):
+                return True
+            if seed < plan.seeds:
+                self._stage([cell for cell in self.cells if cell.seed == seed + 1])
+        return False
+
+    def _stage(self, cells: Sequence[Cell]) -> None:
+        waiting = [cell for cell in cells if cell.digest not in self.done]
+        while waiting or self.pool.busy:
+            while self.pool.free > 0 and (cell := self._next(waiting)) is not None:
+                self.pool.start(cell)
+                self.status.running[self.names[cell.digest]] = None
+            if not self.pool.busy:
+                break
+            if self.deadline is not None and time.monotonic() > self.deadline:
+                self._finish_up()
+                break
+            self._take(waiting)
+        for cell in waiting:
+            self.missing[cell.digest] = cell, "left out: there is no time for it"
+
+    def _next(self, waiting: list[Cell]) -> Cell | None:
+        """The next cell that ends in time, of the first seed that is not done."""
+        for place, cell in enumerate(waiting):
+            if cell.seed != waiting[0].seed:
+                break
+            expected = self._expected(cell)
+            if self.deadline is None or time.monotonic() + (expected or 0) <= self.deadline:
+                return waiting.pop(place)
+        return None
+
+    def _take(self, waiting: list[Cell]) -> None:
+        """Wait for what comes next, and store it."""
+        for event in self.pool.wait(1.0):
+            cell, name = event.cell, self.names[event.cell.digest]
+            if event.kind == "progress":
+                self.status.running[name] = event.value
+                continue
+            if event.kind == "warning":
+                self.status.notes.append(f"{name}: {event.value}")
+                continue
+            self.status.running.pop(name, None)
+            if event.kind == "done":
+                self._store(*event.value)
+            elif event.kind == "killed":
+                times = self.killed[cell.digest] = self.killed.get(cell.digest, 0) + 1
+                self.status.notes.append(f"{name}: its process was killed ({event.value})")
+                if times <= RETRIES:
+                    waiting.insert(0, cell)
+                else:
+                    self.missing[cell.digest] = cell, f"its process was killed {times} times"
+            elif event.kind == "stopped":
+                self.missing[cell.digest] = cell, "stopped: it goes on from its checkpoint"
+            else:
+                self.missing[cell.digest] = cell, event.value
+                self.status.notes.append(f"{name}: {event.value}")
+        self.status.fit = self._fitting(waiting)
+        self.progress(self.status)
+
+    def _store(self, record: Record, wall: float | None) -> None:
+        cell = record.cell
+        self.store.add(record)
+        self.store.clock(
+            cell=cell.digest, step=record.seconds, wall=wall, host=socket.gethostname(),
+            finished=time.strftime("%Y-%m-%d %H:%M:%S%z"),
+        )  # fmt: skip
+        self.done.add(cell.digest)
+        self.missing.pop(cell.digest, None)
+        self.status.done = len(self.done)
+        if wall is not None:
+            self.walls.append((cell, wall))
+        if not self.keep:
+            shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
+
+    def _finish_up(self) -> None:
+        """Let what runs write its checkpoint, and store what is done meanwhile."""
+        self.pool.stop()
+        until = time.monotonic() + PATIENCE
+        while self.pool.busy and time.monotonic() < until:
+            self._take([])
+
+    def _expected(self, cell: Cell) -> float | None:
+        """Seconds that a cell will take, by those that are most like it; None: nothing is known."""
+        alike = [(other, wall) for other, wall in self.walls if other.profile == cell.profile]
+        for key in (lambda one: (one.task, one.encoding), lambda one: one.task, lambda one: None):
+            if known := [wall for other, wall in alike if key(other) == key(cell)]:
+                return sum(known) / len(known)
+        return None
+
+    def _fitting(self, waiting: Sequence[Cell]) -> int | None:
+        """How many cells will be done in time."""
+        if self.deadline is None:
+            return None
+        left = (self.deadline - time.monotonic()) * max(1, self.pool.busy + self.pool.free)
+        fit = len(self.done) + self.pool.busy
+        for cell in waiting:
+            left -= self._expected(cell) or 0
+            fit += left >= 0
+        return fit
+
+
+def _register(writer: Store, plan: Plan, deviate: bool) -> None:
+    """Write the plan into the store; refuse another one, unless the user says so."""
+    held = writer.contents
+    made_by = {"posenc": __version__, "torch": torch.__version__} | _own_code(plan)
+    changed = differences(held.sources, made_by) if held.sources else ""
+    if held.plans and held.plans[-1][0] != plan.digest:
+        earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")
+        changed = ", ".join(part for part in (plan.differences(earlier), changed) if part)
+    if changed and not deviate:
+        raise PlanError(
+            f"{writer.folder} holds a study that was registered otherwise: {changed}. Name another"
+            " folder with --out, or go on with --deviate, and the results will say so."
+        )
+    if changed:
+        writer.deviate(f"after {len(held.records)} cells: {changed}")
+    writer.register(plan.digest, plan.text)
+    for name, digest in made_by.items():
+        writer.use(name, digest)
+    writer.clock(
+        plan=plan.digest, begun=time.strftime("%Y-%m-%d %H:%M:%S%z"), host=socket.gethostname(),
+        commit=provenance.commit(), command=provenance.typed.get(),
+    )  # fmt: skip
+
+
+def _own_code(plan: Plan) -> dict[str, str]:
+    """Digests of the files of the user's own encodings, tasks and text."""
+    named = {*plan.tasks, *(one.encoding for one in plan.encodings)}
+    files = {name: Path(name.rpartition(":")[0]) for name in named if user_code.is_own(name)}
+    files |= {plan.texts: Path(plan.texts)} if plan.texts else {}
+    return {
+        name: sha256(path.read_bytes()).hexdigest()
+        for name, path in sorted(files.items())
+        if path.is_file()
+    }
+
+
+def _walls(writer: Store) -> list[tuple[Cell, float]]:
+    """Seconds that cells took from their beginning to their end."""
+    records = writer.contents.records
+    found = []
+    for line in store.times(writer.folder):
+        record, wall = records.get(str(line.get("cell"))), line.get("wall")
+        if record is not None and isinstance(wall, float | int):
+            found.append((record.cell, float(wall)))
+    return found

@@ -1,0 +1,360 @@
+"""The plan of a study: what is compared, how it is measured and when it ends, said beforehand.
+
+    hypothesis = "NoPE, T5 and ALiBi copy texts longer than those of training; RoPE does not."
+    tasks = ["copy", "reverse"]
+    encodings = ["nope", "rope", "alibi", { name = "slow", encoding = "rope", base = 500000.0 }]
+    profile = "cpu"                      # or a table: { base = "cpu", steps = 2000 }
+    seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
+    metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
+    contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
+
+Its digest is that of `text`, the same content in one spelling, and is in the store before the first
+cell is trained.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NoReturn
+
+from posenc import user_code
+from posenc.core.arguments import shown
+from posenc.study import statistics, tasks
+from posenc.study.cell import CONTROLS, PROFILES, Cell, Profile
+from posenc.study.train import encoding_of
+
+METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
+POSITIONS = re.compile(r"plain|random [1-9]\d*")
+MOST = 10_000  # seeds; of lengths and steps, the task and the profile say
+
+Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
+
+
+class PlanError(ValueError):
+    """A plan that cannot be carried out: file, key, what is wrong with it, the remedy."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One row of the table: an encoding with its options, and how it is trained."""
+
+    name: str
+    encoding: str
+    options: Mapping[str, Any]
+    positions: str
+    control: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study does. Made by `Plan.read` or `Plan.of`, which check it."""
+
+    tasks: tuple[str, ...]
+    encodings: tuple[Encoding, ...]
+    profile: Profile
+    hypothesis: str = ""
+    contrast: tuple[tuple[Side, Side], ...] = ()
+    metric: str = "area"
+    seeds: int = statistics.RANKING  # the most of them, where `half_width` may end it earlier
+    half_width: float | None = None  # of all intervals; the study ends when they are as narrow
+    trained: int | None = None  # lengths; those of each task, unless they are given
+    tested: tuple[int, ...] = ()
+    texts: str = ""  # the file of the text of `language` and `passkey`; empty: the packaged novel
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """The plan of a TOML file. Raises PlanError, in one sentence."""
+        try:
+            content = tomllib.loads(path.read_bytes().decode())
+        except OSError as error:
+            raise PlanError(f"{path} cannot be read: {error.strerror}.") from None
+        except ValueError as error:  # of TOML or UTF-8
+            raise PlanError(f"{path} is no TOML: {error}.") from None
+        return cls.of(content, path.name)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], source: str = "the plan") -> "Plan":
+        """The plan with this content, as TOML has it. Raises PlanError, in one sentence."""
+        return _Reader(source).plan(content)
+
+    @cached_property
+    def text(self) -> str:
+        """The plan as a TOML file, all defaults said; the same for each spelling of it."""
+        rows = [
+            {"name": one.name, "encoding": one.encoding, "options": dict(one.options)}
+            | {"positions": one.positions, "control": one.control}
+            for one in self.encodings
+        ]
+        ends = {"half_width": self.half_width, "most": self.seeds}
+        content = {
+            "hypothesis": self.hypothesis,
+            "tasks": list(self.tasks),
+            "profile": asdict(self.profile),
+            **({"seeds": self.seeds} if self.half_width is None else {"stop": ends}),
+            "metric": self.metric,
+            "contrast": [[list(one), list(other)] for one, other in self.contrast],
+            **({} if self.trained is None else {"trained": self.trained}),
+            **({"tested": list(self.tested)} if self.tested else {}),
+            **({"text": self.texts} if self.texts else {}),
+        }
+        lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
+        listed = [f"    {_toml(row)}," for row in rows]
+        return "\n".join([*lines, "encodings = [", *listed, "]", ""])
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of `text`."""
+        return sha256(self.text.encode()).hexdigest()
+
+    @property
+    def smoke(self) -> bool:
+        """Whether it is only to show that everything runs."""
+        return self.profile == PROFILES["smoke"]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.encodings)
+
+    def cells(self) -> list[Cell]:
+        """All cells, seed after seed, so that a study which is interrupted is balanced."""
+        return [cell for seed in range(1, self.seeds + 1) for cell in self.of_seed(seed)]
+
+    def of_seed(self, seed: int) -> list[Cell]:
+        return [
+            Cell(
+                task, one.encoding, seed, one.name, dict(one.options), self.profile, self.trained,
+                self.tested, one.positions, one.control,
+            )
+            for task in self.tasks
+            for one in self.encodings
+        ]  # fmt: skip
+
+    def differences(self, other: "Plan") -> str:
+        """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
+        there, here = (tomllib.loads(plan.text) for plan in (other, self))
+        return ", ".join(
+            f"`{key}` is {shown(there.get(key))} there and {shown(here.get(key))} here"
+            for key in sorted({*there, *here})
+            if there.get(key) != here.get(key)
+        )
+
+
+KEYS = (
+    "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
+    "positions", "control", "trained", "tested", "text",
+)  # fmt: skip
+ROW = ("name", "encoding", "options", "positions", "control")
+
+
+class _Reader:
+    """Reads the content of a plan; each error says in which file and key it is."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def plan(self, content: Mapping[str, Any]) -> Plan:
+        for key in content:
+            if key not in KEYS:
+                self._unknown("", key, KEYS)
+        for key in ("tasks", "encodings"):
+            if key not in content:
+                self._wrong(key, "a plan must name some, got none")
+        profile = self._profile(content.get("profile", "smoke"))
+        encodings = self._encodings(content, profile)
+        seeds, half_width = self._end(content)
+        labels = [one.name for one in encodings]
+        return Plan(
+            tuple(self._tasks(content["tasks"])),
+            tuple(encodings),
+            profile,
+            self._text("hypothesis", content.get("hypothesis", "")),
+            tuple(self._contrast(content.get("contrast", []), labels)),
+            self._metric(content.get("metric", "area")),
+            seeds,
+            half_width,
+            None if content.get("trained") is None else self._whole("trained", content["trained"]),
+            tuple(
+                self._whole("tested", n) for n in self._list("tested", content.get("tested", []))
+            ),
+        )
+
+    def _tasks(self, value: Any) -> list[str]:
+        names = [self._text("tasks", name) for name in self._list("tasks", value, least=1)]
+        for name in names:
+            if not user_code.is_own(name):  # which runs code, and so waits for the training
+                try:
+                    tasks.find(name)
+                except LookupError as error:
+                    self._wrong("tasks", str(error.args[0]))
+        return self._once("tasks", names)
+
+    def _encodings(self, content: Mapping[str, Any], profile: Profile) -> list[Encoding]:
+        rest = {key: content[key] for key in ("positions", "control") if key in content}
+        found = []
+        for value in self._list("encodings", content["encodings"], least=1):
+            row = {"name": value, "encoding": value} if isinstance(value, str) else value
+            if not isinstance(row, dict):
+                self._wrong("encodings", f"{shown(value)} must be a name or a table")
+            named = self._text("encodings", row.get("encoding", row.get("name")))
+            # `{ encoding = "rope", base = 500000.0 }` is `options = { base = 500000.0 }`
+            options = {key: one for key, one in row.items() if key not in ROW}
+            options |= self._table("encodings: options", row.get("options", {}))
+            asked = rest | row
+            positions = self._text("positions", asked.get("positions", "plain"))
+            if not POSITIONS.fullmatch(positions):
+                self._wrong(
+                    "positions", f'must be "plain" or "random 2048", got {shown(positions)}'
+                )
+            control = self._text("control", asked.get("control", ""), empty=True)
+            if control not in CONTROLS:
+                self._unknown("control", control, CONTROLS[1:])
+            self._encoding(named, options, profile)
+            label = self._text("encodings", row.get("name", named))
+            found.append(Encoding(label, named, options, positions, control))
+        self._once("encodings", [one.name for one in found])
+        for n, one in enumerate(found):
+            for other in found[:n]:
+                if replace(other, name=one.name) == one:
+                    self._wrong("encodings", f"{other.name} and {one.name} are the same: drop one")
+        return found
+
+    def _encoding(self, name: str, options: Mapping[str, Any], profile: Profile) -> None:
+        """Make one, to see whether it takes its options; one's own code waits for the training."""
+        try:
+            json.dumps(options, allow_nan=False)
+            if not user_code.is_own(name):
+                encoding_of(Cell("", name, 0, options=options, profile=profile))
+        except (LookupError, TypeError, ValueError) as error:
+            self._wrong("encodings", f"{name}: {' '.join(str(error.args[0]).split())}")
+
+    def _profile(self, value: Any) -> Profile:
+        if isinstance(value, str):
+            if value not in PROFILES:
+                self._unknown("profile", value, tuple(PROFILES))
+            return PROFILES[value]
+        table = dict(self._table("profile", value))
+        base = asdict(self._profile(table.pop("base", "smoke")))
+        for key, given in table.items():
+            if key not in base:
+                self._unknown("profile", key, (*base, "base"))
+            if key == "rate":
+                table[key] = self._number("profile: rate", given)
+            elif key == "warmup":
+                table[key] = self._whole("profile: warmup", given, least=0)
+            else:
+                table[key] = self._whole(f"profile: {key}", given)
+        profile = Profile(**base | table)
+        if profile.width % profile.heads:
+            self._wrong(
+                "profile",
+                f"`width` must be a multiple of `heads`, got {profile.width} and {profile.heads}",
+            )
+        return profile
+
+    def _end(self, content: Mapping[str, Any]) -> tuple[int, float | None]:
+        if "seeds" in content and "stop" in content:
+            self._wrong("stop", "a study ends after `seeds` or by `stop`: leave one of them out")
+        if "stop" not in content:
+            seeds = content.get("seeds", statistics.RANKING)
+            return self._whole("seeds", seeds, most=MOST), None
+        stop = self._table("stop", content["stop"])
+        for key in stop:
+            if key not in ("half_width", "most"):
+                self._unknown("stop", key, ("half_width", "most"))
+        most = self._whole("stop: most", stop.get("most", 32), statistics.RANKING, MOST)
+        return most, self._number("stop: half_width", stop.get("half_width", 0.05))
+
+    def _contrast(self, value: Any, labels: Sequence[str]) -> list[tuple[Side, Side]]:
+        found = []
+        for pair in self._list("contrast", value):
+            if not isinstance(pair, list) or len(pair) != 2:
+                self._wrong(
+                    "contrast", f'is a list of pairs such as ["nope", "rope"], got {shown(pair)}'
+                )
+            sides = []
+            for side in pair:
+                names = [side] if isinstance(side, str) else self._list("contrast", side, least=1)
+                for name in names:
+                    if self._text("contrast", name) not in labels:
+                        self._unknown("contrast", name, labels)
+                sides.append(tuple(names))
+            if set(sides[0]) & set(sides[1]):
+                self._wrong("contrast", f"the sides must differ, got {shown(pair)}")
+            found.append((sides[0], sides[1]))
+        return found
+
+    def _metric(self, value: Any) -> str:
+        metric = self._text("metric", value)
+        if not METRIC.fullmatch(metric):
+            self._wrong("metric", f'must be "area" or "at 1.2", got {shown(metric)}')
+        return metric
+
+    def _text(self, key: str, value: Any, empty: bool = False) -> str:
+        if not isinstance(value, str) or not (value or empty or key == "hypothesis"):
+            self._wrong(key, f"must be text in quotes, got {shown(value)}")
+        if not value.isprintable() and key != "hypothesis":
+            self._wrong(key, f"must be text that can be printed, got {shown(value)}")
+        return value
+
+    def _table(self, key: str, value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            self._wrong(key, f"must be a table, got {shown(value)}")
+        return value
+
+    def _list(self, key: str, value: Any, least: int = 0) -> list[Any]:
+        if not isinstance(value, list) or len(value) < least:
+            self._wrong(
+                key, f"must be a list{' of at least one' * bool(least)}, got {shown(value)}"
+            )
+        return value
+
+    def _whole(self, key: str, value: Any, least: int = 1, most: int = 2**31) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self._wrong(key, f"must be a whole number from {least} to {most:,}, got {shown(value)}")
+        return value
+
+    def _number(self, key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+            self._wrong(key, f"must be a number above 0, got {shown(value)}")
+        return float(value)
+
+    def _once(self, key: str, names: list[str]) -> list[str]:
+        for name in names:
+            if names.count(name) > 1:
+                self._wrong(
+                    key, f"{shown(name)} is there twice: give each a `name` of its own, or drop one"
+                )
+        return names
+
+    def _unknown(self, key: str, name: Any, known: Sequence[str]) -> NoReturn:
+        near = get_close_matches(str(name), known, 1, 0.5)
+        hint = f"did you mean {near[0]!r}" if near else f"known are {', '.join(known)}"
+        self._wrong(key, f"{shown(name)} is not known: {hint}{'?' * bool(near)}")
+
+    def _wrong(self, key: str, what: str) -> NoReturn:
+        where = ": ".join(part for part in (self.source, key) if part)
+        raise PlanError(f"{where}: {what}{'' if what.endswith(('?', '.')) else '.'}")
+
+
+def _toml(value: Any) -> str:
+    """A value in TOML, on one line: strings, numbers and lists are as in JSON."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in sorted(value.items()))
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool | int | float):
+        return json.dumps(value) if value == value and abs(value) != float("inf") else str(value)
+    raise TypeError(f"a plan holds text, numbers, lists and tables, got {shown(value)}.")
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)

@@ -1,0 +1,104 @@
+"""A training run of a few steps for tests: deterministic, with checkpoints, and with accidents.
+
+It is imported by the processes of a study, which find it by this name.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import torch
+
+from posenc.study import checkpoints
+from posenc.study.cell import Profile, Result
+
+TINY = Profile(width=8, heads=2, layers=1, steps=12, batch=4, warmup=2, prompts=9)
+
+
+class Stopped(Exception):
+    pass
+
+
+def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
+    """A small linear model with AdamW, told apart by seed and encoding; 3 steps a checkpoint."""
+    random = torch.Generator().manual_seed(cell.seed * 100 + len(cell.encoding))
+    weight = torch.nn.Parameter(torch.randn(4, 4, generator=random))
+    optimizer = torch.optim.AdamW([weight], lr=0.05)
+    last = directory and checkpoints.latest(directory, cell.settings)
+    losses = []
+    if last:
+        losses = list(last.state["losses"])
+        weight.data.copy_(last.tensors["weight"])
+        state = {name: last.tensors[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": {0: state}})
+
+    def save():
+        if directory is None:
+            return
+        tensors = {"weight": weight, **optimizer.state_dict()["state"].get(0, {})}
+        state = {"losses": losses, "cell": cell.settings}
+        if losses:
+            checkpoints.save(directory, len(losses), tensors, state)
+
+    for step in range(len(losses), cell.profile.steps):
+        if stop():
+            save()
+            raise Stopped
+        batch = torch.randn(8, 4, generator=torch.Generator().manual_seed(cell.seed * 1000 + step))
+        loss = (batch @ weight - batch.flip(-1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        progress(step + 1)
+        if (step + 1) % 3 == 0:
+            save()
+        time.sleep(float(os.environ.get("STEP_SECONDS", "0")))
+    right = torch.rand(9, generator=torch.Generator().manual_seed(cell.seed)) < 1 / (1 + losses[-1])
+    outcomes = {("generated", n): right.roll(n) for n in (5, 10, 15, 20)}
+    return Result(outcomes, tuple(losses), 16, 0.001)
+
+
+def dies_once(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
+    """The first process that comes to step 7 of a cell of seed 1 is killed."""
+
+    def killed(step):
+        progress(step)
+        if cell.seed == 1 and step == 7 and not (mark := Path(directory).parent / "died").exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return run(cell, task, directory, stop, killed)
+
+
+def dies_always(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
+    """Every process that comes to a cell of RoPE and seed 1 is killed."""
+    if cell.seed == 1 and cell.encoding == "rope":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return run(cell, task, directory, stop, progress)
+
+
+def diverges(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
+    """RoPE's loss of seed 2 is lost."""
+    if cell.seed == 2 and cell.encoding == "rope":
+        raise ArithmeticError("the loss of step 5 is nan")
+    return run(cell, task, directory, stop, progress)
+
+
+def counted(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
+    """Adds a line to a file for each step that is trained."""
+
+    def said(step):
+        with open(os.environ["COUNTED"], "a") as file:
+            file.write(f"{cell.digest} {step}\n")
+        progress(step)
+
+    return run(cell, task, directory, stop, said)
+
+
+def breaks(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
+    """There is a mistake in the code of RoPE and seed 1."""
+    if cell.seed == 1 and cell.encoding == "rope":
+        raise TypeError("a tensor was expected")
+    return run(cell, task, directory, stop, progress)
