@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -50,6 +50,7 @@ class Event(NamedTuple):
     value: Any = None
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Where cells are run: processes of this machine, or others' engines."""
 
@@ -263,6 +264,9 @@ def _work(theirs: Connection, runner: Runner, cells: Path, parent: int) -> None:
     said = 0.0
     while True:
         try:
+            while not theirs.poll(OFTEN):
+                if alone() or ended.is_set():
+                    return
             cell = theirs.recv()
             if cell is None:
                 return
@@ -282,8 +286,6 @@ def _work(theirs: Connection, runner: Runner, cells: Path, parent: int) -> None:
                 # a message, or the end of the pipe, is the parent's way to say stop
                 stop = lambda: ended.is_set() or alone() or theirs.poll()  # noqa: E731
                 theirs.send(run_cell(cell, runner, cells, stop, progress))
-            if ended.is_set():
-                return
         except (EOFError, OSError):  # the parent has ended
             return
 

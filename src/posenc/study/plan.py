@@ -2,7 +2,7 @@
 
     hypothesis = "NoPE, T5 and ALiBi copy texts longer than those of training; RoPE does not."
     tasks = ["copy", "reverse"]
-    encodings = ["nope", "rope", "alibi", { name = "slow", encoding = "rope", base = 500000.0 }]
+    encodings = ["nope", "rope", "alibi", { name = "slow", encoding = "rope", theta = [0.1, 0.01] }]
     profile = "cpu"                      # or a table: { base = "cpu", steps = 2000 }
     seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
     metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
@@ -202,7 +202,7 @@ class _Reader:
             if not isinstance(row, dict):
                 self._wrong("encodings", f"{shown(value)} must be a name or a table")
             named = self._text("encodings", row.get("encoding", row.get("name")))
-            # `{ encoding = "rope", base = 500000.0 }` is `options = { base = 500000.0 }`
+            # `{ encoding = "fire", hidden = 8 }` is `options = { hidden = 8 }`
             options = {key: one for key, one in row.items() if key not in ROW}
             options |= self._table("encodings: options", row.get("options", {}))
             asked = rest | row
@@ -309,9 +309,8 @@ class _Reader:
 
     def _list(self, key: str, value: Any, least: int = 0) -> list[Any]:
         if not isinstance(value, list) or len(value) < least:
-            self._wrong(
-                key, f"must be a list{' of at least one' * bool(least)}, got {shown(value)}"
-            )
+            got = "an empty one" if value == [] else shown(value)
+            self._wrong(key, f"must be a list{' of at least one' * bool(least)}, got {got}")
         return value
 
     def _whole(self, key: str, value: Any, least: int = 1, most: int = 2**31) -> int:
