@@ -69,3 +69,9 @@ def trains(encoding: Encoding, *inputs: Tensor) -> bool:
 def per_query_head(x: Tensor, q: Tensor) -> Tensor:
     """Grouped heads of keys or values, one for each head of the queries."""
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
+
+
+def content(q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
+    """Queries and keys in float32 at least, head by head: what a bias of content is made of."""
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    return q.to(dtype), per_query_head(k, q).to(dtype)

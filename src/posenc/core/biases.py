@@ -230,6 +230,16 @@ class FunctionBias(ScoreBias):
         return self.f(*pairs(self.shape, rows, self.device, keys))
 
 
+class ComputedBias(ScoreBias):
+    """Blocks that a function computes, (rows, keys) -> bias, whatever the mask hides of them."""
+
+    def __init__(self, f: Callable[[slice, slice], Tensor]):
+        self.f = f
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        return self.f(rows, keys)
+
+
 class ForeignBias(ScoreBias):
     """An object of somebody else's with `block` alone."""
 

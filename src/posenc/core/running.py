@@ -11,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posenc.core.arguments import room
 from posenc.core.prepared import Prepared, cut
 from posenc.core.shapes import Embeddings, Wider
 from posenc.core.tracing import in_full
+
+CHUNK = 64  # tokens that a product of matrices takes at a time
 
 
 class Running:
@@ -46,6 +49,17 @@ def running(steps: Tensor) -> Tensor:
     return steps.to(torch.float32 if steps.device.type == "mps" else torch.float64).cumsum(-2)
 
 
+def chunks(tokens: int) -> list[slice]:
+    """Cut so many tokens into chunks; what is traced has one.
+
+    >>> chunks(100)
+    [slice(0, 64, None), slice(64, 100, None)]
+    """
+    if torch.compiler.is_compiling():
+        return [slice(0, tokens)]
+    return [slice(start, min(start + CHUNK, tokens)) for start in range(0, tokens, CHUNK)]
+
+
 def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
     """Apply layers to x, one after another, and split the heads: (batch, head, token, channel).
 
@@ -62,6 +76,7 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
 
 def linear(width: int, out: int, bias: float | None = None) -> nn.Linear:
     """A layer as language models begin: small random weights and this `bias`; None: without."""
+    room("a layer", out, width)
     layer = nn.Linear(width, out, bias=bias is not None)
     nn.init.normal_(layer.weight, std=0.02)
     if bias is not None:

@@ -5,7 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from posenc.core.encoding import Encoding
-from posenc.properties import Property
+from posenc.properties import (
+    Property,
+    any_length,
+    learned,
+    length_independent,
+    norm_preserving,
+    order_sensitive,
+    shift_invariant,
+)
+
+# What holds of encodings that learn what a score makes of all that lies between query and key
+RELATIVE = frozenset(
+    {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
+)
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,10 @@ def cayley(a: Tensor) -> Tensor:
 
 
 def over_lower(x: Tensor, a: Tensor) -> Tensor:
-    """x A⁻¹ of a lower triangular A whose diagonal is 1."""
+    """x (1 + A)⁻¹ of an A that is 0 on and above its diagonal."""
     if torch.compiler.is_exporting():
-        return (x.double() @ _inverse(a.double())).to(x.dtype)
+        one = torch.eye(a.shape[-1], dtype=torch.float64, device=a.device)
+        return (x.double() @ _inverse(one + a.double())).to(x.dtype)
     return torch.linalg.solve_triangular(a, x, upper=False, left=False, unitriangular=True)
 
 

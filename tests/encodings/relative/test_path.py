@@ -5,6 +5,7 @@ import torch
 
 from posenc import NoPE, PaTH, attend, masks
 from posenc.core.positions import sequence
+from posenc.rotation.matrices import over_lower
 
 WIDTH, HEADS, DIM = 32, 4, 8
 
@@ -55,6 +56,23 @@ def test_keys_left_out_change_nothing(keys):
     bias = path.on_scores(q, k, at, at, scale=0.3)
     expected = bias.block(slice(None), slice(None))[..., 64:128, keys]
     torch.testing.assert_close(bias.block(slice(64, 128), keys), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_block_walks_the_chunks_that_its_queries_have_passed_and_no_others(monkeypatch):
+    """65 queries have passed 2 chunks of 64 tokens, the others 5."""
+    path, x = PaTH(WIDTH, HEADS), torch.randn(1, 300, WIDTH)
+    q, k, at = *torch.randn(2, 1, HEADS, 300, DIM), prepared(path, x)
+    bias, walked = path.on_scores(q, k, at, at, scale=0.3), []
+    every = bias.block(slice(None), slice(None))
+    monkeypatch.setattr(
+        "posenc.encodings.relative.path.over_lower",
+        lambda x, a: walked.append(1) or over_lower(x, a),
+    )
+    for rows, chunks in ((slice(0, 65), 2), (slice(64, 64), 0), (slice(200, 300), 5)):
+        walked.clear()
+        torch.testing.assert_close(bias.block(rows, slice(None)), every[..., rows, :])
+        assert len(walked) == chunks
+    assert bias.block(slice(0, 20), slice(100, 120)).eq(0).all()  # keys ahead
 
 
 @pytest.mark.parametrize("mask", [None, masks.causal()])

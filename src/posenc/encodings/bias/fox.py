@@ -18,21 +18,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from posenc.core.arguments import channels, query_heads, room
+from posenc.core.arguments import channels, query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions
-from posenc.properties import (
-    any_length,
-    decaying,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties import decaying
+from posenc.properties.card import RELATIVE, Card, Paper
 
 
 class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)])):
@@ -50,7 +42,6 @@ class FoX(Encoding):
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.width, self.heads = channels(width, "width"), query_heads(heads)
-        room("the gates", heads, width)
         self.gate = linear(width, heads, bias=0.0)
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Forgotten:
@@ -75,8 +66,5 @@ CARD = Card(
         arxiv="2503.02130",
     ),
     make=lambda dim, heads, **options: FoX(dim * heads, heads, **options),
-    holds=frozenset(
-        {shift_invariant, decaying, norm_preserving, any_length, length_independent}
-        | {order_sensitive, learned}
-    ),
+    holds=RELATIVE | {decaying},
 )

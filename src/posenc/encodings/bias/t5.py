@@ -22,15 +22,7 @@ from posenc.core.arguments import count, query_heads, room, shown, switch, whole
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.properties import (
-    any_length,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import RELATIVE, Card, Paper
 
 MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call looks up a table of all offsets in reach
 
@@ -111,7 +103,5 @@ CARD = Card(
         arxiv="1910.10683",
     ),
     make=lambda dim, heads, **options: T5Bias(heads, **options),
-    holds=frozenset(
-        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
-    ),
+    holds=RELATIVE,
 )

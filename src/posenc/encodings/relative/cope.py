@@ -18,19 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.call import per_query_head
+from posenc.attention.call import content
 from posenc.core.arguments import channels, count, room
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
-from posenc.properties import (
-    any_length,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import RELATIVE, Card, Paper
 
 
 def counted(gates: Tensor) -> Tensor:
@@ -74,9 +66,8 @@ class CoPE(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Counts:
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        k = per_query_head(k, q)
-        return Counts(q.to(dtype), k.to(dtype), self.rows.to(dtype), scale)
+        q, k = content(q, k)
+        return Counts(q, k, self.rows.to(q.dtype), scale)
 
     def extra_repr(self) -> str:
         return f"{self.dim} channels, count={len(self.rows)}"
@@ -96,7 +87,5 @@ CARD = Card(
         arxiv="2405.18719",
     ),
     make=lambda dim, heads, **options: CoPE(dim, **options),
-    holds=frozenset(
-        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
-    ),
+    holds=RELATIVE,
 )

@@ -32,15 +32,7 @@ from posenc.core.cache import kept
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.properties import (
-    any_length,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import RELATIVE, Card, Paper
 
 
 def bucket(offset: Tensor, buckets: int, reach: int) -> Tensor:
@@ -146,7 +138,5 @@ CARD = Card(
         arxiv="2006.03654",
     ),
     make=lambda dim, heads, **options: DeBERTa(dim, heads, **options),
-    holds=frozenset(
-        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
-    ),
+    holds=RELATIVE,
 )

@@ -13,31 +13,22 @@ arXiv:2505.16381; W of rank 32 as in the authors' code, whose convolution of W x
 is left out: it would mix documents that lie in one row. Chunks as in their UT transform.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from posenc.attention.call import per_query_head
-from posenc.core.arguments import count, layer_sizes, room
+from posenc.attention.call import content
+from posenc.core.arguments import count, layer_sizes
+from posenc.core.biases import ComputedBias
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running, by_head, linear
-from posenc.core.shapes import Embeddings, HeadPositions, Heads, Keys, Positions
-from posenc.properties import (
-    any_length,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.core.running import Running, by_head, chunks, linear
+from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
+from posenc.core.tracing import visible
+from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.matrices import over_lower
-
-CHUNK = 64  # tokens that are passed at a time
 
 
 class Mirrors(
@@ -49,44 +40,25 @@ class Mirrors(
     sums = ("order",)
 
 
-@dataclass(frozen=True)
-class Passed:
-    """kᵀ (H ⋯ H − 1) q · scale, which with q · k · scale makes the score."""
+def passed(q: Heads, k: Keys, order: Tensor, mirrors: Mirrors) -> Scores:
+    """kⱼᵀ (H_{j+1} ⋯ Hᵢ − 1) qᵢ; `order` is of the queries, `mirrors` are of the keys.
 
-    q: Heads
-    k: Keys  # as many heads as q
-    order: Tensor  # of the queries
-    mirrors: Mirrors  # of the keys
-    scale: float
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        q, order, first = self.q[..., rows, :], self.order[rows].unsqueeze(-1), keys.start or 0
-        passed, found = torch.zeros_like(q), [q @ self.k[..., :0, :].mT]
-        for chunk in chunks(first, self.k.shape[-2]):
-            # `passed` is (H ⋯ H − 1) q of the tokens after this chunk, up to each query's own.
-            k, (w, beta, read) = self.k[..., chunk, :], self.mirrors.of(chunk)
-            w, beta = w.to(q.dtype), beta.unsqueeze(-2).to(q.dtype)
-            # Σ_t taken_t w_t is what the mirrors of the chunk take away. One that comes before t'
-            # meets what t' has left: taken_t = β_t (w_t · q − Σ_{t' > t} taken_t' w_t' · w_t).
-            meets = ((q + passed) @ w.mT) * (read <= order) * beta
-            one = torch.eye(w.shape[-2], dtype=w.dtype, device=w.device)
-            taken = over_lower(meets, one + (w @ w.mT).tril(-1) * beta)
-            # A key meets only those of the mirrors that come after it.
-            found.append(passed @ k.mT - taken @ (w @ k.mT).tril(-1))
-            passed = passed - taken @ w
-        bias = torch.cat(found[::-1], -1) * self.scale
-        return bias if keys.stop is None else bias[..., : keys.stop - first]
-
-
-def chunks(first: int, tokens: int) -> list[slice]:
-    """Tokens from `first` on, from the last to the first; what is traced has them in one.
-
-    >>> chunks(10, 100)
-    [slice(36, 100, None), slice(10, 36, None)]
+    Chunks of keys are walked backwards, from the last key that any of these queries has passed.
     """
-    if torch.compiler.is_compiling():
-        return [slice(first, None)]
-    return [slice(max(first, end - CHUNK), end) for end in range(tokens, first, -CHUNK)]
+    end = int((mirrors.order <= order[-1:, None]).sum()) if visible(order) else k.shape[-2]
+    so_far, parts = torch.zeros_like(q), [q.new_zeros(*q.shape[:-1], k.shape[-2] - end)]
+    for chunk in reversed(chunks(end)):
+        # `so_far` is (H ⋯ H − 1) q of the tokens after this chunk, up to each query's own.
+        k_here, (w, beta, read) = k[..., chunk, :], mirrors.of(chunk)
+        w, beta = w.to(q.dtype), beta.unsqueeze(-2).to(q.dtype)
+        # Σ_t taken_t w_t is what the mirrors of the chunk take away. One that comes before t'
+        # meets what t' has left: taken_t = β_t (w_t · q − Σ_{t' > t} taken_t' w_t' · w_t).
+        meets = ((q + so_far) @ w.mT) * (read <= order.unsqueeze(-1)) * beta
+        taken = over_lower(meets, (w @ w.mT).tril(-1) * beta)
+        # A key meets only those of the mirrors that come after it.
+        parts.append(so_far @ k_here.mT - taken @ (w @ k_here.mT).tril(-1))
+        so_far = so_far - taken @ w
+    return torch.cat(parts[::-1], -1)
 
 
 class PaTH(Encoding):
@@ -98,8 +70,7 @@ class PaTH(Encoding):
     def __init__(self, width: int, heads: int, rank: int = 32):
         super().__init__()
         self.width, self.heads, self.dim = layer_sizes(width, heads)
-        room("the directions", width, count(rank, "rank"))
-        self.down, self.up = linear(width, rank), linear(rank, width)
+        self.down, self.up = linear(width, count(rank, "rank")), linear(rank, width)
         self.strength = linear(width, heads, bias=0.0)
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Mirrors:
@@ -107,10 +78,15 @@ class PaTH(Encoding):
         beta = 2 * by_head(x, self.heads, self.strength).sigmoid().squeeze(-1)
         return Mirrors(w, beta, 1 + torch.arange(x.shape[-2], device=x.device))
 
-    def on_scores(self, q: Heads, k: Keys, q_at: Mirrors, k_at: Mirrors, scale: float) -> Passed:
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        k = per_query_head(k, q)
-        return Passed(q.to(dtype), k.to(dtype), q_at.order, k_at, scale)
+    def on_scores(self, q: Heads, k: Keys, q_at: Mirrors, k_at: Mirrors, scale: float) -> Bias:
+        q, k = content(q, k)
+
+        def block(rows: slice, keys: slice) -> Scores:
+            after = slice(keys.start, None)  # tokens beyond these keys are mirrors too
+            bias = passed(q[..., rows, :], k[..., after, :], q_at.order[rows], k_at.of(after))
+            return bias[..., : k[..., keys, :].shape[-2]] * scale
+
+        return ComputedBias(block)
 
     def __repr__(self) -> str:
         return f"PaTH({self.width} channels, {self.heads} heads)"
@@ -127,7 +103,5 @@ CARD = Card(
         arxiv="2505.16381",
     ),
     make=lambda dim, heads, **options: PaTH(dim * heads, heads, **options),
-    holds=frozenset(
-        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
-    ),
+    holds=RELATIVE,
 )

@@ -19,15 +19,7 @@ from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.properties import (
-    any_length,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import RELATIVE, Card, Paper
 
 
 class Shaw(Encoding):
@@ -72,7 +64,5 @@ CARD = Card(
         arxiv="1803.02155",
     ),
     make=lambda dim, heads, **options: Shaw(dim, **options),
-    holds=frozenset(
-        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
-    ),
+    holds=RELATIVE,
 )

@@ -30,15 +30,7 @@ from posenc.core.positions import own
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Bias, Heads, Keys, Positions
 from posenc.encodings.additive.sinusoidal import waves
-from posenc.properties import (
-    any_length,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.table import copied
 
 
@@ -117,7 +109,5 @@ CARD = Card(
         arxiv="1901.02860",
     ),
     make=lambda dim, heads, **options: TransformerXL(dim, heads, **options),
-    holds=frozenset(
-        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
-    ),
+    holds=RELATIVE,
 )

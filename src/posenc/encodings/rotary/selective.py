@@ -19,21 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from posenc.core.arguments import count, layer_sizes, room
+from posenc.core.arguments import count, layer_sizes
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, for_heads, frequencies
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
 from posenc.core.shapes import Embeddings, HeadPositions, Heads, PerHead, Positions
-from posenc.properties import (
-    any_length,
-    learned,
-    length_independent,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.rotate import rotate
 from posenc.rotation.table import Turn, copied
 
@@ -43,10 +35,7 @@ class Steps(
     Prepared,
     NamedTuple("Steps", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]),
 ):
-    """cos and sin of φ, and its terms of position and of what was read, in float64.
-
-    All are (batch, head, token, pair).
-    """
+    """cos and sin of φ, and its two terms in float64, all (batch, head, token, pair)."""
 
     @classmethod
     def turned(cls, place: Tensor, total: Tensor) -> "Steps":
@@ -75,8 +64,7 @@ class SelectiveRoPE(Encoding):
         self.width, self.heads, self.dim = layer_sizes(width, heads)
         self.layout: Layout = checked(layout)
         self.freqs = frequencies(self.dim, base)
-        room("the steps", width, count(rank, "rank"))
-        self.down, self.up = linear(width, rank), linear(rank, width // 2)
+        self.down, self.up = linear(width, count(rank, "rank")), linear(rank, width // 2)
         self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))  # b: e^b of 1 at first
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Steps:
@@ -107,7 +95,5 @@ CARD = Card(
         arxiv="2511.17388",
     ),
     make=lambda dim, heads, **options: SelectiveRoPE(dim * heads, heads, **options),
-    holds=frozenset(
-        {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
-    ),
+    holds=RELATIVE,
 )
