@@ -25,6 +25,9 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 from transformers.configuration_utils import PreTrainedConfig
 
+from posenc.models.config.families import Family
+
+FIELDS = [field.name for field in fields(Family)]  # in this order
 TARGET = Path(__file__).parent.parent / "src/posenc/models/config/families.json"
 
 # ------------------------------------------------------------------ read by a person, not measured
@@ -34,18 +37,6 @@ RELATIVE_KEYS = (
     " without any positions: which is meant the file does not say"
 )
 FULL_NONE = {"types": ["full_attention"]}
-GEMMA = {
-    "full_attention": {"theta": "rope_theta", "scaled": True},
-    "sliding_attention": {"theta": "rope_local_base_freq", "scaled": False},
-}
-MODERNBERT = {
-    "full_attention": {"theta": "global_rope_theta", "scaled": True},
-    "sliding_attention": {"theta": "local_rope_theta", "scaled": True},
-}
-LABELLED = {  # one set of settings for each type of layer, without old spellings
-    "full_attention": {"theta": "", "scaled": False},
-    "sliding_attention": {"theta": "", "scaled": False},
-}
 HALF = {"key": "local_attention", "over": 2}
 BOTH_SIDES = {
     kind: {"key": "sliding_window", "plus": 1} for kind in ("sliding_attention", "full_attention")
@@ -59,8 +50,6 @@ MINISTRAL = {
     "strength": "rope_parameters.llama_4_scaling_beta",
 }
 ABSOLUTE = "use_absolute_position_embeddings"
-LIKE_LLAMA = ["partial_rotary_factor", "rotary_dim", "rope_parameters.partial_rotary_factor"]
-LIKE_LLAMA += ["sliding_window"]
 CLOSED = {"halves": True, "base": 10_000.0, "step": "d/2 − 1"}
 SOURCE = {"max_position_embeddings": "max_source_positions"}
 DECODER = {
@@ -88,7 +77,10 @@ READ: dict[str, dict[str, Any]] = {
         },
         "windows": {"chunked_attention": "attention_chunk_size"},
     },
-    "smollm3": {"nope": EVERY_NTH},
+    "smollm3": {
+        "nope": EVERY_NTH,
+        "layers": {"nope": True, "is": "sliding_attention", "else": "full_attention"},
+    },
     # full layers do not turn, where there are sliding ones; without `sliding_window` all do …
     "exaone4": {"nope": {**FULL_NONE, "if": "sliding_window"}},
     "exaone_moe": {"nope": {**FULL_NONE, "if": "sliding_window"}},
@@ -97,9 +89,7 @@ READ: dict[str, dict[str, Any]] = {
     "cohere2": {"nope": {**FULL_NONE, "needs": "sliding_window"}},
     "flint": {"nope": {**FULL_NONE, "needs": "sliding_window"}},
     "afmoe": {"nope": FULL_NONE},
-    # one set of rope settings for each type of layer
     "gemma3_text": {
-        "rope": GEMMA,
         "switch": {
             "key": "use_bidirectional_attention",
             "true": {
@@ -108,33 +98,18 @@ READ: dict[str, dict[str, Any]] = {
             },
         },
     },
-    "gemma3n_text": {"rope": GEMMA},
     "t5gemma2_text": {
-        "rope": GEMMA,
         "windows": {"sliding_attention": {"key": "sliding_window", "over": 2, "up": 1}},
     },
-    "t5gemma2_decoder": {"rope": GEMMA},
     "modernbert": {
-        "rope": MODERNBERT,
         "windows": {
             "sliding_attention": [{"key": "sliding_window", "plus": 1}, {**HALF, "plus": 1}]
         },
     },
     "modernbert-decoder": {
-        "rope": MODERNBERT,
         "windows": {"sliding_attention": [{"key": "sliding_window"}, HALF]},
     },
-    # its class takes `rope_theta` for the full layers, and its default for the others
-    "olmo3": {
-        "rope": {
-            "full_attention": {"theta": "rope_theta", "scaled": True},
-            "sliding_attention": {"theta": "", "scaled": False},
-        }
-    },
-    "laguna": {"rope": LABELLED},
-    "mellum": {"rope": LABELLED},
     "mimo_v2_flash": {  # the class sets what its makers' file says in keys of its own
-        "rope": LABELLED,
         "fixed": {
             "rope_theta": 5e6,
             "swa_rope_theta": 1e4,
@@ -165,11 +140,9 @@ READ: dict[str, dict[str, Any]] = {
         },
     },
     "ultrabert": {
-        "rope": LABELLED,
         "windows": {"sliding_attention": BOTH_SIDES["sliding_attention"]},
     },
     "openai_privacy_filter": {"windows": BOTH_SIDES},
-    "zaya": {"rope": {"hybrid": {"theta": ""}, "hybrid_sliding": {"theta": ""}}},
     # heads whose last channels turn, and a second factor of yarn: g(mscale_all_dim)² of the softmax
     "axk1": INTERLEAVE,
     "axk2": MLA,
@@ -182,10 +155,6 @@ READ: dict[str, dict[str, Any]] = {
     "hy_v4": {"keys": {**MLA["keys"], "num_key_value_heads": "num_attention_heads"}}
     | {"place": MLA["place"], "logit_gain": MLA["logit_gain"]},
     "minimax": {"windows": {"full_attention": "sliding_window"}},
-    # its mask is the causal one, whatever `sliding_window` says
-    "olmoe": {"ignored": LIKE_LLAMA},
-    # its class states `rotary_dim` and turns by the share alone
-    "minimax_m3_vl_text": {"ignored": ["rotary_dim", "sliding_window"]},
     "longcat_flash": MLA,
     "minicpm3": MLA,
     "youtu": INTERLEAVE,
@@ -369,9 +338,6 @@ READ: dict[str, dict[str, Any]] = {
     },
     # its attention writes the heads of one stack into the config that both share
     "moonshine": {"switched": {"encoder_num_attention_heads": 8, "decoder_num_attention_heads": 8}},
-    # they take Llama's table of angles
-    "internlm3": {"ignored": LIKE_LLAMA},
-    "iquestcoder": {"ignored": LIKE_LLAMA},
     "idefics2_perceiver": {"keys": {"num_hidden_layers": "resampler_depth"}},
     # a key takes the table away
     "internvl_vision": {"switch": {"key": ABSOLUTE, "false": {"kind": "none"}}},
@@ -391,7 +357,6 @@ READ: dict[str, dict[str, Any]] = {
         "attention": ["full_attention"],
     },
     "lfm3": {
-        "rope": LABELLED,
         "layers": {
             "cycle": ["sliding_attention", "conv", "full_attention", "conv"],
             "first": ["conv"],
@@ -700,7 +665,7 @@ def line(model_type: str) -> dict[str, Any]:
     if made.get("kind") in (None, "rotary") and "rope_parameters" in vars(config):
         made["kind"] = "rotary"
     if made.get("kind") == "rotary":
-        made = {"kind": "rotary", **made}
+        made = {"kind": "rotary", "rope": labelled(model_type), **made}
         if model_type not in ("roformer",):  # its function is a method
             made |= {k: v for k, v in turning(model_type).items() if k not in made}
     if "kind" not in made:
@@ -722,6 +687,38 @@ def line(model_type: str) -> dict[str, Any]:
     return made | attention(model_type)
 
 
+BASES = ("rope_theta", "rope_local_base_freq", "global_rope_theta", "local_rope_theta")
+
+
+def labelled(model_type: str) -> dict[str, dict[str, Any]]:
+    """Settings of each type of layer, where each has its own: the old key of its base, and whether
+    an old `rope_scaling` applies to it; by asking the class."""
+    kind: Any = CONFIG_MAPPING[model_type]
+
+    def settings(**values: Any) -> dict[str, Any]:
+        with suppress(Exception):  # the class cannot take such a key
+            return vars(kind(**values)).get("rope_parameters") or {}
+        return {}
+
+    labels = [label for label, own in settings().items() if isinstance(own, dict)]
+    based = {key: settings(**{key: 54_321.0}) for key in BASES} if labels else {}
+    scaled = settings(rope_scaling={"rope_type": "linear", "factor": 8.0}) if labels else {}
+    return {
+        label: {
+            "theta": next(
+                (
+                    key
+                    for key, made in based.items()
+                    if made.get(label, {}).get("rope_theta") == 54_321.0
+                ),
+                "",
+            ),
+            "scaled": scaled.get(label, {}).get("factor") == 8.0,
+        }
+        for label in labels
+    }
+
+
 SHARE = "partial_rotary_factor"
 
 
@@ -730,7 +727,6 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
     kind: Any = CONFIG_MAPPING[model_type]
     named = made.get("keys", {})
     code = "".join(inspect.getsource(module) for module in watched.modules(kind))
-    own = inspect.getsource(sys.modules[kind.__module__])
     usually = vars(kind()).get("rope_parameters")
 
     def moves(key: str, value: float) -> bool:
@@ -740,22 +736,22 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
         return True
 
     found = []
-    own_table = "rope_theta" in code  # if not, it takes that of another model
     if made.get("kind") == "rotary":
         for usual, value in (("rope_theta", 50_000.0), (SHARE, 0.4375)):
             keys = {usual, named.get(usual, usual)}
-            moved = any(moves(key, value) for key in keys)
-            heeded = moved if usual in code or not own_table else False
+            heeded = usual in code and any(moves(key, value) for key in keys)
             heeded |= any(f"config.{key}" in code for key in keys)
             found += [] if heeded else [usual]
-        found += [] if "config.rotary_dim" in code or "rotary_dim" in own else ["rotary_dim"]
+        own = inspect.getsource(sys.modules[kind.__module__])
+        stated = "config.rotary_dim" in code or "rotary_dim" in own
+        if not stated or not _moves(model_type, made, [{"rotary_dim": 16}]):
+            found.append("rotary_dim")
         found += [] if "rope_parameters" in vars(kind()) else ["rope_scaling"]
-        found += (
-            [] if SHARE in code or (usually and not own_table) else [f"rope_parameters.{SHARE}"]
-        )
+        found += [] if SHARE in code else [f"rope_parameters.{SHARE}"]
         if "head_dim" not in named and _computed(kind, "head_dim", 48):
             found.append("head_dim")
-    if "sliding_window" not in switches.stated(model_type) and not _slides(model_type, code, made):
+    ruled = '"sliding_window"' in json.dumps(made.get("windows"))
+    if not ruled and not ("sliding" in code and _slides(model_type, made)):
         found.append("sliding_window")
     return found
 
@@ -767,17 +763,30 @@ def _computed(kind: type[PreTrainedConfig], key: str, value: Any) -> bool:
     return False
 
 
-def _slides(model_type: str, code: str, made: Mapping[str, Any]) -> bool:
+def _slides(model_type: str, made: Mapping[str, Any]) -> bool:
     """Test whether a model has windows, where a config has the keys of one."""
-    if "sliding" not in code:
-        return False
     windows = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 0}
+    tried = [windows]
+    if "layer_types" in switches.stated(model_type):
+        count = watched.config(model_type, **_few(model_type, made)).num_hidden_layers
+        tried.append({**windows, "layer_types": ["sliding_attention"] * count})
+    return _moves(model_type, made, tried)
+
+
+def _moves(model_type: str, made: Mapping[str, Any], tried: list[dict[str, Any]]) -> bool:
+    """Test whether a model of few layers does something else with any of these values.
+
+    One that cannot be built or watched does.
+    """
     few = _few(model_type, made)
     with suppress(Exception):
-        plain, other = (
-            watched.behaviour(watched.config(model_type, **few, **given)) for given in ({}, windows)
-        )
-        return plain != other or not any(call[-1] for call in plain["attended"])
+        plain = watched.behaviour(watched.config(model_type, **few))
+        seen = any(call[-1] for call in plain["attended"])
+        for values in tried:
+            other = watched.behaviour(watched.config(model_type, **{**few, **values}))
+            if other != plain:
+                return True
+        return not seen
     return True
 
 
@@ -1156,7 +1165,7 @@ def main() -> None:
 
 
 def _compact(values: Mapping[str, Any]) -> str:
-    kept = {k: v for k, v in values.items() if v not in ({}, [], "", None)}
+    kept = {k: values[k] for k in FIELDS if values.get(k) not in ({}, [], "", None)}
     return json.dumps(kept, ensure_ascii=False, default=str)
 
 

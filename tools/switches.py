@@ -43,10 +43,15 @@ WORDS: dict[str, list[Any]] = {
     "pos_att_type": ["c2p", "p2c", ["c2p", "p2c"], "p2c|c2p"],
     "full_attn_idxs": [[1, 4], [0]],
     "sliding_window_pattern": [3, "LLG"],
+    "max_window_layers": [0, 2],
+}
+OF_WINDOWS: dict[str, Any] = {  # keys of Qwen2, tried on all that have windows
+    "use_sliding_window": False,
+    "max_window_layers": 2,
 }
 NEEDS: dict[str, dict[str, Any]] = {  # what must be set before a key counts
     "sliding_window": {"use_sliding_window": True},
-    "max_window_layers": {"use_sliding_window": True},
+    "max_window_layers": {"use_sliding_window": True, "sliding_window": 5},
     "layer_types": {"use_sliding_window": True},
     "pos_att_type": {"relative_attention": True},
     "max_relative_positions": {"relative_attention": True},
@@ -94,6 +99,9 @@ def switches(model_type: str) -> Iterator[dict[str, Any]]:
             key == "position_embedding_type" or hasattr(config, "rope_parameters")
         ):
             yield {key: value}
+    for key, value in OF_WINDOWS.items():
+        if "sliding_window" in own and key not in own:
+            yield {"sliding_window": 5, key: value}
     for key in own:
         if key != "pad_token_id" or not hasattr(config, "rope_parameters"):
             yield from of(model_type, key)
@@ -126,7 +134,8 @@ def others(key: str, default: Any, kind: str, config: Any) -> list[Any]:
     if isinstance(default, int) and "num_" in key:
         return [max(1, default // 2), default * 2]
     if isinstance(default, int):
-        return sorted({max(1, default // 2), default + 1} - {default})
+        null = [None] if key == "sliding_window" and "None" in kind else []
+        return [*sorted({max(1, default // 2), default + 1} - {default}), *null]
     if isinstance(default, float):
         return [default / 2, default * 3]
     if isinstance(default, (list, tuple)):

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, AutoModel, PreTrainedModel, masking_utils
+from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel, PreTrainedModel, masking_utils
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
@@ -134,12 +134,15 @@ def inner(of: PreTrainedConfig) -> tuple[str, ...]:
 
 
 def modules(of: type[PreTrainedConfig]) -> Iterator[types.ModuleType]:
-    """The files with the models of a config."""
+    """The files with the models of a config; where it has none, that of the model it shares."""
     package = of.__module__.rsplit(".", 1)[0]
     folder = Path(str(sys.modules[of.__module__].__file__)).parent
-    for file in sorted(folder.glob("modeling_*.py")):
+    files = sorted(folder.glob("modeling_*.py"))
+    for file in files:
         with suppress(ImportError):
             yield importlib.import_module(f"{package}.{file.stem}")
+    if not files and of in MODEL_MAPPING:
+        yield sys.modules[MODEL_MAPPING[of].__module__]
 
 
 def model_class(of: type[PreTrainedConfig]) -> type[PreTrainedModel] | None:
@@ -467,7 +470,9 @@ def behaviour(of: PreTrainedConfig, seen: Trace | None = None) -> dict[str, Any]
             alike[same] = _plain(rotation(seen, call))
         found["turned"].append((layer, *alike[same]))
     found["attended"] = [
-        (call.layer, call.query[-1], call.scale, call.window, call.sees) for call in seen.attended
+        # some pass a window on to a kernel that the mask does not have
+        (call.layer, call.query[-1], call.scale, call.sees or call.window)
+        for call in seen.attended
     ]
     return found
 

@@ -84,8 +84,40 @@ def test_hy_v4_has_as_many_heads_of_keys_as_of_queries():
     assert specify({"model_type": "hy_v4", "num_attention_heads": 64}).groups == 64
 
 
-def test_olmoe_has_no_window():
-    same("olmoe", num_hidden_layers=2, sliding_window=5)
+@pytest.mark.parametrize("model_type", ["olmoe", "qwen3_omni_moe_text"])
+def test_a_window_that_only_other_kernels_are_told_is_none(model_type: str):
+    """Their masks are causal, whatever `sliding_window` says."""
+    same(model_type, num_hidden_layers=2, sliding_window=5)
+
+
+@pytest.mark.parametrize("model_type", ["mistral", "gemma2", "phi3", "minimax", "ultrabert"])
+def test_a_flag_of_qwen2_takes_the_window_of_no_other_model(model_type: str):
+    """Here 26 classes have windows and do not ask `use_sliding_window`."""
+    same(model_type, num_hidden_layers=4, sliding_window=5, use_sliding_window=False)
+    notes = specify({"model_type": model_type, "use_sliding_window": False}).notes
+    said = f"use_sliding_window is False, which the code of {model_type} ignores"
+    assert (said in notes) == (model_type != "phi3")  # whose class has no window by default
+
+
+def test_layers_below_the_first_with_a_window_are_those_of_classes_that_count_them():
+    """Mistral's does not, Qwen2's asks a flag first, and dots.llm1's does not ask."""
+    values = {"num_hidden_layers": 4, "sliding_window": 5, "max_window_layers": 2}
+    same("mistral", **values)
+    same("qwen2", use_sliding_window=True, **values)
+    for model_type in ("dots1", "qwen3_omni_moe_talker_code_predictor"):
+        same(model_type, **values)
+        spec = specify({"model_type": model_type, **values})
+        assert [layer.window for layer in spec.layers] == [None, None, 5, 5]
+
+
+def test_layers_of_smollm3_without_encoding_slide():
+    same("smollm3", num_hidden_layers=8, use_sliding_window=True, sliding_window=6)
+    same("smollm3", num_hidden_layers=8, sliding_window=6)
+    types = ["sliding_attention", "full_attention"]
+    same("smollm3", num_hidden_layers=2, sliding_window=6, layer_types=types)
+    config = {"model_type": "smollm3", "num_hidden_layers": 4, "sliding_window": 6}
+    spec = specify({**config, "use_sliding_window": True})
+    assert [layer.window for layer in spec.layers] == [None, None, None, 6]
 
 
 def test_a_base_of_olmo3_is_that_of_its_full_layers():

@@ -62,6 +62,7 @@ class Family:
     `labels`     type of layer → label under `rope_parameters`, where they differ
     `layers`     types of layers where the config has no `layer_types`: see `types`; "key" and
                  "at_key" are keys of `every` and `at`, "listed" a list of those that are "is";
+                 with "nope" layers without encoding are, where `use_sliding_window` says so;
                  "renamed" are types of `layer_types` that the class calls otherwise
     `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not

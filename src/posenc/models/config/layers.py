@@ -92,6 +92,10 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
                 family.layers["flags"], f"must have a flag for each of {count} layers", flags
             )
         return tuple(family.layers["is" if flag == 0 else "else"] for flag in flags)
+    if "nope" in family.layers:  # SmolLM3: those without encoding slide, where any do
+        slides = config.flag("use_sliding_window") and config.count("sliding_window")
+        bare = _bare(config, family, ("",) * count)
+        return tuple(family.layers["is" if slides and none else "else"] for none in bare)
     bare = [key for key in ("key", "every") if family.nope.get(key)]
     if family.layers and any(config.stated(family.nope[key]) for key in bare):
         kinds = {True: family.layers["is"], False: family.layers["else"]}  # Llama 4
@@ -104,12 +108,11 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
         )
     if (types := family.types(count, *_step(config, family))) is not None:
         return types
-    if (
-        config.flag("use_sliding_window")
-        and (first := config.count("max_window_layers", 0)) is not None
-    ):
-        return tuple("sliding_attention" if i >= first else "full_attention" for i in range(count))
-    return ("full_attention",) * count
+    first = config.count("max_window_layers", 0)  # of those with a window, as in Qwen2
+    if config.flag("use_sliding_window") is False or config.count("sliding_window") is None:
+        first = None
+    first = count if first is None else first
+    return tuple("sliding_attention" if i >= first else "full_attention" for i in range(count))
 
 
 def _step(config: Fields, family: Family) -> tuple[int | None, int | None]:
@@ -146,8 +149,8 @@ def _bare(config: Fields, family: Family, types: tuple[str, ...]) -> list[bool]:
 
 
 def _window(config: Fields, family: Family, kind: str) -> int | None:
-    if config.value("use_sliding_window") is False:
-        return None
+    if config.value("use_sliding_window") is False and "nope" not in family.layers:
+        return None  # SmolLM3 masks the layers that are listed as sliding all the same
     if kind in family.windows:
         rule = family.windows[kind]
         if isinstance(rule, list):

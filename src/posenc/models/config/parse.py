@@ -177,6 +177,14 @@ def _heeded(
         names |= {*PLACES}
     elif any(values.get(place) for place in PLACES):
         names -= {"rope_theta", "partial_rotary_factor"}  # which then count as if they were there
+    of_windows = {"use_sliding_window", "max_window_layers"} - {*family.defaults}
+    if family.folder:  # what its class does not state it does not ask
+        windows = family.windows or values.get(
+            "sliding_window", family.defaults.get("sliding_window")
+        )
+        if not windows:  # nor is there anything to say then
+            values = {key: value for key, value in values.items() if key not in of_windows}
+        names |= of_windows
     for key in sorted(key for key in values.keys() & names if values[key] is not None):
         value = shown(values[key])
         notes.append(f"{config.at(key)} is {value}, which the code of {family.name} ignores")
