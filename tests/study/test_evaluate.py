@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from posenc.study import tasks, train
+from posenc.study.build import build
 from posenc.study.cell import Cell, Profile
 from posenc.study.evaluate import evaluate
 
@@ -15,7 +16,7 @@ DIGITS = tasks.Task("digits", tasks.parity, tasks.BITS, trained=4, tested=(3, 6)
 
 def trained(encoding="alibi", task=DIGITS, **changes):
     cell = Cell(task.name, encoding, 0, profile=PROFILE, **changes)
-    model = train.build(cell, task)
+    model = build(cell, len(task.vocabulary))
     train.fit(model, cell, task)
     return model.eval(), cell
 
@@ -106,7 +107,7 @@ def test_the_prompts_are_the_same_for_every_seed_and_encoding(monkeypatch):
     )
     for encoding, seed in (("nope", 0), ("rope", 5)):
         cell = Cell("digits", encoding, seed, profile=PROFILE)
-        evaluate(train.build(cell, DIGITS), cell, DIGITS)
+        evaluate(build(cell, len(DIGITS.vocabulary)), cell, DIGITS)
     half = len(seen) // 2
     assert all(
         torch.equal(a.tokens, b.tokens) for a, b in zip(seen[:half], seen[half:], strict=True)

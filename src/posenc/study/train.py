@@ -8,7 +8,6 @@ positions, so that every encoding reads the same ones, and a run goes on where i
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from math import cos, isfinite, pi
 from pathlib import Path
 from random import Random
@@ -19,13 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from posenc.catalog import create, find
-from posenc.core.encoding import Encoding
-from posenc.encodings.rotary.rope import RoPE
 from posenc.study import checkpoints
+from posenc.study.build import build
 from posenc.study.cell import Cell, Profile, Result
 from posenc.study.controls import drawn, mask_of
 from posenc.study.evaluate import evaluate
+from posenc.study.kept import keep
 from posenc.study.model import Decoder
 from posenc.study.tasks import Batch, Task
 
@@ -58,14 +56,19 @@ def run(
     directory: Path | None = None,
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Progress], None] = lambda progress: None,
+    models: Path | None = None,
 ) -> Result:
     """Train and evaluate. Checkpoints go to `directory`, and the run goes on from the last of them.
+
+    With `models`, the trained model is kept in that folder: see `posenc.study.kept`.
 
     Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
     """
     task = task.at(cell.trained, cell.tested)
-    model = build(cell, task)
+    model = build(cell, len(task.vocabulary))
     losses, seconds = fit(model, cell, task, directory, stop, progress)
+    if models is not None:
+        keep(model, cell, task, models)
     return Result(
         outcomes=evaluate(model, cell, task),
         losses=tuple(
@@ -75,28 +78,6 @@ def run(
         parameters=sum(weight.numel() for weight in model.parameters()),
         seconds=seconds,
     )
-
-
-def build(cell: Cell, task: Task) -> Decoder:
-    """The model of a cell before training; shared weights depend on the seed and sizes alone."""
-    return Decoder(
-        len(task.vocabulary),
-        cell.profile,
-        lambda: encoding_of(cell),
-        seed=number("weights", cell.seed),
-        encoding_seed=number("encoding", cell.seed),
-        oracle=cell.control == "oracle",
-    )
-
-
-def encoding_of(cell: Cell) -> Encoding:
-    """The encoding of one layer; an option `theta` is the frequencies of a RoPE, pair by pair."""
-    dim, options = cell.profile.width // cell.profile.heads, dict(cell.options)
-    if "theta" not in options:
-        return create(cell.encoding, dim, cell.profile.heads, **options)
-    if find(cell.encoding).name != "RoPE":
-        raise ValueError(f"`theta` is an option of rope, not of {cell.encoding!r}.")
-    return RoPE(torch.tensor(options.pop("theta"), dtype=torch.float64), dim, **options)
 
 
 def fit(
@@ -167,11 +148,6 @@ def adamw(model: Decoder, profile: Profile) -> torch.optim.AdamW:
     others = [weight for weight in weights if id(weight) not in maps & shared]
     groups = [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=profile.rate, betas=(0.9, 0.98), fused=True)
-
-
-def number(use: str, seed: int) -> int:
-    """A seed for each use of a run's seed, so that none of them moves the others."""
-    return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])
 
 
 def _save(

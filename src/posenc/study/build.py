@@ -1,0 +1,38 @@
+"""The model of a cell before training, each part of it drawn after a seed of its own."""
+
+from hashlib import sha256
+
+import torch
+
+from posenc.catalog import create, find
+from posenc.core.encoding import Encoding
+from posenc.encodings.rotary.rope import RoPE
+from posenc.study.cell import Cell
+from posenc.study.model import Decoder
+
+
+def build(cell: Cell, symbols: int) -> Decoder:
+    """The model of a cell before training; shared weights depend on the seed and sizes alone."""
+    return Decoder(
+        symbols,
+        cell.profile,
+        lambda: encoding_of(cell),
+        seed=number("weights", cell.seed),
+        encoding_seed=number("encoding", cell.seed),
+        oracle=cell.control == "oracle",
+    )
+
+
+def encoding_of(cell: Cell) -> Encoding:
+    """The encoding of one layer; an option `theta` is the frequencies of a RoPE, pair by pair."""
+    dim, options = cell.profile.width // cell.profile.heads, dict(cell.options)
+    if "theta" not in options:
+        return create(cell.encoding, dim, cell.profile.heads, **options)
+    if find(cell.encoding).name != "RoPE":
+        raise ValueError(f"`theta` is an option of rope, not of {cell.encoding!r}.")
+    return RoPE(torch.tensor(options.pop("theta"), dtype=torch.float64), dim, **options)
+
+
+def number(use: str, seed: int) -> int:
+    """A seed for each use of a run's seed, so that none of them moves the others."""
+    return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])

@@ -1,0 +1,69 @@
+"""A trained RoPE made to read longer texts: as it is, after a short recalibration, or without θ.
+
+pi      every wavelength `factor` times as long             (Chen et al. 2023)
+ntk     the fastest pair as it is, the slowest as in pi     (bloc97 2023)
+yarn    by parts, and scores scaled                         (Peng et al. 2023)
+drope   no positions any more                               (Gelberg et al. 2025)
+"""
+
+from copy import deepcopy
+from dataclasses import replace
+from math import pi
+
+from posenc.core.arguments import positive
+from posenc.core.encoding import Encoding
+from posenc.encodings.nope import NoPE
+from posenc.encodings.rotary.extension import interpolate, ntk, yarn, yarn_gain
+from posenc.encodings.rotary.rope import RoPE
+from posenc.study.cell import Cell
+from posenc.study.model import Decoder
+from posenc.study.tasks import Task
+from posenc.study.train import fit
+
+METHODS = ("pi", "ntk", "yarn", "drope")
+
+
+def extended(model: Decoder, method: str, factor: float, trained: int) -> Decoder:
+    """A copy of a model whose RoPE is stretched by `factor`; `trained` is in tokens.
+
+    Weights stay as they are. Raises ValueError for a model that does not turn, or another method.
+    """
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
+    copy = deepcopy(model)
+    for block in copy.blocks:
+        attention = block.attention
+        attention.encoding = _stretched(
+            attention.encoding, method, positive(factor, "factor"), trained
+        )
+    return copy
+
+
+def recalibrated(model: Decoder, cell: Cell, task: Task, steps: int, trained: int) -> Decoder:
+    """The model after `steps` more of training on texts up to `trained`, at a tenth of the rate.
+
+    It is trained in place, and returned.
+    """
+    profile = cell.profile
+    short = replace(profile, steps=steps, rate=profile.rate / 10, warmup=min(20, steps))
+    fit(model, replace(cell, profile=short, data_seed=cell.seed + 2**20), task.at(trained))
+    return model
+
+
+def _stretched(encoding: Encoding, method: str, factor: float, trained: int) -> Encoding:
+    if not isinstance(encoding, RoPE) or encoding.axes > 1:
+        raise ValueError(
+            f"only a RoPE of one axis can be extended, this model has {type(encoding).__name__}."
+        )
+    if method == "drope":
+        return NoPE()
+    theta, gain = encoding.theta.detach(), encoding.gain
+    if method == "pi":
+        theta = interpolate(theta, factor)
+    elif method == "ntk":
+        theta = ntk(theta, factor)
+    else:
+        # between 1 and 32 turns as deployed; in short texts no pair makes 32
+        fast = min(32.0, trained / (2 * pi))
+        theta, gain = yarn(theta, factor, trained, fast=fast), gain * yarn_gain(factor)
+    return RoPE(theta, encoding.dim, gain, encoding.layout, encoding.trailing, encoding.logit_gain)

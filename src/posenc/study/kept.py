@@ -1,0 +1,82 @@
+"""Trained models that a study kept: one safetensors file each, with the cell that it came from.
+
+model = posenc.study.load("runs/models/0123456789abcdef.safetensors")
+model.say(["w3", "w5", "<sep>"], 3)
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posenc.core.arguments import count, shown
+from posenc.study.build import build
+from posenc.study.cell import Cell
+from posenc.study.checkpoints import write_whole
+from posenc.study.model import Decoder
+from posenc.study.tasks import BEGIN, END, Task
+
+KEY = "posenc.study"  # of the metadata
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A trained model, the cell that it came from, and the symbols it knows."""
+
+    model: Decoder
+    cell: Cell
+    vocabulary: tuple[str, ...]
+
+    def say(self, prompt: str | Sequence[str], more: int = 20) -> list[str]:
+        """Go on with a text, always with the likeliest symbol, up to `<eos>` or `more` symbols.
+
+        `prompt` is a sequence of the task's symbols; of a language, characters: a string.
+        """
+        number = {symbol: n for n, symbol in enumerate(self.vocabulary)}
+        unknown = [symbol for symbol in prompt if symbol not in number]
+        if unknown:
+            raise ValueError(
+                f"`prompt` must be of symbols that the model knows, {shown(unknown[0])} is none:"
+                f" it knows {' '.join(self.vocabulary[:8])} …"
+            )
+        tokens = torch.tensor([[number[BEGIN], *(number[symbol] for symbol in prompt)]])
+        said = self.model.generate(tokens, count(more, "more", 0))[0, tokens.shape[1] :].tolist()
+        symbols = [self.vocabulary[token] for token in said]
+        return symbols[: symbols.index(END)] if END in symbols else symbols
+
+
+def keep(model: Decoder, cell: Cell, task: Task, folder: Path) -> Path:
+    """Write a model to `folder`, under the name of its cell; an earlier one of the cell goes."""
+    from safetensors.torch import save
+
+    about = {"cell": cell.settings, "label": cell.label, "vocabulary": [*task.vocabulary]}
+    weights = {name: weight.detach().contiguous() for name, weight in model.state_dict().items()}
+    path = folder / f"{cell.digest}.safetensors"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(path, save(weights, {KEY: json.dumps(about)}))
+    return path
+
+
+def load(path: str | Path) -> Kept:
+    """The model that a study kept in a file.
+
+    Raises ValueError, in one sentence, for a file that no study has written.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}: `posenc study --keep` writes models.")
+    try:
+        with safe_open(path, "pt") as file:
+            about: Mapping[str, Any] = json.loads((file.metadata() or {})[KEY])
+            weights = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, KeyError, json.JSONDecodeError):
+        raise ValueError(f"{path} is not a model that `posenc study --keep` has written.") from None
+    cell, vocabulary = Cell.of(about["cell"], about["label"]), tuple(about["vocabulary"])
+    model = build(cell, len(vocabulary))
+    model.load_state_dict(weights)
+    return Kept(model.eval(), cell, vocabulary)

@@ -1,0 +1,86 @@
+"""Extended models, against θ stretched by hand and against models built with it."""
+
+from math import log, pi
+
+import pytest
+import torch
+
+from posenc import NoPE
+from posenc.study import tasks, train
+from posenc.study.build import build
+from posenc.study.cell import Cell, Profile
+from posenc.study.extended import extended, recalibrated
+
+PROFILE = Profile(width=32, heads=2, layers=2, steps=4, batch=4, warmup=1, prompts=3)
+COPY = tasks.find("copy")
+CELL = Cell("copy", "rope", 0, profile=PROFILE)
+THETA = [10_000.0 ** (-2 * j / 16) for j in range(8)]
+TOKENS = torch.arange(4, 64).unsqueeze(0)
+
+
+def model():
+    return build(CELL, len(COPY.vocabulary))
+
+
+def thetas(method, factor=4.0, trained=63):
+    return [one.freqs.tolist() for one in extended(model(), method, factor, trained).encodings()]
+
+
+def test_interpolation_divides_every_frequency():
+    for theta in thetas("pi"):
+        assert theta == pytest.approx([x / 4 for x in THETA], rel=1e-15)
+
+
+def test_ntk_keeps_the_fastest_pair_and_interpolates_the_slowest():
+    for theta in thetas("ntk"):
+        assert theta[0] == 1
+        assert theta[-1] == pytest.approx(THETA[-1] / 4)
+        assert all(a / 4 < b <= a for a, b in zip(THETA[1:-1], theta[1:-1], strict=True))
+
+
+def test_yarn_keeps_pairs_that_turn_ten_times_in_a_short_text_and_scales_scores():
+    """Of 63 tokens, pairs make at most 63 / 2π = 10 turns: 32, as deployed, would keep none."""
+    made = extended(model(), "yarn", 4.0, 63)
+    for one in made.encodings():
+        assert one.freqs[0] == 1
+        assert one.freqs[-1].item() == pytest.approx(THETA[-1] / 4)
+        assert one.gain == pytest.approx(0.1 * log(4) + 1)
+    assert 63 / (2 * pi) == pytest.approx(10.03, abs=0.01)
+
+
+def test_drope_has_no_positions_any_more():
+    without = build(Cell("copy", "nope", 0, profile=PROFILE), len(COPY.vocabulary))
+    made = extended(model(), "drope", 4.0, 63)
+    torch.testing.assert_close(made(TOKENS), without(TOKENS))
+    assert all(isinstance(one, NoPE) for one in made.encodings())
+
+
+def test_the_model_itself_stays_as_it_is():
+    one = model()
+    before = one(TOKENS)
+    assert not torch.allclose(extended(one, "pi", 4.0, 63)(TOKENS), before)
+    assert torch.equal(one(TOKENS), before)
+
+
+def test_recalibration_trains_at_a_tenth_of_the_rate_on_new_texts(monkeypatch):
+    rates, read, original = [], [], train.loss_of
+
+    def noted(model, cell, task, batch, random):
+        rates.append(cell.profile.rate)
+        read.append(batch)
+        return original(model, cell, task, batch, random)
+
+    monkeypatch.setattr(train, "loss_of", noted)
+    one = model()
+    train.fit(one, CELL, COPY)
+    recalibrated(one, CELL, COPY, steps=3, trained=40)
+    assert rates == [PROFILE.rate] * 4 + [PROFILE.rate / 10] * 3
+    assert max(max(batch.lengths) for batch in read[4:]) > COPY.longest
+    assert not any(torch.equal(a.tokens, b.tokens) for a in read[:4] for b in read[4:])
+
+
+def test_what_cannot_be_extended_is_refused():
+    with pytest.raises(ValueError, match="only a RoPE of one axis can be extended"):
+        extended(build(Cell("copy", "alibi", 0, profile=PROFILE), 9), "pi", 2.0, 63)
+    with pytest.raises(ValueError, match="`method` must be one of pi, ntk, yarn, drope"):
+        extended(model(), "linear", 2.0, 63)
