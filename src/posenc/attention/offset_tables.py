@@ -19,6 +19,7 @@ from math import ceil, floor
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call, per_query_head
@@ -34,53 +35,64 @@ ROWS = 256
 
 @dataclass(eq=False)
 class TableBias(ScoreBias):
-    """query_scores[i, query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
+    """q[i] · query_table[query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
 
-    `query_scores`, (batch, head, query, row), are products of the queries with a table; `key_table`
-    is (head, row, channel), None where there is no second term. Both functions take offsets to
-    rows, and all offsets beyond `reach` on one side to one row. `value_table`, (row, channel), is
-    what the encoding adds to the values of keys at the offsets of `query_row`.
+    `query_table`, which is multiplied by `scale`, and `key_table` are (head, row, channel), or
+    (row, channel) for all heads; `key_table` is None where there is no second term. Both functions
+    take offsets to rows, and all offsets beyond `reach` on one side to one row. `value_table`,
+    (row, channel), is what the encoding adds to the values of keys at the offsets of `query_row`.
     """
 
     q_pos: Positions
     k_pos: KeyPositions
     reach: int
     query_row: Callable[[Tensor], Tensor]
-    query_scores: Tensor
+    q: Tensor
+    query_table: Tensor
     key_row: Callable[[Tensor], Tensor] | None = None
     k: Tensor | None = None
     key_table: Tensor | None = None
     value_table: Tensor | None = None
+    scale: float = 1.0
     encoding: Any = None  # tells apart what is cached
-    computed: Tensor | None = field(init=False, default=None)  # `key_scores`
+    by_query: Tensor | None = field(init=False, default=None)  # `query_scores`
+    by_key: Tensor | None = field(init=False, default=None)  # `key_scores`
 
     def __post_init__(self) -> None:
         self.strided, self.strided_decodes = near_and_far, True
-        self.k_pos = for_query_heads(self.k_pos, self.query_scores.shape[1])
+        self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
         self.adds_to_values = self.value_table is not None
-        if torch.is_grad_enabled() or not readable(self.query_scores):
-            self.key_scores()  # now, not in a block that is made again for gradients
+        if torch.is_grad_enabled() or not readable(self.q):
+            self.query_scores()  # now, not in a block that is made again for gradients
+            self.key_scores()
+
+    def query_scores(self) -> Tensor:
+        """q · query_table of every row, (batch, head, query, row): computed once, if needed."""
+        if self.by_query is None:
+            self.by_query = self.q @ (self.query_table * self.scale).mT.to(self.q.dtype)
+        return self.by_query
 
     def key_scores(self) -> Tensor | None:
         """k · key_table of every row, (batch, head, key, row): computed once, if it is needed."""
-        if self.computed is None and self.k is not None and self.key_table is not None:
-            self.computed = self.k @ self.key_table.mT
-        return self.computed
+        if self.by_key is None and self.k is not None and self.key_table is not None:
+            self.by_key = self.k @ self.key_table.mT
+        return self.by_key
 
     def terms(self) -> dict[str, ScoreBias]:
         """Name the terms as DeBERTa's paper does."""
         terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
         if self.key_table is not None:
-            none = torch.zeros_like(self.query_scores)
-            terms["position-content"] = replace(self, query_scores=none)
+            none = torch.zeros_like(self.query_table)
+            terms["position-content"] = replace(self, query_table=none)
         return terms
 
     def pair(self) -> PairBias:
-        apart, key_scores = offset(self.q_pos, self.k_pos), self.key_scores()
+        apart = offset(self.q_pos, self.k_pos)
+        query_scores, key_scores = self.query_scores(), self.key_scores()
 
         def of_pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             δ = apart(b, h, i, j)
-            bias = self.query_scores[b, h, i, self.query_row(δ)]
+            bias = query_scores[b, h, i, self.query_row(δ)]
             if key_scores is None or self.key_row is None:
                 return bias
             return bias + key_scores[b, h, j, self.key_row(δ)]
@@ -90,7 +102,7 @@ class TableBias(ScoreBias):
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         """One list of rows serves all heads: far faster than an index for each axis."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
-        bias = _looked_up(self.query_scores[..., rows, :], self.query_row(apart))
+        bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
             return bias
         few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[-2] <= FEW
@@ -107,7 +119,7 @@ class TableBias(ScoreBias):
     def beyond(self, end: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
         """The two terms of keys at offset `end` or beyond: (batch, head, query), (…, key)."""
         apart = torch.tensor(end)
-        of_query = self.query_scores[..., rows, int(self.query_row(apart))]
+        of_query = self.query_scores()[..., rows, int(self.query_row(apart))]
         if self.key_row is None or self.k is None or self.key_table is None:
             return of_query, None
         row = self.key_table[..., int(self.key_row(apart)), :].unsqueeze(-1)
@@ -175,37 +187,40 @@ def _one_query(call: Call, bias: TableBias, strip: Strip, steps: tuple[int, int]
     # Of keys in order the near ones come last: offsets shift − step · j below the reach
     first = min(max(keys.start, (shift - bias.reach) // step + 1), keys.stop)
     near = slice(first, keys.stop)
-    made_of = (bias.q_pos, bias.k_pos, bias.encoding, bias.key_table, bias.value_table)
-    rows, far, key_rows, end, value_rows, value = kept(
-        bias.k_pos, ("one query", near.start, near.stop, call.exact), made_of,
-        lambda: _tables_near(bias, near, call.exact),
+    made_of = (bias.q_pos, bias.encoding, bias.query_table, bias.key_table, bias.value_table)
+    query_rows, key_rows, end, value_rows, value = kept(
+        bias.k_pos, ("one query", near.start, near.stop, call.exact, bias.scale),
+        (bias.k_pos, *made_of), lambda: _tables_near(bias, near, call.exact),
     )  # fmt: skip
-    batch, heads, _, _channels = call.q.shape
-    # (batch, key head, heads that share it, channel) · (batch, key head, channel, key)
-    grouped = (batch, call.k.shape[1], heads // call.k.shape[1], -1)
-    q, k, v = call.q * call.scale, call.k[:, :, keys], call.v[:, :, keys]
-    x = q if end is None else q + end
-    scores = (x.view(grouped) @ k.mT).view(batch, heads, 1, -1)
-    of_query = bias.query_scores.index_select(-1, rows).sub_(bias.query_scores[..., far])
+    q, k, v = fitted(call.q, call.k, call.v)
+    k_near = call.k if near == slice(0, k.shape[2]) else call.k[:, :, near]
+    k, v = (x if keys == slice(0, k.shape[2]) else x[:, :, keys] for x in (k, v))
+    of_near, scale = call.q @ query_rows.mT, call.scale  # (batch, head, 1, near key)
     if key_rows is not None:
-        k_near = per_query_head(call.k[:, :, near], q)
-        of_query += torch.linalg.vecdot(k_near, key_rows).unsqueeze(-2)
-    count = near.stop - near.start
-    by_near = slice(scores.shape[-1] - count, None)
-    scores[..., by_near] += of_query
-    weights = scores.softmax(-1)
-    out = (weights.view(grouped) @ v).view(batch, heads, 1, -1)
+        by_key = torch.linalg.vecdot(per_query_head(k_near, call.q), key_rows)
+        of_near = of_near + by_key.unsqueeze(-2)
+        # Scores are q · k · scale + end · k = (q · scale + end) · k
+        padded = F.pad(end, (0, q.shape[-1] - end.shape[-1]))
+        q, scale = torch.add(padded, q, alpha=scale), 1.0
+    row = F.pad(of_near, (near.start - keys.start, 0))  # 0 for the keys that are far behind
+    out, lse = flash(q, k, v, attn_mask=row, scale=scale)
+    out = out[..., : call.v.shape[-1]]
     if value_rows is None:
         return out
-    # Σ weight · (row − far row) near by, and the far row once, as all weights sum to 1
-    return out.add_(value).add_(weights[..., by_near] @ value_rows)
+    # Weights of the keys near by, exp(score − L), times (their row − the far row); and the far row
+    # once, as all weights sum to 1
+    content = q[..., : call.q.shape[-1]] @ per_query_head(k_near, call.q).mT
+    weights = torch.add(of_near, content, alpha=scale).sub_(lse.unsqueeze(-1)).exp_()
+    return (out + value).add_(weights @ value_rows)
 
 
 def _tables_near(bias: TableBias, near: slice, exact: torch.dtype) -> tuple[Any, ...]:
-    """Rows of the keys near by and of those far behind, and the tables less what is far behind."""
+    """For each key near by its rows of the tables, less those of keys far behind, and these."""
     apart = offsets(bias.q_pos, bias.k_pos, slice(0, 1), near)[0, 0, 0]
     at = torch.tensor([bias.reach])
     rows, far = bias.query_row(apart), bias.query_row(at)
+    query_table = (bias.query_table * bias.scale).to(exact)
+    query_rows = query_table.index_select(-2, rows) - query_table[..., far, :]
     key_rows = end = value_rows = value = None
     if bias.key_row is not None and bias.key_table is not None:
         end = bias.key_table[..., bias.key_row(at), :]
@@ -213,7 +228,7 @@ def _tables_near(bias: TableBias, near: slice, exact: torch.dtype) -> tuple[Any,
     if bias.value_table is not None:
         value = bias.value_table[far].to(exact)  # parameters may be of another dtype
         value_rows = bias.value_table[rows].to(exact) - value
-    return rows, far, key_rows, end, value_rows, value
+    return query_rows, key_rows, end, value_rows, value
 
 
 def _all(strip: Strip, rows: slice, keys: slice) -> slice:

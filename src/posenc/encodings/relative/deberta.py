@@ -97,29 +97,27 @@ class DeBERTa(Encoding):
     ) -> Bias:
         of_query, of_key = self.tables(k_at, scale, q.dtype)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
-        if of_query is None:
-            by_query = q.new_zeros(*q.shape[:-1], 2 * self.span)
-        else:
-            by_query = q @ of_query.mT
         keys = None if of_key is None else per_query_head(k, q)
         return TableBias(
-            q_at, k_at, self.reach, self.delta, by_query, back, keys, of_key, encoding=self
+            q_at, k_at, self.reach, self.delta, q, of_query, back, keys, of_key, encoding=self
         )
 
     def tables(
         self, at: Positions, scale: float, dtype: torch.dtype
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Kr and Qr times `scale`, (head, row, channel), None for a term that there is not.
+    ) -> tuple[Tensor, Tensor | None]:
+        """Kr, zeros where there is no such term, and Qr, or None; (head, row, channel).
 
-        They are kept with the positions of the keys.
+        Both times `scale`. They are kept with the positions of the keys.
         """
         learned = (self.rows, self.to_keys, self.to_queries)
 
-        def make() -> tuple[Tensor | None, Tensor | None]:
+        def make() -> tuple[Tensor, Tensor | None]:
             of_query, of_key = (
                 None if to is None else (self.rows @ to * scale).to(dtype)
                 for to in (self.to_keys, self.to_queries)
             )
+            if of_query is None:
+                of_query = self.rows.new_zeros(self.heads, len(self.rows), self.dim, dtype=dtype)
             return of_query, of_key
 
         return kept(at, (scale, dtype), learned, make)

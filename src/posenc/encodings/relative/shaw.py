@@ -39,10 +39,10 @@ class Shaw(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        scores = q @ (self.keys * scale).mT.to(q.dtype)
         return TableBias(
-            q_at, k_at, self.reach, self.row, scores, value_table=self.values, encoding=self
-        )
+            q_at, k_at, self.reach, self.row, q, self.keys, value_table=self.values, scale=scale,
+            encoding=self,
+        )  # fmt: skip
 
     def by_weight(
         self, weights: Tensor, q_at: Positions, k_at: KeyPositions, rows: slice
