@@ -19,7 +19,7 @@ from torch import Tensor
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import ScoreBias
+from posenc.core.biases import ALL, ScoreBias
 from posenc.core.shapes import KeyPositions, Positions
 
 ROWS, HEADS = 256, 2  # of a block
@@ -54,7 +54,7 @@ class VectorBias(ScoreBias):
         return (self.q + self.v).to(torch.promote_types(self.q.dtype, torch.float32)) * self.scale
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        bias = self.products(self.x[..., rows, :], rows, keys)
+        bias = self.products(self.x if rows == ALL else self.x[..., rows, :], rows, keys)
         if self.u is None:
             return bias
         k = per_query_head(self.k[..., keys, :], self.q).to(bias.dtype)

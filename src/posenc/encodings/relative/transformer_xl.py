@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from posenc.attention.call import per_query_head
 from posenc.attention.offset_vectors import VectorBias
 from posenc.core.arguments import channels, query_heads, room, whole_number
+from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import for_heads, frequencies, one_each
 from posenc.core.positions import own
@@ -34,10 +35,10 @@ from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.table import copied
 
 
-class Waves(Prepared, NamedTuple("Waves", [("sin", Tensor), ("cos", Tensor), ("pos", Tensor)])):
-    """sin and cos of p·θ, each (*batch, 1 or head, token, w/2), 1: for all heads; and p itself."""
+class Waves(Prepared, NamedTuple("Waves", [("table", Tensor), ("pos", Tensor)])):
+    """R(p), (*batch, 1 or head, token, w), 1: for all heads; and p itself."""
 
-    shape = "head token channel", "head token channel", "token"
+    shape = "head token channel", "token"
 
 
 class TransformerXL(Encoding):
@@ -56,32 +57,28 @@ class TransformerXL(Encoding):
         self.project = nn.Parameter(torch.randn(heads, dim, width) * width**-0.5)
 
     def prepare(self, pos: Positions) -> Waves:
-        sin, cos = for_heads(waves(pos, self.freqs, "half")).chunk(2, -1)
-        return Waves(sin, cos, own(pos))
+        return Waves(for_heads(waves(pos, self.freqs, "half")), own(pos))
 
     def on_scores(self, q: Heads, k: Keys, q_at: Waves, k_at: Waves, scale: float) -> Bias:
-        one_each(q, q_at.sin)
-        one_each(copied(k, k_at.sin), k_at.sin)
+        one_each(q, q_at.table)
+        one_each(copied(k, k_at.table), k_at.table)
 
         def products(x: Tensor, rows: slice, keys: slice) -> Tensor:
-            at = Waves(q_at.sin[..., rows, :], q_at.cos[..., rows, :], q_at.pos)
-            of_sin, of_cos = self.turned(x, at)
-            sin, cos = (table[..., keys, :].to(of_sin.dtype) for table in (k_at.sin, k_at.cos))
-            if sin.shape[-3] != 1:  # each head stands elsewhere
-                return of_sin @ per_query_head(sin, x).mT + of_cos @ per_query_head(cos, x).mT
-            # All heads share the sines of the keys: one product of matrices, not one a head; and
-            # (key, channel) first, which for few queries is twice as fast
-            sines, cosines = (
-                table.squeeze(-3) @ one.flatten(1, 2).mT
-                for table, one in ((sin, of_sin), (cos, of_cos))
-            )
-            return (sines + cosines).mT.contiguous().unflatten(1, of_sin.shape[1:3])
+            x = self.turned(x, q_at.table if rows == ALL else q_at.table[..., rows, :])
+            table = k_at.table if keys == ALL else k_at.table[..., keys, :]
+            table = table.to(x.dtype)
+            if table.shape[-3] != 1:  # each head stands elsewhere
+                return x @ per_query_head(table, x).mT
+            # All heads share the sines of the keys, and texts may: one product of matrices, not one
+            # a head; and (key, channel) first, which for few queries is twice as fast
+            table = table.squeeze(-3)
+            flat = x.flatten(0 if table.ndim == 2 else 1, 2)
+            return (table @ flat.mT).mT.contiguous().view(*x.shape[:3], -1)
 
         def channels(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-            wider = torch.cat((queries + self.u, *self.turned(q + self.v, q_at)), -1)
-            keys = copied(keys, k_at.sin)
-            position = torch.cat((k_at.sin, k_at.cos), -1).to(keys.dtype)
-            position = position.expand(*keys.shape[:-1], -1)
+            wider = torch.cat((queries + self.u, self.turned(q + self.v, q_at.table)), -1)
+            keys = copied(keys, k_at.table)
+            position = k_at.table.to(keys.dtype).expand(*keys.shape[:-1], -1)
             return wider.to(queries.dtype), torch.cat((keys, position), -1)
 
         return VectorBias(
@@ -92,10 +89,11 @@ class TransformerXL(Encoding):
         """W_h R(offset), (head, offset, channel)."""
         return waves(offset, self.freqs, "half").to(self.project.dtype) @ self.project.mT
 
-    def turned(self, query: Tensor, at: Waves) -> tuple[Tensor, Tensor]:
-        """The coefficients of sin bθ and of cos bθ, for z = Wᵀ query."""
+    def turned(self, query: Tensor, table: Tensor) -> Tensor:
+        """The coefficients of R(b), (batch, head, query, w), for z = Wᵀ query at a, of R(a)."""
         z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
-        return z_ * at.sin - z * at.cos, z * at.sin + z_ * at.cos
+        sin, cos = table.chunk(2, -1)
+        return torch.cat((z_ * sin - z * cos, z * sin + z_ * cos), -1)
 
 
 CARD = Card(
