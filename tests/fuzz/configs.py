@@ -142,7 +142,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def measured(spec: Spec) -> None:
-    """What is computed of a config that was read: frequencies, at short and at great length."""
+    """Compute frequencies of a config that was read, at short and at great length."""
     for part in (spec, *spec.parts.values()):
         turns = {layer.encoding for layer in part.layers if isinstance(layer.encoding, Rotary)}
         for turn in turns:
@@ -154,7 +154,7 @@ def measured(spec: Spec) -> None:
 
 
 def failure(config: dict[str, Any], path: Path | None = None) -> str:
-    """What is wrong with how a config is met, as a file at `path` too; nothing if all is well."""
+    """Say what is wrong with how a config is met, also as a file at `path`; "" if all is well."""
     begun = time.process_time()
     try:
         if "general.architecture" in config:
@@ -184,7 +184,7 @@ def smaller(config: dict[str, Any], kind: str, path: Path | None = None) -> dict
 
 
 def fuzz(seconds: float, seed: int, runs: int = 10**9) -> tuple[int, dict[str, dict[str, Any]]]:
-    """How many configs were met, and the failures: what went wrong, and the config."""
+    """Return the number of configs met, and the failures: what went wrong, and the config."""
     rng, of = random.Random(seed), seeds()
     keys = sorted({key for config in of for place in _objects(config) for key in place})
     end, count, failures = time.monotonic() + seconds, 0, {}

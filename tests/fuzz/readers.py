@@ -50,7 +50,7 @@ GOOD = safetensors(b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', by
 
 
 def read(name: str, folder: Path) -> None:
-    """All that a command would read of it."""
+    """Read all that a command would read of it."""
     path = folder / name
     if name == "config.json":
         spec = config.specify(files.read_json(path))

@@ -164,7 +164,7 @@ def test_its_own_encoding_gives_a_model_its_own_logits(make):
 
 @EVERY
 def test_the_two_ways_of_plugging_in_agree(make):
-    """In a sum, RoPE no longer fits into the model's rotation."""
+    """RoPE in a sum no longer fits into the model's rotation."""
     model, own = build(make), OWN[make]
     through_attention = [Sum(one) for one in (own if isinstance(own, list) else [own] * 2)]
     expected = logits(model)
@@ -506,7 +506,7 @@ def test_a_mask_for_each_head_is_kept():
 
 @EVERY
 def test_the_masks_of_a_model_stay(make):
-    """What is ahead is not seen, nor is filling, wherever it stands."""
+    """Tokens ahead are not seen, nor is filling, wherever it stands."""
     model, changed = build(make), TEXT.clone()
     changed[:, 5] = (changed[:, 5] + 1) % 40
     with applied(model, ALiBi(4)):
@@ -615,7 +615,7 @@ def test_what_goes_by_length_must_be_rope_that_fits():
 
 
 def everything(model):
-    """All that a model is made of."""
+    """Collect all that a model is made of."""
     made = {"attention": model.config._attn_implementation}
     for name, module in model.named_modules():
         tensors = [*module.parameters(False), *module.buffers(False)]

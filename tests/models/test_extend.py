@@ -232,7 +232,7 @@ RECIPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings"
     ],
 )
 def test_qwen3s_own_recipe_is_written(said):
-    """As its model card gives it: the config's 40,960 are 32,768 and room for an answer."""
+    """Its model card gives it so: the config's 40,960 are 32,768 and room for an answer."""
     made, _ = extended(QWEN3, said.pop("to", None), "yarn", **said)
     assert made["rope_scaling"] == RECIPE
     assert made["max_position_embeddings"] == 131072
@@ -302,7 +302,7 @@ def test_the_kept_config_is_the_old_one_to_the_byte(tmp_path):
 
 
 def test_a_config_that_is_a_link_is_refused_and_both_stay_as_they_are(tmp_path):
-    """As in the hub's cache, where what it leads to belongs to every revision."""
+    """The hub's cache has such links, where what one leads to belongs to every revision."""
     (tmp_path / "model").mkdir()
     blob, path = tmp_path / "model" / "blob", tmp_path / "model" / "config.json"
     blob.write_text(json.dumps(LLAMA))

@@ -102,7 +102,7 @@ class Work(TorchDispatchMode):
     [(32, 131072), (64, 65), (64, 524288), (128, 33), (128, 524288), (256, 131072)],
 )
 def test_the_smallest_base_is_found_with_little_work(dim, length):
-    """Where a search of every base at every distance takes up to 2·10¹³ numbers."""
+    """A search of every base at every distance would take up to 2·10¹³ numbers."""
     smallest_base.cache_clear()
     with Work() as work:
         smallest_base(dim, length)

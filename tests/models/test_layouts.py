@@ -386,7 +386,7 @@ def test_an_unknown_model_whose_weights_show_its_layout_needs_nothing_said(tmp_p
 
 
 def test_queries_that_no_memory_holds_are_refused_before_they_are_read(tmp_path):
-    """In a sparse file of 96 GiB, which takes no room."""
+    """A sparse file of 96 GiB takes no room."""
     header, size = {}, 4 * 64 * 2**27
     for n, to in enumerate("qkv"):
         name = f"model.layers.0.self_attn.{to}_proj.weight"

@@ -117,7 +117,7 @@ for term in ("c2p", "p2c"):
 
 
 class Heard:
-    """Of each call of a model's attention: the module, what entered it, and what came out."""
+    """A call of a model's attention: the module, what entered it, and what came out."""
 
     def __init__(self, model):
         self.calls, self.turned = [], []
@@ -159,7 +159,7 @@ class Heard:
         return attention
 
     def _unturned(self, q, k):
-        """Of heads that turn in their last channels only, those are what was heard."""
+        """Put the other channels before those heard, of heads that turn in their last ones only."""
         heard = self.turned
         width = heard[0].shape[-1]
         if width == q.shape[-1]:

@@ -22,7 +22,7 @@ SMALL = ("rxnmapper", "pipecat", "anarcii")  # what CI installs
 
 
 def place(package):
-    """Where a package is; it is not imported."""
+    """Find the folder of a package, without importing it."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         which = "weights" if package in SMALL else "weights-large"

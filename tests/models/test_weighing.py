@@ -107,7 +107,7 @@ def test_position_tables_are_known_by_their_names(tmp_path, name):
 
 @pytest.mark.parametrize("shape", [(1, 50, 64), (50, 1, 64)])
 def test_a_buffer_of_sines_may_have_a_batch_before_its_rows_or_after(tmp_path, shape):
-    """As PyTorch's tutorial makes it, and as most copies of it do."""
+    """PyTorch's tutorial makes it so, and so do most copies of it."""
     (table,) = weighed(tmp_path, {"pe": waves(50, 64).reshape(shape)}).tables
     assert (table.rows, table.width, table.formula.base) == (50, 64, 10_000)
 
@@ -391,7 +391,7 @@ def test_one_layer_that_is_not_finite_leaves_nothing_to_say(tmp_path):
     ],
 )
 def test_what_no_model_has_is_not_even_read(tmp_path, name, shape, why):
-    """In sparse files, which take no room: nothing of them comes into memory."""
+    """Nothing of these files comes into memory; they are sparse and take no room."""
     sparse(tmp_path / "model.safetensors", {name: shape})
     tracemalloc.start()
     found = weigh(None, open_weights(find_files(tmp_path)))
@@ -432,7 +432,7 @@ def test_heads_without_inputs_are_left_alone(tmp_path):
 
 
 def test_a_wide_tables_offset_is_sought_by_some_of_its_pairs(tmp_path):
-    """Of all of 4,096 pairs it took 268 MB."""
+    """It took 268 MB with all of the 4,096 pairs."""
     table = waves(40, 8192).roll(-3, 0)[:30]
     (found,) = weighed(tmp_path, {"wpe.weight": table}).tables
     assert (found.formula.offset, found.formula.base) == (3, 10_000)

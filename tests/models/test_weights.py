@@ -203,7 +203,7 @@ def test_whatever_safetensors_writes_is_accepted(tmp_path, tensors, metadata):
 
 
 def read_or_refuse(path):
-    """All tensors of a file, or the ModelError that says why not; nothing else."""
+    """Return all tensors of a file, or the ModelError that says why not; nothing else."""
     try:
         found = weights(path)
     except ModelError:
@@ -517,7 +517,7 @@ def test_a_type_that_gguf_cannot_undo_is_refused_when_asked_for(tmp_path):
 
 
 def test_of_the_first_part_of_a_file_what_lies_in_it_is_read(tmp_path):
-    """As in packages that ship a model in parts."""
+    """Packages that ship a model in parts hold such files."""
     save_gguf(tmp_path / "all.gguf", {"a": np.ones(8, np.float32), "b": np.ones(8, np.float32)})
     raw = (tmp_path / "all.gguf").read_bytes()
     (tmp_path / "model.part00").write_bytes(raw[:-1])

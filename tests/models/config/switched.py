@@ -41,7 +41,7 @@ def variants(model_type: str) -> Iterator[dict[str, Any]]:
 
 
 def sample() -> list[tuple[str, dict[str, Any]]]:
-    """For each key that any class has, its first other value in one of these classes."""
+    """List for each key that any class has its first other value in one of these classes."""
     having: dict[str, list[str]] = defaultdict(list)
     for model_type in understood.models():
         known = families.family(model_type)
@@ -58,7 +58,7 @@ def sample() -> list[tuple[str, dict[str, Any]]]:
 
 
 def switched(model_type: str, values: dict[str, Any]) -> Switched:
-    """How posenc does on a file with other values than the default ones."""
+    """Hold posenc's reading of a file with other values than the default ones against the model."""
     done = lambda outcome, why="": Switched(model_type, values, outcome, why)  # noqa: E731
     known = families.family(model_type)
     assert known
@@ -126,7 +126,7 @@ _runs: dict[str, bool] = {}
 
 
 def runs(model_type: str) -> bool:
-    """Does the default model run on four tokens of nothing?"""
+    """Tell whether the default model runs on four tokens of nothing."""
     if model_type not in _runs:
         try:
             watched.run(watched.config(model_type, **base(model_type, {})))

@@ -38,7 +38,7 @@ def without(base, key):
 
 
 def seen(**settings):
-    """Of a model with axes: Qwen2-VL's."""
+    """Write the config of a model with axes: Qwen2-VL's."""
     return {"model_type": "qwen2_vl_text", "rope_scaling": {"rope_type": "default"} | settings}
 
 
@@ -321,7 +321,7 @@ def test_a_folder_without_a_config_says_so(tmp_path):
 
 
 def test_configs_changed_at_random_are_read_or_refused_in_one_line():
-    """What tests/fuzz/configs.py does for longer: no traceback, none that takes seconds."""
+    """None gives a traceback or takes seconds; tests/fuzz/configs.py does this for longer."""
     count, failures = fuzz(seconds=60.0, seed=0, runs=800)
     assert count == 800
     assert failures == {}

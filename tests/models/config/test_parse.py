@@ -27,7 +27,7 @@ from posenc.models.files.errors import ModelError, Unread
 
 
 def turning(name):
-    """How its layers turn that see the whole text."""
+    """The rotation of its layers that see the whole text."""
     layers = specify(published(name)).main.layers
     turns = [layer.encoding for layer in layers if isinstance(layer.encoding, Rotary)]
     wide = [x.encoding for x in layers if x.window is None and isinstance(x.encoding, Rotary)]
@@ -164,7 +164,7 @@ def bare(config):
 
 
 def test_layers_without_encoding():
-    """In Llama 4 and SmolLM3 a 1 in `no_rope_layers` says that the layer does turn."""
+    """A 1 in `no_rope_layers` of Llama 4 and SmolLM3 says that the layer does turn."""
     fourth = [False, False, False, True] * 2
     assert bare(published("Llama-4-Scout-17B-16E (text)")) == fourth
     assert bare(published("SmolLM3-3B (class default)")) == fourth
@@ -451,7 +451,7 @@ def test_nothing_is_said_of_what_was_not_read():
 
 
 def test_relative_keys_of_esm_are_refused_as_transformers_5_forgot_them():
-    """In transformers 4 they were Shaw's; 5.23 runs such a model without any positions."""
+    """They were Shaw's in transformers 4; 5.23 runs such a model without any positions."""
     config = {"model_type": "esm", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32}
     for kind in ("relative_key", "relative_key_query"):
         with pytest.raises(Unread, match=r"transformers 4 added learned vectors .* \(Shaw\)"):

@@ -135,7 +135,7 @@ def test_layers_of_jamba_that_attend_are_those_at_the_offset(period: int, offset
 
 
 def test_an_offset_beyond_the_period_is_refused():
-    """As transformers refuses it; 4 is what its class takes."""
+    """transformers refuses it too; 4 is what its class takes."""
     with pytest.raises(ModelError, match="attn_layer_offset: must be below attn_layer_period, 4"):
         specify({"model_type": "jamba", "attn_layer_period": 4})
 

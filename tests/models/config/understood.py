@@ -76,7 +76,7 @@ def models() -> list[str]:
 
 
 def result(model_type: str) -> Result:
-    """How posenc does on one model."""
+    """Hold posenc's reading of one model's default config against the model."""
     known = families.family(model_type)
     if known is None:
         return Result(model_type, "", "not in families.json")
@@ -111,7 +111,7 @@ def variant(model_type: str, values: dict[str, Any]) -> str:
 
 
 def _unlike(one: Spec, other: Spec) -> str:
-    """Where two specifications differ first."""
+    """Name the first field in which two specifications differ."""
     for name in vars(one):
         a, b = getattr(one, name), getattr(other, name)
         if name not in ("notes", "model") and a != b:
@@ -136,7 +136,7 @@ def given(model_type: str, few: bool = True) -> tuple[Any, dict[str, Any]]:
 
 
 def differences(model_type: str, known: Family) -> Iterator[str]:
-    """What is not as in the model: none, it is hoped."""
+    """Yield a sentence for each thing that is not as in the model."""
     if known.kind == "parts":
         yield from _of_parts(model_type)
         return
@@ -267,7 +267,7 @@ def _of_pictured(config: Any, spec: Spec) -> Iterator[str]:
 
 
 def _of_depth(model: torch.nn.Module, name: str, spec: Spec) -> Iterator[str]:
-    """How many layers an encoder or a decoder has, which is told of those that do not run too."""
+    """Compare the number of layers of an encoder or a decoder, also of those that do not run."""
     layers = re.compile(rf"{name}\.(?:layers|block)\.\d+")
     depth = sum(bool(layers.fullmatch(path)) for path, _ in model.named_modules())
     if depth != len(spec.layers):
@@ -278,7 +278,7 @@ CROSS = re.compile(r"cross|encoder_attn|EncDecAttention")
 
 
 def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
-    """Which layers attend, and how far they see."""
+    """Compare which layers attend, and how far they see."""
     calls = {
         call.layer: call
         for call in seen.attended
@@ -309,7 +309,7 @@ BEFORE = (
 
 
 def _of_attention(model: str, said: Layer, true: Any) -> str:
-    """What else attention is told: which way it looks, the softmax scale, softcap and sinks."""
+    """Compare the direction in which attention looks, the softmax scale, softcap and sinks."""
     if true.sees and said.causal != (true.sees[1] == 0):
         return f"is{'' if true.sees[1] == 0 else ' not'} causal"
     gain = said.encoding.logit_gain if isinstance(said.encoding, Rotary) else 1.0
@@ -381,7 +381,7 @@ def _of_rotation(layer: int, said: Rotary, done: Any, at: Any, after: bool) -> I
 
 
 def _of_axes(config: Any, said: Rotary, done: Any) -> Iterator[str]:
-    """Which pairs turn with which axis: its table of angles, asked for one axis at a time."""
+    """Compare which pairs turn with which axis, by its table of angles for one axis at a time."""
     table, more = watched.table_of(config)
     theta = said.frequencies(length=watched.TOKENS)
     for axis in range(len(theta)):
@@ -543,7 +543,7 @@ def table(results: list[Result]) -> str:
 
 
 def in_second_python(script: str, *options: str) -> list[dict[str, Any]]:
-    """What a script here prints with --json: the shape checker makes it four times slower."""
+    """Read what a script here prints with --json: the shape checker makes it four times slower."""
     file = Path(__file__).with_name(script)
     asked = subprocess.run(
         [sys.executable, "-P", str(file), "--json", *options], capture_output=True, text=True

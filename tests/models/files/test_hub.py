@@ -11,7 +11,7 @@ from posenc.models.files.hub import local
 
 
 def cached(cache, name, files):
-    """What a download of `name` would have left."""
+    """Write what a download of `name` would have left."""
     repo = cache / f"models--{name.replace('/', '--')}"
     commit = "0" * 40
     (repo / "refs").mkdir(parents=True)
@@ -36,7 +36,7 @@ def test_what_is_no_id_never_asks_the_hub(name, tmp_path, monkeypatch):
 
 
 def posenc(cache, *words):
-    """In a Python of its own: huggingface_hub reads its settings when it is imported."""
+    """Run it in a Python of its own: huggingface_hub reads its settings when it is imported."""
     env = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache), "PATH": "", "COLUMNS": "200"}
     command = [sys.executable, "-m", "posenc", "inspect", *words]
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)

@@ -171,7 +171,7 @@ def test_an_adapter_is_refused(folder):
 
 
 def test_transformers_is_never_given_the_folder(folder, monkeypatch):
-    """Whatever else it could find there, it does not look."""
+    """It does not look there, whatever else it could find."""
     seen = []
     real = transformers.LlamaModel.from_pretrained.__func__
 
