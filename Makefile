@@ -1,4 +1,5 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
+unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
 .PHONY: run test quick check lint types fuzz resolve table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
@@ -7,8 +8,9 @@ run:            ## compare all encodings on the packaged novel
 test:           ## tests, doctests, examples, the code of the README, and the compiled paths
 	python -m pytest
 
-quick: lint     ## minutes: without what is traced, browsers, all models, benchmarks and builds
-	python -m pytest -q -n 2 --dist worksteal -m "not slow"
+# The shape checker doubles the time of a test; CI and `make test` have it.
+quick: lint     ## minutes: without shape checker, traced code, browsers, all models, benchmarks, builds
+	python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
 
 check: lint types test
 

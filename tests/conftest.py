@@ -18,7 +18,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def seed():
-    torch.manual_seed(0)
+    """Of the CPU: `torch.manual_seed` writes the stack down for each kind of device, in 1.4 ms."""
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

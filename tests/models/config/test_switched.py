@@ -3,7 +3,6 @@
 Here those that were once misread, and one of each key; POSENC_SWEEP=1 runs the whole sweep.
 """
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 pytest.importorskip("transformers")
 
 sys.path.insert(0, str(Path(__file__).parent))
-from switched import Switched, sample, switched
+from switched import Switched, switched
 from understood import in_second_python, watched
 
 from posenc.models.config import specify
@@ -221,19 +220,12 @@ def test_a_table_of_angles_of_another_model_is_heeded_as_there(values: dict[str,
     same("internlm3", num_hidden_layers=2, **values)
 
 
-@pytest.fixture(scope="module")
-def sampled() -> dict[str, Switched]:
-    done = [Switched(**line) for line in in_second_python("switched.py", "--sample")]
-    return {json.dumps([one.model_type, one.values]): one for one in done}
-
-
-@pytest.mark.parametrize(("model_type", "values"), sample(), ids=str)
-def test_each_key_is_read_or_refused(
-    model_type: str, values: dict[str, Any], sampled: dict[str, Switched]
-):
+def test_each_key_is_read_or_refused():
     """One model that has it, of all."""
-    one = sampled[json.dumps([model_type, values])]
-    assert one.outcome in ("equal", "refused", "impossible"), one.why
+    done = [Switched(**line) for line in in_second_python("switched.py", "--sample")]
+    assert len(done) > 70
+    wrong = [one for one in done if one.outcome not in ("equal", "refused", "impossible")]
+    assert [f"{one.model_type} {one.values}: {one.why}" for one in wrong] == []
 
 
 @pytest.mark.skipif("POSENC_SWEEP" not in os.environ, reason="minutes: POSENC_SWEEP=1 runs it")
