@@ -1,37 +1,40 @@
 """Attention by strided views against the definition: every shape, every mask, every bound."""
 
 import json
-import re
 import subprocess
 import sys
 from copy import deepcopy
 
 import pytest
 import torch
+from spaced_attention import (
+    BY_CONTENT,
+    DIM,
+    HEADS,
+    MASKS,
+    PLACES,
+    both,
+    by_path,
+    heads,
+    masked,
+    tensors,
+)
 
 from posenc import (
     FIRE,
     ALiBi,
-    DeBERTa,
     Kerple,
-    NoPE,
     RoPE,
-    Shaw,
     Sum,
     T5Bias,
-    TransformerXL,
     attend,
-    explain,
-    masks,
 )
 from posenc.attention import toeplitz
-from posenc.attention.spacing import Line, line, lines, strip
+from posenc.attention.spacing import strip
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
-from posenc.core.masks import Mask, causal, window
+from posenc.core.masks import causal
 from posenc.core.positions import sequence
-
-DIM, HEADS = 8, 4
 
 
 class Wavy(Encoding):
@@ -60,49 +63,6 @@ BY_DISTANCE = {
     "scattered": Scattered(),
     "rope and two": Sum(RoPE(DIM), ALiBi(HEADS), T5Bias(HEADS)),
 }
-BY_CONTENT = {
-    "shaw": Shaw(DIM, reach=5),
-    "shaw 1": Shaw(DIM, reach=1),
-    "shaw 0": Shaw(DIM, reach=0),
-    "deberta": DeBERTa(DIM, HEADS, reach=9),
-    "released": DeBERTa(DIM, HEADS, reach=9, released=True),
-    "buckets": DeBERTa(DIM, HEADS, reach=40, buckets=12),
-    "transformer-xl": TransformerXL(DIM, HEADS),
-    "rope and shaw": Sum(RoPE(DIM), Shaw(DIM, reach=3)),
-}
-PLACES = {  # of queries and keys
-    "text": (sequence(300), sequence(300)),
-    "cached": (sequence(7, 293), sequence(300)),
-    "one token": (sequence(1, 299), sequence(300)),
-    "more queries": (sequence(300, 20), sequence(40)),
-    "before all keys": (sequence(9), sequence(5, 3)),
-    "every third": (3 * sequence(40, 2), 3 * sequence(40)),
-    "every third, shifted": (3 * sequence(40) + 1, 3 * sequence(33)),
-    "batch of one text": (sequence(30).expand(2, 30), sequence(30).expand(1, 30)),
-    "single": (sequence(1), sequence(1)),
-}
-MASKS = {
-    "none": lambda q, k: None,
-    "causal": causal,
-    "window": lambda q, k: window(9, q, k),
-    "causal window": lambda q, k: causal(q, k) & window(20, q, k),
-}
-both = pytest.mark.parametrize("place", PLACES)
-masked = pytest.mark.parametrize("mask", MASKS)
-
-
-def heads(heads, tokens, channels=DIM, dtype=torch.float32):
-    return torch.randn(2, heads, tokens, channels, dtype=dtype)
-
-
-def tensors(q_pos, k_pos, groups=HEADS, values=DIM):
-    keys = k_pos.shape[-1]
-    return heads(HEADS, q_pos.shape[-1]), heads(groups, keys), heads(groups, keys, values)
-
-
-def by_path(path, q, k, v, encoding, at, k_at, mask, **options):
-    at, k_at = encoding.prepare(at), encoding.prepare(k_at)
-    return attend(q, k, v, encoding, at, k_at, mask, implementation=path, **options)
 
 
 @both
@@ -124,18 +84,6 @@ def test_a_view_of_distance_is_the_reference_and_trains(name, mask, place, group
     with torch.no_grad():
         out = by_path("view", q, k, v, encoding, *at, MASKS[mask](*at))
     torch.testing.assert_close(out, expected[0], rtol=1e-9, atol=1e-9)
-
-
-@both
-@masked
-@pytest.mark.parametrize("groups", [4, 1])
-@pytest.mark.parametrize("name", BY_CONTENT)
-@torch.no_grad()
-def test_a_view_of_content_by_offset_is_the_reference(name, mask, place, groups):
-    encoding, at = BY_CONTENT[name], PLACES[place]
-    q, k, v = tensors(*at, groups, values=DIM if "shaw" in name else 11)
-    run = lambda path: by_path(path, q, k, v, encoding, *at, MASKS[mask](*at), scale=0.9)  # noqa: E731
-    torch.testing.assert_close(run("view"), run("reference"), rtol=1e-5, atol=2e-5)
 
 
 @both
@@ -293,74 +241,6 @@ def test_numbers_that_bound_nothing_cut_nothing(filling):
     assert area(tiles) > 0
 
 
-# Which path, and why
-
-POS = sequence(200)
-
-
-@pytest.mark.parametrize(
-    ("encoding", "pos", "mask", "path", "why"),
-    [
-        (NoPE(), POS, masks.padding([200, 9]), "sdpa", "NoPE adds nothing to scores"),
-        (RoPE(DIM), POS, causal(POS), "sdpa", "RoPE adds nothing to scores"),
-        (RoPE(DIM), POS, causal() & window(9), "view", "^positions stand at equal steps and"),
-        (ALiBi(4), POS, causal(), "view", "ALiBi goes by distance, .* equal steps and the mask"),
-        (ALiBi(4), 7 * POS + 3, causal(7 * POS), "view", "goes by distance"),
-        (Shaw(DIM), POS, None, "view", "Shaw goes by distance"),
-        (TransformerXL(DIM, 4), POS, causal(POS) & window(9, POS), "view", "goes by distance"),
-        (ALiBi(4), POS, masks.padding([200, 9]), "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, causal() | window(3), "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, lambda b, h, i, j: i >= j, "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, causal() & (lambda b, h, i, j: i > 3), "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, causal(POS.flip(0)), "blocks", "the mask is no strip"),
-        (ALiBi(4), POS.flip(0), None, "blocks", "not whole numbers at equal steps"),
-        (ALiBi(4), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
-        (ALiBi(4), torch.stack((POS, POS + 1)), None, "blocks", "not .* alike in the batch"),
-        (Sum(ALiBi(4), Shaw(DIM)), POS, None, "blocks", "the bias of Sum is no view"),
-        (FIRE(4, length=9), POS, None, "blocks", "the bias of FIRE is no view"),
-    ],
-)  # fmt: skip
-def test_the_path_is_explained(encoding, pos, mask, path, why):
-    q, k, v = tensors(POS, POS)
-    with torch.no_grad():
-        said = explain(q, k, v, encoding, encoding.prepare(pos), mask=mask)
-    assert said.path == path
-    assert str(said).startswith(f"{path}: ")
-    assert re.search(why, said.why)
-    assert said.why.endswith(".")
-
-
-def test_gradients_and_few_queries_are_reasons_too():
-    q, k, v = tensors(POS, POS)
-    said = explain(q, k, v, Shaw(DIM))
-    assert said.path == "blocks"
-    assert "scores of Shaw go by content and offset, and have no gradients" in said.why
-    said = explain(q[..., :5, :], k, v, ALiBi(4), POS[:5] * 0.5, POS)
-    assert said.path == "blocks"
-    assert "5 queries are one block" in said.why
-    said = explain(q[..., :1, :], k, v, ALiBi(4), POS[-1:], POS)
-    assert said.path == "blocks"
-    assert "as in decoding" in said.why
-    said = explain(q[..., :1, :].requires_grad_(), k, v, ALiBi(4), POS[-1:], POS)
-    assert said.path == "reference"
-    said = explain(q.to("meta"), k.to("meta"), v.to("meta"), ALiBi(4))
-    assert "torch's CPU kernel" in said.why
-
-
-@pytest.mark.parametrize(
-    ("encoding", "mask", "message"),
-    [
-        (Sum(ALiBi(4), Shaw(DIM)), None, '"view"` cannot serve here: the bias of Sum is no view'),
-        (ALiBi(4), masks.padding([9, 9]), "the mask is no strip along the diagonal; use "),
-        (DeBERTa(DIM, 4), None, "DeBERTa go by content and offset, and have no gradients"),
-    ],
-)
-def test_what_is_no_view_is_refused(encoding, mask, message):
-    q = heads(4, 9).requires_grad_()
-    with pytest.raises(ValueError, match=message):
-        attend(q, q, q, encoding, mask=mask, implementation="view")
-
-
 def test_there_is_no_second_derivative():
     q = heads(4, 9).requires_grad_()
     out = attend(q, q, q, ALiBi(4))
@@ -373,92 +253,8 @@ def test_there_is_no_second_derivative():
     assert torch.autograd.grad(grad.square().sum(), q)[0].ne(0).any()
 
 
-@pytest.mark.parametrize("encoding", [ALiBi(4), T5Bias(4), Shaw(DIM)], ids=type)
-@pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 5)])
-def test_nothing_attends_to_anything(encoding, queries, keys):
-    at, k_at = sequence(queries), sequence(keys)
-    q, k, v = tensors(at, k_at)
-    assert attend(q, k, v, encoding, at, k_at).shape == (2, HEADS, queries, DIM)
-
-
-def test_transforms_of_functions_find_another_path():
-    q = heads(4, 9)
-    run = lambda q: attend(q, q, q, ALiBi(4), mask=causal())  # noqa: E731
-    each = torch.vmap(lambda one: run(one.unsqueeze(0)).squeeze(0))(q)
-    torch.testing.assert_close(each, run(q))
-    (expected,) = torch.autograd.grad(run(q.requires_grad_()).sum(), q)
-    torch.testing.assert_close(torch.func.grad(lambda q: run(q).sum())(q.detach()), expected)
-
-
-# Regular positions, and strips
-
-
-@pytest.mark.parametrize(
-    ("pos", "expected"),
-    [
-        ([3, 4, 5], Line(3, 1)),
-        ([3, 7, 11], Line(3, 4)),
-        ([[3, 4], [3, 4]], Line(3, 1)),
-        ([9], Line(9, 0)),
-        ([3, 3, 3], None),
-        ([5, 4, 3], None),
-        ([3, 4, 6], None),
-        ([[3, 4], [4, 5]], None),
-        ([0.0, 1.0], None),
-        ([], None),
-    ],
-)
-def test_a_line_has_one_step(pos, expected):
-    assert line(torch.tensor(pos)) == expected
-
-
-def test_a_single_token_goes_with_any_step():
-    assert lines(torch.tensor([12]), 3 * sequence(4)) == (3, 12)
-    assert lines(3 * sequence(4), torch.tensor([12])) == (3, -12)
-    assert lines(torch.tensor([2]), torch.tensor([5])) == (1, -3)
-    assert lines(2 * sequence(4), 3 * sequence(4)) is None
-
-
-@masked
-@both
-def test_a_strip_is_what_the_mask_shows(mask, place):
-    q_pos, k_pos = PLACES[place]
-    made = MASKS[mask](q_pos, k_pos)
-    found = strip(made, q_pos.shape[-1], k_pos.shape[-1])
-    i, j = torch.meshgrid(
-        torch.arange(q_pos.shape[-1]), torch.arange(k_pos.shape[-1]), indexing="ij"
-    )
-    seen = torch.ones_like(i).bool()
-    if made is not None:
-        seen = made(torch.tensor(0), torch.tensor(0), i, j)
-    assert ((i - j >= found.low) & (i - j <= found.high)).equal(seen)
-    rows = seen.any(-1).nonzero().flatten().tolist()
-    assert rows == list(found.rows)
-    for start in found.rows[::11]:
-        some = slice(start, min(start + 11, found.rows.stop))
-        keys = found.seen(some)
-        by_some = seen[some].any(0).nonzero().flatten().tolist()
-        assert by_some == list(range(keys.start, keys.stop))
-
-
-def test_a_mask_is_read_once_a_layer_and_a_plain_triangle_never():
-    read = []
-
-    def sees(b, h, i, j):
-        read.append(i.numel() * j.numel())
-        return i >= j
-
-    q, k, v = (heads(4, 300) for _ in range(3))
-    for encoding in (NoPE(), ALiBi(4), Shaw(DIM)):
-        read.clear()
-        attend(q, k, v, encoding, mask=Mask(sees))
-        assert sum(read) == 300**2
-        read.clear()
-        attend(q, k, v, encoding, mask=causal())
-        assert not read
-
-
 # Memory: the views rely on the kernel reading strides, so this guards them in every torch
+
 
 MEASURE = """
 import ctypes, gc, json, sys, torch

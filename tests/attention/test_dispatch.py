@@ -1,0 +1,106 @@
+"""Which path attention takes, and why: held against the reasons, written out."""
+
+import re
+
+import pytest
+import torch
+from spaced_attention import DIM, HEADS, heads, tensors
+
+from posenc import (
+    FIRE,
+    ALiBi,
+    DeBERTa,
+    NoPE,
+    RoPE,
+    Shaw,
+    Sum,
+    T5Bias,
+    TransformerXL,
+    attend,
+    explain,
+    masks,
+)
+from posenc.core.masks import causal, window
+from posenc.core.positions import sequence
+
+POS = sequence(200)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pos", "mask", "path", "why"),
+    [
+        (NoPE(), POS, masks.padding([200, 9]), "sdpa", "NoPE adds nothing to scores"),
+        (RoPE(DIM), POS, causal(POS), "sdpa", "RoPE adds nothing to scores"),
+        (RoPE(DIM), POS, causal() & window(9), "view", "^positions stand at equal steps and"),
+        (ALiBi(4), POS, causal(), "view", "ALiBi goes by distance, .* equal steps and the mask"),
+        (ALiBi(4), 7 * POS + 3, causal(7 * POS), "view", "goes by distance"),
+        (Shaw(DIM), POS, None, "view", "Shaw goes by distance"),
+        (TransformerXL(DIM, 4), POS, causal(POS) & window(9, POS), "view", "goes by distance"),
+        (ALiBi(4), POS, masks.padding([200, 9]), "blocks", "the mask is no strip"),
+        (ALiBi(4), POS, causal() | window(3), "blocks", "the mask is no strip"),
+        (ALiBi(4), POS, lambda b, h, i, j: i >= j, "blocks", "the mask is no strip"),
+        (ALiBi(4), POS, causal() & (lambda b, h, i, j: i > 3), "blocks", "the mask is no strip"),
+        (ALiBi(4), POS, causal(POS.flip(0)), "blocks", "the mask is no strip"),
+        (ALiBi(4), POS.flip(0), None, "blocks", "not whole numbers at equal steps"),
+        (ALiBi(4), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
+        (ALiBi(4), torch.stack((POS, POS + 1)), None, "blocks", "not .* alike in the batch"),
+        (Sum(ALiBi(4), Shaw(DIM)), POS, None, "blocks", "the bias of Sum is no view"),
+        (FIRE(4, length=9), POS, None, "blocks", "the bias of FIRE is no view"),
+    ],
+)  # fmt: skip
+def test_the_path_is_explained(encoding, pos, mask, path, why):
+    q, k, v = tensors(POS, POS)
+    with torch.no_grad():
+        said = explain(q, k, v, encoding, encoding.prepare(pos), mask=mask)
+    assert said.path == path
+    assert str(said).startswith(f"{path}: ")
+    assert re.search(why, said.why)
+    assert said.why.endswith(".")
+
+
+def test_gradients_and_few_queries_are_reasons_too():
+    q, k, v = tensors(POS, POS)
+    said = explain(q, k, v, Shaw(DIM))
+    assert said.path == "blocks"
+    assert "scores of Shaw go by content and offset, and have no gradients" in said.why
+    said = explain(q[..., :5, :], k, v, ALiBi(4), POS[:5] * 0.5, POS)
+    assert said.path == "blocks"
+    assert "5 queries are one block" in said.why
+    said = explain(q[..., :1, :], k, v, ALiBi(4), POS[-1:], POS)
+    assert said.path == "blocks"
+    assert "as in decoding" in said.why
+    said = explain(q[..., :1, :].requires_grad_(), k, v, ALiBi(4), POS[-1:], POS)
+    assert said.path == "reference"
+    said = explain(q.to("meta"), k.to("meta"), v.to("meta"), ALiBi(4))
+    assert "torch's CPU kernel" in said.why
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mask", "message"),
+    [
+        (Sum(ALiBi(4), Shaw(DIM)), None, '"view"` cannot serve here: the bias of Sum is no view'),
+        (ALiBi(4), masks.padding([9, 9]), "the mask is no strip along the diagonal; use "),
+        (DeBERTa(DIM, 4), None, "DeBERTa go by content and offset, and have no gradients"),
+    ],
+)
+def test_what_is_no_view_is_refused(encoding, mask, message):
+    q = heads(4, 9).requires_grad_()
+    with pytest.raises(ValueError, match=message):
+        attend(q, q, q, encoding, mask=mask, implementation="view")
+
+
+@pytest.mark.parametrize("encoding", [ALiBi(4), T5Bias(4), Shaw(DIM)], ids=type)
+@pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 5)])
+def test_nothing_attends_to_anything(encoding, queries, keys):
+    at, k_at = sequence(queries), sequence(keys)
+    q, k, v = tensors(at, k_at)
+    assert attend(q, k, v, encoding, at, k_at).shape == (2, HEADS, queries, DIM)
+
+
+def test_transforms_of_functions_find_another_path():
+    q = heads(4, 9)
+    run = lambda q: attend(q, q, q, ALiBi(4), mask=causal())  # noqa: E731
+    each = torch.vmap(lambda one: run(one.unsqueeze(0)).squeeze(0))(q)
+    torch.testing.assert_close(each, run(q))
+    (expected,) = torch.autograd.grad(run(q.requires_grad_()).sum(), q)
+    torch.testing.assert_close(torch.func.grad(lambda q: run(q).sum())(q.detach()), expected)

@@ -1,0 +1,80 @@
+"""Lines and strips, held against all pairs of positions, asked one by one."""
+
+import pytest
+import torch
+from spaced_attention import DIM, MASKS, PLACES, both, heads, masked
+
+from posenc import (
+    ALiBi,
+    NoPE,
+    Shaw,
+    attend,
+)
+from posenc.attention.spacing import Line, line, lines, strip
+from posenc.core.masks import Mask, causal
+from posenc.core.positions import sequence
+
+
+@pytest.mark.parametrize(
+    ("pos", "expected"),
+    [
+        ([3, 4, 5], Line(3, 1)),
+        ([3, 7, 11], Line(3, 4)),
+        ([[3, 4], [3, 4]], Line(3, 1)),
+        ([9], Line(9, 0)),
+        ([3, 3, 3], None),
+        ([5, 4, 3], None),
+        ([3, 4, 6], None),
+        ([[3, 4], [4, 5]], None),
+        ([0.0, 1.0], None),
+        ([], None),
+    ],
+)
+def test_a_line_has_one_step(pos, expected):
+    assert line(torch.tensor(pos)) == expected
+
+
+def test_a_single_token_goes_with_any_step():
+    assert lines(torch.tensor([12]), 3 * sequence(4)) == (3, 12)
+    assert lines(3 * sequence(4), torch.tensor([12])) == (3, -12)
+    assert lines(torch.tensor([2]), torch.tensor([5])) == (1, -3)
+    assert lines(2 * sequence(4), 3 * sequence(4)) is None
+
+
+@masked
+@both
+def test_a_strip_is_what_the_mask_shows(mask, place):
+    q_pos, k_pos = PLACES[place]
+    made = MASKS[mask](q_pos, k_pos)
+    found = strip(made, q_pos.shape[-1], k_pos.shape[-1])
+    i, j = torch.meshgrid(
+        torch.arange(q_pos.shape[-1]), torch.arange(k_pos.shape[-1]), indexing="ij"
+    )
+    seen = torch.ones_like(i).bool()
+    if made is not None:
+        seen = made(torch.tensor(0), torch.tensor(0), i, j)
+    assert ((i - j >= found.low) & (i - j <= found.high)).equal(seen)
+    rows = seen.any(-1).nonzero().flatten().tolist()
+    assert rows == list(found.rows)
+    for start in found.rows[::11]:
+        some = slice(start, min(start + 11, found.rows.stop))
+        keys = found.seen(some)
+        by_some = seen[some].any(0).nonzero().flatten().tolist()
+        assert by_some == list(range(keys.start, keys.stop))
+
+
+def test_a_mask_is_read_once_a_layer_and_a_plain_triangle_never():
+    read = []
+
+    def sees(b, h, i, j):
+        read.append(i.numel() * j.numel())
+        return i >= j
+
+    q, k, v = (heads(4, 300) for _ in range(3))
+    for encoding in (NoPE(), ALiBi(4), Shaw(DIM)):
+        read.clear()
+        attend(q, k, v, encoding, mask=Mask(sees))
+        assert sum(read) == 300**2
+        read.clear()
+        attend(q, k, v, encoding, mask=causal())
+        assert not read

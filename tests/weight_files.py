@@ -1,0 +1,81 @@
+"""Files of weights for tests, as the libraries of their formats write them, and what reads them."""
+
+import gguf
+import numpy as np
+import torch
+from hypothesis import HealthCheck, settings
+from onnx import helper, numpy_helper
+
+from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files
+from posenc.models.weights import open_weights
+
+FUZZ = settings(
+    max_examples=200,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def weights(path):
+    return open_weights(find_files(path))
+
+
+def same(ours, theirs):
+    assert ours.dtype == theirs.dtype
+    assert ours.shape == theirs.shape
+    assert (
+        ours.contiguous()
+        .view(torch.uint8 if ours.dim() else ours.dtype)
+        .equal(theirs.contiguous().view(torch.uint8 if theirs.dim() else theirs.dtype))
+    )
+
+
+def read_or_refuse(path):
+    """Return all tensors of a file, or the ModelError that says why not; nothing else."""
+    try:
+        found = weights(path)
+    except ModelError:
+        return
+    for name in found:
+        try:
+            assert found[name].shape == found.infos[name].shape
+        except ModelError:
+            pass
+
+
+def save_onnx(path, *tensors, **properties):
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [], tensors)
+    model = helper.make_model(graph)
+    helper.set_model_props(model, properties)
+    path.write_bytes(model.SerializeToString())
+
+
+def plain(array):
+    """numpy's array as torch has it; dtypes of ml_dtypes by their bytes."""
+    array = np.ascontiguousarray(array)
+    return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
+
+
+def quantised(scale, zero, name="table"):
+    array = np.arange(-12, 12, dtype=np.int8).reshape(4, 6)
+    return array, [
+        numpy_helper.from_array(array, f"{name}_quantized"),
+        numpy_helper.from_array(np.array(scale, np.float32), f"{name}_scale"),
+        numpy_helper.from_array(np.array(zero, np.int8), f"{name}_zero_point"),
+    ]
+
+
+def save_gguf(path, plain=(), packed=(), **values):
+    writer = gguf.GGUFWriter(path, "llama")
+    for key, (add, value) in values.items():
+        getattr(writer, f"add_{add}")(key.replace("__", "."), value)
+    for name, array in dict(plain).items():
+        writer.add_tensor(name, array)
+    for name, (array, kind) in dict(packed).items():
+        writer.add_tensor(name, array, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
