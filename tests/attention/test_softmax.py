@@ -195,39 +195,6 @@ def test_16_bits_are_near_the_exact_ones(dtype, trains):
         torch.testing.assert_close(out.detach().double(), expected, rtol=few, atol=few)
 
 
-def test_a_sink_of_minus_infinity_takes_nothing_and_a_high_one_takes_all():
-    q, none, all_of_it = heads(4, 6), torch.full((4,), -math.inf), torch.full((4,), 200.0)
-    for path in PATHS:
-        options = dict(mask=masks.causal(), implementation=path)
-        plain = attend(q, q, q, NoPE(), **options)
-        torch.testing.assert_close(attend(q, q, q, NoPE(), sinks=none, **options), plain)
-        assert attend(q, q, q, NoPE(), sinks=all_of_it, **options).abs().max() < 1e-40
-
-
-def test_what_nobody_sees_changes_nothing_beside_a_sink():
-    q, sinks = heads(4, 5), torch.randn(4)
-    dirty = q.clone()
-    dirty[..., 3:, :] = math.nan
-    mask = masks.padding([3, 3], tokens=5)
-    for path, options in product(("auto", "reference", "blocks", "sdpa"), ({}, {"softcap": 0.4})):
-        if options and path == "sdpa":
-            continue
-        some = dict(mask=mask, implementation=path, sinks=sinks, **options)
-        assert attend(q, dirty, dirty, NoPE(), **some).equal(attend(q, q, q, NoPE(), **some))
-
-
-def test_where_there_is_nothing_to_attend_to_the_output_is_0():
-    q, nothing, sinks = heads(4, 3), heads(4, 0), torch.randn(4, requires_grad=True)
-    pos = torch.arange(3)
-    for encoding in (NoPE(), ALiBi(4)):
-        out = attend(q, nothing, nothing, encoding, pos, pos[:0], sinks=sinks)
-        assert out.eq(0).all()
-        assert out.shape == q.shape
-        out.sum().backward()
-        assert sinks.grad.eq(0).all()
-        assert attend(nothing, q, q, encoding, pos[:0], pos, sinks=sinks).shape == nothing.shape
-
-
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # a part of torch's own jvp
 def test_second_derivatives_are_those_of_the_definition_or_refused():
     q, sinks = heads(4, 5).requires_grad_(), torch.randn(4, dtype=torch.float64)
@@ -239,6 +206,7 @@ def test_second_derivatives_are_those_of_the_definition_or_refused():
 
 
 # Dropout
+
 
 DROPPED = [
     (path, name)
@@ -363,11 +331,3 @@ def test_what_does_not_fit_is_refused(options, error, words):
     q = heads(4, 5)
     with pytest.raises(error, match=words):
         attend(q, q, q, NoPE(), **options)
-
-
-def test_the_gradient_of_sinks_alone_can_be_taken_as_a_function():
-    q, sinks = heads(4, 5), torch.randn(4, dtype=torch.float64)
-    for encoding, mask in ((NoPE(), None), (ALiBi(4), masks.causal())):
-        f = lambda x: attend(q, q, q, encoding, mask=mask, sinks=x).sum()  # noqa: B023, E731
-        expected = torch.autograd.functional.jacobian(f, sinks)
-        torch.testing.assert_close(torch.func.grad(f)(sinks), expected)

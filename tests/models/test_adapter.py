@@ -1,9 +1,7 @@
 """Applied encodings against the models' own attention, loops over pairs, and fresh passes."""
 
 import copy
-import importlib
 import io
-import sys
 from math import cos, sin
 
 import pytest
@@ -22,10 +20,8 @@ from posenc import (
     Sum,
     T5Bias,
     TransformerXL,
-    attend,
     axial,
     frequencies,
-    masks,
     p_rope,
 )
 from posenc.encodings.bias.fire import FIRE
@@ -40,7 +36,6 @@ from posenc.encodings.rotary.extension import (
 from posenc.encodings.rotary.xpos import XPos
 from posenc.encodings.temperature import Temperature
 from posenc.models.adapter import applied, apply, load, remove
-from posenc.models.hf.hooks import Attention, attention_function
 
 SIZE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=40)
 REST = dict(intermediate_size=48, max_position_embeddings=64, initializer_range=0.3)
@@ -913,13 +908,6 @@ def test_another_attention_is_refused_while_ours_does_the_encoding():
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_without_transformers_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "posenc.models.hf.hooks")
-    with pytest.raises(ImportError, match=r"python -m pip install 'transformers>=5,<6'"):
-        importlib.import_module("posenc.models.hf.hooks")
-
-
 def test_masks_that_do_not_say_who_sees_whom_are_refused():
     model = build(llama)
     seen = torch.ones(2, 1, 11, 11, dtype=torch.bool).tril()
@@ -937,14 +925,3 @@ def test_a_model_that_shares_the_config_is_told_so():
     one, other = T.LlamaForCausalLM(config), T.LlamaForCausalLM(config)
     with applied(one, ALiBi(4)), pytest.raises(ValueError, match="make each of its own config"):
         logits(other)
-
-
-def test_a_cap_and_sinks_that_a_model_hands_to_its_attention_are_heeded():
-    q, k, v = (torch.randn(1, n, 6, 8) for n in (4, 2, 2))
-    pos, sinks = torch.arange(6).unsqueeze(0), torch.randn(4)
-    ours = Attention(NoPE(), pos, None, ALiBi(4), pos, pos, 6, 0)
-    more = {"softcap": 0.5, "s_aux": sinks, "posenc": ours}
-    out, _ = attention_function(torch.nn.Module(), q, k, v, None, 0.3, **more)
-    sees = masks.causal()
-    expected = attend(q, k, v, ALiBi(4), pos, mask=sees, scale=0.3, softcap=0.5, sinks=sinks)
-    torch.testing.assert_close(out, expected.transpose(1, 2))

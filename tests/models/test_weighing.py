@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from posenc.models.config import specify
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
-from posenc.models.projections import find_projections
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
 from posenc.report.figures import weights as weights_figures
@@ -225,32 +224,6 @@ def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
         [2 * math.pi * 10_000 ** (j / 8) for j in range(8)], rel=1e-6
     )
     assert sentences(found)[0].startswith("layers 0–2: queries and keys are strongest in pair 3 ")
-
-
-def test_neighbouring_heads_share_a_key(tmp_path):
-    tensors = llama(layers=1)
-    weighed(tmp_path, tensors, LLAMA)
-    weights = open_weights(find_files(tmp_path))
-    (one,) = find_projections(specify(LLAMA), weights)
-    q, k = one.rotary_rows(weights)
-    keys = tensors["model.layers.0.self_attn.k_proj.weight"].unflatten(0, (2, 16))
-    assert q.flatten(0, 1).equal(tensors["model.layers.0.self_attn.q_proj.weight"])
-    assert k.equal(keys[[0, 0, 1, 1]])
-
-
-def test_deepseeks_shared_key_lies_behind_a_latent(tmp_path):
-    config = LLAMA | {"model_type": "deepseek_v3", "num_key_value_heads": 4, "kv_lora_rank": 20}
-    config |= {"q_lora_rank": None, "qk_rope_head_dim": 8, "qk_nope_head_dim": 6, "v_head_dim": 10}
-    config.pop("head_dim")
-    at = "model.layers.0.self_attn"
-    q, k = torch.randn(4 * 14, 96), torch.randn(28, 96)
-    tensors = {f"{at}.q_proj.weight": q, f"{at}.kv_a_proj_with_mqa.weight": k}
-    weighed(tmp_path, tensors, config)
-    weights = open_weights(find_files(tmp_path))
-    (one,) = find_projections(specify(config), weights)
-    queries, keys = one.rotary_rows(weights)
-    assert queries.equal(q.unflatten(0, (4, 14))[:, 6:])
-    assert keys.equal(k[20:].expand(4, 8, 96))
 
 
 @pytest.mark.parametrize("model", ["gpt_neox", "phi3"])
