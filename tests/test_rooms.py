@@ -1,4 +1,6 @@
-"""The plan of the house, held against every import of `src`, those within functions included."""
+"""The plan of the house, held against every import of `src`, those within functions included, and
+against the tests, which mirror it.
+"""
 
 import ast
 from pathlib import Path
@@ -82,3 +84,28 @@ def test_no_modules_import_each_other_in_a_circle():
         free = {module for module, others in left.items() if not others & left.keys()}
         assert free, f"in a circle, or above one: {', '.join(sorted(left))}"
         left = {module: others for module, others in left.items() if module not in free}
+
+
+ELSEWHERE = {  # modules that no test file has the name of: where they are tested, and why there
+    "posenc.__main__": ("test_cli.py", "two lines: `python -m posenc` is begun there"),
+    "posenc.core.shapes": ("checker.py", "names of types, which the checker holds in every test"),
+    "posenc.study.analysis": ("study/test_execute.py", "the run asks it whether to go on"),
+    "posenc.study.build": ("study/test_train.py", "what a cell is built of, it trains"),
+    "posenc.study.cell": ("study/test_store.py", "settings, which it keeps and compares"),
+    "posenc.study.controls": ("study/test_train.py", "positions and reach, with which it trains"),
+    "posenc.study.lock": ("study/test_execute.py", "one writer, while another runs"),
+}
+
+
+def test_tests_mirror_the_source():
+    """`__init__` of a room hands on what its modules hold; some have a file all the same."""
+    tests, lacking = Path(__file__).parent, []
+    for module, file in MODULES.items():
+        place = file.relative_to(SOURCE).with_name(f"test_{file.name}")
+        there = (tests / place).exists() or (tests / "compiled" / place.name).exists()
+        if file.name != "__init__.py" and not there and module not in ELSEWHERE:
+            lacking.append(f"{module}: tests/{place}")
+    assert not lacking, f"without a test file of their name: {', '.join(lacking)}"
+    for module, (file, reason) in ELSEWHERE.items():
+        assert module in MODULES, f"{module} is no module: strike it off"
+        assert (tests / file).exists(), f"{module}: {reason}"

@@ -1,0 +1,108 @@
+"""How channels turn by the rope settings of a config, against what transformers computes."""
+
+import math
+
+import pytest
+from published import published, turning
+
+from posenc.models.config import specify
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "Devstral-2-123B-Instruct"])
+def test_four_spellings_make_one_specification(name):
+    """F19: `type` or `rope_type`, `rope_scaling` or `rope_parameters`."""
+    old = published(name)
+    scaling, theta = old["rope_scaling"], old["rope_theta"]
+    typed = {("type" if k == "rope_type" else k): v for k, v in scaling.items()}
+    bare = {k: v for k, v in old.items() if k not in ("rope_scaling", "rope_theta")}
+    spellings = [
+        old,
+        old | {"rope_scaling": typed},
+        bare | {"rope_parameters": {**scaling, "rope_theta": theta}},
+        bare | {"rope_parameters": {**typed, "rope_theta": theta}},
+        bare | {"rope_theta": int(theta), "rope_parameters": scaling},
+    ]
+    specs = [specify(config) for config in spellings]
+    assert all(spec == specs[0] for spec in specs)
+    assert specs[0].rotary[0].method == scaling["rope_type"]
+
+
+CONTEXTS = {  # F17: multiplied twice elsewhere
+    "Qwen2.5 (32B or 72B) + yarn recipe": (131072, 32768),
+    "DeepSeek-V3 / R1": (163840, 4096),
+    "gpt-oss-20b/120b": (131072, 4096),
+    "Llama-3.1-8B-Instruct": (131072, 8192),
+    "Phi-3.5-mini-instruct": (131072, 4096),
+    "Gemma-3-12b-it (text)": (131072, 16384),
+    "Qwen2.5-7B-Instruct": (32768, 32768),
+}
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_the_context_is_counted_once(name):
+    spec = specify(published(name)).main
+    assert (spec.context, spec.trained) == CONTEXTS[name]
+
+
+def test_deepseek_sharpens_the_softmax_and_leaves_cos_and_sin():
+    g = 0.1 * math.log(40) + 1
+    turn = turning("DeepSeek-V3 / R1")
+    assert (turn.gain, turn.logit_gain) == (1.0, pytest.approx(g * g))
+    assert (turn.dim, turn.turned, turn.trailing) == (192, 64, True)
+    assert turn.encoding().scale(192) == pytest.approx(g * g / math.sqrt(192))
+
+
+def test_gemma_stretches_its_global_layers_only():
+    spec = specify(published("Gemma-3-12b-it (text)"))
+    methods = [(layer.window, layer.encoding.base, layer.encoding.method) for layer in spec.layers]
+    local, wide = (1024, 1e4, "default"), (None, 1e6, "linear")
+    assert methods == [local] * 5 + [wide] + [local] * 2
+
+
+def test_olmo_3_stretches_its_global_layers_only():
+    spec = specify(published("Olmo-3.1-32B-Instruct"))
+    methods = [(layer.window, layer.encoding.method) for layer in spec.layers]
+    assert methods == ([(4096, "default")] * 3 + [(None, "yarn")]) * 2
+
+
+def test_nested_settings_by_type_of_layer():
+    """transformers 5's spelling; null is a type of layer without encoding."""
+    config = published("Gemma-3-1b-it")
+    for key in ("rope_theta", "rope_local_base_freq"):
+        config.pop(key)
+    config["layer_types"] = ["sliding_attention"] * 7 + ["full_attention"]
+    config["rope_parameters"] = {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 5e3},
+        "full_attention": {
+            "rope_type": "yarn",
+            "factor": 8.0,
+            "truncate": False,
+            "rope_theta": 2e6,
+        },
+    }
+    layers = specify(config).layers
+    assert layers[0].encoding.base == 5e3
+    assert (layers[7].encoding.base, layers[7].encoding.rounded) == (2e6, False)
+    config["rope_parameters"]["full_attention"] = None
+    assert specify(config).layers[7].encoding is None
+
+
+def test_sections_of_pictures_and_video():
+    contiguous, woven = turning("Qwen2.5-VL-7B-Instruct"), turning("Qwen3-VL-2B (text)")
+    assert (contiguous.sections, contiguous.woven) == ((16, 24, 24), False)
+    assert (woven.sections, woven.woven) == ((24, 20, 20), True)
+    assert contiguous.frequencies().shape == (3, 64)
+    assert contiguous.encoding().axes == 3
+
+
+def test_a_length_must_be_given_where_it_matters():
+    spec = specify(published("Phi-3.5-mini-instruct"))
+    with pytest.raises(
+        ValueError, match=r"'longrope' depend on how long the text is: pass `length`"
+    ):
+        spec.encodings()
+    dynamic = {"rope_scaling": {"type": "dynamic", "factor": 2.0}}
+    spec = specify(published("SmolLM2-135M-Instruct") | dynamic)
+    with pytest.raises(ValueError, match="pass `length`"):
+        spec.encodings()
+    assert spec.context == 16384
