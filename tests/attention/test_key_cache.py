@@ -6,8 +6,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc import CATALOG, ALiBi, NoPE, RoPE, SelfAttention, Shaw, Sinusoidal, Sum, masks
-from posenc.attention.key_cache import Cache
+from posenc import (
+    CATALOG,
+    ALiBi,
+    DeBERTa,
+    NoPE,
+    RoPE,
+    SelfAttention,
+    Shaw,
+    Sinusoidal,
+    Sum,
+    T5Bias,
+    attend,
+    masks,
+)
+from posenc.attention.key_cache import Cache, attend_cached
 from posenc.core.encoding import Encoding
 from posenc.core.positions import documents, folded, packed, padded
 from posenc.core.prepared import Prepared
@@ -216,3 +229,36 @@ def test_the_keys_of_a_prompt_are_encoded_once():
     assert encoding.keys == TOKENS + 1
     layer(torch.randn(2, 1, 32), cache=cache)
     assert encoding.keys == TOKENS + 2
+
+
+@pytest.mark.parametrize("encoding", [DeBERTa(8, 2, reach=4), T5Bias(2), Shaw(8)], ids=repr)
+def test_a_step_of_an_optimiser_between_two_tokens_is_seen(encoding):
+    """Against attention to all tokens at once, whose keys no cache has seen."""
+    layer, cache, pos = torch.nn.Identity(), Cache(), torch.arange(12)
+    q, k, v = torch.randn(3, 1, 2, 12, 8).unbind()
+    with torch.no_grad():
+        for n in range(12):
+            now = slice(n, n + 1)
+            parts = (x[:, :, now] for x in (q, k, v))
+            at = encoding.prepare(pos[now])
+            out = attend_cached(layer, cache, *parts, encoding, at, masks.causal())
+            seen = (x[:, :, : n + 1] for x in (k, v))
+            k_at = encoding.prepare(pos[: n + 1])
+            expected = attend(q[:, :, now], *seen, encoding, at, k_at, implementation="reference")
+            torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+            if n == 8:
+                for x in encoding.parameters():
+                    x.data.mul_(1.5)
+
+
+def test_tables_that_follow_from_weights_alone_are_made_once_for_all_tokens():
+    """Against a count of the products that make them."""
+    encoding, made = DeBERTa(8, 2, reach=4), []
+    layer, cache = torch.nn.Identity(), Cache()
+    with torch.no_grad():
+        for n in range(6):
+            q, k, v = torch.randn(3, 1, 2, 1, 8).unbind()
+            at = encoding.prepare(torch.tensor([n]))
+            attend_cached(layer, cache, q, k, v, encoding, at, masks.causal())
+            made.append(encoding.tables(cache.held[layer].ats[0], 24**-0.5, q.dtype)[0])
+    assert all(table is made[0] for table in made)

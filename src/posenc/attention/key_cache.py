@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
+from posenc.core.cache import carry
 from posenc.core.encoding import Encoding
 from posenc.core.masks import CAUSAL, Mask
 from posenc.core.prepared import Parts, appended, cut, where_tokens
@@ -95,6 +96,7 @@ def attend_cached(
         needed = goes_on or not encoded or SCORES & {*leaf.acts_on}
         before = held.ats[place]
         so_far = ats[place] if before is None else appended(before, ats[place], where)
+        carry(before, so_far)
         every.append(so_far if needed else None)
         if goes_on:  # sums over tokens go on from the last in the cache
             ats[place] = cut(so_far, slice(start, None), where)

@@ -8,10 +8,10 @@ their numbers, for optimisers that write past autograd, through `.data`.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, is_grad_enabled, is_inference_mode_enabled
+from torch import Tensor, equal, is_grad_enabled, is_inference_mode_enabled
 from torch.compiler import is_compiling
 
 from posenc.core.tracing import beyond_gradients, readable
@@ -37,7 +37,8 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
     """The value of `make()`, cached with `on` as long as the tensors in `made_of` are unchanged.
 
     `what` tells apart the values cached with one object; `make` must read nothing else that
-    changes. Values that gradients flow through are never cached.
+    changes: `on` itself is among `made_of`, unless the value has nothing to do with it. Values that
+    gradients flow through are never cached.
     """
     if is_compiling():
         return make()
@@ -59,30 +60,54 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
         if len(carried) >= MOST_ENTRIES:
             carried.pop(next(iter(carried)), None)
         held = [x for x in made_of if x is not on]  # which keeps their `id`s taken
-        carried[key] = held, versions, value
+        carried[key] = held, versions, value, len(held) < len(made_of)
     return value
 
 
-Version = tuple[Tensor, int | None, Tensor | None]  # a tensor, its version, and numbers of it
+def carry(before: Any, after: Any) -> None:
+    """Hand on what was cached with `before` and follows from weights alone.
+
+    `after` takes its place, as positions that have grown by a token do in a cache of keys.
+    """
+    values = getattr(before, "__dict__", {}).get("_kept")
+    if values:
+        kept_on = {key: entry for key, entry in values.items() if not entry[3]}
+        if kept_on:
+            after.__dict__.setdefault("_kept", Kept()).update(kept_on)
+
+
+class Version(NamedTuple):
+    """What shows that a tensor has been written to since."""
+
+    x: Tensor
+    count: int | None  # by autograd's counting
+    place: int  # in memory: optimisers may put other data in place of the old
+    part: Tensor | None  # a view of x, and the numbers that it had
+    numbers: Tensor | None
 
 
 def _version_of(x: Tensor) -> Version | None:
     """A mark that differs once `x` is written to; None where nothing would show it."""
     if not x.is_inference():
-        return x, x._version, _sample(x).detach().clone() if x.requires_grad else None
-    return (x, None, x.clone()) if x.numel() <= COMPARED_WHOLE else None
+        part = _sample(x) if x.requires_grad else None
+        return Version(x, x._version, x.data_ptr(), part, None if part is None else part.clone())
+    if x.numel() > COMPARED_WHOLE:
+        return None
+    return Version(x, None, x.data_ptr(), x, x.clone())
 
 
 def _unchanged(versions: list[Version]) -> bool:
-    for x, version, numbers in versions:
-        if version is not None and x._version != version:
+    for x, count, place, part, numbers in versions:
+        if count is not None and x._version != count:
             return False
-        if numbers is not None and not torch.equal(_sample(x), numbers):
+        if part is not None and not (x.data_ptr() == place and equal(part, numbers)):
             return False
     return True
 
 
 def _sample(x: Tensor) -> Tensor:
-    """All numbers of `x`, or samples of a large one: a step of an optimiser changes nearly all."""
-    count = x.numel()
-    return x if count <= COMPARED_WHOLE else x.detach().reshape(-1)[:: count // SAMPLES]
+    """View all numbers of `x`, or samples of many: a step of an optimiser changes nearly all."""
+    x = x.detach()
+    if x.numel() <= COMPARED_WHOLE or not x.is_contiguous():
+        return x
+    return x.view(-1)[:: x.numel() // SAMPLES]

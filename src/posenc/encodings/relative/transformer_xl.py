@@ -34,6 +34,8 @@ from posenc.encodings.additive.sinusoidal import waves
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.table import copied
 
+MANY = 2048  # keys, whose table is larger than the nearest cache
+
 
 class Waves(Prepared, NamedTuple("Waves", [("table", Tensor), ("pos", Tensor)])):
     """R(p), (*batch, 1 or head, token, w), 1: for all heads; and p itself."""
@@ -70,10 +72,12 @@ class TransformerXL(Encoding):
             if table.shape[-3] != 1:  # each head stands elsewhere
                 return x @ per_query_head(table, x).mT
             # All heads share the sines of the keys, and texts may: one product of matrices, not one
-            # a head; and (key, channel) first, which for few queries is twice as fast
+            # a head; of many keys (key, channel) first, which for few queries is twice as fast
             table = table.squeeze(-3)
             flat = x.flatten(0 if table.ndim == 2 else 1, 2)
-            return (table @ flat.mT).mT.contiguous().view(*x.shape[:3], -1)
+            many = table.shape[-2] > MANY
+            scores = (table @ flat.mT).mT.contiguous() if many else flat @ table.mT
+            return scores.view(*x.shape[:3], -1)
 
         def channels(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
             wider = torch.cat((queries + self.u, self.turned(q + self.v, q_at.table)), -1)
@@ -93,7 +97,8 @@ class TransformerXL(Encoding):
         """The coefficients of R(b), (batch, head, query, w), for z = Wᵀ query at a, of R(a)."""
         z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
         sin, cos = table.chunk(2, -1)
-        return torch.cat((z_ * sin - z * cos, z * sin + z_ * cos), -1)
+        first = torch.addcmul(z_ * sin, z, cos, value=-1)
+        return torch.cat((first, torch.addcmul(z_ * cos, z, sin)), -1)
 
 
 CARD = Card(
