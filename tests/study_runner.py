@@ -12,12 +12,9 @@ import torch
 
 from posenc.study import checkpoints
 from posenc.study.cell import Profile, Result
+from posenc.study.train import Progress, Stopped
 
 TINY = Profile(width=8, heads=2, layers=1, steps=12, batch=4, warmup=2, prompts=9)
-
-
-class Stopped(Exception):
-    pass
 
 
 def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
@@ -51,7 +48,7 @@ def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        progress(step + 1)
+        progress(Progress(step + 1, cell.profile.steps, losses[-1], 1e3, 0.0))
         if (step + 1) % 3 == 0:
             save()
         time.sleep(float(os.environ.get("STEP_SECONDS", "0")))
@@ -63,9 +60,13 @@ def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress
 def dies_once(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
     """The first process that comes to step 7 of a cell of seed 1 is killed."""
 
-    def killed(step):
-        progress(step)
-        if cell.seed == 1 and step == 7 and not (mark := Path(directory).parent / "died").exists():
+    def killed(far):
+        progress(far)
+        if (
+            cell.seed == 1
+            and far.step == 7
+            and not (mark := Path(directory).parent / "died").exists()
+        ):
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -89,10 +90,10 @@ def diverges(cell, task, directory=None, stop=lambda: False, progress=lambda pro
 def counted(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
     """Adds a line to a file for each step that is trained."""
 
-    def said(step):
+    def said(far):
         with open(os.environ["COUNTED"], "a") as file:
-            file.write(f"{cell.digest} {step}\n")
-        progress(step)
+            file.write(f"{cell.digest} {far.step}\n")
+        progress(far)
 
     return run(cell, task, directory, stop, said)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 try:
-    from cyclopts import App, CycloptsError, Parameter, Token
+    from cyclopts import App, CycloptsError, Parameter, Token, validators
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 except ImportError:  # pragma: no cover
@@ -76,6 +76,8 @@ Tokens = Annotated[int, Parameter(converter=_whole)]
 Place = Annotated[Path, Parameter(converter=_place)]
 Force = Annotated[bool, Parameter(negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
+Names = Annotated[Sequence[str], Parameter(consume_multiple=True, negative="")]
+FIRST = ("nope", "rope", "sinusoidal", "alibi", "t5")  # encodings of a study that names none
 
 
 @app.command(name="list")
@@ -429,6 +431,255 @@ def bench(
     console = Console()
     benchmarks.benchmark(found, console)
     _say_where(out, console)
+
+
+@app.command
+def study(
+    plan: Place | None = None,
+    /,
+    *,
+    task: Names = (),
+    encoding: Names = (),
+    seeds: int | None = None,
+    profile: str | None = None,
+    text: Place | None = None,
+    out: Place | None = None,
+    resume: Place | None = None,
+    workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
+    ray: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
+    keep: Force = False,
+    deviate: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train small transformers that differ in their encoding alone, and test them on longer texts.
+
+    What is done is kept: the same command goes on where it was, after Ctrl-C too.
+
+    Parameters
+    ----------
+    plan
+        A TOML file: hypothesis, tasks, encodings, profile, seeds, metric, contrast. Its hash is
+        registered in the results before the first training. Without one, the options say it.
+    task
+        copy, copy-constant, reverse, sort, mode, count, addition, hinted-addition, parity, recall,
+        flip-flop, language, passkey; or one of your own, as my_tasks.py:double.
+    encoding
+        As `posenc list` spells them, or my_module.py:Mine, which runs that code.
+    seeds
+        Runs of each encoding, which are paired by seed; 6 can show a difference, fewer cannot.
+    profile
+        smoke (minutes), cpu (hours) or gpu: sizes of the model and of its training.
+    text
+        A text file in UTF-8 for language and passkey; by default Jane Austen's Northanger Abbey.
+    out
+        A folder for the results, or one that has some of this plan; by default named by the plan.
+    resume
+        A folder with a study: go on with the plan that is registered there.
+    workers
+        Processes, each with one thread: as many as there are cores to spare.
+    ray
+        Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
+    max_minutes
+        Begin only what ends in that time, by what was measured, and say what is left out.
+    keep
+        Leave the trained models in the folder.
+    deviate
+        Go on although the plan, the code or a version has changed; the results will say so.
+    as_json
+        Print one JSON document instead of tables.
+    """
+    if resume is not None and (plan or task or encoding or seeds or profile or text or out):
+        raise UsageError("--resume goes on with the plan in its folder: name nothing beside it.")
+    if plan is not None and (task or encoding or seeds or profile or text):
+        raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
+    folder = out if resume is None else resume
+    with _studies():
+        from posenc.study import lock
+
+        if folder is not None and folder.exists():
+            with lock.locked(folder):  # before torch is loaded, so that it answers at once
+                pass
+        from posenc.study import analysis, execute, store
+        from posenc.study.plan import Plan
+
+        if resume is not None:
+            if (found := analysis.plan_of(store.read(resume))) is None:
+                raise UsageError(f"{resume} has no plan: name one.")
+        elif plan is not None:
+            found = Plan.read(plan)
+        else:
+            found = Plan.of(_content(task, encoding, seeds, profile, text), "the options")
+        folder = Path(f"study-{found.digest[:8]}") if folder is None else folder
+        engine = None
+        if ray is not None:
+            from posenc.study.on_ray import OnRay
+
+            engine = OnRay(folder / execute.CELLS, address=ray[0] if ray else None)
+        print(f"registered: sha256 {found.digest}, in {printable(str(folder))}", file=sys.stderr)
+        try:
+            with _progress() as progress:
+                ended = execute.study(
+                    found, folder, workers, max_minutes=max_minutes, executor=engine, keep=keep,
+                    deviate=deviate, progress=_said_by(progress),
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            print(f"\nto go on: {_resuming(folder)}", file=sys.stderr)
+            raise
+        result = analysis.analyse(store.read(folder))
+    missing = [f"{cell.task} {cell.name}, seed {cell.seed}: {why}" for cell, why in ended.missing]
+    if as_json:
+        _print_json(result.to_json() | {"missing": missing})
+    else:
+        from posenc.report.terminal import studies
+
+        studies.study(result, Console())
+    for line in missing:
+        print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
+    if missing:
+        print(f"to go on: {_resuming(folder)}", file=sys.stderr)
+    wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
+    if wrong:
+        raise Failure(f"{len(wrong)} of {ended.of} cells could not be done.")
+
+
+@app.command
+def results(
+    path: Place | None = None,
+    /,
+    *,
+    from_: Annotated[Path | None, Parameter(name="--from", converter=_place)] = None,
+    task: Names = (),
+    encoding: Names = (),
+    protocol: str | None = None,
+    cells: Annotated[bool, Parameter(negative="")] = False,
+    csv: Place | None = None,
+    parquet: Place | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the results of a study: its table, its cells, every outcome. Nothing in it is changed.
+
+    Parameters
+    ----------
+    path
+        The folder of a study, or its results.db.
+    from_
+        The same of somebody else.
+    task
+        Only these tasks.
+    encoding
+        Only these encodings, by their names or by their labels.
+    protocol
+        How answers are graded: generated, forced, windowed, shuffled; sliding, apart, cropped.
+    cells
+        List the cells instead of the table.
+    csv
+        Write all outcomes, prompt by prompt, to this new file.
+    parquet
+        The same as Parquet, which needs the extra `parquet`.
+    as_json
+        Print one JSON document instead.
+    """
+    if (path is None) == (from_ is None):
+        raise UsageError("name one store: the folder of a study, or its results.db.")
+    with _studies():
+        from posenc.study import analysis, export, store
+
+        contents = store.read(path or from_ or Path())
+        try:
+            chosen = export.chosen(contents, {"task": task, "encoding": encoding})
+        except LookupError as error:
+            raise UsageError(error.args[0]) from None
+        for file, write in ((csv, export.write_csv), (parquet, export.write_parquet)):
+            if file is not None:
+                _export(file, chosen, write)
+        if csv is not None or parquet is not None:
+            return
+        result = None if cells else analysis.analyse(contents, protocol).only(task, encoding)
+    if as_json:
+        if result is not None:
+            return _print_json(result.to_json())
+        return _print_json(
+            [
+                {"cell": digest, "settings": one.cell.settings, "label": one.cell.name}
+                | {"failure": one.failure, "parameters": one.parameters}
+                | {"means": [[*place, outcome.mean] for place, outcome in one.outcomes.items()]}
+                for digest, one in chosen.records.items()
+            ]
+        )
+    from posenc.report.terminal import studies
+
+    if result is None:
+        return studies.cells(chosen, Console())
+    studies.study(result, Console())
+
+
+def _export(file: Path, contents: Any, write: Callable[[Any, Path], int]) -> None:
+    try:
+        rows = write(contents, file)
+    except FileExistsError:
+        raise UsageError(f"{file} exists already: name a new file.") from None
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    print(f"{printable(str(file), 4_000)}: {rows:,} rows", file=sys.stderr)
+
+
+@contextmanager
+def _studies() -> Iterator[None]:
+    """What is wrong with a plan, a store or a folder is the user's to mend."""
+    try:
+        yield
+    except ImportError as error:
+        if error.name not in ("safetensors", "ray"):
+            raise
+        extra = "study" if error.name == "safetensors" else "ray"
+        raise UsageError(
+            f"this needs the extra `{extra}`: python -m pip install 'posenc[{extra}]'"
+        ) from None
+    except ValueError as error:
+        if type(error).__module__.startswith("posenc.study"):  # ours: a sentence
+            raise UsageError(str(error)) from None
+        raise
+
+
+def _content(
+    task: Sequence[str],
+    encoding: Sequence[str],
+    seeds: int | None,
+    profile: str | None,
+    text: Path | None,
+) -> dict[str, Any]:
+    """The plan that options say."""
+    profile = profile or "smoke"
+    alone = {"seeds": 1 if profile == "smoke" else 6} if seeds is None else {"seeds": seeds}
+    named = {"tasks": [*task] or ["copy"], "encodings": [*encoding] or [*FIRST], "profile": profile}
+    return named | alone | ({"text": str(text)} if text else {})
+
+
+def _resuming(folder: Path) -> str:
+    return f"posenc study --resume {shlex.quote(str(folder))}"
+
+
+def _said_by(progress: Callable[[str, int, int], None]) -> Callable[[Any], None]:
+    """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong."""
+    noted = 0
+
+    def say(status: Any) -> None:
+        nonlocal noted
+        for note in status.notes[noted:]:
+            print(f"note: {printable(note, 1_000)}", file=sys.stderr)
+        noted = len(status.notes)
+        parts = []
+        for name, far in status.running.items():
+            step = f" {far.step}/{far.steps}, loss {far.loss:.3g}" if far else ""
+            parts.append(name + step + (f", {far.speed:,.0f} tokens/s" if far else ""))
+        if status.left is not None:
+            parts.append(f"{-(-status.left // 60):.0f} min left")
+        if status.fit is not None:
+            parts.append(f"{status.fit} fit into the time")
+        progress("; ".join(parts) or "starting", status.done, status.of)
+
+    return say
 
 
 def main(words: Sequence[str] | None = None) -> None:

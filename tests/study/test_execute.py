@@ -150,7 +150,7 @@ def stopped(folder, steps=8):
     """A study that is interrupted when all that runs has done some steps."""
 
     def interrupt(status):
-        if any((how_far or 0) >= steps for how_far in status.running.values()):
+        if any(far and far.step >= steps for far in status.running.values()):
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:

@@ -80,6 +80,16 @@ class Analysis:
     rows: Sequence[Row]
     contrasts: Sequence[Contrast]
 
+    def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
+        """The same with the rows and contrasts of these tasks and encodings alone."""
+
+        def asked(name: str, *encodings: str) -> bool:
+            return (not task or name in task) and (not encoding or {*encodings} <= {*encoding})
+
+        rows = [row for row in self.rows if asked(row.task, row.encoding)]
+        kept = [one for one in self.contrasts if asked(one.task, *one.one, *one.other)]
+        return replace(self, rows=rows, contrasts=kept)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -238,7 +248,7 @@ def _contrast(
     by_seed = [difference.mean().item() for difference in apart]
     means = [[side[seed].mean().item() for seed in seeds] for side in sides]
     weak = [name for name in (*one, *other) if rows[name].undertrained]
-    verdict = f"not ranked: {', '.join(weak)} undertrained" if weak else ""
+    verdict = f"undertrained: {', '.join(weak)}" if weak else ""
     if not verdict and not statistics.may_rank(len(seeds)):
         verdict = f"{len(seeds)} seeds: no ranking claims"
     return Contrast(

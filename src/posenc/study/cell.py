@@ -94,8 +94,7 @@ class Cell:
     @property
     def digest(self) -> str:
         """Sixteen hexadecimal digits of the SHA-256 of the settings."""
-        canonical = json.dumps(self.settings, sort_keys=True, separators=(",", ":"))
-        return sha256(canonical.encode()).hexdigest()[:16]
+        return digest_of(self.settings)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], label: str = "", source: str = "") -> "Cell":
@@ -119,6 +118,12 @@ class Cell:
     def drawn_below(self) -> int | None:
         """The bound of random positions; None where they are plain."""
         return None if self.positions == "plain" else int(self.positions.split()[1])
+
+
+def digest_of(settings: Mapping[str, Any]) -> str:
+    """The name of the cell with these settings."""
+    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    return sha256(canonical.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

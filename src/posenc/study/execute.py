@@ -14,7 +14,8 @@ import threading
 import time
 import tomllib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from multiprocessing.connection import Connection, wait
@@ -70,13 +71,10 @@ class Status:
 
     done: int = 0
     of: int = 0
+    left: float | None = None  # seconds to the end, where cells like these were measured
     fit: int | None = None  # cells that will be done in time, where there is a limit
     running: dict[str, Any] = field(default_factory=dict)  # progress by the name of the cell
     notes: list[str] = field(default_factory=list)  # what went wrong, a sentence each
-
-    @property
-    def doing(self) -> str:
-        return ", ".join(self.running) or "starting"
 
 
 @dataclass(frozen=True)
@@ -121,16 +119,35 @@ def study(
 
 
 def resolved(plan: Plan) -> list[Cell]:
-    """The cells of a plan with what it leaves to the task: lengths, and the digest of its text."""
-    found, cells = {}, plan.cells()
+    """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
+
+    Raises PlanError for a text, a task or an encoding of the user's own that cannot be used.
+    """
+    found = {}
     for name in plan.tasks:
         source = plan.texts if name in TEXTS else ""
-        data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
-        task = tasks.find(name, text_of(Cell(name, "", 0, data=data, source=source)))
-        task = task.at(plan.trained, plan.tested)
-        found[name] = {"trained": task.trained, "tested": task.lengths}
-        found[name] |= {"data": data, "source": source}
-    return [replace(cell, **found[cell.task]) for cell in cells]
+        with _usable(f"tasks: {name}"):
+            data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
+            task = tasks.find(name, text_of(Cell(name, "", 0, data=data, source=source)))
+            task = task.at(plan.trained, plan.tested)
+            found[name] = {"trained": task.trained, "tested": task.lengths}
+            found[name] |= {"data": data, "source": source}
+    for cell in plan.of_seed(1)[: len(plan.encodings)]:
+        if user_code.is_own(cell.encoding):
+            with _usable(f"encodings: {cell.name}"):
+                train.encoding_of(cell)
+    return [replace(cell, **found[cell.task]) for cell in plan.cells()]
+
+
+@contextmanager
+def _usable(what: str) -> Iterator[None]:
+    """Say in one sentence what is wrong with a file or code that the plan names."""
+    try:
+        yield
+    except OSError as error:
+        raise PlanError(f"{what}: {error.filename} cannot be read: {error.strerror}.") from None
+    except Exception as error:  # of the user's code
+        raise PlanError(f"{what}: {' '.join(str(error).split())}") from error
 
 
 def text_of(cell: Cell) -> str | None:
@@ -403,7 +420,7 @@ class _Study:
             else:
                 self.missing[cell.digest] = cell, event.value
                 self.status.notes.append(f"{name}: {event.value}")
-        self.status.fit = self._fitting(waiting)
+        self.status.left, self.status.fit = self._left(waiting), self._fitting(waiting)
         self.progress(self.status)
 
     def _store(self, record: Record, wall: float | None) -> None:
@@ -435,6 +452,15 @@ class _Study:
             if known := [wall for other, wall in alike if key(other) == key(cell)]:
                 return sum(known) / len(known)
         return None
+
+    def _left(self, waiting: Sequence[Cell]) -> float | None:
+        """Seconds until all is done; of what runs, half of it."""
+        seconds = [self._expected(cell) for cell in waiting]
+        if not self.walls or None in seconds:
+            return None
+        wall = sum(wall for _, wall in self.walls) / len(self.walls)
+        cores = max(1, self.pool.busy + self.pool.free)
+        return (sum(filter(None, seconds)) + self.pool.busy * wall / 2) / cores
 
     def _fitting(self, waiting: Sequence[Cell]) -> int | None:
         """How many cells will be done in time."""

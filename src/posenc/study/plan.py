@@ -182,6 +182,7 @@ class _Reader:
             tuple(
                 self._whole("tested", n) for n in self._list("tested", content.get("tested", []))
             ),
+            self._text("text", content["text"]) if "text" in content else "",
         )
 
     def _tasks(self, value: Any) -> list[str]:

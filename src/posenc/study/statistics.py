@@ -26,6 +26,7 @@ from posenc.core.arguments import count
 RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
 EXACT = 20  # seeds up to which all 2ⁿ flips are tried
 RESAMPLES = 10_000
+AT_ONCE = 2**15  # prompts that are drawn in one call
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,14 @@ def bootstrap(
     table, random = torch.stack(rows), torch.Generator().manual_seed(seed)
     seeds, prompts = table.shape
     combine = statistic or (lambda means: means.mean(-1))
-    estimates = []
-    for _ in range(count(resamples, "resamples")):
-        drawn = torch.randint(seeds, (seeds,), generator=random)
-        asked = torch.randint(prompts, (seeds, prompts), generator=random)
-        estimates.append(table[drawn].gather(1, asked).mean(1))
-    spread = combine(torch.stack(estimates))
+    estimates, left = [], count(resamples, "resamples")
+    while left:  # so many at once that they stay in the processor's cache
+        some = min(left, max(1, AT_ONCE // table.numel()))
+        drawn = torch.randint(seeds, (some, seeds), generator=random)
+        asked = torch.randint(prompts, (some, seeds, prompts), generator=random)
+        estimates.append(table[drawn].gather(2, asked).mean(2))
+        left -= some
+    spread = combine(torch.cat(estimates))
     tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=spread.dtype)
     low, high = spread.quantile(tails).tolist()
     return Interval(combine(table.mean(1).unsqueeze(0)).item(), low, high, level)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown
-from posenc.study.cell import Cell, Result
+from posenc.study.cell import Cell, Result, digest_of
 from posenc.study.checkpoints import flush_folder
 
 FORMAT = 1  # of the tables
@@ -161,7 +161,9 @@ class Store:
     @property
     def finished(self) -> set[str]:
         """Digests of the cells that are done, failed ones included."""
-        return {digest for (digest,) in self._file.execute("SELECT digest FROM cells")}
+        rows = self._file.execute("SELECT settings FROM cells")
+        # by this version, which may know settings that an earlier one had not
+        return {Cell.of(json.loads(settings)).digest for (settings,) in rows}
 
     def register(self, digest: str, text: str) -> None:
         """Write down a plan; one that is there stays."""
@@ -269,9 +271,10 @@ def _contents(
     records = {}
     for digest, settings, label, *rest in file.execute("SELECT * FROM cells ORDER BY digest"):
         parameters, losses, failure = rest
-        cell = Cell.of(json.loads(settings), label)
-        if cell.digest != digest:
-            raise StoreError(f"{path} is damaged: cell {digest} has settings of {cell.digest}.")
+        written = json.loads(settings)
+        if (named := digest_of(written)) != digest:
+            raise StoreError(f"{path} is damaged: cell {digest} has settings of {named}.")
+        cell = Cell.of(written, label)
         lost, done = tuple(_numbers("d", losses)), outcomes.get(digest, {})
         records[digest] = Record(cell, parameters, lost, failure, done, seconds.get(digest))
     return Contents(
@@ -364,6 +367,8 @@ def _explained(path: Path) -> Iterator[None]:
         if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise OSError(None, str(error), str(path)) from None
         raise StoreError(f"{path} cannot be read: {error}.") from None
+    except sqlite3.IntegrityError:  # of what is written, not of the file
+        raise
     except sqlite3.DatabaseError as error:
         raise StoreError(f"{path} is no store of a study, or damaged: {error}.") from None
     except StoreError:

@@ -1,0 +1,120 @@
+"""Studies on the terminal: a table for each task, then what the plan contrasts."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from posenc.report import words
+from posenc.report.terminal.tables import _table
+from posenc.study.analysis import Analysis, Contrast, Row
+from posenc.study.cell import Cell
+from posenc.study.statistics import Interval
+from posenc.study.store import Contents
+
+
+def study(result: Analysis, console: Console) -> None:
+    if result.hypothesis:
+        console.print(Text(result.hypothesis, "bold"))
+    if result.registered:
+        console.print(Text(f"registered: sha256 {result.registered}", "dim"), soft_wrap=True)
+    for deviation in result.deviations:
+        console.print(Text(f"deviation: {deviation}", "yellow"))
+    console.print(Text(f"{result.done} of {result.of} cells", "dim"))
+    for task in dict.fromkeys(row.task for row in result.rows):
+        console.print()
+        _rows(task, [row for row in result.rows if row.task == task], result.metric, console)
+    if result.contrasts:
+        console.print()
+        _contrasts(result.contrasts, console)
+    if result.stamp:
+        console.print()
+        console.print(Text(result.stamp, "bold yellow"))
+
+
+def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None:
+    bits = any(row.bits for row in rows)
+    protocol = next((row.protocol for row in rows if row.protocol), "no outcomes yet")
+    unit = "bits per character, less is better" if bits else "share of texts all right"
+    console.print(Text(task, "bold"), Text(f"{protocol}: {unit}", "dim"))
+    span = "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
+    heads = ("", "rank", "n ≤ L", span, "95 %", "below ½", "params", "ms/step", "seeds", "")
+    table = _table(*heads, gap=1 if console.width < 100 else 2)
+    for column in table.columns[1:-1]:
+        column.justify, column.no_wrap = "right", True
+    for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
+        below = "" if bits or not row.curve else "–" if row.below is None else str(row.below)
+        table.add_row(
+            Text(row.encoding, "bold"),
+            "" if row.rank is None else str(row.rank),
+            _share(row.in_range, bits),
+            _share(row.value.value if row.value else None, bits),
+            _interval(row.value, bits),
+            below,
+            "" if row.parameters is None else words.count(row.parameters),
+            "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
+            str(len(row.seeds)),
+            Text(_note(row), "yellow"),
+        )
+    console.print(table)
+
+
+def _note(row: Row) -> str:
+    said = ["undertrained"] * row.undertrained
+    for seed, why in row.failures.items():
+        said.append(f"seed {seed} failed: {why}")
+    return "; ".join(said)
+
+
+def _contrasts(contrasts: Sequence[Contrast], console: Console) -> None:
+    console.print(Text("contrasts", "bold"), Text("paired by seed; above 0 for the first", "dim"))
+    heads = ("task", "", "difference", "95 %", "p", "Holm", "P(better)", "seeds", "")
+    table = _table(*heads, gap=1 if console.width < 100 else 2)
+    for column in table.columns[2:-1]:
+        column.justify, column.no_wrap = "right", True
+    for one in contrasts:
+        known = one.difference is not None
+        table.add_row(
+            one.task,
+            f"{' + '.join(one.one)} − {' + '.join(one.other)}",
+            f"{one.difference.value:+.3f}" if one.difference else "",
+            _interval(one.difference, bits=True),
+            f"{one.p:.3g}" if one.p is not None else "",
+            f"{one.adjusted:.3g}" if one.adjusted is not None else "",
+            f"{one.improvement:.2f}" if known and one.improvement is not None else "",
+            str(len(one.seeds)),
+            Text(one.verdict, "yellow"),
+        )
+    console.print(table)
+
+
+def cells(contents: Contents, console: Console) -> None:
+    """A line for each cell of a store."""
+    table = _table("cell", "task", "encoding", "seed", "last loss", "outcomes", "")
+    order = sorted(contents.records.items(), key=lambda item: _place(item[1].cell))
+    for digest, record in order:
+        table.add_row(
+            digest,
+            record.cell.task,
+            record.cell.name,
+            str(record.cell.seed),
+            f"{record.losses[-1]:.3g}" if record.losses else "",
+            str(len(record.outcomes)),
+            Text(record.failure or "", "yellow"),
+        )
+    console.print(table)
+
+
+def _place(cell: Cell) -> tuple[str, str, int]:
+    return cell.task, cell.name, cell.seed
+
+
+def _share(value: float | None, bits: bool) -> str:
+    return "" if value is None else f"{value:.3f}" if bits else f"{100 * value:.1f} %"
+
+
+def _interval(interval: Interval | None, bits: bool) -> str:
+    if interval is None:
+        return ""
+    low, high = interval.low, interval.high
+    return f"{low:.3f} … {high:.3f}" if bits else f"{100 * low:.1f} … {100 * high:.1f}"

@@ -1,0 +1,251 @@
+"""`posenc study` and `posenc results`, as a person types them."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import study_runner
+from study_runner import TINY
+
+from posenc import cli
+from posenc.study import execute, store, train
+from posenc.study.lock import locked
+from posenc.study.plan import Plan
+
+FIXTURE = Path(__file__).parent / "study/store-format-1.db"
+PLAN = {
+    "hypothesis": "None beats any.",
+    "tasks": ["copy"],
+    "encodings": ["nope", "rope"],
+    "profile": asdict(TINY),
+    "seeds": 2,
+    "trained": 10,
+    "contrast": [["nope", "rope"]],
+}
+
+
+@pytest.fixture
+def posenc(monkeypatch, capsys, tmp_path):
+    """posenc("results", "out") -> (exit code, stdout, stderr), in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*words):
+        try:
+            cli.main([str(word) for word in words])
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    """Studies with a runner of a few steps, in processes that are forked."""
+    whole = execute.study
+
+    def study(*words, **named):
+        return whole(*words, **named | {"runner": study_runner.run, "start": "fork"})
+
+    monkeypatch.setattr(execute, "study", study)
+    study_runner.run(Plan.of(PLAN).cells()[0], None)
+
+
+@pytest.fixture
+def out(posenc, fast):
+    """A study that is done, in the folder `out`."""
+    Path("plan.toml").write_text(Plan.of(PLAN).text)
+    code, said, err = posenc("study", "plan.toml", "--out", "out")
+    assert (code, "Traceback" in err) == (0, False)
+    return said
+
+
+def test_a_study_prints_its_table_with_hypothesis_hash_and_stamp(out):
+    assert "None beats any." in out
+    assert Plan.of(PLAN).digest in out
+    assert "4 of 4 cells" in out
+    assert "copy generated: share of texts all right" in out
+    assert "2 seeds: no ranking claims" in out
+    assert "nope − rope" in out
+    assert "undertrained: nope, rope" in " ".join(out.split())
+
+
+def test_results_print_the_same_table_again(out, posenc):
+    assert posenc("results", "out")[:2] == (0, out)
+    assert posenc("results", "out/results.db")[1] == out
+    assert posenc("results", "--from", "out")[1] == out
+
+
+def test_a_finished_study_is_not_run_again(out, posenc, monkeypatch):
+    before = Path("out/results.db").read_bytes()
+    monkeypatch.setattr(execute.Processes, "start", lambda *_: 1 / 0)
+    assert posenc("study", "--resume", "out")[:2] == (0, out)
+    assert Path("out/results.db").read_bytes() == before
+
+
+def test_results_as_json_hold_every_seed(out, posenc):
+    held = json.loads(posenc("results", "out", "--json")[1])
+    assert [row["encoding"] for row in held["rows"]] == ["nope", "rope"]
+    assert all(len(row["by_seed"]) == 2 for row in held["rows"])
+    assert held["registered"] == Plan.of(PLAN).digest
+    cells = json.loads(posenc("results", "out", "--cells", "--json")[1])
+    assert len(cells) == 4
+    assert {len(cell["means"]) for cell in cells} == {4}
+
+
+def test_results_are_chosen_by_task_and_encoding(out, posenc):
+    _, table, _ = posenc("results", "out", "--encoding", "rope", "--cells")
+    assert table.count("rope") == 2
+    assert "nope" not in table
+    _, table, _ = posenc("results", "out", "--encoding", "rope")
+    assert "nope" not in table
+    code, _, err = posenc("results", "out", "--task", "sort")
+    assert (code, err) == (2, "error: the store has no task 'sort': it has copy.\n")
+
+
+def test_outcomes_are_exported_prompt_by_prompt(out, posenc):
+    assert posenc("results", "out", "--csv", "all.csv")[0] == 0
+    with open("all.csv", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert len(rows) == 4 * 4
+    held = store.read(Path("out")).records
+    for row in rows:
+        outcome = held[row["cell"]].outcomes[row["protocol"], int(row["length"])]
+        assert row["outcomes"] == "".join(str(int(bit)) for bit in outcome.values)
+        assert float(row["mean"]) == row["outcomes"].count("1") / len(row["outcomes"])
+    code, _, err = posenc("results", "out", "--csv", "all.csv")
+    assert (code, err) == (2, "error: all.csv exists already: name a new file.\n")
+
+
+def test_numbers_and_failures_are_exported_too(posenc):
+    shutil.copy(FIXTURE, "results.db")
+    assert posenc("results", "results.db", "--csv", "x.csv")[0] == 0
+    with open("x.csv", newline="") as file:
+        numbers = [row for row in csv.DictReader(file) if row["kind"] == "float32"]
+    assert all(len(row["outcomes"].split()) == int(row["prompts"]) for row in numbers)
+    assert numbers
+
+
+def test_parquet_needs_pyarrow_and_says_so(out, posenc):
+    if find_spec("pyarrow"):
+        from pyarrow import parquet
+
+        assert posenc("results", "out", "--parquet", "all.parquet")[0] == 0
+        table = parquet.read_table("all.parquet").to_pylist()
+        assert len(table) == 16
+        assert all(sum(row["outcomes"]) / len(row["outcomes"]) == row["mean"] for row in table)
+        return
+    code, _, err = posenc("results", "out", "--parquet", "all.parquet")
+    assert code == 2
+    assert "pyarrow, which is not installed: python -m pip install 'posenc[parquet]'" in err
+    assert not Path("all.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["results"], "name one store: the folder of a study"),
+        (["results", "a", "--from", "b"], "name one store"),
+        (["results", "nowhere"], "nowhere does not exist: name the folder of a study"),
+        (["results", __file__], "is no store of a study, or damaged"),
+        (["study", "--task", "copi"], "no task is called 'copi': did you mean copy?"),
+        (["study", "--encoding", "ropy"], "encodings: ropy: "),
+        (["study", "--profile", "tiny"], "profile: 'tiny' is not known: known are smoke, cpu, gpu"),
+        (["study", "--seeds", "0"], "seeds: must be a whole number from 1"),
+        (["study", "nowhere.toml"], "nowhere.toml cannot be read: No such file"),
+        (["study", "nowhere.toml", "--seeds", "3"], "leave out what else you named of it"),
+        (["study", "--resume", "x", "--seeds", "3"], "name nothing beside it"),
+        (["study", "--resume", "nowhere"], "does not exist: name the folder of a study"),
+        (["study", "--workers", "0"], "Must be >= 1"),
+        (["study", "--max-minutes", "-1"], "Must be > 0"),
+        (["study", "--task", "language", "--text", "gone.txt"], "gone.txt cannot be read"),
+        (["study", "--encoding", "gone.py:Mine"], "there is no file gone.py"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(posenc, fast, words, said):
+    code, out, err = posenc(*words)
+    assert (code, out) == (2, "")
+    last = err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert said in last
+
+
+def test_options_make_the_plan_and_nothing_is_needed(posenc, monkeypatch):
+    made = []
+
+    def study(plan, folder, *_, **__):
+        made.append((plan, folder))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execute, "study", study)
+    code, _, err = posenc("study")
+    assert code == 130
+    assert f"to go on: posenc study --resume {made[0][1]}" in err
+    posenc("study", "--task", "copy", "sort", "--encoding", "rope", "--profile", "cpu")
+    (smoke, folder), (cpu, _) = made
+    assert (smoke.tasks, smoke.seeds, smoke.smoke) == (("copy",), 1, True)
+    assert smoke.labels == ("nope", "rope", "sinusoidal", "alibi", "t5")
+    assert folder == Path(f"study-{smoke.digest[:8]}")
+    assert (cpu.tasks, cpu.labels, cpu.seeds) == (("copy", "sort"), ("rope",), 6)
+
+
+def test_what_is_not_done_is_named_and_the_exit_code_says_so(posenc, fast, monkeypatch):
+    missing = [(Plan.of(PLAN).cells()[0], "TypeError: no tensor")]
+
+    def ended(plan, folder, *_, **__):
+        store.Store(folder).close()
+        return execute.Ended(3, 4, missing, None)
+
+    monkeypatch.setattr(execute, "study", ended)
+    Path("plan.toml").write_text(Plan.of(PLAN).text)
+    code, _, err = posenc("study", "plan.toml", "--out", "out")
+    assert code == 1
+    assert "not done: copy nope, seed 1: TypeError: no tensor" in err
+    assert "to go on: posenc study --resume out" in err
+    assert err.splitlines()[-1] == "error: 1 of 4 cells could not be done."
+
+
+REFUSED = """
+import sys
+from posenc import cli
+try:
+    cli.main(["study", "plan.toml", "--out", "."])
+except SystemExit as stop:
+    print(stop.code, "torch" in sys.modules)
+"""
+
+
+def test_a_second_process_is_refused_before_torch_is_loaded(posenc, tmp_path):
+    """Within a second, that is: torch alone takes longer to load."""
+    with locked(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", REFUSED], capture_output=True, text=True, cwd=tmp_path
+        )
+    assert done.stdout == "2 False\n"
+    assert "is in use by process" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_whole_way_with_training(posenc, tmp_path):
+    """The command as it is, its processes started from nothing, with every kind of encoding."""
+    content = {"tasks": ["copy"], "encodings": ["nope", "rope", "alibi"], "seeds": 1}
+    content["profile"] = asdict(TINY) | {"width": 16, "steps": 60, "prompts": 20}
+    Path("plan.toml").write_text(Plan.of(content).text)
+    code, out, err = posenc("study", "plan.toml", "--out", "out")
+    assert code == 0, err
+    assert "1 seeds: no ranking claims" in out
+    held = store.read(Path("out")).records
+    cell = execute.resolved(Plan.of(content))[1]
+    alone = train.run(cell, execute.tasks.find("copy"))
+    assert held[cell.digest].losses == alone.losses
+    for place, values in alone.outcomes.items():
+        assert held[cell.digest].outcomes[place].values.equal(values)
