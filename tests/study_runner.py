@@ -103,3 +103,10 @@ def breaks(cell, task, directory=None, stop=lambda: False, progress=lambda progr
     if cell.seed == 1 and cell.encoding == "rope":
         raise TypeError("a tensor was expected")
     return run(cell, task, directory, stop, progress)
+
+
+def kept(cell, task, directory=None, stop=None, progress=None, models=None):
+    """Writes a file where the trained model is to be kept."""
+    models.mkdir(exist_ok=True)
+    (models / cell.digest).touch()
+    return run(cell, task, directory, stop, progress)

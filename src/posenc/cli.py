@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -515,12 +516,12 @@ def study(
         if ray is not None:
             from posenc.study.on_ray import OnRay
 
-            engine = OnRay(folder / execute.CELLS, address=ray[0] if ray else None)
+            engine = partial(OnRay, address=ray[0] if ray else None)
         print(f"registered: sha256 {found.digest}, in {printable(str(folder))}", file=sys.stderr)
         try:
             with _progress() as progress:
                 ended = execute.study(
-                    found, folder, workers, max_minutes=max_minutes, executor=engine, keep=keep,
+                    found, folder, workers, max_minutes=max_minutes, engine=engine, keep=keep,
                     deviate=deviate, progress=_said_by(progress),
                 )  # fmt: skip
         except KeyboardInterrupt:

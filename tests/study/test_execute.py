@@ -91,14 +91,13 @@ def test_finished_cells_are_not_trained_again(tmp_path, monkeypatch):
 def test_nothing_is_left_but_results_times_and_the_lock(tmp_path):
     study(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"results.db", "times.jsonl", "lock"}
-    study(tmp_path, keep=True)
+
+
+def test_trained_models_are_kept_where_they_are_asked_for(tmp_path):
+    study(tmp_path, runner=study_runner.kept, keep=True)
+    models = {path.name for path in (tmp_path / "models").iterdir()}
+    assert models == {cell.digest for cell in execute.resolved(plan())}
     assert not (tmp_path / "cells").exists()
-
-
-def test_checkpoints_are_kept_where_they_are_asked_for(tmp_path):
-    study(tmp_path, keep=True)
-    cells = {path.name for path in (tmp_path / "cells").iterdir()}
-    assert cells == {cell.digest for cell in execute.resolved(plan())}
 
 
 def test_a_killed_worker_is_replaced_and_its_cell_goes_on(tmp_path, undisturbed, monkeypatch):

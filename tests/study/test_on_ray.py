@@ -48,8 +48,9 @@ def test_a_node_that_is_killed_in_the_middle_costs_nothing(cluster, tmp_path):
             killed.append(time.monotonic())
             two.remove_node(second, allow_graceful=False)
 
-    engine = OnRay(tmp_path / "ray/cells", study_runner.run)
-    ended = execute.study(plan(), tmp_path / "ray", executor=engine, progress=kill)
+    ended = execute.study(
+        plan(), tmp_path / "ray", runner=study_runner.run, engine=OnRay, progress=kill
+    )
     assert killed
     assert (ended.done, ended.missing) == (6, [])
     execute.study(plan(), tmp_path / "here", runner=study_runner.run, start="fork")

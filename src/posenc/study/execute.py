@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -26,6 +27,7 @@ import torch
 
 from posenc import __version__, provenance, user_code
 from posenc.study import analysis, statistics, store, tasks, train
+from posenc.study.build import encoding_of
 from posenc.study.cell import Cell, Result
 from posenc.study.checkpoints import Refused, differences
 from posenc.study.lock import locked
@@ -33,6 +35,7 @@ from posenc.study.plan import Plan, PlanError
 from posenc.study.store import Record, Store
 
 TEXTS = ("language", "passkey")  # tasks that are made of a text
+MODELS = "models"
 CELLS = "cells"  # the folder of checkpoints, one inside for each cell
 RETRIES = 3  # of a cell whose worker was killed
 GRACE = 30.0  # seconds that a worker has after its parent has ended
@@ -94,24 +97,27 @@ def study(
     runner: Runner = train.run,
     max_minutes: float | None = None,
     progress: Callable[[Status], None] = lambda status: None,
-    executor: Executor | None = None,
+    engine: Callable[[Runner, Path], Executor] | None = None,
     keep: bool = False,
     deviate: bool = False,
     start: str = "spawn",
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
-    `runner` is an importable function, called as `train.run` is. `keep` leaves the checkpoints of
-    cells that are done. `start` is how processes are started. Raises Locked if another process
-    works in the folder, PlanError if it holds another plan, KeyboardInterrupt after checkpoints.
+    `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
+    run from it and the folder of checkpoints; by default, `workers` processes, each begun by
+    `start`. `keep` leaves trained models in `models`. Raises Locked if another process works in the
+    folder, PlanError if it holds another plan, and KeyboardInterrupt after checkpoints.
     """
     with locked(folder):
         writer = Store(folder)
         try:
             _register(writer, plan, deviate)
-            pool = executor or Processes(workers, runner, folder / CELLS, start)
+            runs = partial(runner, models=folder / MODELS) if keep else runner
+            begun = engine or partial(Processes, workers=workers, start=start)
+            pool = begun(runs, folder / CELLS)
             try:
-                return _Study(plan, writer, pool, max_minutes, progress, keep).run()
+                return _Study(plan, writer, pool, max_minutes, progress).run()
             finally:
                 pool.close()
         finally:
@@ -135,7 +141,7 @@ def resolved(plan: Plan) -> list[Cell]:
     for cell in plan.of_seed(1)[: len(plan.encodings)]:
         if user_code.is_own(cell.encoding):
             with _usable(f"encodings: {cell.name}"):
-                train.encoding_of(cell)
+                encoding_of(cell)
     return [replace(cell, **found[cell.task]) for cell in plan.cells()]
 
 
@@ -196,7 +202,7 @@ def run_cell(
 class Processes:
     """Processes of this machine, each with one thread."""
 
-    def __init__(self, workers: int, runner: Runner, cells: Path, start: str = "spawn") -> None:
+    def __init__(self, runner: Runner, cells: Path, workers: int = 2, start: str = "spawn") -> None:
         self._most, self._runner, self._cells = workers, runner, cells
         self._context: Any = multiprocessing.get_context(start)
         self._workers: dict[Connection, tuple[Any, Cell | None]] = {}
@@ -327,11 +333,8 @@ class _Study:
         pool: Executor,
         max_minutes: float | None,
         progress: Callable[[Status], None],
-        keep: bool,
     ) -> None:
-        self.plan, self.store, self.pool, self.progress, self.keep = (
-            plan, writer, pool, progress, keep,
-        )  # fmt: skip
+        self.plan, self.store, self.pool, self.progress = plan, writer, pool, progress
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.cells = resolved(plan)
         self.names = {cell.digest: f"{cell.task} {cell.name} {cell.seed}" for cell in self.cells}
@@ -342,15 +345,14 @@ class _Study:
         self.status = Status(len(self.done), len(self.names))
 
     def run(self) -> Ended:
-        if not self.keep:  # what a kill left between the storing of a cell and this
-            for digest in self.done:
-                shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
+        for digest in self.done:  # what a kill left between the storing of a cell and this
+            shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
         try:
             narrow = self._all()
         except KeyboardInterrupt:
             self._finish_up()
             raise
-        if not self.keep and not self.missing:
+        if not self.missing:
             shutil.rmtree(self.store.folder / CELLS, ignore_errors=True)
         return Ended(len(self.done), self.status.of, [*self.missing.values()], narrow)
 
@@ -435,8 +437,7 @@ class _Study:
         self.status.done = len(self.done)
         if wall is not None:
             self.walls.append((cell, wall))
-        if not self.keep:
-            shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
+        shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
 
     def _finish_up(self) -> None:
         """Let what runs write its checkpoint, and store what is done meanwhile."""

@@ -11,7 +11,6 @@ from typing import Any
 import ray  # pyright: ignore[reportMissingImports]
 import torch
 
-from posenc.study import train
 from posenc.study.cell import Cell
 from posenc.study.execute import Event, Runner, run_cell
 
@@ -24,7 +23,7 @@ def _cell(cell: Cell, runner: Runner, cells: Path) -> Event:
 class OnRay:
     """Cells as tasks of Ray. `address` is that of a cluster; None: one on this machine is begun."""
 
-    def __init__(self, cells: Path, runner: Runner = train.run, address: str | None = None) -> None:
+    def __init__(self, runner: Runner, cells: Path, address: str | None = None) -> None:
         self._runner, self._cells = runner, cells.absolute()
         self._began = not ray.is_initialized()
         if self._began:

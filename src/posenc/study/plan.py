@@ -26,8 +26,8 @@ from typing import Any, NoReturn
 from posenc import user_code
 from posenc.core.arguments import shown
 from posenc.study import statistics, tasks
+from posenc.study.build import encoding_of
 from posenc.study.cell import CONTROLS, PROFILES, Cell, Profile
-from posenc.study.train import encoding_of
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d*")
