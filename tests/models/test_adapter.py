@@ -12,9 +12,11 @@ from safetensors.torch import load_file, save_file
 from posenc import (
     ALiBi,
     DeBERTa,
+    FoX,
     Learned,
     NoPE,
     RoPE,
+    SelectiveRoPE,
     Shaw,
     Sinusoidal,
     Sum,
@@ -847,6 +849,8 @@ def test_unknown_models_are_refused():
         (deepseek_v3, RoPE(4), "this RoPE was made for 4 channels of a head, .* has 10"),
         (llama, [NoPE()], "1 encodings for 2 layers: give one for each"),
         (llama, [NoPE(), Sinusoidal(32)], "give it to layer 0, not to layer 1"),
+        (llama, FoX(32, 4), "FoX reads the input of each layer, which LlamaModel hands to no enc"),
+        (gptj, Sum(RoPE(8), SelectiveRoPE(32, 4)), "SelectiveRoPE reads the input of each layer"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(make, encoding, message):

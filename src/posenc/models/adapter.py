@@ -268,6 +268,11 @@ def _fitting(given: Given, attention: Any, base: Any, supported: SupportedModel)
         )
     dim, model = supported.channels(attention), type(base).__name__
     for part in leaves(encoding):
+        if "on_hidden" in part.acts_on:
+            raise ValueError(
+                f"{type(part).__name__} reads the input of each layer, which {model} hands to no"
+                " encoding: apply one that goes by positions, and use this one in `SelfAttention`."
+            )
         values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
         for what, asked, has in (
             ("heads", part.heads, base.config.num_attention_heads),

@@ -13,6 +13,7 @@ keys that do not depend on how many tokens there are: a traced graph would depen
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,11 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
-from posenc.core.biases import ALL, ScoreBias, as_bias
+from posenc.attention.decoding import Decoding
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import join, split
 from posenc.core.masks import Mask
-from posenc.core.tracing import beyond_gradients, readable
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.models.hf.masks import mask_of
@@ -345,7 +345,6 @@ class Attention:
     keys: int  # a static cache hands out more: the room for tokens to come
     apart: int  # trailing channels whose pairs DeepSeek has taken apart
     masks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-    rows: dict[float, Any] = field(default_factory=dict)  # by softmax scale
 
     def on_new_keys(self, k: Tensor) -> Tensor:
         return self.turning.on_keys(k, self.at)
@@ -370,35 +369,15 @@ class Attention:
         mask = self.mask(seen, len(q), q.shape[2], k.shape[2])
         plain = not dropout and softcap is None and sinks is None
         if plain and mask is None and q.shape[2] == 1:
-            row = self.row(q, k, v, scale)
-            if row is not False:
-                return F.scaled_dot_product_attention(
-                    q, k, v, attn_mask=row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
-                )
+            out = self.decoding.attend(q, k, v, scale)
+            if out is not None:
+                return out
         more: dict[str, Any] = dict(dropout=dropout, softcap=softcap, sinks=sinks)
         return attend(q, k, v, self.rest, self.q_at, self.k_at, mask, scale, **more)
 
-    def row(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Any:
-        """The bias of a new token that sees all keys, (1 or batch, head, 1, key), for all layers.
-
-        None: there is none. False: it goes by content, or it is not for torch's kernel alone.
-        """
-        if torch.is_grad_enabled() or not readable(q, k, v) or beyond_gradients():
-            return False
-        if scale not in self.rows:
-            plain = scale > 0 and v.shape[-1] == q.shape[-1]
-            rest, row = self.rest, False
-            if plain and {*rest.acts_on} <= {"on_scores", "on_embeddings"}:
-                bias = as_bias(rest.on_scores(q, k, self.q_at, self.k_at, scale), q, k)
-                row = bias if bias is None else bias.distance is not None and self.dense(bias, q)
-            self.rows[scale] = row
-        return self.rows[scale]
-
-    def dense(self, bias: ScoreBias, q: Tensor) -> Tensor:
-        batch, heads = q.shape[:2]
-        row = bias.block(ALL, ALL, None)
-        exact = torch.promote_types(q.dtype, torch.float32)
-        return row.to(exact).expand(batch, heads, 1, -1)
+    @cached_property
+    def decoding(self) -> Decoding:
+        return Decoding(self.rest, self.q_at, self.k_at)
 
     def mask(self, seen: Tensor | None, *shape: int) -> Mask | None:
         """The model's own mask, read back once a pass."""
