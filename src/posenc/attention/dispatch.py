@@ -36,7 +36,8 @@ from posenc.core.tracing import beyond_gradients, readable
 
 Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
 BLOCK = 128  # queries at a time, at most
-HELD = 2**21  # scores at a time, unless 16 queries make more: 8 MB in float32
+LEAST = 16
+HELD = 2**21  # scores at a time, unless `LEAST` queries make more: 8 MB in float32
 HUGE = 2.0**60  # of a key or value; two of that size still have a product
 
 
@@ -109,7 +110,9 @@ def reference(call: Call) -> Tensor:
 
 def blocks(call: Call) -> Tensor:
     batch, heads, tokens, keys = call.shape
-    most = max(16, min(BLOCK, HELD // max(1, batch * heads * keys)))
+    most = LEAST
+    if tokens > most:
+        most = max(most, min(BLOCK, HELD // max(1, batch * heads * keys)))
     here = call.looks or call.readable
     # The kernel takes no cap, and drops weights only where it makes all of them.
     weights = call.by_weight or call.softcap is not None or call.dropout or _no_sinks(call)
@@ -221,6 +224,11 @@ def sdpa(call: Call) -> Tensor:
     _refuse_unless(call.softcap is None, call, "sdpa", "has no place for `softcap`")
     no_sinks = _no_sinks(call)
     _refuse_unless(not no_sinks, call, "sdpa", no_sinks)
+    return _plainly(call)
+
+
+def _plainly(call: Call) -> Tensor:
+    """Torch's kernel, where it carries all that there is."""
     q, k, v, mask, seen = call.q, call.k, call.v, call.mask, call.seen
     if mask is None or (seen is not None and seen.is_all):
         return _kernel(q, k, v, call)
@@ -296,6 +304,8 @@ IMPLEMENTATIONS: dict[str, Callable[[Call], Tensor]] = {
 def run(call: Call, implementation: Implementation) -> Tensor:
     """(batch, head, query, value). Raises ValueError for what the implementation cannot do."""
     path, _, able = _choice(call, implementation)
+    if path == "sdpa" != implementation:  # it was chosen: there is nothing to refuse
+        return _plainly(call)
     return IMPLEMENTATIONS[path](call) if able is None else _viewed(call, *able)
 
 

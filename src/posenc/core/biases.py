@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from posenc.core.cache import kept
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, BlockBias, KeyPositions, PairBias, Positions
-from posenc.core.tracing import readable
+from posenc.core.tracing import readable, traced
 
 FEW = 8  # queries, as in decoding
 ALL = slice(None)
@@ -72,7 +72,7 @@ class ScoreBias:
 
     def cached(self, what: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
         """`compute()`, of the sources alone, once for all layers that share the positions."""
-        sources = None if torch.compiler.is_compiling() else self.sources()
+        sources = None if traced() else self.sources()
         if sources is None:
             return compute()
         tensors, numbers = [self.q_pos, self.k_pos], [*what]
@@ -83,7 +83,7 @@ class ScoreBias:
     def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
         """`compute()`, the block of these; cached where queries are few, as in decoding."""
         q_pos = getattr(self, "q_pos", None)
-        if q_pos is None or q_pos.shape[-1] > FEW or not readable(q_pos):
+        if q_pos is None or q_pos.shape[-1] > FEW:
             return compute()
         return self.cached(("block", rows.start, rows.stop, keys.start, keys.stop), compute)
 
@@ -113,7 +113,8 @@ class DistanceBias(ScoreBias):
         self.k_pos = for_query_heads(k_pos, self.heads)
         self.of, self.dtype, self.reach = of, q.dtype, reach
         # A table is made now where blocks are made again for gradients, else when it is asked for
-        self.made = self.of_pairs() if torch.is_grad_enabled() or not readable(q_pos) else None
+        now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
+        self.made = f if reach is None else self.of_pairs() if now else None
 
     def sources(self) -> tuple[Any, ...] | None:
         sources = None if self.of is None else _sources(self.of)
@@ -132,11 +133,10 @@ class DistanceBias(ScoreBias):
         return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
     def of_pairs(self) -> OfDistance:
-        """f; with a `reach` out of a table (offset, head)."""
+        """f, out of a table (offset, head) up to `reach`."""
         reach, f, name = self.reach, self.distance, type(self.of).__name__
         assert f is not None
-        if reach is None:
-            return f
+        assert reach is not None
 
         def compute() -> Tensor:
             device = self.q_pos.device

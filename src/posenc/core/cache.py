@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, equal, is_grad_enabled, is_inference_mode_enabled
-from torch.compiler import is_compiling
 
-from posenc.core.tracing import beyond_gradients, readable
+from posenc.core.tracing import beyond_gradients, readable, traced
 
 T = TypeVar("T")
 is_autocast_cpu = partial(torch.is_autocast_enabled, "cpu")
@@ -40,7 +39,7 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
     changes: `on` itself is among `made_of`, unless the value has nothing to do with it. Values that
     gradients flow through are never cached.
     """
-    if is_compiling():
+    if traced():
         return make()
     graded = is_grad_enabled()
     key = (what, graded, is_inference_mode_enabled(), is_autocast_cpu(), *map(id, made_of))
@@ -80,27 +79,27 @@ class Version(NamedTuple):
     """What shows that a tensor has been written to since."""
 
     x: Tensor
-    count: int | None  # by autograd's counting
+    version: int | None  # as autograd counts
     place: int  # in memory: optimisers may put other data in place of the old
-    part: Tensor | None  # a view of x, and the numbers that it had
-    numbers: Tensor | None
+    numbers: tuple[Tensor, Tensor] | None  # a view of x, and what it showed
 
 
 def _version_of(x: Tensor) -> Version | None:
     """A mark that differs once `x` is written to; None where nothing would show it."""
     if not x.is_inference():
-        part = _sample(x) if x.requires_grad else None
-        return Version(x, x._version, x.data_ptr(), part, None if part is None else part.clone())
+        part = _sample(x)
+        numbers = (part, part.clone()) if x.requires_grad else None
+        return Version(x, x._version, x.data_ptr(), numbers)
     if x.numel() > COMPARED_WHOLE:
         return None
-    return Version(x, None, x.data_ptr(), x, x.clone())
+    return Version(x, None, x.data_ptr(), (x, x.clone()))
 
 
 def _unchanged(versions: list[Version]) -> bool:
-    for x, count, place, part, numbers in versions:
-        if count is not None and x._version != count:
+    for x, version, place, numbers in versions:
+        if version is not None and x._version != version:
             return False
-        if part is not None and not (x.data_ptr() == place and equal(part, numbers)):
+        if numbers is not None and not (x.data_ptr() == place and equal(*numbers)):
             return False
     return True
 
