@@ -62,12 +62,12 @@ from posenc.models.hf.saved import described, restored
 from posenc.models.hf.supported import SupportedModel, find_supported
 from posenc.models.weights import open_weights
 
-Given = Encoding | ByLength
+Applicable = Encoding | ByLength  # to one layer
 ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such
 _applied = count()
 
 
-def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
+def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None:
     """Replace the positional encoding of `model` until `remove`; its parameters join the model's.
 
     Raises TypeError for unknown models, ValueError for what does not fit; nothing is changed then.
@@ -77,46 +77,52 @@ def apply(model: nn.Module, encoding: Given | Sequence[Given]) -> None:
         raise ValueError("the model has an encoding applied already: call `remove(model)` first.")
     layers = getattr(base, supported.layers)
     attentions = [getattr(layer, supported.attention) for layer in layers]
-    given: list[Any] = (
+    per_layer: list[Any] = (
         [*encoding] if isinstance(encoding, Sequence | nn.ModuleList) else [encoding] * len(layers)
     )
-    if len(given) != len(layers):
+    if len(per_layer) != len(layers):
         raise ValueError(
-            f"`encoding` has {len(given)} encodings for {len(layers)} layers: give one for each, or"
-            " one for all."
+            f"`encoding` has {len(per_layer)} encodings for {len(layers)} layers: give one for"
+            " each, or one for all."
         )
-    made = [_fitting(one, a, base, supported) for one, a in zip(given, attentions, strict=True)]
-    rotation = all(map(supported.can_turn, made, attentions))
-    by_length = [m for g, m in zip(given, made, strict=True) if not isinstance(g, Encoding)]
-    _refuse_misplaced(made, by_length, rotation)
-    kinds = [*dict.fromkeys(map(id, given))]
-    parts = [_divided(one, supported.key_heads(a)) for one, a in zip(made, attentions, strict=True)]
+    pairs = [*zip(per_layer, attentions, strict=True)]
+    encodings = [_fitting(asked, attention, base, supported) for asked, attention in pairs]
+    rotation = all(map(supported.can_turn, encodings, attentions))
+    by_length = [one for one in encodings if all(one is not asked for asked in per_layer)]
+    _refuse_misplaced(encodings, by_length, rotation)
+    distinct = [*dict.fromkeys(map(id, per_layer))]
+    key_heads = map(supported.key_heads, attentions)
+    parts = [*map(_divided, encodings, key_heads)]
     record = f"{NAME}_{next(_applied)}"
-    bottom = made[0] if "on_embeddings" in made[0].acts_on else None
+    bottom = encodings[0] if "on_embeddings" in encodings[0].acts_on else None
     names = tuple(signature(base.forward).parameters)
-    put = Applied([g for g in given if isinstance(g, nn.Module)], base.device)
-    put.before(base, ModelHook(names, bottom, bool(by_length), rotation, record))
+    changes = Applied([asked for asked in per_layer if isinstance(asked, nn.Module)], base.device)
+    changes.before(base, ModelHook(names, bottom, bool(by_length), rotation, record))
     if hasattr(base, "rotary_emb"):
         base.rotary_emb = NoRotation(base.rotary_emb)
     if not rotation:
         register()
-        put.replace(base, "config", "_attn_implementation", NAME)
+        changes.replace(base, "config", "_attn_implementation", NAME)
     for i, (layer, attention) in enumerate(zip(layers, attentions, strict=True)):
         gptj = hasattr(attention, "scale_attn")
         turned = supported.turning(attention)
         hook = (GPTJHook if gptj else LayerHook)(
-            i, kinds.index(id(given[i])), given[i], *parts[i], supported, turned, rotation, record
-        )
-        put.before(attention if gptj else layer, hook)
+            i, distinct.index(id(per_layer[i])), per_layer[i], *parts[i],
+            supported, turned, rotation, record,
+        )  # fmt: skip
+        changes.before(attention if gptj else layer, hook)
         if gptj:
-            put.after(attention, clear_gptj)
-        put.settle(base, f"{supported.layers}.{i}.{supported.attention}", made[i], supported)
-    setattr(base, NAME, put)
-    base.config.posenc, base.config.attn_implementation = described(given), ASKS_FOR_LOAD
+            changes.after(attention, clear_gptj)
+        path = f"{supported.layers}.{i}.{supported.attention}"
+        changes.settle(base, path, encodings[i], supported)
+    setattr(base, NAME, changes)
+    base.config.posenc, base.config.attn_implementation = described(per_layer), ASKS_FOR_LOAD
 
 
 def load(
-    folder: str | Path, encoding: Given | Sequence[Given] | None = None, **options: Any
+    folder: str | Path,
+    encoding: Applicable | Sequence[Applicable] | None = None,
+    **options: Any,
 ) -> nn.Module:
     """Load the model that was saved in `folder` with an encoding applied, and apply it again.
 
@@ -142,12 +148,12 @@ def load(
             ENTRY,
             f"cannot be made again, as {printable(str(entry['refused']))}: pass it as `encoding`",
         )
-    given: Any = restored(entry, file) if encoding is None else encoding
+    asked: Any = restored(entry, file) if encoding is None else encoding
     model = load_without_encoding(root, file, config.get("architectures"), options)
     base, _ = find_supported(model)
     path = next(name for name, module in model.named_modules() if module is base)
-    encodings = given if isinstance(given, Sequence | nn.ModuleList) else [given]
-    modules = [encoding for encoding in encodings if isinstance(encoding, nn.Module)]
+    per_layer = asked if isinstance(asked, Sequence | nn.ModuleList) else [asked]
+    modules = [encoding for encoding in per_layer if isinstance(encoding, nn.Module)]
     learned = nn.ModuleList(dict.fromkeys(modules))
     prefix = f"{path}.{NAME}.encodings.".removeprefix(".")
     wanted = {prefix + name: tied for name, tied in learned.state_dict(keep_vars=True).items()}
@@ -161,7 +167,7 @@ def load(
         strict=False,
         assign=True,
     )
-    apply(model, given)
+    apply(model, asked)
     return model
 
 
@@ -175,7 +181,7 @@ def remove(model: nn.Module) -> None:
 
 
 @contextmanager
-def applied(model: nn.Module, encoding: Given | Sequence[Given]) -> Iterator[nn.Module]:
+def applied(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> Iterator[nn.Module]:
     """Apply an encoding within a `with` block, and remove it at the end, also after an error."""
     apply(model, encoding)
     try:
@@ -258,9 +264,9 @@ def _together(parts: list[Encoding]) -> Encoding:
     return parts[0] if len(parts) == 1 else Sum(*parts) if parts else NoPE()
 
 
-def _fitting(given: Given, attention: Any, base: Any, supported: SupportedModel) -> Encoding:
+def _fitting(asked: Applicable, attention: Any, base: Any, supported: SupportedModel) -> Encoding:
     """Check that the encoding fits; of a function of the length, that of a text of one token."""
-    encoding = given if isinstance(given, Encoding) or not callable(given) else given(1)
+    encoding = asked if isinstance(asked, Encoding) or not callable(asked) else asked(1)
     if not isinstance(encoding, Encoding):
         raise TypeError(
             "`encoding` is an `Encoding`, or a function from the length of a text to one, got"
@@ -287,9 +293,9 @@ def _fitting(given: Given, attention: Any, base: Any, supported: SupportedModel)
     return encoding
 
 
-def _refuse_misplaced(made: list[Encoding], by_length: list[Encoding], rotation: bool) -> None:
-    for i, one in enumerate(made):
-        if "on_embeddings" in one.acts_on and one is not made[0]:
+def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rotation: bool) -> None:
+    for i, one in enumerate(encodings):
+        if "on_embeddings" in one.acts_on and one is not encodings[0]:
             raise ValueError(
                 f"{type(one).__name__} acts on embeddings, which are below all layers: give it to"
                 f" layer 0, not to layer {i}."

@@ -257,7 +257,7 @@ def _of_pictured(config: Any, spec: Spec) -> Iterator[str]:
     table = m.DINOv3ViTRopePositionEmbedding(config).eval()
     cos, sin = table(torch.zeros(1, 3, 3 * config.patch_size, 5 * config.patch_size))
     for layer in spec.layers:
-        turn = layer.made().prepare(centred(3, 5))  # type: ignore[attr-defined]
+        turn = layer.build().prepare(centred(3, 5))  # type: ignore[attr-defined]
         for made, true in ((turn.cos, cos), (turn.sin, sin)):
             if not torch.allclose(torch.cat((made, made), -1).squeeze(), true, atol=1e-5):
                 yield "angles differ"

@@ -241,7 +241,7 @@ class Layer:
     sinks: bool = False  # a learned logit of each head takes its share: `attend(…, sinks=)`
     beyond: str = ""  # what else `attend` does not do: a sentence
 
-    def made(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
+    def build(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
         """Build the encoding of this layer's attention; it knows the softmax scale."""
         from posenc.core.sum import Sum
         from posenc.encodings.nope import NoPE
@@ -335,7 +335,7 @@ class Spec:
         `layer.unlike` what `attend` does not do as the model does.
         `length` is needed where frequencies depend on it, `layout` where the config leaves it open.
         """
-        built = {layer: layer.made(length, layout) for layer in dict.fromkeys(self.layers)}
+        built = {layer: layer.build(length, layout) for layer in dict.fromkeys(self.layers)}
         return [built[layer] for layer in self.layers if layer.attends]
 
     @property

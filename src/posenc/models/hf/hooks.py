@@ -85,25 +85,27 @@ class ModelHook:
                 "the encoding that is applied has lost its attention: call `remove(model)` before"
                 f" `set_attn_implementation({base.config._attn_implementation!r})`."
             )
-        given = dict(zip(self.names, args, strict=False)) | kwargs
-        x = next(x for x in map(given.get, ("input_ids", "inputs_embeds")) if x is not None)
-        cache = given.get("past_key_values")
+        arguments = dict(zip(self.names, args, strict=False)) | kwargs
+        x = next(x for x in map(arguments.get, ("input_ids", "inputs_embeds")) if x is not None)
+        cache = arguments.get("past_key_values")
         start = _tokens(cache)
-        pos = given["position_ids"] = self.positions(base, given, x, start)
+        pos = arguments["position_ids"] = self.positions(base, arguments, x, start)
         if self.bottom is not None:
-            ids, x = given.pop("input_ids", None), given.get("inputs_embeds")
+            ids, x = arguments.pop("input_ids", None), arguments.get("inputs_embeds")
             x = base.get_input_embeddings()(ids) if x is None else x
-            given["inputs_embeds"] = self.bottom.on_embeddings(x, self.bottom.prepare(pos))
+            arguments["inputs_embeds"] = self.bottom.on_embeddings(x, self.bottom.prepare(pos))
         every = pos if cache is None else recorded(cache, self.record, pos, start, len(x))
-        return (), {**given, NAME: Pass(pos, start, every)}
+        return (), {**arguments, NAME: Pass(pos, start, every)}
 
-    def positions(self, base: Any, given: dict[str, Any], x: Tensor, start: int | Tensor) -> Tensor:
+    def positions(
+        self, base: Any, arguments: dict[str, Any], x: Tensor, start: int | Tensor
+    ) -> Tensor:
         """The caller's, or 0, 1, 2, … from the first token that is not padding; padding is at 0."""
-        pos, mask = given.get("position_ids"), given.get("attention_mask")
+        pos, mask = arguments.get("position_ids"), arguments.get("attention_mask")
         own = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
         if not isinstance(mask, Tensor) or mask.ndim != 2:
             if pos is not None:
-                self._refuse_packed(base, pos, given)
+                self._refuse_packed(base, pos, arguments)
             return own if pos is None else pos
         if not isinstance(start, Tensor) and mask.shape[1] < start + x.shape[1]:
             raise ValueError(
@@ -115,12 +117,12 @@ class ModelHook:
         new = real[:, own[0]] if isinstance(start, Tensor) else real[:, start:][:, : x.shape[1]]
         return pos.masked_fill(~new, 0)
 
-    def _refuse_packed(self, base: Any, pos: Tensor, given: dict[str, Any]) -> None:
+    def _refuse_packed(self, base: Any, pos: Tensor, arguments: dict[str, Any]) -> None:
         if pos.shape[1] < 2 or (self.rotation and not self.by_length):
             return
-        asked = given.get("use_cache")
+        asked = arguments.get("use_cache")
         caches = base.config.use_cache if asked is None else asked
-        if not self.by_length and not (caches and given.get("attention_mask") is None):
+        if not self.by_length and not (caches and arguments.get("attention_mask") is None):
             return
         counted = (pos.diff() >= 0).all()
         if torch.compiler.is_compiling():
@@ -198,7 +200,7 @@ class LayerHook:
 
     layer: int
     kind: int  # which of the encodings: layers that have the same share what it prepares
-    given: Encoding | ByLength
+    encoding: Encoding | ByLength  # all of it, as it was passed to `apply`
     turning: Encoding  # what of it acts on queries and keys alone
     rest: Encoding
     supported: SupportedModel
@@ -235,13 +237,13 @@ class LayerHook:
 
     def turn(self, run: Pass) -> Turn | None:
         """The rotation that the model applies itself; None: none."""
-        if isinstance(self.given, Encoding):
-            turns = self.rotation and isinstance(self.given, RoPE)
-            return self.given.prepare(run.pos) if turns else None
+        if isinstance(self.encoding, Encoding):
+            turns = self.rotation and isinstance(self.encoding, RoPE)
+            return self.encoding.prepare(run.pos) if turns else None
         old, new = _lengths(run.every[:, : run.start]), _lengths(run.every)
-        made: dict[int, Any] = {tokens: self.given(tokens) for tokens in {*old, *new}}
+        by_length: dict[int, Any] = {tokens: self.encoding(tokens) for tokens in {*old, *new}}
         for before, now in zip(old, new, strict=False):
-            one, other = made[before], made[now]
+            one, other = by_length[before], by_length[now]
             if not torch.equal(one.freqs, other.freqs) or one.gain != other.gain:
                 raise ValueError(
                     f"a text of {now} tokens has other frequencies than the {before} in the cache,"
@@ -249,7 +251,7 @@ class LayerHook:
                     " anew, without a cache (`use_cache=False`)."
                 )
         rows = zip(new, run.every[:, -run.pos.shape[1] :], strict=True)
-        turns = [made[tokens].prepare(row) for tokens, row in rows]
+        turns = [by_length[tokens].prepare(row) for tokens, row in rows]
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
     def table(self, by: Turn | None, x: Tensor) -> Any:
@@ -354,10 +356,10 @@ class Attention:
         softcap: float | None = None, sinks: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         if seen is not None and not (isinstance(seen, Tensor) and seen.dtype == torch.bool):
-            given = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
+            kind = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
             name = type(self.rest if isinstance(self.turning, NoPE) else self.turning).__name__
             raise TypeError(
-                f"attention with {name} takes a boolean mask, True for what is seen, got {given}:"
+                f"attention with {name} takes a boolean mask, True for what is seen, got {kind}:"
                 " pass a 2-D `attention_mask`, or a boolean one in 4-D."
             )
         if k.shape[2] > self.keys:
