@@ -410,7 +410,9 @@ def _matrix(seen: Trace, call: Turned) -> tuple[Tensor, int]:
     given = {k: v for k, v in call.arguments.items() if isinstance(v, Tensor) and v.is_meta}
     first, meta = next(iter(given.items()))
     dim = meta.shape[-1]
-    tokens_at = next(n for n, size in enumerate(meta.shape[1:-1], 1) if size == TOKENS)
+    alike = [v for v in given.values() if v.ndim == meta.ndim]  # there may be as many heads
+    axes = [n for n, size in enumerate(meta.shape[1:-1], 1) if size == TOKENS]
+    tokens_at = next((n for n in axes if all(v.shape[n] == TOKENS for v in alike)), axes[0])
     angles = {k: _angles(seen, call, k) for k in given if k in ("cos", "sin", "freqs_cis")}
 
     def lone(shape: Sequence[int]) -> list[int]:  # a sequence for each channel, of one head

@@ -1,16 +1,18 @@
 """Every key of a config that says something about positions, switched, against the models.
 
     python tests/models/config/switched.py [--json] [--sample] [model_type …]
+    python tests/models/config/switched.py --record [--missing] [model_type …]
 
 Each variant must be read as the model does it, or refused by name, or be one that transformers
-itself does not build.
+itself does not build. `--record` writes into switched.json how many values of each key had which
+outcome, family by family; with `--missing` only of families that have no line there yet.
 """
 
 import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from posenc.models.config import families, specify
 from posenc.models.files.errors import ModelError
 
 switches = _script("switches")
+RECORD = Path(__file__).with_name("switched.json")
 
 
 @dataclass(frozen=True)
@@ -136,9 +139,33 @@ def runs(model_type: str) -> bool:
     return _runs[model_type]
 
 
+def recorded() -> dict[str, dict[str, dict[str, int]]]:
+    """Read the record: family → key → outcome → number of values."""
+    return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+
+
+def record(done: Iterable[Switched]) -> None:
+    """Write the outcomes of one family into the record, in place of its old ones."""
+    lines = recorded()
+    fresh: dict[str, dict[str, dict[str, int]]] = {}
+    for one in done:
+        key = [*one.values][-1]  # after those that it needs
+        counts = fresh.setdefault(one.model_type, {}).setdefault(key, {})
+        counts[one.outcome] = counts.get(one.outcome, 0) + 1
+    lines |= fresh
+    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(lines[name])}" for name in sorted(lines))
+    RECORD.write_text(f"{{\n{text}\n}}\n", "utf-8")
+
+
 def main() -> None:
     watched.quiet()
     names = [name for name in sys.argv[1:] if not name.startswith("--")] or understood.models()
+    if "--record" in sys.argv:
+        past = recorded() if "--missing" in sys.argv else {}
+        for model_type in names:
+            if model_type not in past:
+                record([switched(model_type, values) for values in variants(model_type)])
+        return
     every = ((model_type, values) for model_type in names for values in variants(model_type))
     done = (switched(*one) for one in (sample() if "--sample" in sys.argv else every))
     if "--json" in sys.argv:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("transformers")
 
 sys.path.insert(0, str(Path(__file__).parent))
-from switched import Switched, switched
+from switched import Switched, recorded, switched, variants
 from understood import in_second_python, watched
 
 from posenc.models.config import specify
@@ -247,3 +247,18 @@ def test_a_share_of_pairs_of_several_axes_is_refused():
     rope = {"rope_type": "proportional", "partial_rotary_factor": 0.5}
     with pytest.raises(ModelError, match="rope_type: is not read beside the 3 axes of mrope_sec"):
         specify({"model_type": "qwen2_vl_text", "rope_parameters": rope})
+
+
+def test_as_many_heads_as_tokens_are_not_taken_for_them():
+    """Models are watched on four tokens; ZAYA turns queries and keys of its own heads each."""
+    same("zaya", num_hidden_layers=2, num_attention_heads=4)
+
+
+def test_the_record_of_the_sweep_is_of_the_keys_of_today_and_nothing_in_it_is_wrong():
+    """`switched.py --record` writes it, family by family."""
+    record = recorded()
+    assert len(record) >= 50
+    for model_type, keys in record.items():
+        assert set(keys) == {[*values][-1] for values in variants(model_type)}, model_type
+        outcomes = {outcome for counts in keys.values() for outcome in counts}
+        assert outcomes <= {"equal", "refused", "impossible"}, model_type
