@@ -16,7 +16,7 @@ typed: ContextVar[str] = ContextVar("typed", default="")  # the command line, se
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that it takes to make a result again, and to doubt it."""
+    """The command, versions and machine that it takes to make a result again, and to doubt it."""
 
     command: str  # as typed; empty if it was called from Python
     versions: dict[str, str]

@@ -66,7 +66,7 @@ class Maker:
 
 
 def is_own(name: str) -> bool:
-    """Whether it names code: "my_module.py:Mine", "package.module:Mine"."""
+    """Test whether it names code: "my_module.py:Mine", "package.module:Mine"."""
     place, colon, inner = name.rpartition(":")
     plain = all(part.isidentifier() for part in place.split("."))
     return bool(colon) and inner.isidentifier() and (plain or place.endswith(".py"))

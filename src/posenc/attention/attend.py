@@ -149,7 +149,7 @@ def _call(
 
 
 class Placed(NamedTuple):
-    """What follows from positions, mask and shapes alone: in decoding, the same for all layers."""
+    """Choices by positions, mask and shapes alone: in decoding, the same for all layers."""
 
     at: Any
     k_at: Any

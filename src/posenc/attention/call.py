@@ -44,17 +44,17 @@ class Call(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the weights are nothing but the softmax of the scores."""
+        """True where the weights are nothing but the softmax of the scores."""
         return self.softcap is None and self.sinks is None and not self.dropout
 
     @property
     def readable(self) -> bool:
-        """Whether torch's CPU kernel may be called as it is: nothing traced, nothing mapped."""
+        """True where torch's CPU kernel may be called as it is: nothing traced, nothing mapped."""
         return readable(self.q, self.k, self.v) and (self.sinks is None or readable(self.sinks))
 
     @property
     def grouped(self) -> bool:
-        """Whether heads share keys: a bool, for traced the comparison would be a symbol."""
+        """True where heads share keys: a bool, for traced the comparison would be a symbol."""
         return True if self.q.shape[1] != self.k.shape[1] else False
 
 

@@ -157,7 +157,7 @@ def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
 
 
 def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
-    """Whether each of these queries sees each of these keys."""
+    """Test whether each of these queries sees each of these keys."""
     if call.seen is None:
         return False
     if call.seen.is_all:
@@ -276,7 +276,7 @@ def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
 
 
 def _one(call: Call) -> bool:
-    """Whether but one encoding adds to the values."""
+    """Test whether only one encoding adds to the values."""
     return sum("by_weight" in leaf.acts_on for leaf in leaves(call.encoding)) == 1
 
 

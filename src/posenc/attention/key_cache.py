@@ -120,7 +120,7 @@ def attend_cached(
 
 @torch.no_grad()
 def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
-    """Whether keys keep their heads and channels when the encoding acts on them: one token says."""
+    """Test on one token whether keys that the encoding acts on keep their heads and channels."""
     one, at = k[..., :1, :], cut(at, slice(1), where_tokens(encoding.axes))
     return encoding.on_keys(one, at).shape == one.shape
 

@@ -215,7 +215,7 @@ def _one_query(call: Call, bias: TableBias, strip: Strip, steps: tuple[int, int]
 
 
 def _tables_near(bias: TableBias, near: slice, exact: torch.dtype) -> tuple[Any, ...]:
-    """For each key near by its rows of the tables, less those of keys far behind, and these."""
+    """Look up rows of the tables for keys near by, less those of keys far behind, and these."""
     apart = offsets(bias.q_pos, bias.k_pos, slice(0, 1), near)[0, 0, 0]
     at = torch.tensor([bias.reach])
     rows, far = bias.query_row(apart), bias.query_row(at)

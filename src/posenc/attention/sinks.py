@@ -41,7 +41,7 @@ def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
 
 
 def refuse_second_derivative(of: str) -> None:
-    """In a backward pass by torch's kernels: a second derivative would silently lack a part."""
+    """Refuse a second derivative by torch's kernels: it would silently lack a part."""
     if torch.is_grad_enabled():
         raise RuntimeError(
             f"{of} has no second derivative, which `create_graph=True` asks for: pass"

@@ -45,17 +45,17 @@ class Strip(NamedTuple):
 
     @property
     def is_all(self) -> bool:
-        """Whether every query sees every key."""
+        """True where every query sees every key."""
         return self.low <= 1 - self.keys and self.high >= self.queries - 1
 
     @property
     def is_causal(self) -> bool:
-        """Whether it is the triangle that kernels have built in."""
+        """True where it is the triangle that kernels have built in."""
         return self.low == 0 and self.high >= self.queries - 1 and self.queries == self.keys
 
     @property
     def sees_all_keys(self) -> bool:
-        """Whether each key is seen by a query."""
+        """True where each key is seen by a query."""
         rows = self.rows
         return bool(rows) and self.seen(slice(rows.start, rows.stop)) == slice(0, self.keys)
 
@@ -134,7 +134,7 @@ def _strip(
 
 
 def _hides_nothing(band: Band, q_pos: Tensor, k_pos: Tensor) -> bool:
-    """Whether the ends of the positions show that all pairs are seen, as in decoding."""
+    """Test by the ends of the positions whether all pairs are seen, as in decoding."""
     if not q_pos.numel() or not k_pos.numel():
         return True
     (first, last), (k_first, k_last) = ([x.item() for x in pos.aminmax()] for pos in (q_pos, k_pos))

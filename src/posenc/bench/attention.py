@@ -191,7 +191,7 @@ class DebertaModule:
 
 
 def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
-    """All implementations that are compared; those that need tokens² only where it fits."""
+    """Implementations to compare, by name; those that need tokens² only where it fits."""
     t5 = T5Bias(HEADS, bidirectional=False)
     shaw, deberta = Shaw(DIM, reach=REACH), DeBERTa(DIM, HEADS, buckets=256, released=True)
     ways = {

@@ -78,7 +78,7 @@ def positive(value: Any, name: str) -> Any:
 
 
 def probability(value: Any, name: str) -> Any:
-    """How often something is left out; 1 would leave out all."""
+    """Check a probability of leaving something out; 1 would leave out all."""
     if not 0 <= real(value, name) < 1:  # also for NaN
         raise ValueError(
             f"`{name}` is the probability with which a number becomes 0, got {shown(value)}: pass"

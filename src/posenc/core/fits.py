@@ -1,4 +1,4 @@
-"""Whether what is handed to attention fits an encoding: positions, or what `prepare` returned."""
+"""Check that positions, or what `prepare` returned, fit the encoding that attention is given."""
 
 from typing import Any
 
@@ -109,7 +109,7 @@ def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
 
 
 def _bare(at: Any) -> bool:
-    """Whether these are positions, though no tensor."""
+    """Test whether these are positions, though no tensor."""
     first = at[0] if isinstance(at, list) and at else at
     return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
 

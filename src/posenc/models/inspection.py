@@ -90,7 +90,7 @@ class Inspection:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether texts of the target length fit; None without a target."""
+        """The answer whether texts of the target length fit; None without a target."""
         if self.target is None:
             return None
         return "breaks" if self.problems else "cannot say" if self.unknown else "fits"

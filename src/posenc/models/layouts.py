@@ -70,7 +70,7 @@ GAINS = re.compile(r"(norms\.\d+\.)?(weight|bias)")
 
 
 def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> list[int]:
-    """For each channel of a head in layout `to`, its index in the other layout.
+    """Index in the other layout of each channel of a head in layout `to`.
 
     Of `dim` channels the first `turned` move among themselves, or the last if `trailing`.
 
@@ -158,7 +158,7 @@ class Model:
         return encoding if isinstance(encoding, Rotary) else None
 
     def turning(self, module: str, info: Info) -> list[bool]:
-        """For each head in the rows of a projection, whether it is rotated."""
+        """Test for each head in the rows of a projection whether it is rotated."""
         heads, groups, holds = self.heads, self.groups, HOLDS[module]
         if module == SHARED_KEY:
             return [True]

@@ -187,7 +187,7 @@ def _offset(table: Positions, spec: Spec) -> int:
 
 
 def _stored(spec: Spec, weighing: Weighing | None) -> bool:
-    """Whether the table of this spec is among those that were measured."""
+    """Test whether the table of this spec is among those that were measured."""
     tables = judged(weighing) if weighing else []
     return spec.stored in [(table.rows, table.width) for table in tables]
 
@@ -201,5 +201,5 @@ def _span(start: int, end: int) -> str:
 
 
 def sees_all(spec: Spec, rotary: Rotary) -> bool:
-    """Whether a layer with this rotation sees the whole text."""
+    """Test whether a layer with this rotation sees the whole text."""
     return any(x.encoding == rotary and x.window is None for x in spec.layers)

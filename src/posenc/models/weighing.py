@@ -93,7 +93,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class Weighing:
-    """All measurements, each with the name of its tensor."""
+    """The measurements of a model's weights, each with the name of its tensor."""
 
     tables: list[Positions]
     biases: list[Bias]
@@ -108,7 +108,7 @@ class Weighing:
 
     @property
     def recognised(self) -> bool:
-        """Whether any tensor was recognised as one about positions."""
+        """True where any tensor was recognised as one about positions."""
         kinds = (self.tables, self.biases, self.relative, self.bands, self.broken, self.skipped)
         return any(kinds) or self.evidence is not None
 

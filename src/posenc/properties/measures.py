@@ -92,7 +92,7 @@ def bounded(probe: Probe) -> Finding:
 
 
 def norm_constant(probe: Probe) -> Finding:
-    """All rows have the same length."""
+    """Each row has the same length."""
     rows = probe.near_rows()
     if rows is None:
         return NO_ROWS
@@ -227,7 +227,7 @@ def any_length(probe: Probe) -> Finding:
 
 
 def length_independent(probe: Probe) -> Finding:
-    """What follows a token changes none of the scores before it, so cached keys stay true."""
+    """Tokens change none of the scores before them, so cached keys stay true."""
     short, long = probe.line(2 * probe.tokens)[: probe.tokens], probe.line(2 * probe.tokens)
     alone = probe.scores(short, short)
     company = probe.scores(long, long)[:, : probe.tokens, : probe.tokens]

@@ -36,14 +36,14 @@ class Ready(Turn):
     learned: tuple[tuple[Tensor, int], ...] = ()  # what cos and sin were made of, and its version
 
     def like(self, fields: Iterable[Any]) -> "Ready":
-        """Without other forms, but as old as the learned frequencies that it was made of."""
+        """Copy without other forms, as old as the learned frequencies that it was made of."""
         fresh = Ready(*fields)
         fresh.learned = self.learned
         return fresh
 
     @property
     def edited(self) -> bool:
-        """Whether cos or sin were written to since: then the forms say something else."""
+        """True where cos or sin were written to since: then the forms say something else."""
         return self.versions not in (None, (self.cos._version, self.sin._version))
 
 

@@ -59,7 +59,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Measured:
-    """All there is to say of one encoding."""
+    """The measurements of one encoding."""
 
     name: str
     slug: str

@@ -86,7 +86,7 @@ class Portrait:
     reading: Reading | None  # what a real model does, if one was given
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, to six digits; the comparison as `compare` has it."""
+        """Return the portrait for JSON, to six digits; the comparison as `compare` has it."""
         whole = self.comparison.to_json()
         close = {
             "sentence": self.sentence,

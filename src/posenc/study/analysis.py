@@ -1,4 +1,4 @@
-"""What the outcomes of a study say, and no more: rows of a table and contrasts with their p.
+"""Sum up the outcomes of a study: rows of a table, and contrasts with their p.
 
     in range   share of right answers, mean over the lengths n ≤ L of training
     area       the same over L < n ≤ 2L, with an interval: seeds are drawn anew, then prompts
@@ -135,7 +135,7 @@ def plan_of(contents: Contents) -> Plan | None:
 
 
 def narrow(plan: Plan, contents: Contents, seeds: int, resamples: int = RESAMPLES) -> bool:
-    """Whether all intervals of a plan are as narrow as it asks: of contrasts, or of rows."""
+    """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
     assert plan.half_width is not None
     grid = _grid(contents, [cell for cell in plan.cells() if cell.seed <= seeds], plan)
     found = [one.difference for one in _contrasts(plan, grid, None, resamples)]

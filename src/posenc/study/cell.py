@@ -81,12 +81,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What tables call the encoding."""
+        """The name of the encoding in tables."""
         return self.label or self.encoding
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings as JSON has them, without those that change nothing: label and source."""
+        """The settings as JSON has them, without those that change nothing: label and source."""
         written = asdict(self)
         kept = {name: value for name, value in written.items() if name not in WORDS}
         return {"format": FORMAT, **json.loads(json.dumps(kept))}
@@ -128,7 +128,7 @@ def digest_of(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell came to. All but `seconds` is the same each time, to the bit, on the CPU.
+    """The outcome of a cell. All but `seconds` is the same each time, to the bit, on the CPU.
 
     `outcomes` has a vector over prompts for each protocol and length: bool, where a prompt is right
     or wrong ("forced": every answer is the likeliest token after the true ones; "generated": after

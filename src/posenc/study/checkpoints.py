@@ -154,7 +154,7 @@ def _step(path: Path) -> int:
 
 
 def _read(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | None:
-    """What a file holds; None if it is damaged."""
+    """Read a file of a checkpoint; None if it is damaged."""
     from safetensors.torch import load
 
     data = path.read_bytes()

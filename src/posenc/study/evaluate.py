@@ -67,7 +67,7 @@ def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
 def _right(
     model: Decoder, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Bool[Tensor, "text"]]:
-    """Whether all answers of a text are right, by protocol."""
+    """Test whether all answers of a text are right, by protocol."""
     whole = ~batch.answers
     pos, mask = drawn(cell, batch.inputs.shape, random), mask_of(cell, task)
     shuffled = drawn(replace(cell, control="shuffled"), batch.inputs.shape, random)

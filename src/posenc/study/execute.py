@@ -46,7 +46,7 @@ Runner = Callable[..., Result]
 
 
 class Event(NamedTuple):
-    """What came of a cell: "done" with its record, "progress", "warning", "killed", "stopped", or
+    """News of a cell: "done" with its record, "progress", "warning", "killed", "stopped", or
     "error" with a sentence."""
 
     kind: str
@@ -56,7 +56,7 @@ class Event(NamedTuple):
 
 @runtime_checkable
 class Executor(Protocol):
-    """Where cells are run: processes of this machine, or others' engines."""
+    """A place to run cells: processes of this machine, or others' engines."""
 
     @property
     def free(self) -> int: ...
@@ -70,7 +70,7 @@ class Executor(Protocol):
 
 @dataclass
 class Status:
-    """How far a study is."""
+    """The progress of a study."""
 
     done: int = 0
     of: int = 0
@@ -82,7 +82,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a study came to: how many cells are done, and which are not and why."""
+    """The end of a study: how many cells are done, and which are not and why."""
 
     done: int
     of: int
@@ -464,7 +464,7 @@ class _Study:
         return (sum(filter(None, seconds)) + self.pool.busy * wall / 2) / cores
 
     def _fitting(self, waiting: Sequence[Cell]) -> int | None:
-        """How many cells will be done in time."""
+        """Count the cells that will be done in time."""
         if self.deadline is None:
             return None
         left = (self.deadline - time.monotonic()) * max(1, self.pool.busy + self.pool.free)

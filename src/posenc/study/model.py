@@ -79,7 +79,7 @@ class Decoder(nn.Module):
         cache: Cache | None = None,
         told: Tokens | None = None,
     ) -> Float[Tensor, "text token channel"]:
-        """What the head reads at each token. `told` are the targets, for an oracle.
+        """Return what the head reads at each token. `told` are the targets, for an oracle.
 
         Positions, (token,) or (text, token), are 0, 1, 2, … where they are left out; an encoding of
         several axes reads (p, p, …). With a `cache` the tokens are those that follow.
@@ -139,7 +139,8 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
 
 
 def _within(encoding: Encoding) -> Encoding:
-    """What of an encoding a layer above the first has: all but what is added to embeddings."""
+    """Select the parts of an encoding for layers above the first: all but those that add to
+    embeddings."""
     parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
     if len(parts) == len(leaves(encoding)):
         return encoding

@@ -53,7 +53,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study does. Made by `Plan.read` or `Plan.of`, which check it."""
+    """The settings of a study. Made by `Plan.read` or `Plan.of`, which check them."""
 
     tasks: tuple[str, ...]
     encodings: tuple[Encoding, ...]
@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def smoke(self) -> bool:
-        """Whether it is only to show that everything runs."""
+        """True where it is only to show that everything runs."""
         return self.profile == PROFILES["smoke"]
 
     @property
@@ -122,7 +122,7 @@ class Plan:
         return tuple(one.name for one in self.encodings)
 
     def cells(self) -> list[Cell]:
-        """All cells, seed after seed, so that a study which is interrupted is balanced."""
+        """List the cells, seed after seed, so that a study which is interrupted is balanced."""
         return [cell for seed in range(1, self.seeds + 1) for cell in self.of_seed(seed)]
 
     def of_seed(self, seed: int) -> list[Cell]:

@@ -166,12 +166,12 @@ def probability_of_improvement(
 
 
 def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
-    """Whether a plan that stops at an interval of that half-width is to stop now."""
+    """Test whether a plan that stops at an interval of that half-width is to stop now."""
     return seeds >= most or (seeds >= RANKING and interval.half_width <= half_width)
 
 
 def may_rank(seeds: int) -> bool:
-    """Whether so many paired seeds can show a difference at all; else: no ranking claims."""
+    """Test whether so many paired seeds can show a difference at all; else: no ranking claims."""
     return seeds >= RANKING
 
 

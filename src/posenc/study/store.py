@@ -52,7 +52,7 @@ class StoreError(ValueError):
 
 
 class Outcome(NamedTuple):
-    """What the prompts of one length came to: right or wrong, or bits per character."""
+    """Outcomes of the prompts of one length: right or wrong, or bits per character."""
 
     kind: str
     prompts: int
@@ -112,7 +112,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a store holds."""
+    """The contents of a store."""
 
     plans: Sequence[
         tuple[str, str]

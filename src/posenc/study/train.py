@@ -41,7 +41,7 @@ class Diverged(ArithmeticError):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: steps done of all, the last loss, tokens a second, seconds left."""
+    """The progress of a run: steps done of all, the last loss, tokens a second, seconds left."""
 
     step: int
     steps: int

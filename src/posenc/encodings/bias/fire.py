@@ -86,7 +86,7 @@ class FIRE(Encoding):
         return self.multiplier.abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
-        """Whether each of these queries stands within L, where distance alone counts."""
+        """Test whether each of these queries stands within L, where distance alone counts."""
         if not readable(q_at, self.multiplier) or not q_at.numel():
             return False
         made_of = q_at, self.multiplier

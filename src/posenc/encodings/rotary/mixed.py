@@ -66,7 +66,7 @@ class Mixed(Encoding):
         return made_of(ready(Turn(cos, sin), self.layout), self.freqs)
 
     def _own(self, x: Tensor) -> Tensor:
-        """What belongs to each head, (…, head, token, pair), of (…, 1 or head, token, head · pair).
+        """Select each head's part, (…, head, token, pair), of (…, 1 or head, token, head · pair).
 
         The second head is that whose θ it is, the first that whose position it is, 1: of all.
         """

@@ -93,7 +93,7 @@ class RoPE(Encoding):
         return self.freqs.to(self.delta.device) + self.delta.double()
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **how: Any) -> None:
-        """Also weights of a RoPE whose θ was a Parameter as a whole."""
+        """Load weights, also those of a RoPE whose θ was a Parameter as a whole."""
         if self.delta is not None and f"{prefix}freqs" in state_dict:
             moved = state_dict.pop(f"{prefix}freqs").double().cpu() - self.freqs.cpu()
             state_dict[f"{prefix}delta"] = moved.to(self.delta.dtype)

@@ -187,5 +187,5 @@ def head_dim(config: Fields) -> int:
 
 
 def _between(value: float, above: float, most: float) -> bool:
-    """Whether `value` is clearly above the bound and not too large; false for NaN."""
+    """Test whether `value` is clearly above the bound and not too large; false for NaN."""
     return value <= most and value - above >= LEAST

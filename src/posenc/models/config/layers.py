@@ -129,7 +129,7 @@ def _step(config: Fields, family: Family) -> tuple[int | None, int | None]:
 
 
 def _bare(config: Fields, family: Family, types: tuple[str, ...]) -> list[bool]:
-    """For each layer, whether it has no encoding."""
+    """Test for each layer whether it has no encoding."""
     rule, count = family.nope, len(types)
     if not rule or ("if" in rule and not config.value(rule["if"])):
         return [False] * count

@@ -59,7 +59,7 @@ class Rotary:
 
     @property
     def by_length(self) -> bool:
-        """Whether the frequencies depend on the length of the text."""
+        """True where the frequencies depend on the length of the text."""
         return self.method in ("dynamic", "longrope")
 
     def frequencies(self, length: int | None = None) -> Frequencies:

@@ -55,7 +55,7 @@ class SupportedModel:
         return getattr(config, "num_key_value_heads", None) or config.num_attention_heads
 
     def can_turn(self, encoding: Encoding, attention: Any) -> bool:
-        """Whether the model's own rotation can do what the encoding does to queries and keys."""
+        """Test whether the model's own rotation can do what the encoding does to q and k."""
         if isinstance(encoding, NoPE) or encoding.acts_on == ("on_embeddings",):
             return True
         if type(encoding) is not RoPE:

@@ -178,7 +178,7 @@ def _end(mark: Line) -> dict[str, Any]:
 
 
 def _frames(figure: Figure) -> Iterator[dict[str, Any]]:
-    """For each frame, the trace properties that differ in any frame.
+    """The trace properties that differ in any frame, for each frame.
 
     Frames can then be shown in any order: each sets all that another may have changed.
     """

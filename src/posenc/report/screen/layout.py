@@ -51,7 +51,7 @@ def safe(text: str) -> str:
 
 
 def _layout(figure: Figure, columns: int, width: int) -> dict[str, Any]:
-    """All parts of a figure whose place depends on its width.
+    """Place the parts of a figure that depend on its width.
 
     Plotly counts domains as shares of the plot area, which is the figure without its margins, from
     the lower left corner: `inside` pixels high, `room` pixels wide.

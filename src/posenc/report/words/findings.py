@@ -32,7 +32,7 @@ def label(name: str) -> str:
 
 
 def masked(names: Sequence[str]) -> str:
-    """How the properties of these were measured; "" of none.
+    """Say how the properties of these were measured; "" of none.
 
     >>> masked(["FoX", "CoPE"])
     'Made for causal attention, and measured under a causal mask: FoX, CoPE.'

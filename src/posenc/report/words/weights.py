@@ -14,7 +14,8 @@ MOST_SKIPPED = 8  # tensors that are named; of more, their number
 
 
 def sentences(weighing: Weighing) -> list[str]:
-    """All sentences, each with the name of its tensor; none where no tensor speaks of positions."""
+    """Say what was measured, each sentence with the name of its tensor; none where no tensor speaks
+    of positions."""
     return [
         *(
             f"{printable(tensor.tensor)}: {words}"
