@@ -627,7 +627,7 @@ def _export(file: Path, contents: Any, write: Callable[[Any, Path], int]) -> Non
 
 @contextmanager
 def _studies() -> Iterator[None]:
-    """What is wrong with a plan, a store or a folder is the user's to mend."""
+    """Turn errors in a plan, a store or a folder into a sentence for the user to mend."""
     try:
         yield
     except ImportError as error:

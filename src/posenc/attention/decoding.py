@@ -29,7 +29,7 @@ class Decoding:
     rows: dict[float, Row] = field(default_factory=dict)  # by softmax scale
 
     def attend(self, q: Heads, k: Keys, v: Values, scale: float) -> Tensor | None:
-        """What `attend` returns, of queries and keys that are encoded; None where that is asked."""
+        """Return what `attend` does, of encoded queries and keys; None where it must be called."""
         if torch.is_grad_enabled() or not readable(q, k, v) or beyond_gradients():
             return None
         row = self.rows.get(scale)

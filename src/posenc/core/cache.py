@@ -76,7 +76,7 @@ def carry(before: Any, after: Any) -> None:
 
 
 class Version(NamedTuple):
-    """What shows that a tensor has been written to since."""
+    """A sign that a tensor has been written to since."""
 
     x: Tensor
     version: int | None  # as autograd counts
