@@ -124,7 +124,7 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
 
     Linear maps have a spread of 1/√inputs, which keeps the size of what they read, and those that
     add to x one of 1/√(2 · layers · inputs), for there are 2 · layers of them (GPT-2, §2.3). With
-    GPT-2's 0.02, small here, copying took 15 times as many steps to begin.
+    GPT-2's 0.02, small here, copying took six times as many steps to learn.
     """
     random = torch.Generator().manual_seed(seed)
     for name, module in sorted(model.named_modules()):
