@@ -25,6 +25,11 @@ def prompts(cell, task, n):
     return task.batch([n] * 40, Random(f"evaluation {cell.task} {n}"), held_out=True)
 
 
+def whole(batch):
+    """The texts from the first token to the last."""
+    return torch.cat((batch.inputs, batch.targets[:, -1:]), -1)
+
+
 def test_a_text_is_right_when_each_answer_is_the_likeliest():
     model, cell = trained()
     outcomes = evaluate(model, cell, DIGITS)
@@ -35,7 +40,7 @@ def test_a_text_is_right_when_each_answer_is_the_likeliest():
     }
     for n in (3, 6):
         expected = []
-        for text in prompts(cell, DIGITS, n).tokens.tolist():
+        for text in whole(prompts(cell, DIGITS, n)).tolist():
             right = True
             for place in (n + 2, n + 3):  # <bos>, n bits, <sep>, then the answer and <eos>
                 logits = model(torch.tensor([text[:place]]))[0, -1]
@@ -49,9 +54,9 @@ def test_generated_answers_are_those_of_generate():
     model, cell = trained()
     outcomes = evaluate(model, cell, DIGITS)
     for n in (3, 6):
-        batch = prompts(cell, DIGITS, n)
-        said = model.generate(batch.tokens[:, : n + 2], 2)
-        assert outcomes["generated", n].tolist() == (said == batch.tokens).all(-1).tolist()
+        texts = whole(prompts(cell, DIGITS, n))
+        said = model.generate(texts[:, : n + 2], 2)
+        assert outcomes["generated", n].tolist() == (said == texts).all(-1).tolist()
 
 
 def test_answers_between_what_is_given_are_graded_after_the_models_own():
@@ -60,7 +65,8 @@ def test_answers_between_what_is_given_are_graded_after_the_models_own():
     model, cell = trained(task=task)
     batch = prompts(cell, task, 4)
     expected = []
-    for text, graded in zip(batch.tokens, batch.graded, strict=True):
+    for text, answers in zip(whole(batch), batch.answers.tolist(), strict=True):
+        graded = [False, *answers]
         read, right = text[:1].clone(), True
         for place in range(1, len(text)):
             said = model(read.unsqueeze(0))[0, -1].argmax()
@@ -76,7 +82,7 @@ def test_positions_that_change_places_are_handed_to_the_model():
     model, cell = trained("sinusoidal")
     outcomes, batch = evaluate(model, cell, DIGITS), prompts(cell, DIGITS, 6)
     random, expected, moved = Random("positions 6 40"), [], False
-    for text in batch.tokens:
+    for text in whole(batch):
         pos = torch.tensor(random.sample(range(9), 9))
         logits = model(text[None, :-1], pos)[0]
         moved = moved or not torch.allclose(logits, model(text[None, :-1])[0])
@@ -110,7 +116,7 @@ def test_the_prompts_are_the_same_for_every_seed_and_encoding(monkeypatch):
         evaluate(build(cell, len(DIGITS.vocabulary)), cell, DIGITS)
     half = len(seen) // 2
     assert all(
-        torch.equal(a.tokens, b.tokens) for a, b in zip(seen[:half], seen[half:], strict=True)
+        torch.equal(a.inputs, b.inputs) for a, b in zip(seen[:half], seen[half:], strict=True)
     )
 
 
@@ -127,7 +133,7 @@ def test_bits_per_character_are_those_of_a_loop(speaking):
     outcomes = evaluate(model, cell, task, (16, 32))
     for n in (16, 32):
         batch = prompts(cell, task, n)
-        for row, text in enumerate(batch.tokens[:3]):
+        for row, text in enumerate(whole(batch)[:3]):
             bits = []
             for place in range(1, n + 1):
                 share = model(text[None, :place])[0, -1].softmax(-1)[text[place]]
@@ -135,15 +141,15 @@ def test_bits_per_character_are_those_of_a_loop(speaking):
             apart, sliding = sum(bits) / n, sum(bits[-4:]) / 4
             assert outcomes["apart", n][row].item() == pytest.approx(apart)
             assert outcomes["sliding", n][row].item() == pytest.approx(sliding)
-        whole = outcomes["position", n]
-        assert whole.shape == (n,)
-        assert whole.mean().item() == pytest.approx(outcomes["apart", n].mean().item())
+        means = outcomes["position", n]
+        assert means.shape == (n,)
+        assert means.mean().item() == pytest.approx(outcomes["apart", n].mean().item())
 
 
 def test_cropped_is_the_last_of_the_text_read_alone(speaking):
     model, cell, task = speaking
     outcomes, batch = evaluate(model, cell, task, (32,)), prompts(cell, task, 32)
-    for row, text in enumerate(batch.tokens[:3]):
+    for row, text in enumerate(whole(batch)[:3]):
         near, bits = torch.cat((text[:1], text[-16:])), []  # <bos> stands before the last 16
         for place in range(13, 17):
             share = model(near[None, :place])[0, -1].softmax(-1)[near[place]]
@@ -156,3 +162,72 @@ def test_cropping_and_windows_change_nothing_within_the_trained_length(speaking)
     outcomes = evaluate(model, cell, task, (16,))
     for protocol in ("cropped", "windowed"):
         torch.testing.assert_close(outcomes[protocol, 16], outcomes["sliding", 16])
+
+
+def test_an_encoder_is_graded_at_the_places_of_its_answers():
+    """Sentences of several lengths' labels, each read alone, without filling."""
+    sentences = [
+        (" ".join(Random(n).choices(["good", "fine", "film"], k=1 + n % 9)), "yes")
+        for n in range(500)
+    ] + [
+        (" ".join(Random(n).choices(["bad", "poor", "film"], k=1 + n % 9)), "no")
+        for n in range(500)
+    ]
+    Random(0).shuffle(sentences)
+    task = tasks.sentences(sentences, trained=4)
+    model, cell = trained("rope", task)
+    outcomes = evaluate(model, cell, task)
+    assert {protocol for protocol, _ in outcomes} == {"forced", "windowed", "shuffled"}
+    assert max(n for _, n in outcomes) == 9
+    batch = prompts(cell, task, 7)
+    said = [model(text[None])[0, 0].argmax().item() for text in batch.inputs]
+    right = [one == label for one, label in zip(said, batch.targets[:, 0].tolist(), strict=True)]
+    assert outcomes["forced", 7].tolist() == right
+    assert sum(right) > 20
+
+
+def test_texts_of_several_lengths_do_not_see_the_filling():
+    task = tasks.masked(["a", "b", "c", "d"] * 400, trained=8)
+    cell = Cell(task.name, "alibi", 0, profile=PROFILE)
+    model = build(cell, len(task.vocabulary), both_ways=True)
+    together = task.batch([4, 8, 6], Random(2))
+    random = Random(2)
+    losses = [
+        train.loss_of(model, cell, task, task.batch([n], random), Random(0)) for n in (4, 8, 6)
+    ]
+    answers = together.answers.sum(-1)
+    mean = (torch.stack(losses) * answers).sum() / answers.sum()
+    torch.testing.assert_close(train.loss_of(model, cell, task, together, Random(0)), mean)
+
+
+def test_hidden_words_are_graded_in_bits():
+    task = tasks.masked(["a", "b", "c", "d"] * 400, trained=8)
+    model, cell = trained(task=task)
+    outcome = evaluate(model, cell, task, (8,))["apart", 8]
+    batch = prompts(cell, task, 8)
+    for row in range(3):
+        logits = model(batch.inputs[row : row + 1])[0]
+        bits = [
+            -logits[place].softmax(-1)[batch.targets[row, place]].log2().item()
+            for place in range(9)
+            if batch.answers[row, place]
+        ]
+        assert outcome[row].item() == pytest.approx(sum(bits) / len(bits), rel=1e-4)
+
+
+def test_pictures_stand_on_a_plane_for_encodings_of_two_axes():
+    pictures = torch.rand(60, 4, 4, generator=torch.Generator().manual_seed(0))
+    task = tasks.images(pictures, [n % 3 for n in range(60)])
+    cell = Cell(task.name, "rope-mixed", 0, profile=PROFILE)
+    model = build(cell, len(task.vocabulary), both_ways=True)
+    assert model.axes == 2
+    batch = task.batch([4, 4], Random(0))
+    assert batch.points.tolist()[:6] == [[0, 0], [1, 1], [1, 2], [1, 3], [1, 4], [2, 1]]
+    on_plane = model(batch.inputs, points=batch.points)
+    x = model.embedding(batch.inputs)
+    for block in model.blocks:
+        x = block(x, batch.points)
+    torch.testing.assert_close(on_plane, model.head(model.norm(x)))
+    assert not torch.allclose(on_plane, model(batch.inputs))
+    outcomes = evaluate(model, cell, task)
+    assert sorted({n for _, n in outcomes}) == [4, 5, 6, 8]

@@ -7,14 +7,14 @@ from torch.nn.functional import gelu, layer_norm, linear
 from posenc import ALiBi, Encoding, NoPE, RoPE, Sinusoidal, Sum, axial, masks
 from posenc.catalog import CATALOG, create
 from posenc.study.cell import Profile
-from posenc.study.model import Decoder
+from posenc.study.model import Transformer
 
 SMALL = Profile(width=32, heads=2, layers=2)
 SYMBOLS = 11
 
 
 def decoder(make=NoPE, **options):
-    return Decoder(SYMBOLS, SMALL, make, **options)
+    return Transformer(SYMBOLS, SMALL, make, **options)
 
 
 def texts(count=2, tokens=7):
@@ -52,7 +52,7 @@ def test_the_decoder_is_a_pre_norm_transformer():
 
 
 def test_the_spread_of_weights_keeps_the_size_of_what_they_read():
-    model = Decoder(64, Profile(width=128, heads=2, layers=2), NoPE)
+    model = Transformer(64, Profile(width=128, heads=2, layers=2), NoPE)
     weights = dict(model.named_parameters())
     spreads = {
         "embedding": 1,

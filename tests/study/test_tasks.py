@@ -10,7 +10,18 @@ from random import Random
 import pytest
 import torch
 
-from posenc.study.tasks import BEGIN, END, SEPARATOR, TASKS, Task, Text, language, passkey
+from posenc.study import tasks
+from posenc.study.tasks import (
+    BEGIN,
+    END,
+    SEPARATOR,
+    TASKS,
+    Task,
+    Text,
+    language,
+    masked,
+    passkey,
+)
 
 NOVEL = lzma.decompress(
     files("posenc").joinpath("data/northanger_abbey.txt.xz").read_bytes()
@@ -164,17 +175,18 @@ def test_batches_hold_the_texts_and_grade_no_filling(task):
     random = Random(3)
     for row, n in enumerate(sizes):
         text = task.text(n, random)
-        assert task.decode(batch.tokens[row].tolist()) == text.symbols
+        tokens = [*batch.inputs[row, :1].tolist(), *batch.targets[row].tolist()]
+        assert task.decode(tokens) == text.symbols
         assert batch.lengths[row] == len(text.symbols)
         right = [s for s, graded in zip(text.symbols, text.graded, strict=True) if graded]
         assert task.decode(batch.targets[row][batch.answers[row]].tolist()) == right
-    assert not batch.graded[batch.tokens == 0].any()
+    assert not batch.answers[batch.targets == 0].any()
     assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 
 
 def test_the_same_seed_writes_the_same_texts():
     one, other, third = (TASKS["copy"].training(8, Random(seed)) for seed in (1, 1, 2))
-    assert torch.equal(one.tokens, other.tokens)
+    assert torch.equal(one.inputs, other.inputs)
     assert one.lengths != third.lengths
 
 
@@ -221,3 +233,100 @@ def test_texts_too_short_for_the_longest_window_are_refused():
 def test_a_length_below_the_least_is_refused():
     with pytest.raises(ValueError, match=r"`n` must be a whole number of at least 2, got 1"):
         TASKS["flip-flop"].text(1, Random(0))
+
+
+def test_hidden_words_are_hidden_and_asked_for():
+    words = [f"v{n % 50}" for n in range(5_000)] + ["new"] * 600
+    task = masked(words, trained=40, most=50)
+    for held_out in (False, True):
+        text = task.text(40, Random(1), held_out)
+        hidden = [place for place, symbol in enumerate(text.symbols) if symbol == "<mask>"]
+        assert hidden == [place for place, answer in enumerate(text.graded) if answer]
+        assert len(hidden) == 6  # 15 % of 40
+        assert text.said[0] == BEGIN
+        assert "<mask>" not in text.said
+        same = zip(text.symbols, text.said, text.graded, strict=True)
+        assert all(answer or shown == said for shown, said, answer in same)
+    assert "new" in task.vocabulary  # the commonest word
+    assert "v49" not in task.vocabulary
+    with pytest.raises(ValueError, match="take a longer text"):
+        masked(words[:500], trained=40)
+
+
+def test_sentences_ask_for_their_label_at_the_beginning(tmp_path):
+    lines = [
+        f"{'yes' if n % 2 else 'no'}\t{'good ' * (n % 2)}word {'x ' * (n % 25)}"
+        for n in range(9_000)
+    ]
+    file = tmp_path / "labelled.tsv"
+    file.write_text("\n".join(lines))
+    task = tasks.load_sentences(file).at(6, (6, 12))
+    text = task.text(6, Random(0))
+    assert text.symbols[0] == BEGIN
+    assert text.graded == [True, *[False] * 6]
+    assert text.said[0] == ("=yes" if "good" in text.symbols else "=no")
+    assert text.said[1:] == text.symbols[1:]
+    (tmp_path / "bad.tsv").write_text("one part")
+    with pytest.raises(
+        ValueError, match=r"bad.tsv, line 1: it must be a label, a tab and a sentence"
+    ):
+        tasks.load_sentences(tmp_path / "bad.tsv")
+    with pytest.raises(ValueError, match="cannot be read"):
+        tasks.load_sentences(tmp_path / "none.tsv")
+
+
+def test_valences_become_labels(tmp_path):
+    """As vaderSentiment writes them: an identifier, what is felt from −4 to 4, a sentence."""
+    rows = [f"{n}\t{(n // 30 % 5) - 2}\t{' '.join(['w'] * (1 + n % 30))}" for n in range(9_000)]
+    (tmp_path / "felt.txt").write_text("\n".join(rows))
+    task = tasks.load_sentences(tmp_path / "felt.txt")
+    assert {"=positive", "=negative"} <= {*task.vocabulary}
+    assert task.chance == pytest.approx(0.5)
+    (tmp_path / "bad.txt").write_text("1\tmuch\tfine")
+    with pytest.raises(ValueError, match="'much' must be a valence"):
+        tasks.load_sentences(tmp_path / "bad.txt")
+
+
+def test_pictures_are_read_row_by_row_and_scaled_by_the_nearest_pixel(tmp_path):
+    pictures = torch.arange(16.0).reshape(1, 4, 4).repeat(20, 1, 1)
+    task = tasks.images(pictures, ["cat", "dog"] * 10, levels=16)
+    text = task.text(4, Random(0))
+    assert text.symbols[1:] == [f"grey{n}" for n in range(16)]
+    assert text.said[0] in ("=cat", "=dog")
+    twice = task.text(8, Random(0)).symbols[1:]
+    for row, column in itertools.product(range(8), repeat=2):
+        assert twice[8 * row + column] == f"grey{4 * (row // 2) + column // 2}"
+    numpy = pytest.importorskip("numpy")
+    numpy.savez(tmp_path / "some.npz", pictures=pictures.numpy(), labels=[0, 1] * 10)
+    assert tasks.find("images", tmp_path / "some.npz").tested == (4, 5, 6, 8)
+    (tmp_path / "bad.npz").write_text("no archive")
+    with pytest.raises(ValueError, match=r"must be an .npz file with arrays"):
+        tasks.load_images(tmp_path / "bad.npz")
+    with pytest.raises(ValueError, match="`pictures` must be squares"):
+        tasks.images(torch.zeros(3, 4, 5), [1, 2, 3])
+
+
+def test_tasks_are_found_by_name_and_with_their_file(tmp_path):
+    (tmp_path / "letters.txt").write_text("".join(Random(0).choices("abc", k=20_000)))
+    assert tasks.find("language", tmp_path / "letters.txt").symbols == ["a", "b", "c"]
+    assert "t" in tasks.find("passkey").symbols
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from posenc.study.tasks import Task, copy, WORDS\n"
+        "double = Task('double', copy, WORDS)\nnothing = 3\n"
+    )
+    assert tasks.find(f"{own}:double").name == "double"
+    with pytest.raises(LookupError, match=r"must be a `posenc.study.tasks.Task`, it is 3"):
+        tasks.find(f"{own}:nothing")
+    with pytest.raises(LookupError, match="did you mean reverse"):
+        tasks.find("revers")
+    with pytest.raises(LookupError, match="needs a file of labelled ones"):
+        tasks.find("sentences")
+
+
+def test_another_length_keeps_what_a_task_is():
+    task = tasks.find("language").at(32)
+    assert (task.least, task.trained, task.tested) == (32, 32, (32, 40, 48, 64, 128, 256))
+    assert tasks.find("copy").at(10).lengths == tuple(range(2, 21, 2))
+    assert tasks.find("copy").at(10, (12,)).lengths == (12,)
+    assert tasks.find("copy").at() == tasks.find("copy")

@@ -74,7 +74,7 @@ def test_encodings_read_the_same_batches_from_the_same_weights(monkeypatch):
     original = train.loss_of
 
     def noted(model, cell, task, batch, random):
-        read.setdefault(cell.encoding, []).append(batch.tokens)
+        read.setdefault(cell.encoding, []).append(batch.inputs)
         return original(model, cell, task, batch, random)
 
     monkeypatch.setattr(train, "loss_of", noted)
@@ -175,11 +175,12 @@ def test_shuffled_positions_are_those_of_the_text():
 
 
 def test_a_window_reaches_as_far_as_the_longest_text_of_training():
-    mask = mask_of(cell(control="window"), COPY)
+    batch = COPY.training(4, Random(0))
+    mask = mask_of(cell(control="window"), COPY, batch)
     assert COPY.longest == 13  # <bos>, 5 words, <sep>, 5 words, <eos>
     seen, i = mask(*pairs((1, 1, 40, 40))), torch.arange(40)
     assert torch.equal(seen[0, 0], (i.unsqueeze(-1) - i).abs() < 13)
-    assert mask_of(cell(), COPY) is None
+    assert mask_of(cell(), COPY, batch) is None
 
 
 def test_profiles_differ_in_size_alone():

@@ -8,18 +8,19 @@ from posenc.catalog import create, find
 from posenc.core.encoding import Encoding
 from posenc.encodings.rotary.rope import RoPE
 from posenc.study.cell import Cell
-from posenc.study.model import Decoder
+from posenc.study.model import Transformer
 
 
-def build(cell: Cell, symbols: int) -> Decoder:
+def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
     """The model of a cell before training; shared weights depend on the seed and sizes alone."""
-    return Decoder(
+    return Transformer(
         symbols,
         cell.profile,
         lambda: encoding_of(cell),
         seed=number("weights", cell.seed),
         encoding_seed=number("encoding", cell.seed),
         oracle=cell.control == "oracle",
+        both_ways=both_ways,
     )
 
 

@@ -5,14 +5,27 @@ from random import Random
 import torch
 from torch import Tensor
 
-from posenc.core.masks import Mask, window
+from posenc.core.masks import Mask, padding, window
 from posenc.study.cell import Cell
-from posenc.study.tasks import Task
+from posenc.study.tasks import Batch, Task
 
 
-def mask_of(cell: Cell, task: Task) -> Mask | None:
-    """The reach of attention: as far as the longest text of training, where that is the control."""
-    return window(task.longest) if cell.control == "window" else None
+def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
+    """What a token may see beside what the model itself forbids; None: all of it.
+
+    A window as long as the longest text of training, where that is the control; no filling, in a
+    text that is read both ways.
+    """
+    near = window(task.longest) if cell.control == "window" else None
+    if not task.both_ways or len({*batch.lengths}) == 1:
+        return near
+    whole = padding(batch.lengths)
+    return whole if near is None else whole & near
+
+
+def told(cell: Cell, batch: Batch) -> Tensor | None:
+    """What an oracle says: the targets of those places that are graded, nothing at the others."""
+    return batch.targets * batch.answers if cell.control == "oracle" else None
 
 
 def drawn(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:

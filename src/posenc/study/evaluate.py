@@ -5,13 +5,16 @@
     windowed    forced, where attention reaches as far as the longest text of training
     shuffled    forced, where the positions of each text change places
 
-Of a language model, whose every character is an answer, in bits per character:
+An encoder says all answers at once: it is not `generated`. Of a language model, whose every
+character is an answer, in bits per character:
 
     sliding     the last quarter of the trained length, read after all of the text before it
     apart       all characters of the text, the first ones included
     cropped     as sliding, of a model that is shown the trained length alone
     windowed, shuffled   as sliding
     position    the mean over texts, for each character of a text
+
+Of hidden words, `apart` is the mean over those of a text, in bits per word.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +28,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from posenc.attention.key_cache import Cache
-from posenc.core.masks import Mask, window
+from posenc.core.masks import Mask
 from posenc.study.cell import Cell
-from posenc.study.controls import drawn, mask_of
-from posenc.study.model import Decoder
+from posenc.study.controls import drawn, mask_of, told
+from posenc.study.model import Transformer
 from posenc.study.tasks import Batch, Task
 
 AT_ONCE = 2**14  # tokens in a batch of evaluation
@@ -36,7 +39,7 @@ AT_ONCE = 2**14  # tokens in a batch of evaluation
 
 @torch.no_grad()
 def evaluate(
-    model: Decoder, cell: Cell, task: Task, lengths: Sequence[int] | None = None
+    model: Transformer, cell: Cell, task: Task, lengths: Sequence[int] | None = None
 ) -> dict[tuple[str, int], Tensor]:
     """Outcomes by protocol and length, a number for each prompt; bool, or bits per character."""
     was_training, outcomes = model.training, {}
@@ -65,41 +68,45 @@ def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
 
 
 def _right(
-    model: Decoder, cell: Cell, task: Task, batch: Batch, random: Random
+    model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Bool[Tensor, "text"]]:
     """Test whether all answers of a text are right, by protocol."""
-    whole = ~batch.answers
-    pos, mask = drawn(cell, batch.inputs.shape, random), mask_of(cell, task)
+    pos, mask = drawn(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
     shuffled = drawn(replace(cell, control="shuffled"), batch.inputs.shape, random)
-    reach = window(task.longest)
+    near = mask_of(replace(cell, control="window"), task, batch)
 
-    def forced(pos: Tensor | None, mask: Mask | None) -> Tensor:
-        said = model(batch.inputs, pos, mask, told=_told(cell, batch)).argmax(-1)
-        return (whole | (said == batch.targets)).all(-1)
+    def forced(pos: Tensor | None, mask: Mask | None, points: Tensor | None) -> Tensor:
+        hidden = model.hidden(batch.inputs, pos, mask, told=told(cell, batch), points=points)
+        wrong = torch.zeros_like(batch.answers)
+        said = model.head(hidden[batch.answers]).argmax(-1)
+        wrong[batch.answers] = said != batch.targets[batch.answers]
+        return ~wrong.any(-1)
 
-    return {
-        "forced": forced(pos, mask),
-        "generated": _generated(model, cell, task, batch, pos, mask),
-        "windowed": forced(pos, reach),
-        "shuffled": forced(shuffled, mask),
+    outcomes = {
+        "forced": forced(pos, mask, batch.points),
+        "windowed": forced(pos, near, batch.points),
+        "shuffled": forced(shuffled, mask, _mixed(batch.points, shuffled)),
     }
+    if not task.both_ways:
+        outcomes["generated"] = _generated(model, cell, batch, pos, mask)
+    return outcomes
 
 
 def _generated(
-    model: Decoder, cell: Cell, task: Task, batch: Batch, pos: Tensor | None, mask: Mask | None
+    model: Transformer, cell: Cell, batch: Batch, pos: Tensor | None, mask: Mask | None
 ) -> Bool[Tensor, "text"]:
     """Let the model go on from its own answers; what is no answer is given to it."""
     texts, tokens = batch.inputs.shape
     right, cache = torch.ones(texts, dtype=torch.bool), Cache()
     said = batch.inputs.clone()
-    told = _told(cell, batch)
+    answers = told(cell, batch)
     place, first = 0, int(batch.answers.any(0).int().argmax())
     while place < tokens:
         until = max(place, first) + 1  # the prompt at once, then token by token
         part = slice(place, until)
         where = None if pos is None else pos[:, part]
         logits = model(
-            said[:, part], where, mask, cache, told=None if told is None else told[:, part]
+            said[:, part], where, mask, cache, None if answers is None else answers[:, part]
         )[:, -1]
         place, next_ = until, logits.argmax(-1)
         graded = batch.answers[:, place - 1]
@@ -110,35 +117,42 @@ def _generated(
 
 
 def _bits(
-    model: Decoder, cell: Cell, task: Task, batch: Batch, random: Random
+    model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Float[Tensor, "text"]]:
     """Bits per character of each text, by protocol."""
-    scored = max(1, task.trained // 4)
     shape = batch.inputs.shape
-    pos, mask = drawn(cell, shape, random), mask_of(cell, task)
+    pos, mask = drawn(cell, shape, random), mask_of(cell, task, batch)
+    near = mask_of(replace(cell, control="window"), task, batch)
     shuffled = drawn(replace(cell, control="shuffled"), shape, random)
 
-    def bits(inputs: Tensor, targets: Tensor, pos: Tensor | None, mask: Mask | None) -> Tensor:
-        told = targets if cell.control == "oracle" else None
-        logits = model(inputs, pos, mask, told=told)
-        return cross_entropy(logits.mT, targets, reduction="none") / log(2)
+    def bits(batch: Batch, pos: Tensor | None, mask: Mask | None) -> Tensor:
+        logits = model(batch.inputs, pos, mask, told=told(cell, batch))
+        return cross_entropy(logits.mT, batch.targets, reduction="none") / log(2)
 
-    every = bits(batch.inputs, batch.targets, pos, mask)
-    seen, kept = batch.inputs, slice(-task.trained, None)
-    near = torch.cat((seen[:, :1], seen[:, kept][:, 1:]), -1)  # as in training, after <bos>
-    cropped = bits(near, batch.targets[:, kept], None if pos is None else pos[:, kept], mask)
-    windowed = bits(seen, batch.targets, pos, window(task.trained))
-    mixed = bits(seen, batch.targets, shuffled, mask)
-    last = slice(-scored, None)
+    every = bits(batch, pos, mask)
+    if task.both_ways:  # the mean over what is hidden
+        each = {"apart": every, "windowed": bits(batch, pos, near)}
+        each["shuffled"] = bits(batch, shuffled, mask)
+        share = batch.answers / batch.answers.sum(-1, keepdim=True)
+        return {protocol: (outcome * share).sum(-1) for protocol, outcome in each.items()}
+    kept, last = slice(-task.trained, None), slice(-max(1, task.trained // 4), None)
+    first = batch.inputs[:, :1]  # <bos>, as in training
+    cropped = Batch(
+        torch.cat((first, batch.inputs[:, kept][:, 1:]), -1),
+        batch.targets[:, kept],
+        batch.answers[:, kept],
+        batch.lengths,
+    )
     return {
         "sliding": every[:, last].mean(-1),
         "apart": every.mean(-1),
-        "cropped": cropped[:, last].mean(-1),
-        "windowed": windowed[:, last].mean(-1),
-        "shuffled": mixed[:, last].mean(-1),
+        "cropped": bits(cropped, None if pos is None else pos[:, kept], mask)[:, last].mean(-1),
+        "windowed": bits(batch, pos, near)[:, last].mean(-1),
+        "shuffled": bits(batch, shuffled, mask)[:, last].mean(-1),
         "position": every,
     }
 
 
-def _told(cell: Cell, batch: Batch) -> Tensor | None:
-    return batch.targets if cell.control == "oracle" else None
+def _mixed(points: Tensor | None, order: Tensor | None) -> Tensor | None:
+    """Points that change places as positions do, (text, token, axis)."""
+    return None if points is None or order is None else points[order]

@@ -34,7 +34,6 @@ from posenc.study.lock import locked
 from posenc.study.plan import Plan, PlanError
 from posenc.study.store import Record, Store
 
-TEXTS = ("language", "passkey")  # tasks that are made of a text
 MODELS = "models"
 CELLS = "cells"  # the folder of checkpoints, one inside for each cell
 RETRIES = 3  # of a cell whose worker was killed
@@ -131,10 +130,10 @@ def resolved(plan: Plan) -> list[Cell]:
     """
     found = {}
     for name in plan.tasks:
-        source = plan.texts if name in TEXTS else ""
+        source = plan.texts if name in tasks.MADE_OF else ""
         with _usable(f"tasks: {name}"):
             data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
-            task = tasks.find(name, text_of(Cell(name, "", 0, data=data, source=source)))
+            task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
             task = task.at(plan.trained, plan.tested)
             found[name] = {"trained": task.trained, "tested": task.lengths}
             found[name] |= {"data": data, "source": source}
@@ -156,14 +155,14 @@ def _usable(what: str) -> Iterator[None]:
         raise PlanError(f"{what}: {' '.join(str(error).split())}") from error
 
 
-def text_of(cell: Cell) -> str | None:
-    """The text that a cell's task is made of; None: the packaged novel, or none."""
+def file_of(cell: Cell) -> Path | None:
+    """The file that a cell's task is made of; None: the packaged novel, or none."""
     if not cell.source:
         return None
-    data = Path(cell.source).read_bytes()
-    if sha256(data).hexdigest() != cell.data:
+    path = Path(cell.source)
+    if sha256(path.read_bytes()).hexdigest() != cell.data:
         raise ValueError(f"{cell.source} has changed since the study began.")
-    return data.decode()
+    return path
 
 
 def run_cell(
@@ -185,7 +184,7 @@ def run_cell(
     place = cells / cell.digest
     resumed = place.is_dir()
     try:
-        task = tasks.find(cell.task, text_of(cell))
+        task = tasks.find(cell.task, file_of(cell))
         result = runner(cell, task, place, asked_to_stop, progress)
         record = Record.of(cell, result)
     except ArithmeticError as error:  # the loss is lost: that is what the cell came to

@@ -10,20 +10,19 @@ from copy import deepcopy
 from dataclasses import replace
 from math import pi
 
-from posenc.core.arguments import positive
 from posenc.core.encoding import Encoding
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.extension import interpolate, ntk, yarn, yarn_gain
 from posenc.encodings.rotary.rope import RoPE
 from posenc.study.cell import Cell
-from posenc.study.model import Decoder
+from posenc.study.model import Transformer
 from posenc.study.tasks import Task
 from posenc.study.train import fit
 
 METHODS = ("pi", "ntk", "yarn", "drope")
 
 
-def extended(model: Decoder, method: str, factor: float, trained: int) -> Decoder:
+def extended(model: Transformer, method: str, factor: float, trained: int) -> Transformer:
     """A copy of a model whose RoPE is stretched by `factor`; `trained` is in tokens.
 
     Weights stay as they are. Raises ValueError for a model that does not turn, or another method.
@@ -31,15 +30,14 @@ def extended(model: Decoder, method: str, factor: float, trained: int) -> Decode
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
     copy = deepcopy(model)
-    for block in copy.blocks:
-        attention = block.attention
-        attention.encoding = _stretched(
-            attention.encoding, method, positive(factor, "factor"), trained
-        )
+    for layer in copy.attentions():
+        layer.encoding = _stretched(layer.encoding, method, factor, trained)
     return copy
 
 
-def recalibrated(model: Decoder, cell: Cell, task: Task, steps: int, trained: int) -> Decoder:
+def recalibrated(
+    model: Transformer, cell: Cell, task: Task, steps: int, trained: int
+) -> Transformer:
     """The model after `steps` more of training on texts up to `trained`, at a tenth of the rate.
 
     It is trained in place, and returned.

@@ -16,7 +16,7 @@ from posenc.core.arguments import count, shown
 from posenc.study.build import build
 from posenc.study.cell import Cell
 from posenc.study.checkpoints import write_whole
-from posenc.study.model import Decoder
+from posenc.study.model import Transformer
 from posenc.study.tasks import BEGIN, END, Task
 
 KEY = "posenc.study"  # of the metadata
@@ -26,15 +26,20 @@ KEY = "posenc.study"  # of the metadata
 class Kept:
     """A trained model, the cell that it came from, and the symbols it knows."""
 
-    model: Decoder
+    model: Transformer
     cell: Cell
     vocabulary: tuple[str, ...]
+    both_ways: bool
 
     def say(self, prompt: str | Sequence[str], more: int = 20) -> list[str]:
         """Go on with a text, always with the likeliest symbol, up to `<eos>` or `more` symbols.
 
         `prompt` is a sequence of the task's symbols; of a language, characters: a string.
         """
+        if self.both_ways:
+            raise ValueError(
+                "an encoder says something at each place, and does not go on: call `.model`."
+            )
         number = {symbol: n for n, symbol in enumerate(self.vocabulary)}
         unknown = [symbol for symbol in prompt if symbol not in number]
         if unknown:
@@ -48,11 +53,16 @@ class Kept:
         return symbols[: symbols.index(END)] if END in symbols else symbols
 
 
-def keep(model: Decoder, cell: Cell, task: Task, folder: Path) -> Path:
+def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
     """Write a model to `folder`, under the name of its cell; an earlier one of the cell goes."""
     from safetensors.torch import save
 
-    about = {"cell": cell.settings, "label": cell.label, "vocabulary": [*task.vocabulary]}
+    about = {
+        "cell": cell.settings,
+        "label": cell.label,
+        "vocabulary": [*task.vocabulary],
+        "both_ways": task.both_ways,
+    }
     weights = {name: weight.detach().contiguous() for name, weight in model.state_dict().items()}
     path = folder / f"{cell.digest}.safetensors"
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,6 +87,6 @@ def load(path: str | Path) -> Kept:
     except (SafetensorError, KeyError, json.JSONDecodeError):
         raise ValueError(f"{path} is not a model that `posenc study --keep` has written.") from None
     cell, vocabulary = Cell.of(about["cell"], about["label"]), tuple(about["vocabulary"])
-    model = build(cell, len(vocabulary))
+    model = build(cell, len(vocabulary), about["both_ways"])
     model.load_state_dict(weights)
-    return Kept(model.eval(), cell, vocabulary)
+    return Kept(model.eval(), cell, vocabulary, about["both_ways"])

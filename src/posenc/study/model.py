@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from posenc.attention.block import Block
 from posenc.attention.key_cache import Cache
+from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count
 from posenc.core.encoding import Encoding
 from posenc.core.fits import made_for
 from posenc.core.masks import Mask
+from posenc.core.shapes import Points
 from posenc.core.sum import Sum, leaves
 from posenc.encodings.nope import NoPE
 from posenc.study.cell import Profile
@@ -28,8 +30,10 @@ Tokens = Int[Tensor, "text token"]
 Logits = Float[Tensor, "text token symbol"]
 
 
-class Decoder(nn.Module):
-    """Predict the next token: `Decoder(symbols, Profile(), lambda: RoPE(16))(tokens)`.
+class Transformer(nn.Module):
+    """Say something at each token: `Transformer(symbols, Profile(), lambda: RoPE(16))(tokens)`.
+
+    A decoder sees what came before, and says what comes next; with `both_ways` it is an encoder.
 
     `make` is called for each layer, after `encoding_seed`; all else is drawn after `seed`, in an
     order that the encoding does not change.
@@ -43,12 +47,13 @@ class Decoder(nn.Module):
         seed: int = 0,
         encoding_seed: int = 0,
         oracle: bool = False,
+        both_ways: bool = False,
     ):
         super().__init__()
         width, heads = profile.width, profile.heads
         self.embedding = nn.Embedding(count(symbols, "symbols"), width)
         self.told = nn.Embedding(symbols, width) if oracle else None
-        blocks = [Block(width, heads, NoPE(), causal=True) for _ in range(profile.layers)]
+        blocks = [Block(width, heads, NoPE(), causal=not both_ways) for _ in range(profile.layers)]
         self.blocks = nn.ModuleList(blocks)
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, symbols, bias=False)
         _draw(self, profile.layers, seed)
@@ -67,9 +72,10 @@ class Decoder(nn.Module):
         mask: Mask | None = None,
         cache: Cache | None = None,
         told: Tokens | None = None,
+        points: Points | None = None,
     ) -> Logits:
-        """Logits of what comes after each token."""
-        return self.head(self.hidden(tokens, pos, mask, cache, told))
+        """Logits of what is to be said at each token."""
+        return self.head(self.hidden(tokens, pos, mask, cache, told, points))
 
     def hidden(
         self,
@@ -78,16 +84,21 @@ class Decoder(nn.Module):
         mask: Mask | None = None,
         cache: Cache | None = None,
         told: Tokens | None = None,
+        points: Points | None = None,
     ) -> Float[Tensor, "text token channel"]:
         """Return what the head reads at each token. `told` are the targets, for an oracle.
 
         Positions, (token,) or (text, token), are 0, 1, 2, … where they are left out; an encoding of
-        several axes reads (p, p, …). With a `cache` the tokens are those that follow.
+        several axes reads (p, p, …), or `points` where they have as many. With a `cache` the tokens
+        are those that follow.
         """
         if pos is None:
             start = 0 if cache is None else cache.tokens
             pos = torch.arange(start, start + tokens.shape[-1], device=tokens.device)
-        pos = pos if self.axes == 1 else pos.unsqueeze(-1).expand(*pos.shape, self.axes)
+        if points is not None and points.shape[-1] == self.axes:
+            pos = points
+        elif self.axes > 1:
+            pos = pos.unsqueeze(-1).expand(*pos.shape, self.axes)
         x = self.embedding(tokens)
         if self.told is not None and told is not None:
             x = x + self.told(told)
@@ -109,9 +120,14 @@ class Decoder(nn.Module):
             tokens = torch.cat((tokens, read), -1)
         return tokens
 
-    def encodings(self) -> Iterator[Encoding]:
+    def attentions(self) -> Iterator[SelfAttention]:
         for block in self.blocks:
-            yield block.attention.encoding  # type: ignore[union-attr]
+            assert isinstance(block, Block)
+            yield block.attention
+
+    def encodings(self) -> Iterator[Encoding]:
+        for layer in self.attentions():
+            yield layer.encoding
 
     @property
     def shared(self) -> dict[str, Tensor]:

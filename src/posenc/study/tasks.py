@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -31,11 +32,11 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from posenc.analysis.text import novel_letters
+from posenc.analysis.text import novel_letters, parse
 from posenc.core.arguments import count, shown
 from posenc.user_code import is_own, named
 
-PAD, BEGIN, SEPARATOR, END = "<pad>", "<bos>", "<sep>", "<eos>"
+PAD, BEGIN, SEPARATOR, END, MASK = "<pad>", "<bos>", "<sep>", "<eos>", "<mask>"
 MARKS = (PAD, BEGIN, SEPARATOR, END)
 WORDS = tuple(f"w{n}" for n in range(100))
 NUMBERS = tuple(f"{n:02}" for n in range(50))
@@ -44,44 +45,40 @@ HINTS = tuple(f"#{n}" for n in range(128))  # places of digits: one name for eac
 KEYS = tuple(f"k{n}" for n in range(128))
 VALUES = tuple(f"v{n}" for n in range(128))
 BITS = ("0", "1")
+RARE = "<rare>"
 
 Symbols = Sequence[str]
 Answered = tuple[Symbols, Symbols]  # a prompt and its answer, which is all graded
 
 
 class Text(NamedTuple):
-    """Symbols in the order in which they are read, and whether each is an answer."""
+    """Symbols in the order in which they are read, and whether each is an answer.
+
+    In a task that is read both ways, `said` is what a model has to say at each place where
+    something is graded; in one that is read forward, it has to say the next symbol.
+    """
 
     symbols: list[str]
     graded: list[bool]
+    said: list[str] | None = None
 
 
 class Batch(NamedTuple):
     """Texts filled up to the longest; what fills them is never graded."""
 
-    tokens: Int[Tensor, "text token"]
-    graded: Bool[Tensor, "text token"]
+    inputs: Int[Tensor, "text token"]  # what the model reads
+    targets: Int[Tensor, "text token"]  # what it has to say at each of them
+    answers: Bool[Tensor, "text token"]  # the mask of the `targets` that are graded
     lengths: list[int]  # tokens of each text
-
-    @property
-    def inputs(self) -> Int[Tensor, "text token"]:
-        """The tokens that the model reads: all but the last."""
-        return self.tokens[:, :-1]
-
-    @property
-    def targets(self) -> Int[Tensor, "text token"]:
-        """The token that comes next after each input."""
-        return self.tokens[:, 1:]
-
-    @property
-    def answers(self) -> Bool[Tensor, "text token"]:
-        """The mask of the `targets` that are graded."""
-        return self.graded[:, 1:]
+    points: Int[Tensor, "token axis"] | None = None  # rows and columns, of an image
 
 
 @dataclass(frozen=True)
 class Task:
     """`write(n, random)` gives a prompt and its answer, or a `Text` with answers anywhere.
+
+    A task is read forward, each token after those before it; or, with `both_ways`, as a whole, as
+    an encoder does. `points(n)` are places on a plane, for encodings of two axes.
 
     In training n is drawn from `least` … `trained`, all alike. `held_out` writes the texts of
     evaluation, where they must come from elsewhere than those of training.
@@ -97,6 +94,8 @@ class Task:
     says: str = ""  # what is to be learned, for tables and pages
     chance: float = 0.0  # share of texts that guessing gets right
     in_bits: bool = False  # every symbol is an answer, graded in bits
+    both_ways: bool = False
+    points: Callable[[int], list[tuple[int, int]]] | None = None
 
     def __post_init__(self) -> None:
         count(self.least, "least", 0)
@@ -131,6 +130,8 @@ class Task:
         write = self.held_out if held_out and self.held_out is not None else self.write
         written = write(n, random)
         if isinstance(written, Text):
+            if written.said is not None:  # the place of <bos> is the task's to grade
+                return written
             return Text([BEGIN, *written.symbols], [False, *written.graded])
         prompt, answer = written
         symbols = [BEGIN, *prompt, *answer, END]
@@ -140,12 +141,17 @@ class Task:
         """A text of each size, numbered by `vocabulary`, filled on the right."""
         texts = [self.text(n, random, held_out) for n in sizes]
         longest = max((len(text.symbols) for text in texts), default=0)
-        tokens = torch.zeros(len(texts), longest, dtype=torch.long)
+        tokens, said = (torch.zeros(len(texts), longest, dtype=torch.long) for _ in range(2))
         graded = torch.zeros(len(texts), longest, dtype=torch.bool)
         for row, text in enumerate(texts):
             tokens[row, : len(text.symbols)] = torch.tensor(self.encode(text.symbols))
             graded[row, : len(text.symbols)] = torch.tensor(text.graded)
-        return Batch(tokens, graded, [len(text.symbols) for text in texts])
+            said[row, : len(text.symbols)] = torch.tensor(self.encode(text.said or text.symbols))
+        lengths = [len(text.symbols) for text in texts]
+        if not self.both_ways:
+            return Batch(tokens[:, :-1], said[:, 1:], graded[:, 1:], lengths)
+        points = None if self.points is None else torch.tensor(self.points(max(sizes)))
+        return Batch(tokens, said, graded, lengths, points)
 
     def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
         """The same task for other lengths; one that has a single length of training keeps that."""
@@ -161,7 +167,7 @@ class Task:
 
     def _scaled(self, trained: int) -> tuple[int, ...]:
         """The lengths of evaluation, as many times the trained one as before."""
-        return tuple(sorted({round(n * trained / self.trained) for n in self.tested}))
+        return tuple(sorted({max(1, round(n * trained / self.trained)) for n in self.tested}))
 
     def training(self, texts: int, random: Random) -> Batch:
         """Texts of lengths drawn from `least` … `trained`."""
@@ -301,6 +307,198 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
     )  # fmt: skip
 
 
+def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: int = 2_000) -> Task:
+    """Words of a text of which some are hidden, to be said from all around them; in bits a word.
+
+    The commonest `most` words are known; the last tenth of the text is held out. Devlin et al.
+    2018, "BERT", arXiv:1810.04805, §3.1, all hidden words by <mask>.
+    """
+    known = [word for word, _ in Counter(text).most_common(most)]
+    words = [word if word in {*known} else RARE for word in text]
+    cut = round(len(words) * 0.9)
+    tested = tuple(round(trained * part) for part in (0.5, 1, 1.25, 1.5, 2, 4))
+    if len(words) - cut <= tested[-1]:
+        raise ValueError(
+            f"`text` must have more than {10 * tested[-1]:,} words for windows of {tested[-1]}, of"
+            f" which a tenth is held out, got {len(words):,}: take a longer text."
+        )
+
+    def window(part: Sequence[str]) -> Callable[[int, Random], Text]:
+        def write(n: int, random: Random) -> Text:
+            start = random.randrange(len(part) - n + 1)
+            said = [BEGIN, *part[start : start + n]]
+            hidden = {*random.sample(range(1, n + 1), max(1, round(n * _share(share))))}
+            shown_ = [MASK if place in hidden else word for place, word in enumerate(said)]
+            return Text(shown_, [place in hidden for place in range(n + 1)], said)
+
+        return write
+
+    return Task(
+        "masked", window(words[:cut]), [MASK, RARE, *known], trained,
+        least=max(1, trained // 4),
+        tested=tested, held_out=window(words[cut:]), says="say the words that are hidden",
+        in_bits=True, both_ways=True,
+    )  # fmt: skip
+
+
+def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int = 5_000) -> Task:
+    """Say the label of a sentence, at its beginning; n is the number of its words.
+
+    `labelled` has sentences and labels; every tenth sentence is held out.
+    """
+    split = [(sentence.lower().split(), label) for sentence, label in labelled]
+    labels = sorted({label for _, label in split})
+    learned = [one for place, one in enumerate(split) if place % 10]
+    known = [
+        word for word, _ in Counter(chain.from_iterable(w for w, _ in learned)).most_common(most)
+    ]
+    by_length: dict[bool, dict[int, list[tuple[list[str], str]]]] = {False: {}, True: {}}
+    for place, (words, label) in enumerate(split):
+        by_length[place % 10 == 0].setdefault(len(words), []).append((words, label))
+    every = {*known}
+
+    def reader(held: bool) -> Callable[[int, Random], Text]:
+        def write(n: int, random: Random) -> Text:
+            if n not in by_length[held]:
+                raise ValueError(f"no sentence{' held out' if held else ''} has {n} words.")
+            words, label = random.choice(by_length[held][n])
+            symbols = [BEGIN, *(word if word in every else RARE for word in words)]
+            return Text(symbols, [True, *[False] * n], [_label(label), *symbols[1:]])
+
+        return write
+
+    common = [n for n, held in by_length[True].items() if len(held) >= 5 and n in by_length[False]]
+    least = min(
+        (n for n in common if all(m in by_length[False] for m in range(n, trained + 1))), default=0
+    )
+    tested = tuple(sorted(n for n in common if n >= least))
+    if not least or trained not in tested or tested[-1] <= trained:
+        raise ValueError(
+            f"`labelled` must have sentences of every length up to `trained`={trained} and longer"
+            " ones, of each some fifty: take more, or another `trained`."
+        )
+    return Task(
+        "sentences", reader(False), [RARE, *known, *map(_label, labels)], trained, least,
+        _spread(tested), reader(True), says="say the label of a sentence",
+        chance=max(Counter(label for _, label in split).values()) / len(split), both_ways=True,
+    )  # fmt: skip
+
+
+def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> Task:
+    """Say what is in a picture, from its pixels; n is the side of the square it is scaled to.
+
+    `pictures` (picture, row, column) are grey values, read in so many `levels`; they are trained at
+    their own size and tested at up to twice that. Every tenth is held out.
+    """
+    if pictures.ndim != 3 or pictures.shape[1] != pictures.shape[2] or len(pictures) != len(labels):
+        raise ValueError(
+            "`pictures` must be squares (picture, side, side) with a label for each, got"
+            f" {tuple(pictures.shape)} and {len(labels)} labels."
+        )
+    side, grey = pictures.shape[1], pictures.double()
+    low, high = grey.min(), grey.max()
+    shades = ((grey - low) / (high - low).clamp_min(1e-12) * (levels - 1)).round().long()
+
+    def reader(held: bool) -> Callable[[int, Random], Text]:
+        chosen = [place for place in range(len(labels)) if (place % 10 == 0) is held]
+
+        def write(n: int, random: Random) -> Text:
+            picture = random.choice(chosen)
+            nearest = [(2 * x + 1) * side // (2 * n) for x in range(n)]  # centres of pixels
+            pixels = shades[picture][nearest][:, nearest].flatten().tolist()
+            symbols = [BEGIN, *(f"grey{level}" for level in pixels)]
+            said = [_label(str(labels[picture])), *symbols[1:]]
+            return Text(symbols, [True, *[False] * n * n], said)
+
+        return write
+
+    names = [_label(name) for name in sorted({str(label) for label in labels})]
+    tested = tuple(sorted({side, round(1.25 * side), round(1.5 * side), 2 * side}))
+    return Task(
+        "images", reader(False), [*(f"grey{level}" for level in range(levels)), *names], side, side,
+        tested, reader(True), says="say what is in a picture", chance=1 / len(names),
+        both_ways=True, points=_grid,
+    )  # fmt: skip
+
+
+def digits() -> Task:
+    """The 1,797 handwritten digits of scikit-learn, of 8 by 8 pixels."""
+    try:
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        raise LookupError(
+            "the task 'images' reads the digits of scikit-learn: `pip install scikit-learn`, or"
+            " give pictures of your own, `--images FILE.npz` with `pictures` and `labels`."
+        ) from None
+    found = load_digits()
+    return images(torch.tensor(found.images), found.target.tolist())
+
+
+def load_images(path: Path) -> Task:
+    """The task of an .npz file with `pictures` (picture, side, side) and `labels`."""
+    import numpy
+
+    try:
+        with numpy.load(path, allow_pickle=False) as file:
+            pictures, labels = file["pictures"], file["labels"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{path} must be an .npz file with arrays `pictures` and `labels`: {error}"
+        ) from None
+    return images(torch.tensor(pictures), labels.tolist())
+
+
+def load_sentences(path: Path) -> Task:
+    """The task of a file with a label, a tab and a sentence a line, or of vaderSentiment's.
+
+    Those have an identifier, a valence from −4 to 4 and a sentence a line; what is felt by less
+    than 0.5 is left out. Hutto & Gilbert 2014, "VADER", ICWSM.
+    """
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    labelled = []
+    for number, line in enumerate(lines, 1):
+        match line.split("\t"):
+            case [label, sentence]:
+                labelled.append((sentence, label))
+            case [_, valence, sentence]:
+                try:
+                    felt = float(valence)
+                except ValueError:
+                    raise ValueError(
+                        f"{path}, line {number}: {valence!r} must be a valence, a number."
+                    ) from None
+                if abs(felt) > 0.5:
+                    labelled.append((sentence, "positive" if felt > 0 else "negative"))
+            case [""]:
+                continue
+            case parts:
+                raise ValueError(
+                    f"{path}, line {number}: it must be a label, a tab and a sentence, or an"
+                    f" identifier, a valence and a sentence, it has {len(parts)} parts."
+                )
+    Random(0).shuffle(labelled)  # files are sorted by source or by label
+    return sentences(labelled)
+
+
+def _label(name: str) -> str:
+    return f"={name}"
+
+
+def _grid(n: int) -> list[tuple[int, int]]:
+    """<bos> in the corner, the pixels from (1, 1) on, row by row."""
+    return [(0, 0), *((row, column) for row in range(1, n + 1) for column in range(1, n + 1))]
+
+
+def _spread(lengths: Sequence[int], most: int = 12) -> tuple[int, ...]:
+    """At most so many of them, evenly, with both ends."""
+    if len(lengths) <= most:
+        return tuple(lengths)
+    return tuple(sorted({lengths[round(n * (len(lengths) - 1) / (most - 1))] for n in range(most)}))
+
+
 QUESTION, STATEMENT = " The pass key?", " The pass key is {}."
 
 
@@ -335,14 +533,15 @@ def _share(share: float) -> float:
     return share
 
 
-def find(name: str, text: str | None = None) -> Task:
-    """The task of that name; "language" and "passkey" on a text, the packaged novel unless given.
+def find(name: str, source: Path | None = None) -> Task:
+    """The task of that name, with the file that it is made of, if any.
 
-    One's own is `my_tasks.py:double`: a `Task` in a file. Raises LookupError for others.
+    "language", "passkey" and "masked" are made of a text, the packaged novel unless there is a
+    `source`; "images" of the digits of scikit-learn or an .npz file; "sentences" of a file. One's
+    own is `my_tasks.py:double`: a `Task` in a file. Raises LookupError for others.
     """
-    if name in ("language", "passkey"):
-        text = novel_letters() if text is None else text
-        return language(text) if name == "language" else passkey(text)
+    if name in MADE_OF:
+        return MADE_OF[name](source)
     if name in TASKS:
         return TASKS[name]
     if is_own(name):
@@ -350,10 +549,36 @@ def find(name: str, text: str | None = None) -> Task:
         if isinstance(task, Task):
             return task
         raise LookupError(f"{name} must be a `posenc.study.tasks.Task`, it is {shown(task)}.")
-    near = get_close_matches(name, [*TASKS, "language", "passkey"], 1, 0.6)
+    near = get_close_matches(name, [*TASKS, *MADE_OF], 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "own ones are named my_tasks.py:NAME."
     raise LookupError(f"no task is called {name!r}: {hint}")
 
+
+def _letters(source: Path | None) -> str:
+    if source is None:
+        return novel_letters()
+    try:
+        return source.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{source} cannot be read as a text in UTF-8: {error}") from None
+
+
+def _sentences(source: Path | None) -> Task:
+    if source is None:
+        raise LookupError(
+            "the task 'sentences' needs a file of labelled ones: `--text FILE`, a label, a tab and"
+            " a sentence a line."
+        )
+    return load_sentences(source)
+
+
+MADE_OF: dict[str, Callable[[Path | None], Task]] = {
+    "language": lambda source: language(_letters(source)),
+    "passkey": lambda source: passkey(_letters(source)),
+    "masked": lambda source: masked(parse("text", _letters(source)).words),
+    "sentences": _sentences,
+    "images": lambda source: digits() if source is None else load_images(source),
+}
 
 TASKS: dict[str, Task] = {
     task.name: task

@@ -21,10 +21,10 @@ from torch.nn.functional import cross_entropy
 from posenc.study import checkpoints
 from posenc.study.build import build
 from posenc.study.cell import Cell, Profile, Result
-from posenc.study.controls import drawn, mask_of
+from posenc.study.controls import drawn, mask_of, told
 from posenc.study.evaluate import evaluate
 from posenc.study.kept import keep
-from posenc.study.model import Decoder
+from posenc.study.model import Transformer
 from posenc.study.tasks import Batch, Task
 
 SAVED_EVERY = 20.0  # seconds
@@ -65,7 +65,7 @@ def run(
     Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
     """
     task = task.at(cell.trained, cell.tested)
-    model = build(cell, len(task.vocabulary))
+    model = build(cell, len(task.vocabulary), task.both_ways)
     losses, seconds = fit(model, cell, task, directory, stop, progress)
     if models is not None:
         keep(model, cell, task, models)
@@ -81,7 +81,7 @@ def run(
 
 
 def fit(
-    model: Decoder,
+    model: Transformer,
     cell: Cell,
     task: Task,
     directory: Path | None = None,
@@ -122,11 +122,14 @@ def fit(
     return losses, median(times) if times else 0.0
 
 
-def loss_of(model: Decoder, cell: Cell, task: Task, batch: Batch, random: Random) -> Tensor:
+def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random) -> Tensor:
     """Mean cross-entropy of the answers of a batch, nats."""
-    told = batch.targets if cell.control == "oracle" else None
     hidden = model.hidden(
-        batch.inputs, drawn(cell, batch.inputs.shape, random), mask_of(cell, task), told=told
+        batch.inputs,
+        drawn(cell, batch.inputs.shape, random),
+        mask_of(cell, task, batch),
+        told=told(cell, batch),
+        points=batch.points,
     )
     return cross_entropy(model.head(hidden[batch.answers]), batch.targets[batch.answers])
 
@@ -139,7 +142,7 @@ def rate(step: int, profile: Profile) -> float:
     return profile.rate * (0.1 + 0.45 * (1 + cos(pi * done)))
 
 
-def adamw(model: Decoder, profile: Profile) -> torch.optim.AdamW:
+def adamw(model: Transformer, profile: Profile) -> torch.optim.AdamW:
     """Weights of linear maps decay; embeddings, biases, norms and what encodings learn do not."""
     maps = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Linear)}
     shared = {id(weight) for weight in model.shared.values()}
@@ -151,7 +154,7 @@ def adamw(model: Decoder, profile: Profile) -> torch.optim.AdamW:
 
 
 def _save(
-    model: Decoder,
+    model: Transformer,
     optimizer: torch.optim.Optimizer,
     losses: list[float],
     cell: Cell,
@@ -166,7 +169,7 @@ def _save(
 
 
 def _resumed(
-    model: Decoder, optimizer: torch.optim.Optimizer, cell: Cell, directory: Path | None
+    model: Transformer, optimizer: torch.optim.Optimizer, cell: Cell, directory: Path | None
 ) -> list[float]:
     """Load the last checkpoint, if there is one; return the losses so far."""
     last = None if directory is None else checkpoints.latest(directory, cell.settings)
