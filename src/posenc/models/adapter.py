@@ -280,16 +280,16 @@ def _fitting(asked: Applicable, attention: Any, base: Any, supported: SupportedM
                 " encoding: apply one that goes by positions, and use this one in `SelfAttention`."
             )
         values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
-        for what, asked, has in (
+        for what, size, has in (
             ("heads", part.heads, base.config.num_attention_heads),
             ("channels of a head", part.dim, dim),
             ("channels of an embedding", part.width, base.config.hidden_size),
             ("axes", part.axes, 1),
             ("channels of a value", values, getattr(attention, "v_head_dim", dim)),
         ):
-            if asked not in (0, has):
+            if size not in (0, has):
                 name = type(part).__name__
-                raise ValueError(f"this {name} was made for {asked} {what}, {model} has {has}.")
+                raise ValueError(f"this {name} was made for {size} {what}, {model} has {has}.")
     return encoding
 
 
