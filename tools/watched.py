@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -278,7 +279,7 @@ def _watched(seen: Trace, at: list[str]) -> Iterator[None]:
         if TABLES.search(type(part).__name__) and hasattr(part, "config"):
             part.forward = _computed(seen, type(part)(config=part.config))
         elif re.search(r"(mlp|feed_forward|block_sparse_moe|moe|ffn|experts)$", name):
-            two = re.search(r"return \w+, \w+", inspect.getsource(type(part).forward))
+            two = _returns_two(type(part))
             part.forward = (lambda x, *_, **__: (x, None)) if two else (lambda x, *_, **__: x)
         elif re.search(r"(RMS|Layer)Norm$", type(part).__name__):
             part.forward = lambda x, *_, **__: x
@@ -287,6 +288,12 @@ def _watched(seen: Trace, at: list[str]) -> Iterator[None]:
     finally:
         for name, value in kept.items():
             setattr(module, name, value)
+
+
+@cache
+def _returns_two(kind: type[nn.Module]) -> bool:
+    """Read in its source whether a module returns two things, as routers of experts do."""
+    return bool(re.search(r"return \w+, \w+", inspect.getsource(kind.forward)))
 
 
 def _computed(seen: Trace, table: nn.Module) -> Callable[..., Any]:

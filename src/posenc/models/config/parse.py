@@ -39,7 +39,7 @@ def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
 
 
 def _specify(config: Fields, within: str = "") -> Spec:
-    """`within` is the `model_type` of a nested config that has none of its own."""
+    """Specify a config; `within` is the `model_type` of a nested one that states none."""
     model = config.stated("model_type") or within
     if not isinstance(model, str):
         config.fail("model_type", "must be a name", model)
