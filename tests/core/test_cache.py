@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc import FIRE, ALiBi, DeBERTa, Kerple, RoPE, Shaw, T5Bias, TransformerXL, attend
-from posenc.core.cache import MOST_ENTRIES, kept
+from posenc.core.cache import MOST_ENTRIES, cached_with
 from posenc.core.masks import causal
 from posenc.core.positions import sequence
 
@@ -165,8 +165,10 @@ def test_what_is_made_in_inference_mode_is_not_met_in_training():
 def test_a_copy_and_a_pickle_leave_it_behind_and_it_does_not_grow_for_ever():
     pos = sequence(9)
     for n in range(3 * MOST_ENTRIES):
-        assert kept(pos, n, (pos,), lambda n=n: n) == n
-    assert len(pos._kept) <= MOST_ENTRIES
-    assert not copy.deepcopy(pos)._kept
-    assert not pickle.loads(pickle.dumps(pos))._kept
-    assert kept(pos, 3 * MOST_ENTRIES - 1, (pos,), lambda: "made anew") == 3 * MOST_ENTRIES - 1
+        assert cached_with(pos, n, (pos,), lambda n=n: n) == n
+    assert len(pos._cached) <= MOST_ENTRIES
+    assert not copy.deepcopy(pos)._cached
+    assert not pickle.loads(pickle.dumps(pos))._cached
+    assert (
+        cached_with(pos, 3 * MOST_ENTRIES - 1, (pos,), lambda: "made anew") == 3 * MOST_ENTRIES - 1
+    )

@@ -19,7 +19,7 @@ from posenc.attention.sinks import Sinks
 from posenc.attention.spacing import Strip, strip
 from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.biases import as_bias, pairs
-from posenc.core.cache import kept
+from posenc.core.cache import cached_with
 from posenc.core.encoding import Encoding
 from posenc.core.fits import made_for, prepared, stand
 from posenc.core.masks import Mask
@@ -190,7 +190,7 @@ def _placed(
         return place()
     of_mask = (mask.made_of or ()) if isinstance(mask, Mask) else ()
     what = "placed", q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-    seen, as_they_are = kept(k_at, what, (encoding, at, k_at, mask, *of_mask), found)
+    seen, as_they_are = cached_with(k_at, what, (encoding, at, k_at, mask, *of_mask), found)
     if not as_they_are:  # tables made here are made in every call, for what is learned may change
         return place()
     made_for(encoding, q.shape[1], q.shape[3], needs_values=True)

@@ -26,7 +26,7 @@ from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip
 from posenc.attention.toeplitz import fitted, flash
 from posenc.core.biases import FEW, ScoreBias, for_query_heads, offset, offsets
-from posenc.core.cache import kept
+from posenc.core.cache import cached_with
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
 
@@ -188,7 +188,7 @@ def _one_query(call: Call, bias: TableBias, strip: Strip, steps: tuple[int, int]
     first = min(max(keys.start, (shift - bias.reach) // step + 1), keys.stop)
     near = slice(first, keys.stop)
     made_of = (bias.q_pos, bias.encoding, bias.query_table, bias.key_table, bias.value_table)
-    query_rows, key_rows, end, value_rows, value = kept(
+    query_rows, key_rows, end, value_rows, value = cached_with(
         bias.k_pos, ("one query", near.start, near.stop, call.exact, bias.scale),
         (bias.k_pos, *made_of), lambda: _tables_near(bias, near, call.exact),
     )  # fmt: skip

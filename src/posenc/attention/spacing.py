@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from posenc.core.cache import kept
+from posenc.core.cache import cached_with
 from posenc.core.masks import Band, Mask
 from posenc.core.shapes import Seen
 from posenc.core.tracing import readable
@@ -91,7 +91,7 @@ def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     """(step, shift), if every offset is step · (i − j) + shift; else None."""
     if not readable(q_pos, k_pos):
         return None
-    return kept(k_pos, "lines", (q_pos, k_pos), lambda: _lines(q_pos, k_pos))
+    return cached_with(k_pos, "lines", (q_pos, k_pos), lambda: _lines(q_pos, k_pos))
 
 
 def _lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
@@ -109,7 +109,9 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
     if not isinstance(mask, Mask) or mask.bands is None:
         return None
     bands, made_of = mask.bands, mask.made_of or ()
-    return kept(mask, (queries, keys), made_of, lambda: _strip(bands, made_of, queries, keys))
+    return cached_with(
+        mask, (queries, keys), made_of, lambda: _strip(bands, made_of, queries, keys)
+    )
 
 
 def _strip(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.core.cache import kept
+from posenc.core.cache import cached_with
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, BlockBias, KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable, traced
@@ -78,7 +78,7 @@ class ScoreBias:
         tensors, numbers = [self.q_pos, self.k_pos], [*what]
         for x in sources:
             (tensors if isinstance(x, _OBJECTS) else numbers).append(x)
-        return kept(self.k_pos, tuple(numbers), tuple(tensors), compute)
+        return cached_with(self.k_pos, tuple(numbers), tuple(tensors), compute)
 
     def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
         """`compute()`, the block of these; cached where queries are few, as in decoding."""

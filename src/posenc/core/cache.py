@@ -22,17 +22,17 @@ COMPARED_WHOLE = 4096  # numbers: tensors up to this size are compared whole
 SAMPLES = 64  # numbers, evenly spread, by which larger tensors are compared
 
 
-class Kept(dict):
+class CachedValues(dict):
     """The cache of one object; copies and pickles of the object leave it behind."""
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return dict, ()
 
-    def __deepcopy__(self, memo: Any) -> "Kept":
-        return Kept()
+    def __deepcopy__(self, memo: Any) -> "CachedValues":
+        return CachedValues()
 
 
-def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) -> T:
+def cached_with(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) -> T:
     """The value of `make()`, cached with `on` as long as the tensors in `made_of` are unchanged.
 
     `what` tells apart the values cached with one object; `make` must read nothing else that
@@ -43,7 +43,7 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
         return make()
     graded = is_grad_enabled()
     key = (what, graded, is_inference_mode_enabled(), is_autocast_cpu(), *map(id, made_of))
-    carried = on.__dict__.get("_kept")
+    carried = on.__dict__.get("_cached")
     entry = None if carried is None else carried.get(key)
     if entry is not None and _unchanged(entry[1]):
         return entry[2]
@@ -55,7 +55,7 @@ def kept(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) ->
     value = make()
     if None not in versions:
         if carried is None:
-            carried = on.__dict__["_kept"] = Kept()
+            carried = on.__dict__["_cached"] = CachedValues()
         if len(carried) >= MOST_ENTRIES:
             carried.pop(next(iter(carried)), None)
         held = [x for x in made_of if x is not on]  # which keeps their `id`s taken
@@ -68,11 +68,11 @@ def carry(before: Any, after: Any) -> None:
 
     `after` takes its place, as positions that have grown by a token do in a cache of keys.
     """
-    values = getattr(before, "__dict__", {}).get("_kept")
+    values = getattr(before, "__dict__", {}).get("_cached")
     if values:
         kept_on = {key: entry for key, entry in values.items() if not entry[3]}
         if kept_on:
-            after.__dict__.setdefault("_kept", Kept()).update(kept_on)
+            after.__dict__.setdefault("_cached", CachedValues()).update(kept_on)
 
 
 class Version(NamedTuple):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
 from posenc.core.biases import DistanceBias, PlaceBias
-from posenc.core.cache import kept
+from posenc.core.cache import cached_with
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import readable
@@ -90,7 +90,9 @@ class FIRE(Encoding):
         if not readable(q_at, self.multiplier) or not q_at.numel():
             return False
         made_of = q_at, self.multiplier
-        return kept(q_at, ("within", self.length), made_of, lambda: bool(q_at.max() <= self.L))
+        return cached_with(
+            q_at, ("within", self.length), made_of, lambda: bool(q_at.max() <= self.L)
+        )
 
     def __repr__(self) -> str:
         return f"FIRE({self.heads} heads, length={self.length:g})"

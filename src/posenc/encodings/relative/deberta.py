@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from posenc.attention.call import per_query_head
 from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, query_heads, room, switch, whole_number
-from posenc.core.cache import kept
+from posenc.core.cache import cached_with
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -120,7 +120,7 @@ class DeBERTa(Encoding):
                 of_query = self.rows.new_zeros(self.heads, len(self.rows), self.dim, dtype=dtype)
             return of_query, of_key
 
-        return kept(at, (scale, dtype), learned, make)
+        return cached_with(at, (scale, dtype), learned, make)
 
     def scale(self, dim: int) -> float:
         return ((1 + len(self.terms)) * dim) ** -0.5
