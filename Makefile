@@ -9,7 +9,7 @@ test:           ## tests, doctests, examples, the code of the README, and the co
 	python -m pytest
 
 # The shape checker doubles the time of a test; CI and `make test` have it.
-quick: lint     ## minutes: without shape checker, traced code, browsers, all models, benchmarks, builds
+quick: lint     ## minutes: lint, and tests that are not slow, without the shape checker
 	python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
 
 check: lint types test

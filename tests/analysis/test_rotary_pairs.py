@@ -52,6 +52,7 @@ def trained(layout, seed, steps=70, length=24):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_trained_weights_speak_for_the_layout_that_they_were_trained_in(layout, unchecked):
     found = evidence(trained(layout, seed=1).projections())

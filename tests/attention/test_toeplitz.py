@@ -303,6 +303,7 @@ MOST = {  # MB; a matrix of scores has 512, and naive Shaw 5,250
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_no_view_makes_the_square_of_the_tokens():
     asked = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True)

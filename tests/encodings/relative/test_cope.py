@@ -77,6 +77,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATUS.exists(), reason="memory is read from /proc, of Linux")
 def test_its_memory_stays_below_the_square_of_the_tokens():
     """One number for each pair of 2,048 tokens in 8 heads would take 134 MB."""

@@ -265,6 +265,7 @@ def test_what_is_legal_but_odd_gets_a_note(changed, note):
     assert any(note in said for said in specify(LLAMA | changed).notes)
 
 
+@pytest.mark.slow
 def test_the_command_answers_soon_and_in_little_memory(tmp_path):
     """Each of them in a Python of its own that may have 2 GB: exit 2, one line, < 1 s, < 200 MB."""
     slow = []

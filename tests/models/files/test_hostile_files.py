@@ -392,6 +392,7 @@ assert "torch" not in sys.modules and "numpy" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_all_are_refused_within_a_second_and_200_mb(tmp_path):
     paths = {}
     for number, (name, (build, _)) in enumerate(BAD.items()):

@@ -42,6 +42,7 @@ def posenc(cache, *words):
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
 
+@pytest.mark.slow
 def test_offline_the_cache_serves(tmp_path):
     config = {"model_type": "llama", "num_hidden_layers": 3}
     cached(tmp_path, "somebody/model", {"config.json": json.dumps(config)})

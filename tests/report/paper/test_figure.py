@@ -12,6 +12,7 @@ from posenc.report.drawing.figure import Figure, Heat, Line, Panel
 EVIL = "$\\frac{<b>&\u202e\x00 犬 𝕏"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suffix", "begins"), [(".png", b"\x89PNG\r\n"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
 )
@@ -25,6 +26,7 @@ def test_the_suffix_says_the_format_and_twice_is_the_same(suffix, begins, tmp_pa
     assert b"One matrix moves every position" in first or suffix == ".pdf"
 
 
+@pytest.mark.slow
 def test_text_is_shown_as_it_is_written(tmp_path):
     panel = Panel(EVIL, [Line([0, 1], [0, 1], EVIL)], EVIL, EVIL, x_names=[EVIL, EVIL])
     heat = Panel(EVIL, [Heat([[1.0]], [0], [0], unit=EVIL)])
