@@ -7,6 +7,7 @@ import pytest
 from rotation_cases import run
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="Numba is not installed")
 def test_the_kernel_of_numba_equals_the_formula():
     code = Path(__file__).with_name("in_numba.py").read_text()

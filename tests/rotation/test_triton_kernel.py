@@ -15,6 +15,7 @@ TRITON = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @TRITON
 def test_the_kernel_of_cuda_equals_the_formula():
     code = Path(__file__).with_name("in_triton.py").read_text()
