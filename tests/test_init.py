@@ -9,7 +9,8 @@ ASK = """
 import importlib.util, pkgutil, types
 import posenc
 for found in pkgutil.walk_packages(posenc.__path__, "posenc."):
-    if not found.name.endswith(("_kernel", "__main__")):  # not everybody has Triton and Numba
+    # not everybody has Triton, Numba and Ray
+    if not found.name.endswith(("_kernel", "on_ray", "__main__")):
         importlib.import_module(found.name)
 print(*(name for name in posenc.__all__ if isinstance(getattr(posenc, name), types.ModuleType)))
 """
