@@ -29,7 +29,7 @@ CELLS = [Cell("copy", name, seed) for seed in (1, 2) for name in ("nope", "rope"
 
 def filled(folder, cells=CELLS):
     made = Store(folder)
-    made.register("d" * 64, "hypothesis = 'none'")
+    made.register("d" * 64, "hypothesis = 'none'", {"torch": "2"})
     for cell in cells:
         made.add(Record.of(cell, result(cell.seed)))
         made.clock(cell=cell.digest, step=0.25, host="here")
@@ -87,9 +87,22 @@ def test_the_digest_of_contents_sees_a_single_prompt(tmp_path):
     one, other = filled(tmp_path / "a", CELLS[:1]), Store(tmp_path / "b")
     changed = result(1)
     changed.outcomes["generated", 10][3] ^= True
-    other.register("d" * 64, "hypothesis = 'none'")
+    other.register("d" * 64, "hypothesis = 'none'", {"torch": "2"})
     other.add(Record.of(CELLS[0], changed))
     assert one.contents.digest != other.contents.digest
+
+
+def test_a_plan_is_registered_with_all_it_depends_on_or_not_at_all(tmp_path, monkeypatch):
+    made = Store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_fill", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            made.register("d" * 64, "", {"torch": "2"}, "after 3 cells: all")
+    assert made.contents.plans == []
+    assert made.contents.sources == {}
+    made.register("d" * 64, "", {"torch": "2"}, "after 3 cells: all")
+    assert made.contents.deviations == ["after 3 cells: all"]
+    assert made.contents.sources == {"torch": "2"}
 
 
 def test_a_cell_is_in_the_store_once(tmp_path):
@@ -251,3 +264,16 @@ def test_a_hundred_thousand_outcomes_are_read_in_two_seconds(tmp_path):
     read_rows, least, seconds = map(float, done.stdout.split())
     assert (read_rows, least) == (100_000, 1)
     assert seconds < 2
+
+
+def test_a_full_disk_is_said_and_what_was_stored_stays(tmp_path):
+    made = filled(tmp_path)
+    (pages,) = made._file.execute("PRAGMA page_count").fetchone()
+    made._file.execute(f"PRAGMA max_page_count = {pages}")
+    big = Result({("generated", n): torch.ones(50_000).bool() for n in range(9)}, (), 1, 0.1)
+    with pytest.raises(OSError, match=r"full") as raised:
+        made.add(Record.of(Cell("copy", "rope", 99), big))
+    assert raised.value.filename == str(tmp_path / "running.db")
+    made._file.execute("PRAGMA max_page_count = 1000000")
+    made.close()
+    assert set(read(tmp_path).records) == {cell.digest for cell in CELLS}

@@ -487,11 +487,8 @@ def _register(writer: Store, plan: Plan, deviate: bool) -> None:
             f"{writer.folder} holds a study that was registered otherwise: {changed}. Name another"
             " folder with --out, or go on with --deviate, and the results will say so."
         )
-    if changed:
-        writer.deviate(f"after {len(held.records)} cells: {changed}")
-    writer.register(plan.digest, plan.text)
-    for name, digest in made_by.items():
-        writer.use(name, digest)
+    departs = f"after {len(held.records)} cells: {changed}" if changed else ""
+    writer.register(plan.digest, plan.text, made_by, departs)
     writer.clock(
         plan=plan.digest, begun=time.strftime("%Y-%m-%d %H:%M:%S%z"), host=socket.gethostname(),
         commit=provenance.commit(), command=provenance.typed.get(),

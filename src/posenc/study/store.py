@@ -165,19 +165,20 @@ class Store:
         # by this version, which may know settings that an earlier one had not
         return {Cell.of(json.loads(settings)).digest for (settings,) in rows}
 
-    def register(self, digest: str, text: str) -> None:
-        """Write down a plan; one that is there stays."""
-        self._file.execute(
-            "INSERT OR IGNORE INTO plans (digest, text) VALUES (?, ?)", (digest, text)
-        )
+    def register(
+        self, digest: str, text: str, sources: Mapping[str, str], deviation: str = ""
+    ) -> None:
+        """Write down, all at once, a plan, digests of what its cells depend on, and a deviation.
 
-    def deviate(self, what: str) -> None:
-        """Write down how a study departs from what was registered."""
-        self._file.execute("INSERT INTO deviations (what) VALUES (?)", (what,))
-
-    def use(self, name: str, digest: str) -> None:
-        """Write down the digest of a file that cells depend on."""
-        self._file.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", (name, digest))
+        A plan that is there stays. A deviation says how the study departs from what was registered.
+        """
+        with _explained(self.folder / RUNNING), _transaction(self._file):
+            row = (digest, text)
+            self._file.execute("INSERT OR IGNORE INTO plans (digest, text) VALUES (?, ?)", row)
+            for item in sources.items():
+                self._file.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", item)
+            if deviation:
+                _fill(self._file, "deviations (what)", [(deviation,)])
 
     def add(self, record: Record) -> None:
         """Write down what a cell came to."""
@@ -364,7 +365,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise OSError(None, str(error), str(path)) from None
         raise StoreError(f"{path} cannot be read: {error}.") from None
     except sqlite3.IntegrityError:  # of what is written, not of the file
