@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc import CATALOG, ALiBi, CoPE, RoPE, Shaw, Sum, T5Bias, attend
+from posenc import CATALOG, ALiBi, CoPE, Kerple, RoPE, Shaw, Sum, T5Bias, attend, explain, masks
 from posenc.attention.decoding import Decoding
 from posenc.core.positions import sequence
 
@@ -77,3 +77,104 @@ def test_gradients_and_what_maps_over_tensors_are_left_to_attend():
             torch.randn(2, 3, 4, 1, 8)
         )
     assert said == [None]
+
+
+def steps(encoding, at, k_at, mask=None, count=5, dtype=torch.float32, **how):
+    """Calls of several layers, by `auto` and as defined."""
+    for _ in range(count):
+        q, k, v = new_token(dtype)
+        yield [
+            attend(q, k, v, encoding, at, k_at, mask, implementation=path, **how)
+            for path in ("auto", "reference")
+        ]
+
+
+@pytest.mark.parametrize("make", CARDS.values(), ids=CARDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@torch.no_grad()
+def test_layers_that_share_positions_have_what_the_definition_gives(make, dtype):
+    encoding, pos, k_pos = make(8, 4), sequence(1, 8), sequence(9)
+    at, k_at = encoding.prepare(pos), encoding.prepare(k_pos)
+    for scale in (None, 0.3, -0.3, 0.0):
+        for mask in (None, masks.causal(pos, k_pos), masks.causal(pos - 4, k_pos)):
+            for ours, expected in steps(encoding, at, k_at, mask, dtype=dtype, scale=scale):
+                torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+    for how in ({"softcap": 2.0}, {"sinks": torch.zeros(4, dtype=dtype)}):
+        for ours, expected in steps(encoding, at, k_at, dtype=dtype, **how):
+            torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_bias_that_has_been_met_twice_is_not_asked_for_again(monkeypatch):
+    asked, on_scores = [], ALiBi.on_scores
+    monkeypatch.setattr(ALiBi, "on_scores", lambda *given: asked.append(1) or on_scores(*given))
+    for ours, expected in steps(ALiBi(4), sequence(1, 8), sequence(9), count=6):
+        torch.testing.assert_close(ours, expected)
+    assert len(asked) == 6 + 2  # the definition asks each time
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda kerple, at, k_at, pos: setattr(kerple, "curve", "power"),
+        lambda kerple, at, k_at, pos: setattr(kerple, "p", torch.nn.Parameter(torch.ones(4))),
+        lambda kerple, at, k_at, pos: kerple.a.data.mul_(2),
+        lambda kerple, at, k_at, pos: at.add_(3),
+        lambda kerple, at, k_at, pos: k_at.sub_(3),
+        lambda kerple, at, k_at, pos: pos.sub_(5),
+    ],
+)
+@torch.no_grad()
+def test_what_is_edited_between_two_layers_is_seen(edit):
+    """A number, a parameter, its data, positions, and those of the mask, after calls alike."""
+    kerple, pos, k_pos = Kerple(4), sequence(1, 8), sequence(9)
+    at, k_at, mask = kerple.prepare(pos), kerple.prepare(k_pos), masks.causal(pos, k_pos)
+    for _ in range(2):
+        for ours, expected in steps(kerple, at, k_at, mask):
+            torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+        edit(kerple, at, k_at, pos)
+
+
+@torch.no_grad()
+def test_a_part_of_a_sum_may_be_exchanged():
+    one, pos, k_pos = Sum(Kerple(4), ALiBi(4)), sequence(1, 8), sequence(9)
+    k_at = one.prepare(k_pos)
+    bare = k_at.parts[0]
+    for part in (one.parts[1], T5Bias(4)):
+        one.parts[1] = part
+        for ours, expected in steps(one, pos, bare):
+            torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_flow_after_layers_without():
+    encoding, at, k_at = Kerple(4), sequence(1, 8), sequence(9)
+    with torch.no_grad():
+        list(steps(encoding, at, k_at))
+    for ours, expected in steps(encoding, at, k_at, count=2):
+        grads = [torch.autograd.grad(x.square().sum(), encoding.a) for x in (ours, expected)]
+        torch.testing.assert_close(*grads, rtol=1e-3, atol=1e-5)
+
+
+@torch.no_grad()
+def test_what_maps_over_tensors_meets_no_step_of_before():
+    encoding, at, k_at = ALiBi(4), sequence(1, 8), sequence(9)
+    q, k, v = (torch.stack(both) for both in zip(new_token(), new_token(), strict=True))
+    list(steps(encoding, at, k_at))
+    mapped = torch.func.vmap(lambda q, k, v: attend(q, k, v, encoding, at, k_at))(q, k, v)
+    each = [attend(*one, encoding, at, k_at) for one in zip(q, k, v, strict=True)]
+    torch.testing.assert_close(mapped, torch.stack(each))
+
+
+@torch.no_grad()
+def test_what_does_not_fit_is_refused_after_calls_that_did():
+    encoding, at, k_at = ALiBi(4), sequence(1, 8), sequence(9)
+    list(steps(encoding, at, k_at))
+    q, k, v = new_token()
+    for wrong, message in (
+        ((q, k, v.double()), "one dtype"),
+        ((q.repeat(1, 2, 1, 1), k, v), "made for 4 heads"),
+        ((q, k[:, :, 1:], v[:, :, 1:]), "9 positions for 8 tokens"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            attend(*wrong, encoding, at, k_at)
+    assert explain(q, k, v, encoding, at, k_at).path == "blocks"

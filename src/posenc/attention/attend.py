@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.attention.call import Call, per_query_head, trains
+from posenc.attention.decoding import step_of
 from posenc.attention.dispatch import Explanation, Implementation, chosen, logits, run, zero_unseen
 from posenc.attention.sinks import Sinks
 from posenc.attention.spacing import Strip, strip
@@ -67,8 +68,16 @@ def attend(
     Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
     for what it cannot do; "auto" picks one that can.
     """
+    step = None
+    if implementation == "auto" and softcap is None is sinks and dropout == 0.0:
+        step = step_of(q, k, v, encoding, at, k_at, mask, scale)
+        out = None if step is None else step.attend(q, k, v)
+        if out is not None:
+            return out
     weighed = dropout, softcap, sinks
     call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation, weighed)
+    if step is not None:
+        step.learn(call, q, k, v)
     return encoding.on_output(run(call, implementation), call.at)
 
 

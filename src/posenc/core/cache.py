@@ -45,13 +45,13 @@ def cached_with(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[],
     key = (what, graded, is_inference_mode_enabled(), is_autocast_cpu(), *map(id, made_of))
     carried = on.__dict__.get("_cached")
     entry = None if carried is None else carried.get(key)
-    if entry is not None and _unchanged(entry[1]):
+    if entry is not None and unchanged(entry[1]):
         return entry[2]
     tensors = [x for x in made_of if isinstance(x, Tensor)]
     learns = graded and any([x.requires_grad for x in tensors])
     if learns or not readable(*tensors) or beyond_gradients():
         return make()
-    versions = [_version_of(x) for x in tensors]
+    versions = [version_of(x) for x in tensors]
     value = make()
     if None not in versions:
         if carried is None:
@@ -84,7 +84,7 @@ class Version(NamedTuple):
     numbers: tuple[Tensor, Tensor] | None  # a view of x, and what it showed
 
 
-def _version_of(x: Tensor) -> Version | None:
+def version_of(x: Tensor) -> Version | None:
     """A mark that differs once `x` is written to; None where nothing would show it."""
     if not x.is_inference():
         part = _sample(x)
@@ -95,7 +95,7 @@ def _version_of(x: Tensor) -> Version | None:
     return Version(x, None, x.data_ptr(), (x, x.clone()))
 
 
-def _unchanged(versions: list[Version]) -> bool:
+def unchanged(versions: list[Version]) -> bool:
     for x, version, place, numbers in versions:
         if version is not None and x._version != version:
             return False
