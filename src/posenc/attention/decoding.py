@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.core.biases import ALL, ScoreBias, as_bias
-from posenc.core.cache import Version, kept, unchanged, version_of
+from posenc.core.cache import Version, cached_with, unchanged, version_of
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, Keys, Seen, Values
@@ -135,4 +135,4 @@ def step_of(
     made_of = encoding, *leaves(encoding), at, k_at, mask
     of_mask = (mask.made_of or ()) if isinstance(mask, Mask) else ()
     what = "step", scale, shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-    return kept(k_at, what, (*made_of, *of_mask), partial(Step, scale))
+    return cached_with(k_at, what, (*made_of, *of_mask), partial(Step, scale))

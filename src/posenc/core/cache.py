@@ -17,7 +17,7 @@ from posenc.core.tracing import beyond_gradients, readable, traced
 
 T = TypeVar("T")
 is_autocast_cpu = partial(torch.is_autocast_enabled, "cpu")
-MOST_ENTRIES = 64  # values cached with one object: one for each layer of a model
+MOST_ENTRIES = 512  # values cached with one object: a few for each layer of a model
 COMPARED_WHOLE = 4096  # numbers: tensors up to this size are compared whole
 SAMPLES = 64  # numbers, evenly spread, by which larger tensors are compared
 
