@@ -47,7 +47,8 @@ def attend(
     """Attention of `q` to `k` and `v`, positions and all; k and v may have fewer heads than q.
 
     `at` is what `encoding.prepare` made of the positions, once for all layers, or the positions
-    themselves; None: 0, 1, 2, …
+    themselves, (token,), (batch, token), or (batch, head, token) where heads stand elsewhere;
+    None: 0, 1, 2, …
     `k_at` is given where the keys stand elsewhere: in a cache, or in another text.
     `mask` comes from `posenc.masks`. `scale` None: the encoding's own, usually 1/√channels.
 
