@@ -155,3 +155,9 @@ def test_a_softcap_comes_before_the_bias(encoding):
         q, k, v, encoding, mask=masks.causal(), softcap=0.7, implementation=path
     )
     torch.testing.assert_close(run("flex"), run("reference"), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [ALiBi, lambda heads: DeBERTa(DIM, heads, reach=5)])
+def test_heads_that_stand_elsewhere_serve_the_fused_kernel(make):
+    pos = torch.randint(20, (2, HEADS, TOKENS))
+    assert_equals_reference(heads(), heads(), heads(), make(HEADS), pos, pos, masks.causal())
