@@ -1,4 +1,4 @@
-"""What every path computes from, against the tensors that it was given."""
+"""A call of attention, against the tensors that it was given."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which path attention takes, and why: held against the reasons, written out."""
+"""The path that attention takes, and why, held against the reasons, written out."""
 
 import re
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_field_of_a_line_is_one_of_family_and_in_its_order():
-    """So that what is written does not depend on which rule was asked first."""
+    """The order written must not depend on which rule was asked first."""
     order = [field.name for field in fields(families.Family)]
     for line in families._lines().values():
         assert list(line) == [name for name in order if name in line]

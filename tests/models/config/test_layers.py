@@ -1,4 +1,4 @@
-"""Which layers turn, and how far each sees, of models as they are published."""
+"""Layers that turn, and how far each sees, in models as they are published."""
 
 from published import published
 

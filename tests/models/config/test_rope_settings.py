@@ -1,4 +1,4 @@
-"""How channels turn by the rope settings of a config, against what transformers computes."""
+"""Rotation by the rope settings of a config, against what transformers computes."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a model's hooks hand to its attention, against `attend` with the same."""
+"""A model's attention, called with what its hooks hand it, against `attend` with the same."""
 
 import importlib
 import sys
