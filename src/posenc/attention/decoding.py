@@ -124,9 +124,9 @@ def step_of(
     scale: float | None,
 ) -> Step | None:
     """The step that these are, kept with the positions of the keys; None where it is none."""
-    if torch.is_grad_enabled() or not isinstance(k_at, Tensor) or k_at.is_inference():
+    if torch.is_grad_enabled() or not readable(q, k, v) or beyond_gradients():
         return None
-    if not readable(q, k, v) or beyond_gradients() or not isinstance(encoding, Encoding):
+    if not isinstance(k_at, Tensor) or k_at.is_inference() or not isinstance(encoding, Encoding):
         return None
     shape = q.shape
     if len(shape) != 4 or shape[2] != 1 or not (scale is None or type(scale) is float):
