@@ -148,8 +148,11 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path, undis
 def stopped(folder, steps=8):
     """A study that is interrupted when all that runs has done some steps."""
 
+    pressed = []  # once: a second Ctrl-C does not wait for checkpoints
+
     def interrupt(status):
-        if any(far and far.step >= steps for far in status.running.values()):
+        if not pressed and any(far and far.step >= steps for far in status.running.values()):
+            pressed.append(True)
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
@@ -259,8 +262,9 @@ def test_signals_leave_checkpoints_and_the_same_command_goes_on(tmp_path, number
     (tmp_path / "plan.toml").write_text(plan(profile=asdict(TINY) | {"steps": 100_000}).text)
     words = ["-m", "posenc", "study", "plan.toml", "--out", "out"]
     process = subprocess.Popen(
-        [sys.executable, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which `&` ignores
+    )  # fmt: skip
     until = time.monotonic() + 60
     while not (tmp_path / "out/running.db").exists() and time.monotonic() < until:
         time.sleep(0.1)
