@@ -1,5 +1,6 @@
 """Extended models, against θ stretched by hand and against models built with it."""
 
+from dataclasses import replace
 from math import log, pi
 
 import pytest
@@ -9,7 +10,8 @@ from posenc import NoPE
 from posenc.study import tasks, train
 from posenc.study.build import build
 from posenc.study.cell import Cell, Profile
-from posenc.study.extended import extended, recalibrated
+from posenc.study.evaluate import evaluate
+from posenc.study.extended import extended
 
 PROFILE = Profile(width=32, heads=2, layers=2, steps=4, batch=4, warmup=1, prompts=3)
 COPY = tasks.find("copy")
@@ -62,7 +64,18 @@ def test_the_model_itself_stays_as_it_is():
     assert torch.equal(one(TOKENS), before)
 
 
-def test_recalibration_trains_at_a_tenth_of_the_rate_on_new_texts(monkeypatch):
+def test_a_cell_is_extended_after_its_training(monkeypatch):
+    """Against the trained model, extended by hand."""
+    cell = replace(CELL, extend="ntk 2", tested=(24,))
+    one = model()
+    train.fit(one, CELL, COPY)
+    by_hand = evaluate(extended(one, "ntk", 2.0, COPY.longest), cell, COPY.at(None, (24,)))
+    outcomes = train.run(cell, COPY).outcomes
+    assert all(torch.equal(by_hand[key], outcomes[key]) for key in by_hand)
+    assert outcomes.keys() == by_hand.keys()
+
+
+def test_recalibration_trains_at_a_tenth_of_the_rate_on_new_texts_that_are_longer(monkeypatch):
     rates, read, original = [], [], train.loss_of
 
     def noted(model, cell, task, batch, random):
@@ -71,12 +84,17 @@ def test_recalibration_trains_at_a_tenth_of_the_rate_on_new_texts(monkeypatch):
         return original(model, cell, task, batch, random)
 
     monkeypatch.setattr(train, "loss_of", noted)
-    one = model()
-    train.fit(one, CELL, COPY)
-    recalibrated(one, CELL, COPY, steps=3, trained=40)
+    train.run(replace(CELL, extend="yarn 2 after 3", tested=(4,)), COPY)
     assert rates == [PROFILE.rate] * 4 + [PROFILE.rate / 10] * 3
     assert max(max(batch.lengths) for batch in read[4:]) > COPY.longest
     assert not any(torch.equal(a.inputs, b.inputs) for a in read[:4] for b in read[4:])
+
+
+def test_a_cell_says_how_it_is_extended_as_is_known():
+    assert Cell("copy", "rope", 0, extend="drope 1.5").extend == "drope 1.5"
+    for extend in ("linear 2", "pi", "pi x", "yarn 2 after 0"):
+        with pytest.raises(ValueError, match='`extend` must be "pi 2"'):
+            Cell("copy", "rope", 0, extend=extend)
 
 
 def test_what_cannot_be_extended_is_refused():

@@ -4,6 +4,7 @@ Two runs of the same cell make the same bits on the CPU, so a cell that is in th
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
@@ -13,6 +14,7 @@ from torch import Tensor
 
 FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
 CONTROLS = ("", "window", "shuffled", "oracle")
+EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d*))?")
 WORDS = {"label", "source"}  # fields that change no number
 
 
@@ -47,7 +49,8 @@ class Cell:
     training: "plain", or "random 2048", drawn anew from 0 … 2047 in each step, in order (Ruoss et
     al. 2023). `control` is "", or "window" (attention reaches as far as the longest text of
     training), "shuffled" (positions change places in each text) or "oracle" (each answer is told to
-    the model where it has to give it: a task that fails even so is broken).
+    the model where it has to give it: a task that fails even so is broken). `extend` stretches a
+    trained RoPE before it is tested: "yarn 2", or "yarn 2 after 100" steps more on longer texts.
 
     `data_seed` gives the order of the data a seed of its own. `source` is the file of a text,
     `data` the digest of its content.
@@ -63,6 +66,7 @@ class Cell:
     tested: tuple[int, ...] = ()
     positions: str = "plain"
     control: str = ""
+    extend: str = ""
     data_seed: int | None = None
     data: str = ""
     source: str = ""
@@ -78,6 +82,11 @@ class Cell:
                     '`positions` must be "plain", or "random 2048" for positions drawn below 2048,'
                     f" got {self.positions!r}."
                 )
+        if self.extend and not EXTEND.fullmatch(self.extend):
+            raise ValueError(
+                '`extend` must be "pi 2", "ntk 2", "yarn 2" or "drope 2", and " after 100" steps if'
+                f" you like, got {self.extend!r}."
+            )
 
     @property
     def name(self) -> str:

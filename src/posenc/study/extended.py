@@ -1,4 +1,4 @@
-"""A trained RoPE made to read longer texts: as it is, after a short recalibration, or without θ.
+"""A trained RoPE made to read longer texts: its θ stretched, or left out.
 
 pi      every wavelength `factor` times as long             (Chen et al. 2023)
 ntk     the fastest pair as it is, the slowest as in pi     (bloc97 2023)
@@ -7,17 +7,13 @@ drope   no positions any more                               (Gelberg et al. 2025
 """
 
 from copy import deepcopy
-from dataclasses import replace
 from math import pi
 
 from posenc.core.encoding import Encoding
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.extension import interpolate, ntk, yarn, yarn_gain
 from posenc.encodings.rotary.rope import RoPE
-from posenc.study.cell import Cell
 from posenc.study.model import Transformer
-from posenc.study.tasks import Task
-from posenc.study.train import fit
 
 METHODS = ("pi", "ntk", "yarn", "drope")
 
@@ -33,19 +29,6 @@ def extended(model: Transformer, method: str, factor: float, trained: int) -> Tr
     for layer in copy.attentions():
         layer.encoding = _stretched(layer.encoding, method, factor, trained)
     return copy
-
-
-def recalibrated(
-    model: Transformer, cell: Cell, task: Task, steps: int, trained: int
-) -> Transformer:
-    """The model after `steps` more of training on texts up to `trained`, at a tenth of the rate.
-
-    It is trained in place, and returned.
-    """
-    profile = cell.profile
-    short = replace(profile, steps=steps, rate=profile.rate / 10, warmup=min(20, steps))
-    fit(model, replace(cell, profile=short, data_seed=cell.seed + 2**20), task.at(trained))
-    return model
 
 
 def _stretched(encoding: Encoding, method: str, factor: float, trained: int) -> Encoding:

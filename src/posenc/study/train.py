@@ -7,7 +7,7 @@ positions, so that every encoding reads the same ones, and a run goes on where i
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cos, isfinite, pi
 from pathlib import Path
 from random import Random
@@ -20,14 +20,16 @@ from torch.nn.functional import cross_entropy
 
 from posenc.study import checkpoints
 from posenc.study.build import build
-from posenc.study.cell import Cell, Profile, Result
+from posenc.study.cell import EXTEND, Cell, Profile, Result
 from posenc.study.controls import drawn, mask_of, told
 from posenc.study.evaluate import evaluate
+from posenc.study.extended import extended
 from posenc.study.kept import keep
 from posenc.study.model import Transformer
 from posenc.study.tasks import Batch, Task
 
 SAVED_EVERY = 20.0  # seconds
+AFTER = 2**20  # added to the seed of the data for recalibration, which are others
 MEAN_OF = 50  # steps whose mean loss is recorded
 
 
@@ -64,9 +66,11 @@ def run(
 
     Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
     """
-    task = task.at(cell.trained, cell.tested)
-    model = build(cell, len(task.vocabulary), task.both_ways)
-    losses, seconds = fit(model, cell, task, directory, stop, progress)
+    task, base = task.at(cell.trained, cell.tested), replace(cell, extend="")
+    model = build(base, len(task.vocabulary), task.both_ways)
+    losses, seconds = fit(model, base, task, directory, stop, progress)
+    if cell.extend:
+        model = extend(model, cell, task)
     if models is not None:
         keep(model, cell, task, models)
     return Result(
@@ -78,6 +82,20 @@ def run(
         parameters=sum(weight.numel() for weight in model.parameters()),
         seconds=seconds,
     )
+
+
+def extend(model: Transformer, cell: Cell, task: Task) -> Transformer:
+    """The model with a RoPE that is stretched as the cell says, recalibrated where it says so.
+
+    It is recalibrated on texts that are `factor` times as long, at a tenth of the rate.
+    """
+    method, factor, steps = EXTEND.fullmatch(cell.extend).groups()  # type: ignore[union-attr]
+    model = extended(model, method, float(factor), task.longest)
+    if steps:
+        profile = replace(cell.profile, steps=int(steps), rate=cell.profile.rate / 10, warmup=10)
+        after = replace(cell, profile=profile, extend="", data_seed=cell.seed + AFTER)
+        fit(model, after, task.at(round(task.trained * float(factor))))
+    return model
 
 
 def fit(
