@@ -80,7 +80,8 @@ def swaps(
     for n in lengths:
         broken = bits(model, n)
         for first in range(0, pairs, size):
-            for how, factor in (("slowed", n / task.trained), ("still", torch.inf)):
+            factors: dict[How, float] = {"slowed": n / task.trained, "still": torch.inf}
+            for how, factor in factors.items():
                 after = bits(swapped(model, slice(first, first + size), factor), n)
                 recovered = (broken - after) / (broken - within)
                 yield Swap(n, (first, first + size), how, after, recovered)
