@@ -75,6 +75,19 @@ def test_a_cell_is_extended_after_its_training(monkeypatch):
     assert outcomes.keys() == by_hand.keys()
 
 
+def test_a_cell_is_extended_from_the_model_that_was_kept(tmp_path, monkeypatch):
+    """To the bits of one that is trained anew."""
+    cell = replace(CELL, extend="yarn 2 after 2", tested=(24,))
+    anew = train.run(cell, COPY)
+    train.run(replace(cell, extend=""), COPY, models=tmp_path)
+    steps, original = [], train.loss_of
+    monkeypatch.setattr(train, "loss_of", lambda *a: steps.append(1) or original(*a))
+    result = train.run(cell, COPY, models=tmp_path)
+    assert len(steps) == len(result.losses) * 2 == 2
+    assert result.losses == anew.losses
+    assert all(torch.equal(anew.outcomes[key], result.outcomes[key]) for key in anew.outcomes)
+
+
 def test_recalibration_trains_at_a_tenth_of_the_rate_on_new_texts_that_are_longer(monkeypatch):
     rates, read, original = [], [], train.loss_of
 

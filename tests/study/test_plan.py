@@ -98,6 +98,10 @@ BAD = [
     ({"encodings": [{"encoding": "rope", "bas": 3}]}, "encodings: rope: .*bas"),
     ({"encodings": [{"encoding": "alibi", "theta": [1]}]}, "encodings: alibi: `theta` is an"),
     ({"encodings": [{"encoding": "rope", "positions": "odd"}]}, 'must be "plain" or "random 2048"'),
+    (
+        {"encodings": [{"name": "rope", "extend": "linear 2"}]},
+        'extend: must be "pi 2", or "yarn 4 after 100" steps, got \'linear 2\'',
+    ),
     ({"control": "windo"}, "control: 'windo' is not known: did you mean 'window'"),
     ({"profile": "huge"}, "profile: 'huge' is not known: known are smoke, cpu, gpu"),
     ({"profile": {"step": 3}}, "profile: 'step' is not known: did you mean 'steps'"),

@@ -6,6 +6,7 @@
     profile = "cpu"                      # or a table: { base = "cpu", steps = 2000 }
     seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
     metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
+    # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
 
 Its digest is that of `text`, the same content in one spelling, and is in the store before the first
@@ -27,7 +28,7 @@ from posenc import user_code
 from posenc.core.arguments import shown
 from posenc.study import statistics, tasks
 from posenc.study.build import encoding_of
-from posenc.study.cell import CONTROLS, PROFILES, Cell, Profile
+from posenc.study.cell import CONTROLS, EXTEND, PROFILES, Cell, Profile
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d*")
@@ -49,6 +50,7 @@ class Encoding:
     options: Mapping[str, Any]
     positions: str
     control: str
+    extend: str
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Plan:
         """The plan as a TOML file, all defaults said; the same for each spelling of it."""
         rows = [
             {"name": one.name, "encoding": one.encoding, "options": dict(one.options)}
-            | {"positions": one.positions, "control": one.control}
+            | {"positions": one.positions, "control": one.control, "extend": one.extend}
             for one in self.encodings
         ]
         ends = {"half_width": self.half_width, "most": self.seeds}
@@ -129,7 +131,7 @@ class Plan:
         return [
             Cell(
                 task, one.encoding, seed, one.name, dict(one.options), self.profile, self.trained,
-                self.tested, one.positions, one.control,
+                self.tested, one.positions, one.control, one.extend,
             )
             for task in self.tasks
             for one in self.encodings
@@ -149,7 +151,7 @@ KEYS = (
     "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
     "positions", "control", "trained", "tested", "text",
 )  # fmt: skip
-ROW = ("name", "encoding", "options", "positions", "control")
+ROW = ("name", "encoding", "options", "positions", "control", "extend")
 
 
 class _Reader:
@@ -215,9 +217,14 @@ class _Reader:
             control = self._text("control", asked.get("control", ""), empty=True)
             if control not in CONTROLS:
                 self._unknown("control", control, CONTROLS[1:])
+            extend = self._text("extend", row.get("extend", ""), empty=True)
+            if extend and not EXTEND.fullmatch(extend):
+                self._wrong(
+                    "extend", f'must be "pi 2", or "yarn 4 after 100" steps, got {shown(extend)}'
+                )
             self._encoding(named, options, profile)
             label = self._text("encodings", row.get("name", named))
-            found.append(Encoding(label, named, options, positions, control))
+            found.append(Encoding(label, named, options, positions, control, extend))
         self._once("encodings", [one.name for one in found])
         for n, one in enumerate(found):
             for other in found[:n]:

@@ -24,7 +24,7 @@ from posenc.study.cell import EXTEND, Cell, Profile, Result
 from posenc.study.controls import drawn, mask_of, told
 from posenc.study.evaluate import evaluate
 from posenc.study.extended import extended
-from posenc.study.kept import keep
+from posenc.study.kept import keep, load
 from posenc.study.model import Transformer
 from posenc.study.tasks import Batch, Task
 
@@ -67,10 +67,14 @@ def run(
     Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
     """
     task, base = task.at(cell.trained, cell.tested), replace(cell, extend="")
-    model = build(base, len(task.vocabulary), task.both_ways)
-    losses, seconds = fit(model, base, task, directory, stop, progress)
-    if cell.extend:
-        model = extend(model, cell, task)
+    earlier = None if models is None or not cell.extend else models / f"{base.digest}.safetensors"
+    if earlier is not None and earlier.is_file():
+        model, losses, seconds = load(earlier).model, [], 0.0
+    else:
+        model = build(base, len(task.vocabulary), task.both_ways)
+        losses, seconds = fit(model, base, task, directory, stop, progress)
+    if cell.extend:  # its losses are those after it was extended
+        model, losses = extend(model, cell, task)
     if models is not None:
         keep(model, cell, task, models)
     return Result(
@@ -84,18 +88,18 @@ def run(
     )
 
 
-def extend(model: Transformer, cell: Cell, task: Task) -> Transformer:
-    """The model with a RoPE that is stretched as the cell says, recalibrated where it says so.
+def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, list[float]]:
+    """The model with a RoPE that is stretched as the cell says, and the losses if it is trained on.
 
     It is recalibrated on texts that are `factor` times as long, at a tenth of the rate.
     """
     method, factor, steps = EXTEND.fullmatch(cell.extend).groups()  # type: ignore[union-attr]
     model = extended(model, method, float(factor), task.longest)
-    if steps:
-        profile = replace(cell.profile, steps=int(steps), rate=cell.profile.rate / 10, warmup=10)
-        after = replace(cell, profile=profile, extend="", data_seed=cell.seed + AFTER)
-        fit(model, after, task.at(round(task.trained * float(factor))))
-    return model
+    if not steps:
+        return model, []
+    profile = replace(cell.profile, steps=int(steps), rate=cell.profile.rate / 10, warmup=10)
+    after = replace(cell, profile=profile, extend="", data_seed=cell.seed + AFTER)
+    return model, fit(model, after, task.at(round(task.trained * float(factor))))[0]
 
 
 def fit(
