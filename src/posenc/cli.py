@@ -444,6 +444,7 @@ def study(
     seeds: int | None = None,
     profile: str | None = None,
     text: Place | None = None,
+    images: Place | None = None,
     out: Place | None = None,
     resume: Place | None = None,
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
@@ -464,7 +465,8 @@ def study(
         registered in the results before the first training. Without one, the options say it.
     task
         copy, copy-constant, reverse, sort, mode, count, addition, hinted-addition, parity, recall,
-        flip-flop, language, passkey; or one of your own, as my_tasks.py:double.
+        flip-flop; language, passkey, masked and sentences, made of a text; images; or one of your
+        own, as my_tasks.py:double.
     encoding
         As `posenc list` spells them, or my_module.py:Mine, which runs that code.
     seeds
@@ -472,7 +474,11 @@ def study(
     profile
         smoke (minutes), cpu (hours) or gpu: sizes of the model and of its training.
     text
-        A text file in UTF-8 for language and passkey; by default Jane Austen's Northanger Abbey.
+        A text file in UTF-8 for language, passkey and masked, by default Jane Austen's Northanger
+        Abbey; for sentences, with a label, a tab and a sentence a line.
+    images
+        An .npz file with arrays `pictures` (picture, side, side) and `labels`, for images; by
+        default the digits of scikit-learn.
     out
         A folder for the results, or one that has some of this plan; by default named by the plan.
     resume
@@ -490,9 +496,11 @@ def study(
     as_json
         Print one JSON document instead of tables.
     """
-    if resume is not None and (plan or task or encoding or seeds or profile or text or out):
+    if resume is not None and (
+        plan or task or encoding or seeds or profile or text or images or out
+    ):
         raise UsageError("--resume goes on with the plan in its folder: name nothing beside it.")
-    if plan is not None and (task or encoding or seeds or profile or text):
+    if plan is not None and (task or encoding or seeds or profile or text or images):
         raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
     folder = out if resume is None else resume
     with _studies():
@@ -510,7 +518,7 @@ def study(
         elif plan is not None:
             found = Plan.read(plan)
         else:
-            found = Plan.of(_content(task, encoding, seeds, profile, text), "the options")
+            found = Plan.of(_content(task, encoding, seeds, profile, text, images), "the options")
         folder = Path(f"study-{found.digest[:8]}") if folder is None else folder
         engine = None
         if ray is not None:
@@ -649,12 +657,14 @@ def _content(
     seeds: int | None,
     profile: str | None,
     text: Path | None,
+    images: Path | None,
 ) -> dict[str, Any]:
     """The plan that options say."""
     profile = profile or "smoke"
     alone = {"seeds": 1 if profile == "smoke" else 6} if seeds is None else {"seeds": seeds}
     named = {"tasks": [*task] or ["copy"], "encodings": [*encoding] or [*FIRST], "profile": profile}
-    return named | alone | ({"text": str(text)} if text else {})
+    files = {"text": text, "images": images}
+    return named | alone | {name: str(path) for name, path in files.items() if path is not None}
 
 
 def _resuming(folder: Path) -> str:

@@ -22,7 +22,7 @@ def trained(encoding="alibi", task=DIGITS, **changes):
 
 
 def prompts(cell, task, n):
-    return task.batch([n] * 40, Random(f"evaluation {cell.task} {n}"), held_out=True)
+    return task.batch([n] * 40, Random(f"evaluation {task.name} {n}"), held_out=True)
 
 
 def whole(batch):

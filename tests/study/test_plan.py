@@ -152,3 +152,12 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path, content, said):
         path.write_bytes(content)
     with pytest.raises(PlanError, match=f"plan.toml {said}"):
         Plan.read(path)
+
+
+def test_files_go_to_the_tasks_that_are_made_of_them():
+    tasks = ["copy", "language", "masked", "images"]
+    plan = Plan.of(
+        {"tasks": tasks, "encodings": ["nope"], "text": "a.txt", "images": "b.npz"}, "a plan"
+    )
+    assert [plan.source(task) for task in tasks] == ["", "a.txt", "a.txt", "b.npz"]
+    assert Plan.of(tomllib.loads(plan.text)) == plan

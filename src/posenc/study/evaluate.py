@@ -59,7 +59,7 @@ def evaluate(
 
 def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
     """Batches of the prompts of length n, and a generator of their positions."""
-    random, left = Random(f"evaluation {cell.task} {n}"), cell.profile.prompts
+    random, left = Random(f"evaluation {task.name} {n}"), cell.profile.prompts
     tokens = len(task.text(n, Random(0), held_out=True).symbols)
     while left:
         texts = min(left, max(1, AT_ONCE // tokens))

@@ -130,7 +130,7 @@ def resolved(plan: Plan) -> list[Cell]:
     """
     found = {}
     for name in plan.tasks:
-        source = plan.texts if name in tasks.MADE_OF else ""
+        source = plan.source(name)
         with _usable(f"tasks: {name}"):
             data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
             task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
@@ -499,7 +499,7 @@ def _own_code(plan: Plan) -> dict[str, str]:
     """Digests of the files of the user's own encodings, tasks and text."""
     named = {*plan.tasks, *(one.encoding for one in plan.encodings)}
     files = {name: Path(name.rpartition(":")[0]) for name in named if user_code.is_own(name)}
-    files |= {plan.texts: Path(plan.texts)} if plan.texts else {}
+    files |= {name: Path(name) for name in (plan.texts, plan.images) if name}
     return {
         name: sha256(path.read_bytes()).hexdigest()
         for name, path in sorted(files.items())

@@ -67,7 +67,8 @@ class Plan:
     half_width: float | None = None  # of all intervals; the study ends when they are as narrow
     trained: int | None = None  # lengths; those of each task, unless they are given
     tested: tuple[int, ...] = ()
-    texts: str = ""  # the file of the text of `language` and `passkey`; empty: the packaged novel
+    texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
+    images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -104,6 +105,7 @@ class Plan:
             **({} if self.trained is None else {"trained": self.trained}),
             **({"tested": list(self.tested)} if self.tested else {}),
             **({"text": self.texts} if self.texts else {}),
+            **({"images": self.images} if self.images else {}),
         }
         lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
         listed = [f"    {_toml(row)}," for row in rows]
@@ -137,6 +139,10 @@ class Plan:
             for one in self.encodings
         ]  # fmt: skip
 
+    def source(self, task: str) -> str:
+        """The file that a task is made of; empty: none, or what comes with it."""
+        return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
+
     def differences(self, other: "Plan") -> str:
         """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
         there, here = (tomllib.loads(plan.text) for plan in (other, self))
@@ -149,7 +155,7 @@ class Plan:
 
 KEYS = (
     "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
-    "positions", "control", "trained", "tested", "text",
+    "positions", "control", "trained", "tested", "text", "images",
 )  # fmt: skip
 ROW = ("name", "encoding", "options", "positions", "control", "extend")
 
@@ -185,6 +191,7 @@ class _Reader:
                 self._whole("tested", n) for n in self._list("tested", content.get("tested", []))
             ),
             self._text("text", content["text"]) if "text" in content else "",
+            self._text("images", content["images"]) if "images" in content else "",
         )
 
     def _tasks(self, value: Any) -> list[str]:

@@ -123,7 +123,7 @@ def fit(
         for group in optimizer.param_groups:
             group["lr"] = rate(step, profile)
         seed = cell.seed if cell.data_seed is None else cell.data_seed
-        batch = task.training(profile.batch, Random(f"{cell.task} {seed} {step}"))
+        batch = task.training(profile.batch, Random(f"{task.name} {seed} {step}"))
         loss = loss_of(model, cell, task, batch, Random(f"positions {seed} {step}"))
         optimizer.zero_grad()
         loss.backward()
