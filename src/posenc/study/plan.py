@@ -197,7 +197,8 @@ class _Reader:
     def _tasks(self, value: Any) -> list[str]:
         names = [self._text("tasks", name) for name in self._list("tasks", value, least=1)]
         for name in names:
-            if not user_code.is_own(name):  # which runs code, and so waits for the training
+            # one's own code, and what is made of files, wait for the training
+            if not user_code.is_own(name) and name not in tasks.MADE_OF:
                 try:
                     tasks.find(name)
                 except LookupError as error:
