@@ -83,7 +83,7 @@ class ScoreBias:
     def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
         """`compute()`, the block of these; cached where queries are few, as in decoding."""
         q_pos = getattr(self, "q_pos", None)
-        if q_pos is None or q_pos.shape[-1] > FEW:
+        if traced() or q_pos is None or q_pos.shape[-1] > FEW:  # a graph serves every number
             return compute()
         return self.cached(("block", rows.start, rows.stop, keys.start, keys.stop), compute)
 

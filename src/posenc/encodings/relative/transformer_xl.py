@@ -77,7 +77,7 @@ class TransformerXL(Encoding):
             flat = x.flatten(0 if table.ndim == 2 else 1, 2)
             many = table.shape[-2] > MANY
             scores = (table @ flat.mT).mT.contiguous() if many else flat @ table.mT
-            return scores.view(*x.shape[:3], -1)
+            return scores.view(*x.shape[:3], table.shape[-2])
 
         def channels(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
             wider = torch.cat((queries + self.u, self.turned(q + self.v, q_at.table)), -1)
