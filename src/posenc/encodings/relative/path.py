@@ -10,7 +10,7 @@ there is no encoding. Keys ahead are seen unchanged; positions are not looked at
 
 Yang et al. 2025, "PaTH Attention: Position Encoding via Accumulating Householder Transformations",
 arXiv:2505.16381; W of rank 32 as in the authors' code, whose convolution of W x over three tokens
-is left out: it would mix documents that lie in one row. Chunks as in their UT transform.
+is left out: it would mix documents that lie in one row.
 """
 
 from typing import NamedTuple
@@ -24,11 +24,10 @@ from posenc.core.arguments import count, layer_sizes
 from posenc.core.biases import ComputedBias
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running, by_head, chunks, linear
+from posenc.core.running import Running, by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
-from posenc.core.tracing import visible
 from posenc.properties.card import RELATIVE, Card, Paper
-from posenc.rotation.matrices import over_lower
+from posenc.rotation.householder import mirrored
 
 
 class Mirrors(
@@ -38,27 +37,6 @@ class Mirrors(
 
     shape = ("head token channel", "head token", "token")
     sums = ("order",)
-
-
-def passed(q: Heads, k: Keys, order: Tensor, mirrors: Mirrors) -> Scores:
-    """kⱼᵀ (H_{j+1} ⋯ Hᵢ − 1) qᵢ; `order` is of the queries, `mirrors` are of the keys.
-
-    Chunks of keys are walked backwards, from the last key that any of these queries has passed.
-    """
-    end = int((mirrors.order <= order[-1:, None]).sum()) if visible(order) else k.shape[-2]
-    so_far, parts = torch.zeros_like(q), [q.new_zeros(*q.shape[:-1], k.shape[-2] - end)]
-    for chunk in reversed(chunks(end)):
-        # `so_far` is (H ⋯ H − 1) q of the tokens after this chunk, up to each query's own.
-        k_here, (w, beta, read) = k[..., chunk, :], mirrors.of(chunk)
-        w, beta = w.to(q.dtype), beta.unsqueeze(-2).to(q.dtype)
-        # Σ_t taken_t w_t is what the mirrors of the chunk take away. One that comes before t'
-        # meets what t' has left: taken_t = β_t (w_t · q − Σ_{t' > t} taken_t' w_t' · w_t).
-        meets = ((q + so_far) @ w.mT) * (read <= order.unsqueeze(-1)) * beta
-        taken = over_lower(meets, (w @ w.mT).tril(-1) * beta)
-        # A key meets only those of the mirrors that come after it.
-        parts.append(so_far @ k_here.mT - taken @ (w @ k_here.mT).tril(-1))
-        so_far = so_far - taken @ w
-    return torch.cat(parts[::-1], -1)
 
 
 class PaTH(Encoding):
@@ -83,7 +61,8 @@ class PaTH(Encoding):
 
         def block(rows: slice, keys: slice) -> Scores:
             after = slice(keys.start, None)  # tokens beyond these keys are mirrors too
-            bias = passed(q[..., rows, :], k[..., after, :], q_at.order[rows], k_at.of(after))
+            w, beta, read = k_at.of(after)
+            bias = mirrored(q[..., rows, :], k[..., after, :], q_at.order[rows], w, beta, read)
             return bias[..., : k[..., keys, :].shape[-2]] * scale
 
         return ComputedBias(block)

@@ -1,0 +1,50 @@
+"""Products of mirrors against the matrices themselves, multiplied one by one in float64."""
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from posenc.core import running
+from posenc.rotation.householder import mirrored
+
+TOKENS, DIM = 9, 4
+
+
+@pytest.fixture
+def mirrors():
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 2, 3, TOKENS, DIM, dtype=torch.float64)
+    w = normalize(torch.randn(2, 3, TOKENS, DIM, dtype=torch.float64), dim=-1)
+    beta = 2 * torch.rand(2, 3, TOKENS, dtype=torch.float64)
+    return q, k, w, beta
+
+
+def by_hand(q, k, w, beta, order, read):
+    one = torch.eye(DIM, dtype=torch.float64)
+    out = torch.zeros(*q.shape[:3], k.shape[2], dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, out.shape)).tolist():
+        product = one
+        for t in range(j + 1, k.shape[2]):
+            if read[t] <= order[i]:
+                product = product @ (one - beta[b, h, t] * torch.outer(w[b, h, t], w[b, h, t]))
+        out[b, h, i, j] = k[b, h, j] @ (product - one) @ q[b, h, i]
+    return out
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 64])
+def test_a_query_meets_the_mirrors_between_it_and_the_key(mirrors, chunk, monkeypatch):
+    monkeypatch.setattr(running, "CHUNK", chunk)
+    q, k, w, beta = mirrors
+    read = 1 + torch.arange(TOKENS)
+    made = mirrored(q, k, read, w, beta, read)
+    torch.testing.assert_close(made, by_hand(q, k, w, beta, read, read), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 1), slice(3, 5), slice(8, 9)])
+def test_of_some_queries_the_keys_beyond_them_are_seen_unchanged(mirrors, rows):
+    q, k, w, beta = mirrors
+    read = 1 + torch.arange(TOKENS)
+    made = mirrored(q[:, :, rows], k, read[rows], w, beta, read)
+    wanted = by_hand(q[:, :, rows], k, w, beta, read[rows], read)
+    torch.testing.assert_close(made, wanted, rtol=0, atol=1e-12)
+    assert (made[..., rows.stop :] == 0).all()
