@@ -92,6 +92,40 @@ def test_a_finished_study_is_not_run_again(out, posenc, monkeypatch):
     assert Path("out/results.db").read_bytes() == before
 
 
+def test_a_study_leaves_its_page_beside_the_store(out):
+    held = json.loads(Path("out/results.json").read_text())
+    assert held["registered"] == Plan.of(PLAN).digest
+    assert held["starts"][0]["command"] == "posenc study plan.toml --out out"
+    assert "None beats any." in Path("out/index.html").read_text()
+
+
+def test_results_write_a_page_and_replace_only_one_of_their_own(out, posenc):
+    before = Path("out/results.db").read_bytes()
+    code, said, _ = posenc("results", "out", "--out", "page", "--task", "copy")
+    assert (code, said.startswith(out.rstrip())) == (0, True)
+    assert "The page: page/index.html" in said
+    assert json.loads(Path("page/results.json").read_text())["plan"] == Plan.of(PLAN).text
+    assert posenc("results", "out", "--out", "out", "--csv", "all.csv")[0] == 0
+    assert posenc("results", "out", "--out", "page")[0] == 0
+    assert Path("out/results.db").read_bytes() == before
+    Path("out/index.html").write_text("mine")
+    refused = "error: --out: out holds index.html, which is not an earlier report"
+    for words in (["results", "out", "--out", "out"], ["study", "--resume", "out"]):
+        code, _, err = posenc(*words)
+        assert (code, refused in err) == (2, True)
+    assert Path("out/index.html").read_text() == "mine"
+
+
+def test_without_the_extra_for_pages_a_study_says_how_to_get_one(posenc, fast, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.delitem(sys.modules, "posenc.report.page", raising=False)
+    monkeypatch.delattr("posenc.report.page", raising=False)
+    Path("plan.toml").write_text(Plan.of(PLAN).text)
+    code, _, err = posenc("study", "plan.toml", "--out", "out")
+    assert (code, Path("out/index.html").exists()) == (0, False)
+    assert "no page: it needs the extra `report` (jinja2 is missing)" in err
+
+
 def test_results_as_json_hold_every_seed(out, posenc):
     held = json.loads(posenc("results", "out", "--json")[1])
     assert [row["encoding"] for row in held["rows"]] == ["nope", "rope"]

@@ -481,6 +481,7 @@ def study(
         default the digits of scikit-learn.
     out
         A folder for the results, or one that has some of this plan; by default named by the plan.
+        Its page, `index.html`, opens offline; the numbers of it are in `results.json`.
     resume
         A folder with a study: go on with the plan that is registered there.
     workers
@@ -525,6 +526,7 @@ def study(
             from posenc.study.on_ray import OnRay
 
             engine = partial(OnRay, address=ray[0] if ray else None)
+        _page_fits(folder)
         print(f"registered: sha256 {found.digest}, in {printable(str(folder))}", file=sys.stderr)
         try:
             with _progress() as progress:
@@ -535,7 +537,8 @@ def study(
         except KeyboardInterrupt:
             print(f"\nto go on: {_resuming(folder)}", file=sys.stderr)
             raise
-        result = analysis.analyse(store.read(folder))
+        contents = store.read(folder)
+        result = analysis.analyse(contents)
     missing = [f"{cell.task} {cell.name}, seed {cell.seed}: {why}" for cell, why in ended.missing]
     if as_json:
         _print_json(result.to_json() | {"missing": missing})
@@ -543,6 +546,7 @@ def study(
         from posenc.report.terminal import studies
 
         studies.study(result, Console())
+    _study_page(contents, result, folder)
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
     if missing:
@@ -562,8 +566,10 @@ def results(
     encoding: Names = (),
     protocol: str | None = None,
     cells: Annotated[bool, Parameter(negative="")] = False,
+    out: Place | None = None,
     csv: Place | None = None,
     parquet: Place | None = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Read the results of a study: its table, its cells, every outcome. Nothing in it is changed.
@@ -582,10 +588,15 @@ def results(
         How answers are graded: generated, forced, windowed, shuffled; sliding, apart, cropped.
     cells
         List the cells instead of the table.
+    out
+        A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
+        or hold an earlier report or a study.
     csv
         Write all outcomes, prompt by prompt, to this new file.
     parquet
         The same as Parquet, which needs the extra `parquet`.
+    force
+        Write the page into its folder whatever else that holds. Only those two files are replaced.
     as_json
         Print one JSON document instead.
     """
@@ -599,14 +610,23 @@ def results(
             chosen = export.chosen(contents, {"task": task, "encoding": encoding})
         except LookupError as error:
             raise UsageError(error.args[0]) from None
+        if out is not None:
+            studied = any((out / name).exists() for name in (store.RESULTS, store.RUNNING))
+            _writable(out, force, beside=studied)
         for file, write in ((csv, export.write_csv), (parquet, export.write_parquet)):
             if file is not None:
                 _export(file, chosen, write)
-        if csv is not None or parquet is not None:
+        if out is None and (csv is not None or parquet is not None):
             return
-        result = None if cells else analysis.analyse(contents, protocol).only(task, encoding)
+        result = None
+        if out is not None or not cells:
+            result = analysis.analyse(contents, protocol).only(task, encoding)
+    if out is not None:
+        from posenc.study.summary import summarise
+
+        _write(summarise(contents, result), out)
     if as_json:
-        if result is not None:
+        if result is not None and not cells:
             return _print_json(result.to_json())
         return _print_json(
             [
@@ -618,9 +638,39 @@ def results(
         )
     from posenc.report.terminal import studies
 
-    if result is None:
-        return studies.cells(chosen, Console())
-    studies.study(result, Console())
+    console = Console()
+    if result is None or cells:
+        studies.cells(chosen, console)
+    else:
+        studies.study(result, console)
+    _say_where(out, console)
+
+
+def _page_fits(folder: Path) -> None:
+    """Refuse a folder whose page is not of ours, before a study begins in it."""
+    from posenc.report.saving.folder import reserve
+
+    try:
+        reserve(folder, beside=True)
+    except OSError as error:
+        raise UsageError(f"--out: {error}") from None
+
+
+def _study_page(contents: Any, result: Any, folder: Path) -> None:
+    """Write the page of a study beside its store; without the extra for pages, say how to."""
+    try:
+        from posenc.report import page
+    except ImportError as error:
+        print(
+            f"no page: it needs the extra `report` ({error.name} is missing):"
+            " python -m pip install 'posenc[report]'",
+            file=sys.stderr,
+        )
+        return
+    from posenc.study.summary import summarise
+
+    _write(summarise(contents, result), folder)
+    print(f"the page: {printable(str(folder / page.PAGE), 4_000)}", file=sys.stderr)
 
 
 def _export(file: Path, contents: Any, write: Callable[[Any, Path], int]) -> None:
@@ -801,7 +851,7 @@ def _print_json(document: Any) -> None:
     print(json.dumps(document, ensure_ascii=plain, indent=1, allow_nan=False))
 
 
-def _writable(out: Path, force: bool) -> None:
+def _writable(out: Path, force: bool, beside: bool = False) -> None:
     """Asked before the work begins, so that nothing is measured in vain."""
     try:
         from posenc.report import page
@@ -811,7 +861,7 @@ def _writable(out: Path, force: bool) -> None:
             " python -m pip install 'posenc[report]'"
         ) from None
     try:
-        page.reserve(out, force)
+        page.reserve(out, force, beside)
     except OSError as error:
         raise UsageError(f"--out: {error}") from None
 

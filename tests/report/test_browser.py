@@ -8,12 +8,14 @@ import time
 from dataclasses import dataclass
 
 import pytest
+from made_studies import plan, study
 from small_models import saved
 
 from posenc.analysis.text import parse
 from posenc.models import inspection
 from posenc.report import page
 from posenc.studies import real_model
+from posenc.study.summary import summarise
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +103,10 @@ def pages(everything, portrait, benchmarked, tmp_path_factory):
     config.write_text(json.dumps(LLAMA))
     model = saved("Llama", out / "model", TEXT.words)
     read = dataclasses.replace(portrait, reading=real_model.read(model, TEXT))
+    planned = plan(
+        tasks=["copy", "language"], contrast=[["nope", "rope"], [["nope", "t5"], ["alibi"]]]
+    )
+    studied = summarise(study(planned, failures=[("rope", 2)], deviations=["`seeds` is 5 there"]))
     few = [one for one in everything.encodings if one.slug in ("nope", "deberta", "rope")]
     for name, result in (
         ("all", everything),
@@ -108,6 +114,7 @@ def pages(everything, portrait, benchmarked, tmp_path_factory):
         ("inspect", inspection.inspect(config, 200_000)),
         ("report", read),
         ("bench", benchmarked),
+        ("study", studied),
     ):
         (out / name).mkdir()
         page.write(result, out / name)
@@ -115,14 +122,14 @@ def pages(everything, portrait, benchmarked, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench"])
+@pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench", "study"])
 def test_in_both_themes_everybody_can_read_it(pages, visit, name, scheme):
     seen = visit(pages / name / page.PAGE, scheme)
     assert seen.said == []
     assert seen.violations == []
 
 
-@pytest.mark.parametrize("name", ["all", "inspect", "report", "bench"])
+@pytest.mark.parametrize("name", ["all", "inspect", "report", "bench", "study"])
 def test_opens_alone_and_soon(pages, visit, name):
     path = pages / name / page.PAGE
     seen = visit(path, axe=False)
@@ -131,7 +138,7 @@ def test_opens_alone_and_soon(pages, visit, name):
     assert seen.asked == seen.said == seen.empty == []
 
 
-@pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench"])
+@pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench", "study"])
 def test_on_a_phone_nothing_sticks_out(pages, visit, name):
     assert visit(pages / name / page.PAGE, width=400, axe=False).wide <= 0
 

@@ -1,8 +1,10 @@
 """Names of figures against the results that they are of."""
 
 import pytest
+from made_studies import plan, study
 
 from posenc.report.contents import figures_for_paper, figures_of
+from posenc.study.summary import summarise
 
 
 def test_a_comparison_has_a_figure_for_each_encoding(everything):
@@ -27,3 +29,11 @@ def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):
     assert {"codes", "vectors", "paths", "decay", "grids", "projection"} <= set(names)
     assert {"sinusoidal-shift", "rope-attention", "alibi-parts"} <= set(names)
     assert "alibi-similarity" not in names  # its positions have no rows
+
+
+def test_a_study_has_figures_of_each_task_that_has_outcomes():
+    planned = plan(tasks=["copy", "sort"], seeds=1, contrast=[["nope", "rope"]])
+    names = ["lengths-0", "seeds-0", "lengths-1", "seeds-1", "contrasts"]
+    assert [*figures_of(summarise(study(planned)))] == names
+    missed = [(name, 1) for name in planned.labels]
+    assert figures_of(summarise(study(planned, missing=missed))) == {}

@@ -3,12 +3,16 @@
 import dataclasses
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import pytest
 from lookup import missing
+from made_studies import plan, study
 
 from posenc.report import figures, page
+from posenc.study.summary import summarise
 
 EVIL = [
     "<img src=x onerror=alert(1)>",
@@ -49,6 +53,53 @@ def test_every_number_of_a_closer_look_is_in_its_json(portrait):
     places = {"codes", "turning", "rotation"}  # of frames, circles and labels
     found = missing(page.render(portrait), portrait.to_json())
     assert [one for one in found if one.split(":")[0] not in places] == []
+
+
+def test_every_number_of_a_study_is_in_its_json():
+    planned = plan(
+        tasks=["copy", "language", "sort"], contrast=[["nope", "rope"], [["t5"], ["rope", "alibi"]]]
+    )
+    result = summarise(study(planned, failures=[("rope", 2)]))
+    html = page.render(result)
+    assert missing(html, result.to_json()) == []
+    assert len(missing(html, _shifted(result.to_json()))) > 100
+
+
+@pytest.mark.parametrize("seeds", [0, 1, 6])
+def test_a_study_says_at_once_whether_it_may_rank(seeds):
+    planned = plan(hypothesis="NoPE copies.", contrast=[["nope", "rope"]])
+    missed = [(name, seed) for name in planned.labels for seed in range(seeds + 1, 7)]
+    html = page.render(summarise(study(planned, missing=missed, deviations=["seeds: <b>6</b>"])))
+    header, _, rest = html.partition("<header>")[2].partition("</header>")
+    assert "<h1>NoPE copies.</h1>" in header
+    stamp = f"{seeds} seeds: no ranking claims"
+    assert (stamp in header) == (seeds < 6)
+    assert ("nope is better than rope" in rest) == (seeds == 6)
+    assert f"{5 * seeds} of 30 runs are done" in header
+    assert planned.digest in rest
+    assert "posenc study plan.toml --out again/" in rest
+    assert "seeds: &lt;b&gt;6&lt;/b&gt;" in rest
+    assert ('id="lengths-0"' in rest) == (seeds > 0)
+
+
+def test_the_plan_on_the_page_is_the_one_that_was_registered():
+    planned = plan(hypothesis="A “quoted” & <b>bold</b> one, 100 %.", seeds=1)
+    html = page.render(summarise(study(planned)))
+    (link,) = re.findall(r'download="plan.toml" href="data:[^,]*,([^"]*)"', html)
+    assert unquote(unescape(link)) == planned.text
+    (text,) = re.findall(r"<details[^>]*>.*?word for word.*?<pre[^>]*>(.*?)</pre>", html, re.DOTALL)
+    assert unescape(text) == planned.text
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_text_of_a_plan_changes_no_element_of_the_page(evil):
+    def made(text):
+        row = {"name": text, "encoding": "rope"}
+        planned = plan(["nope", row], seeds=1, hypothesis=text, contrast=[["nope", text]])
+        return page.render(summarise(study(planned, [(text, 1)], deviations=[text])))
+
+    harmless, hostile = elements(made("Name")), elements(made(evil))
+    assert hostile == harmless
 
 
 def _shifted(tree):

@@ -7,14 +7,16 @@ from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.report import figures
 from posenc.report.drawing.figure import Figure
+from posenc.report.figures import studies as study_figures
 from posenc.report.figures import weights as weights_figures
 from posenc.studies.comparison import Comparison
 from posenc.studies.portrait import Closeup, Portrait, Turning
 from posenc.studies.real_model import Reading
+from posenc.study.summary import Summary
 
 PAIRS = (0, 1), (2, 3), (6, 7), (14, 15)  # of 16 channels, from fast to slow
 Figures = dict[str, Figure]
-Result = Comparison | Inspection | Portrait | Benchmark
+Result = Comparison | Inspection | Portrait | Benchmark | Summary
 
 
 def figures_of(result: Result) -> Figures:
@@ -23,12 +25,14 @@ def figures_of(result: Result) -> Figures:
         return _of_benchmark(result)
     if isinstance(result, Comparison):
         return _of_comparison(result)
+    if isinstance(result, Summary):
+        return _of_study(result)
     return _of_inspection(result) if isinstance(result, Inspection) else _of_portrait(result)
 
 
 def figures_for_paper(result: Result) -> Figures:
     """The figures of a result, and the properties, which the page shows as a table."""
-    if isinstance(result, Inspection | Benchmark):
+    if isinstance(result, Inspection | Benchmark | Summary):
         return figures_of(result)
     compared = result if isinstance(result, Comparison) else result.comparison
     return {"properties": figures.properties(compared)} | figures_of(result)
@@ -54,6 +58,18 @@ def _of_benchmark(result: Benchmark) -> Figures:
     parts = dict.fromkeys(growth.part for growth in result.growth)
     drawn = {f"table-{n}": figures.ways(table) for n, table in enumerate(result.tables)}
     return drawn | {f"growth-{part}": figures.growth(part, result.growth) for part in parts}
+
+
+def _of_study(result: Summary) -> Figures:
+    found, draw = result.analysis, study_figures
+    drawn: dict[str, Figure | None] = {}
+    for n, task in enumerate(dict.fromkeys(row.task for row in found.rows)):
+        rows = [row for row in found.rows if row.task == task]
+        drawn[f"lengths-{n}"] = draw.lengths(rows, result.published.get(task))
+        drawn[f"seeds-{n}"] = draw.seeds(rows, found.metric)
+    bits = {row.task: row.bits for row in found.rows}
+    drawn["contrasts"] = draw.contrasts(found.contrasts, bits)
+    return {name: figure for name, figure in drawn.items() if figure}
 
 
 def _of_inspection(inspection: Inspection) -> Figures:

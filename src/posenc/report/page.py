@@ -18,10 +18,13 @@ from posenc.report import contents, mathml, paper, screen, words
 from posenc.report.contents import Result
 from posenc.report.drawing.data_table import data_table
 from posenc.report.drawing.figure import Figure, Table
+from posenc.report.figures.studies import in_order
 from posenc.report.saving import folder
 from posenc.report.saving.folder import FIGURES, MARK, NUMBERS, PAGE, reserve
+from posenc.report.words import studies as study_words
 from posenc.report.words import weights as weights_words
 from posenc.studies.comparison import Comparison
+from posenc.study.summary import Summary
 
 __all__ = ["render", "reserve", "write"]
 
@@ -58,6 +61,10 @@ def render(result: Result) -> str:
         return _filled("compare.html", shown, result=result)
     if isinstance(result, Benchmark):
         return _filled("bench.html", shown, result=result)
+    if isinstance(result, Summary):
+        rows = in_order(result.analysis.rows)
+        bits = {row.task: row.bits for row in rows}
+        return _filled("study.html", shown, result=result, rows=rows, bits=bits, say=study_words)
     return _filled("portrait.html", shown, portrait=result)
 
 

@@ -37,9 +37,11 @@ class Row:
     encoding: str
     protocol: str
     bits: bool  # bits per character instead of shares of right answers
+    trained: int | None  # the length; None before a seed is done
     seeds: Sequence[int]
     failures: Mapping[int, str]  # why a seed has no outcome
     curve: Mapping[int, Sequence[float]]  # by length, the mean of each seed
+    means: Mapping[int, float]  # by length, over seeds
     in_range: float | None
     value: Interval | None  # of the metric
     by_seed: Sequence[float]
@@ -198,9 +200,11 @@ def _row(
         name,
         _protocol(next(iter(good.values())), protocol) if good else "",
         bits,
+        trained or None,
         [*good],
         failures,
         curve,
+        means,
         in_range,
         statistics.bootstrap(known, resamples=resamples) if known else None,
         [vector.mean().item() for vector in known],

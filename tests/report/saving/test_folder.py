@@ -274,3 +274,16 @@ def test_a_figure_says_what_made_it(tmp_path, kind):
     figure = Figure("A title", [Panel("", [Line([0, 1], [1, 2])])], "what it says " * 150)
     paper.save(figure, tmp_path / f"one.{kind}")
     assert folder._has_mark(tmp_path / f"one.{kind}", FIGURE_MARK)
+
+
+def test_beside_other_files_only_what_it_would_replace_must_be_of_a_report(tmp_path):
+    (tmp_path / "results.db").write_text("a study")
+    with pytest.raises(FileExistsError, match=r"holds results.db, .* or pass --force"):
+        reserve(tmp_path)
+    reserve(tmp_path, beside=True)
+    write(tmp_path, "a")
+    reserve(tmp_path, beside=True)
+    (tmp_path / "results.json").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"holds results.json, .*name another folder\.$"):
+        reserve(tmp_path, beside=True)
+    assert held(tmp_path)["results.db"] == "a study"

@@ -40,18 +40,22 @@ UNFINISHED = ".posenc-"  # begins the name of a folder that a report is written 
 MOST_NUMBERS = 2**25  # bytes
 
 
-def reserve(out: Path, force: bool = False) -> None:
-    """Make the folder, or raise OSError with a sentence if a report should not be put there."""
+def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
+    """Make the folder, or raise OSError with a sentence if a report should not be put there.
+
+    `beside` other files it may stand; only what it would replace must be of an earlier report.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in out.iterdir())
         _check_replaceable(out)
-        strange = [name for name in names if not _is_report_part(out, name)]
+        ours = (PAGE, NUMBERS) if beside else names
+        strange = [name for name in names if name in ours and not _is_report_part(out, name)]
         if strange and not force:
             named = ", ".join(map(printable, strange[:3])) + (" …" if len(strange) > 3 else "")
+            remedy = "" if beside else ", or pass --force to write beside it"
             raise FileExistsError(
-                f"{out} holds {named}, which is not an earlier report: name another folder, or pass"
-                " --force to write beside it."
+                f"{out} holds {named}, which is not an earlier report: name another folder{remedy}."
             )
         os.rmdir(mkdtemp(prefix=UNFINISHED, dir=out))
     except ValueError as error:  # a zero byte in the name

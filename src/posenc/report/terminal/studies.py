@@ -7,9 +7,9 @@ from rich.text import Text
 
 from posenc.report import words
 from posenc.report.terminal.tables import _table
+from posenc.report.words import studies
 from posenc.study.analysis import Analysis, Contrast, Row
 from posenc.study.cell import Cell
-from posenc.study.statistics import Interval
 from posenc.study.store import Contents
 
 
@@ -37,8 +37,18 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
     protocol = next((row.protocol for row in rows if row.protocol), "no outcomes yet")
     unit = "bits per character, less is better" if bits else "share of texts all right"
     console.print(Text(task, "bold"), Text(f"{protocol}: {unit}", "dim"))
-    span = "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
-    heads = ("", "rank", "n ≤ L", span, "95 %", "below ½", "params", "ms/step", "seeds", "")
+    heads = (
+        "",
+        "rank",
+        "n ≤ L",
+        studies.span(metric),
+        "95 %",
+        "below ½",
+        "params",
+        "ms/step",
+        "seeds",
+        "",
+    )
     table = _table(*heads, gap=1 if console.width < 100 else 2)
     for column in table.columns[1:-1]:
         column.justify, column.no_wrap = "right", True
@@ -47,23 +57,16 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
         table.add_row(
             Text(row.encoding, "bold"),
             "" if row.rank is None else str(row.rank),
-            _share(row.in_range, bits),
-            _share(row.value.value if row.value else None, bits),
-            _interval(row.value, bits),
+            studies.share(row.in_range, bits),
+            studies.share(row.value.value if row.value else None, bits),
+            studies.interval(row.value, bits),
             below,
             "" if row.parameters is None else words.count(row.parameters),
             "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
             str(len(row.seeds)),
-            Text(_note(row), "yellow"),
+            Text(studies.note(row), "yellow"),
         )
     console.print(table)
-
-
-def _note(row: Row) -> str:
-    said = ["undertrained"] * row.undertrained
-    for seed, why in row.failures.items():
-        said.append(f"seed {seed} failed: {why}")
-    return "; ".join(said)
 
 
 def _contrasts(contrasts: Sequence[Contrast], console: Console) -> None:
@@ -76,9 +79,9 @@ def _contrasts(contrasts: Sequence[Contrast], console: Console) -> None:
         known = one.difference is not None
         table.add_row(
             one.task,
-            f"{' + '.join(one.one)} − {' + '.join(one.other)}",
+            studies.sides(one),
             f"{one.difference.value:+.3f}" if one.difference else "",
-            _interval(one.difference, bits=True),
+            studies.interval(one.difference, bits=True),
             f"{one.p:.3g}" if one.p is not None else "",
             f"{one.adjusted:.3g}" if one.adjusted is not None else "",
             f"{one.improvement:.2f}" if known and one.improvement is not None else "",
@@ -107,14 +110,3 @@ def cells(contents: Contents, console: Console) -> None:
 
 def _place(cell: Cell) -> tuple[str, str, int]:
     return cell.task, cell.name, cell.seed
-
-
-def _share(value: float | None, bits: bool) -> str:
-    return "" if value is None else f"{value:.3f}" if bits else f"{100 * value:.1f} %"
-
-
-def _interval(interval: Interval | None, bits: bool) -> str:
-    if interval is None:
-        return ""
-    low, high = interval.low, interval.high
-    return f"{low:.3f} … {high:.3f}" if bits else f"{100 * low:.1f} … {100 * high:.1f}"

@@ -1,0 +1,288 @@
+"""Figures of a study: outcomes by length beside published ones, every seed, and contrasts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from posenc.report.drawing.figure import (
+    BLUE,
+    GREY,
+    VERMILION,
+    Figure,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Rule,
+    Style,
+    Table,
+    style,
+)
+from posenc.report.words import studies as words
+from posenc.study.analysis import Contrast, Row
+from posenc.study.published import Published
+from posenc.study.statistics import Interval
+
+WHOLE = -3.0, 103.0  # per cent, with room for marks at 0 and 100
+ABOVE = -3.0, 115.0  # the same with room for the names of rules
+TICKS = 0, 20, 40, 60, 80, 100
+
+
+def lengths(rows: Sequence[Row], shape: Published | None = None) -> Figure | None:
+    """Outcomes of one task against length, and published ones beside; None where there are none."""
+    drawn = [row for row in rows if row.curve]
+    if not drawn:
+        return None
+    names = [row.encoding for row in rows] + [*(shape.curves if shape else ())]
+    looks = {name: style(n) for n, name in enumerate(dict.fromkeys(names))}
+    panels = [_here(drawn, looks, "this study" if shape else "")] + (
+        [_there(shape, looks)] if shape else []
+    )
+    return Figure(
+        f"{rows[0].task}: outcomes by length",
+        panels,
+        _unbroken(" ".join([_spoken(drawn), *([_shape_spoken(shape)] if shape else [])])),
+        columns=len(panels),
+        height=330,
+        listed=_listed(drawn, shape),
+    )
+
+
+def _here(rows: Sequence[Row], looks: Mapping[str, Style], title: str) -> Panel:
+    marks: list[Mark] = []
+    for row in rows:
+        look, scale = looks[row.encoding], _scale(row.bits)
+        each = [(n, scale * value) for n, values in row.curve.items() for value in values]
+        marks.append(
+            Line([*row.means], [scale * v for v in row.means.values()], row.encoding, **look)
+        )
+        x, y = zip(*each, strict=True)
+        marks.append(Points(x, y, row.encoding, look["colour"], size=5))
+    places = [n for row in rows for n in row.curve]
+    trained = _trained(rows)
+    rules = [] if trained is None else _rules(trained, max(places))
+    far = trained is not None and max(places) > 2 * trained
+    return Panel(
+        title,
+        [*marks, *rules],
+        "length n",
+        words.unit(rows[0]),
+        x_log=far,
+        x_ticks=_doublings(trained, places) if far and trained else (),
+        y_range=None if rows[0].bits else ABOVE,
+        y_ticks=() if rows[0].bits else TICKS,
+    )
+
+
+def _there(shape: Published, looks: Mapping[str, Style]) -> Panel:
+    marks: list[Mark] = []
+    for name, points in shape.curves.items():
+        at = [point.length for point in points]
+        marks.append(Line(at, [point.value for point in points], name, **looks[name]))
+        for point in points:
+            if point.deviation:
+                low, high = point.value - point.deviation, point.value + point.deviation
+                ends = [point.length] * 2
+                marks.append(Line(ends, [low, high], name, looks[name]["colour"], width=1))
+    places = [point.length for points in shape.curves.values() for point in points]
+    far = max(places) > 2 * shape.trained
+    return Panel(
+        f"published: {shape.paper}, {shape.setting}",
+        [*marks, *_rules(shape.trained, max(places))],
+        "length n",
+        shape.measure,
+        x_log=far,
+        x_ticks=_doublings(shape.trained, places) if far else (),
+        y_log=not shape.percent,
+        y_range=ABOVE if shape.percent else None,
+        y_ticks=TICKS if shape.percent else (20, 50, 100, 200),
+    )
+
+
+def _rules(trained: int, longest: float) -> list[Rule]:
+    twice = [Rule(2 * trained, "x", "2 L")] if longest >= 2 * trained else []
+    return [Rule(trained, "x", f"L = {trained}"), *twice]
+
+
+def _doublings(trained: int, places: Sequence[int]) -> list[float]:
+    """L, 2 L, 4 L … and L / 2, as far as lengths go."""
+    steps = [trained * 2.0**power for power in range(-4, 12)]
+    return [n for n in steps if min(places) <= n <= max(places)]
+
+
+def _spoken(rows: Sequence[Row]) -> str:
+    """Which encodings are right where they were trained, and the best and the worst at 2 L."""
+    said = [f"Lines are means over {words.seeds(rows)}, points are single seeds."]
+    if all(len(row.seeds) == 1 for row in rows):
+        said = ["One seed of each encoding."]
+    bits, trained = rows[0].bits, _trained(rows)
+    if not bits:
+        weak = [row for row in rows if row.undertrained]
+        listed = ", ".join(f"{row.encoding} ({words.share(row.in_range, bits)})" for row in weak)
+        within = f"At n ≤ {trained}, " if trained else ""
+        if weak:
+            said.append(f"{within}fewer than 95 % of the answers are right with {listed}.")
+        elif trained and all(row.in_range is not None for row in rows):
+            said.append(f"{within}each encoding has 95 % of its answers right, or more.")
+    twice = 2 * (trained or 0)
+    place = max((n for n in rows[0].means if (trained or 0) < n <= twice), default=0)
+    means = {row.encoding: row.means[place] for row in rows if place in row.means}
+    if len(means) < 2:
+        return " ".join(said)
+    most, least = (pick(means, key=lambda name: means[name]) for pick in (max, min))
+    best, worst = (words.share(means[name], bits) for name in (most, least))
+    where = f"At n = {place}" + (", twice the trained length," if place == twice else "")
+    if best == worst:
+        return " ".join([*said, f"{where} all have {best}."])
+    count = "bits" if bits else "right answers"
+    return " ".join(
+        [*said, f"{where} {most} has the most {count}, {best}, and {least} the fewest, {worst}."]
+    )
+
+
+def _shape_spoken(shape: Published) -> str:
+    bars = any(point.deviation for points in shape.curves.values() for point in points)
+    upright = "; upright strokes are standard deviations over seeds" if bars else ""
+    return (
+        f"Beside it, {shape.paper}, arXiv:{shape.arxiv} ({shape.source}), {shape.setting}: only the"
+        f" shape can be compared{upright}."
+    )
+
+
+def _listed(rows: Sequence[Row], shape: Published | None) -> Table:
+    """Each encoding and length: the mean, and every seed."""
+    cells = []
+    for row in rows:
+        for n, values in row.curve.items():
+            cells.append([row.encoding, str(n), *_numbers(row.means[n], values, row.bits)])
+    for name, points in shape.curves.items() if shape else ():
+        for point in points:
+            deviation = "" if point.deviation is None else f"± {point.deviation:g}"
+            place = [f"{name}, published", str(point.length)]
+            cells.append([*place, f"{point.value:g}", deviation])
+    return Table(["encoding", "length", words.unit(rows[0]), "each seed"], cells)
+
+
+def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
+    """The metric of every seed of one task, its mean and interval; None where there are none."""
+    drawn = [Estimate(row.encoding, row.value, row.by_seed) for row in in_order(rows) if row.value]
+    if not drawn:
+        return None
+    bits, where = rows[0].bits, words.span(metric)
+    says = f"Every seed over {where}, the mean, and where it lies with 95 %."
+    widest = max(drawn, key=lambda one: max(one.by_seed) - min(one.by_seed))
+    least, most = min(widest.by_seed), max(widest.by_seed)
+    if all(len(one.by_seed) == 1 for one in drawn):
+        says += " Of one seed, the interval speaks of its prompts alone."
+    if least < most:
+        ends = " to ".join(words.share(end, bits) for end in (least, most))
+        says += f" Seeds of {widest.name} differ most, from {ends}."
+    title = f"{words.unit(rows[0])}, {where}"
+    return Figure(
+        f"{rows[0].task}: every seed",
+        [_forest(drawn, title, bits, None if bits else WHOLE)],
+        _unbroken(says),
+        height=_height(len(drawn)),
+        listed=Table(["encoding", "mean", "each seed", "95 %"], [one.cells(bits) for one in drawn]),
+    )
+
+
+def contrasts(found: Sequence[Contrast], bits: Mapping[str, bool]) -> Figure | None:
+    """Paired differences with every seed and their intervals; `bits` says the unit of each task."""
+    drawn = {
+        in_bits: [
+            Estimate(f"{one.task}: {words.sides(one)}", one.difference, one.by_seed)
+            for one in found
+            if one.difference and bits[one.task] == in_bits
+        ]
+        for in_bits in (False, True)
+    }
+    known = [one.interval for some in drawn.values() for one in some]
+    if not known:
+        return None
+    titles = {False: "difference, points of a hundred", True: "bits saved"}
+    zero = Rule(0, "x", "no difference", dash="solid")
+    above = sum(interval.low > 0 for interval in known)
+    below = sum(interval.high < 0 for interval in known)
+    return Figure(
+        "Contrasts",
+        [
+            _forest(some, titles[in_bits], in_bits, None, zero)
+            for in_bits, some in drawn.items()
+            if some
+        ],
+        f"Differences of runs that are paired by seed; right of 0 the first side is better. Of"
+        f" {len(known)} intervals {above} lie above 0, {below} below, and"
+        f" {len(known) - above - below} hold it.",
+        height=_height(max(map(len, drawn.values()))),
+        listed=Table(
+            ["contrast", "difference", "each seed", "95 %"],
+            [one.cells(in_bits) for in_bits, some in drawn.items() for one in some],
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A row of a figure: an interval, and the seeds that it is of."""
+
+    name: str
+    interval: Interval
+    by_seed: Sequence[float]
+
+    def cells(self, bits: bool) -> list[str]:
+        mean, each = _numbers(self.interval.value, self.by_seed, bits)
+        return [self.name, mean, each, words.interval(self.interval, bits)]
+
+
+def _forest(
+    rows: Sequence[Estimate],
+    title: str,
+    bits: bool,
+    span: tuple[float, float] | None,
+    *rules: Rule,
+) -> Panel:
+    """A stroke, its mean and its seeds for each estimate, the first on top."""
+    scale = _scale(bits)
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for n, row in enumerate(rows):  # a gap between the strokes of two rows
+        x += [scale * row.interval.low, scale * row.interval.high, None]
+        y += [n, n, None]
+    each = [scale * value for row in rows for value in row.by_seed]
+    places = [n for n, row in enumerate(rows) for _ in row.by_seed]
+    means = [scale * row.interval.value for row in rows]
+    marks: list[Mark] = [
+        *rules,
+        Line(x, y, "95 % interval", GREY, width=5),
+        Points(means, range(len(rows)), "mean", VERMILION, "diamond", 11),
+        Points(each, places, "one seed", BLUE, size=5),
+    ]
+    return Panel("", marks, title, x_range=span, y_names=[r.name for r in rows], y_down=True)
+
+
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    """Rows by rank; where nothing is ranked, as the plan has them."""
+    return sorted(rows, key=lambda row: (row.rank is None, row.rank or 0))
+
+
+def _height(rows: int) -> int:
+    return max(90, 30 * rows)
+
+
+def _trained(rows: Sequence[Row]) -> int | None:
+    return next((row.trained for row in rows if row.trained is not None), None)
+
+
+def _scale(bits: bool) -> float:
+    return 1.0 if bits else 100.0
+
+
+def _unbroken(text: str) -> str:
+    """The same with per cent signs that no line can begin with."""
+    return text.replace(" %", "%")
+
+
+def _numbers(mean: float, by_seed: Sequence[float], bits: bool) -> tuple[str, str]:
+    """A mean and the seeds that it is of, in bits or per cent."""
+    each = [f"{value:.3f}" if bits else f"{100 * value:.1f}" for value in (mean, *by_seed)]
+    return each[0], ", ".join(each[1:])

@@ -1,0 +1,103 @@
+"""Sentences and cells on the outcome of a study."""
+
+from collections.abc import Sequence
+
+from posenc.study.analysis import Analysis, Contrast, Row
+from posenc.study.cell import Profile
+from posenc.study.statistics import Interval
+
+LEVEL = 0.05  # of Holm's p, below which a contrast is decided
+
+
+def unit(row: Row) -> str:
+    """What the outcomes of a task count."""
+    if not row.bits:
+        return "texts all right, %"
+    return "bits per word" if row.task == "masked" else "bits per character"
+
+
+def span(metric: str) -> str:
+    """The lengths that the metric is about: "L…2L", "1.2 L"."""
+    return "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
+
+
+def share(value: float | None, bits: bool) -> str:
+    return "" if value is None else f"{value:.3f}" if bits else f"{100 * value:.1f} %"
+
+
+def interval(interval: Interval | None, bits: bool) -> str:
+    if interval is None:
+        return ""
+    low, high = interval.low, interval.high
+    return f"{low:.3f} … {high:.3f}" if bits else f"{100 * low:.1f} … {100 * high:.1f}"
+
+
+def note(row: Row) -> str:
+    """What speaks against a row: too little training, and seeds that failed."""
+    said = ["undertrained"] * row.undertrained
+    for seed, why in row.failures.items():
+        said.append(f"seed {seed} failed: {why}")
+    return "; ".join(said)
+
+
+def seeds(rows: Sequence[Row]) -> str:
+    """The number of seeds of each row: "6 seeds", "2 to 6 seeds"."""
+    counts = sorted({len(row.seeds) for row in rows})
+    few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{few} seed{'' if counts == [1] else 's'}"
+
+
+def sides(contrast: Contrast) -> str:
+    """Both sides: "nope − rope", "nope + alibi − rope", each side the mean of its encodings."""
+    return f"{' + '.join(contrast.one)} − {' + '.join(contrast.other)}"
+
+
+def difference(value: float, bits: bool) -> str:
+    """A difference in bits, or in points of a hundred."""
+    return f"{value:+.3f}" if bits else f"{100 * value:+.1f}"
+
+
+def verdict(contrast: Contrast) -> str:
+    """Say which side is better, if Holm's p and the interval both say so."""
+    if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
+        return contrast.verdict
+    between = contrast.difference.low <= 0 <= contrast.difference.high
+    if contrast.adjusted >= LEVEL or between:
+        return "undecided"
+    better = contrast.one if contrast.difference.value > 0 else contrast.other
+    return f"{' + '.join(better)} is better"
+
+
+def findings(contrasts: Sequence[Contrast], bits: bool) -> list[str]:
+    """What is decided on one task, a sentence each, and what is not."""
+    said, open_ = [], []
+    for one in contrasts:
+        found = verdict(one)
+        if one.difference is None or not found.endswith("is better"):
+            open_.append(f"{sides(one)}" + (f" ({found})" if found != "undecided" else ""))
+            continue
+        unit = "bits" if bits else "points"
+        low, high = sorted((abs(one.difference.low), abs(one.difference.high)))
+        less = one.other if one.difference.value > 0 else one.one
+        ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
+        said.append(f"{found} than {' + '.join(less)}, by {ends} {unit}.")
+    return said + ([f"Undecided: {'; '.join(open_)}."] if open_ else [])
+
+
+def design(analysis: Analysis, profile: Profile | None) -> str:
+    """How much was run, and of which size."""
+    tasks = len({row.task for row in analysis.rows})
+    names = len({row.encoding for row in analysis.rows})
+    plural = "" if tasks == 1 else "s"
+    said = (
+        f"{analysis.done} of {analysis.of} runs are done: {names} encodings on {tasks} task{plural}"
+    )
+    if analysis.rows:
+        said += f", {seeds(analysis.rows)} each"
+    if profile is None:
+        return f"{said}."
+    return (
+        f"{said}. Each run trains a transformer of {profile.layers} layers, width {profile.width},"
+        f" {profile.heads} heads, for {profile.steps:,} steps of {profile.batch} texts, and tests"
+        f" {profile.prompts} prompts of each length."
+    )

@@ -1,0 +1,78 @@
+"""A study as it is handed on: its table, the plan as registered, how it was run, with what."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from posenc.provenance import Provenance, since
+from posenc.study import store
+from posenc.study.analysis import Analysis, analyse, plan_of
+from posenc.study.cell import Profile
+from posenc.study.published import Published, published
+from posenc.study.store import Contents
+
+
+@dataclass(frozen=True)
+class Start:
+    """One time that the study was begun, or gone on with."""
+
+    when: str
+    command: str  # as typed; empty from Python
+    commit: str | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that the page of a study shows."""
+
+    analysis: Analysis
+    profile: Profile | None  # None: nothing is planned or stored
+    plan: str  # in TOML; empty without one
+    outcomes: str  # the digest of the store's contents, the same for everybody who repeats them
+    sources: Mapping[str, str]  # versions, and digests of files of the user's own
+    starts: Sequence[Start]
+    published: Mapping[str, Published]  # by task
+    provenance: Provenance  # of the summary
+
+    @property
+    def title(self) -> str:
+        """The hypothesis, or the command that began the study."""
+        commands = [start.command for start in self.starts if start.command]
+        return self.analysis.hypothesis or next(iter(commands), "A study of positional encodings")
+
+    def to_json(self) -> dict[str, Any]:
+        rest = asdict(self)
+        return rest.pop("analysis") | rest
+
+
+def summarise(contents: Contents, analysis: Analysis | None = None) -> Summary:
+    """The summary of a store; `analysis` where it is not that of all its tasks and encodings."""
+    begun = time.time()
+    analysis = analyse(contents) if analysis is None else analysis
+    plan = plan_of(contents)
+    profiles = [record.cell.profile for record in contents.records.values()]
+    shapes = {row.task: published(row.task) for row in analysis.rows}
+    return Summary(
+        analysis,
+        plan.profile if plan else next(iter(profiles), None),
+        contents.plans[-1][1] if plan else "",
+        contents.digest,
+        contents.sources,
+        _starts(contents),
+        {task: one for task, one in shapes.items() if one},
+        since(begun),
+    )
+
+
+def _starts(contents: Contents) -> list[Start]:
+    """The lines of the times that name a plan of this store."""
+    if contents.path == Path():
+        return []
+    digests = {digest for digest, _ in contents.plans}
+    return [
+        Start(str(line.get("begun", "")), str(line.get("command") or ""), line.get("commit"))
+        for line in store.times(contents.path.parent)
+        if line.get("plan") in digests
+    ]
