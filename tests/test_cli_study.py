@@ -73,7 +73,7 @@ def test_a_study_prints_its_table_with_hypothesis_hash_and_stamp(out):
     assert "None beats any." in out
     assert Plan.of(PLAN).digest in out
     assert "4 of 4 cells" in out
-    assert "copy generated: share of texts all right" in out
+    assert "copy generated: texts all right, %" in out
     assert "2 seeds: no ranking claims" in out
     assert "nope − rope" in out
     assert "undertrained: nope, rope" in " ".join(out.split())

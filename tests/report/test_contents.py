@@ -33,7 +33,7 @@ def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):
 
 def test_a_study_has_figures_of_each_task_that_has_outcomes():
     planned = plan(tasks=["copy", "sort"], seeds=1, contrast=[["nope", "rope"]])
-    names = ["lengths-0", "seeds-0", "lengths-1", "seeds-1", "contrasts"]
+    names = [f"{what}-{n}" for n in range(2) for what in ("lengths", "seeds", "contrasts")]
     assert [*figures_of(summarise(study(planned)))] == names
     missed = [(name, 1) for name in planned.labels]
     assert figures_of(summarise(study(planned, missing=missed))) == {}

@@ -67,8 +67,8 @@ def _of_study(result: Summary) -> Figures:
         rows = [row for row in found.rows if row.task == task]
         drawn[f"lengths-{n}"] = draw.lengths(rows, result.published.get(task))
         drawn[f"seeds-{n}"] = draw.seeds(rows, found.metric)
-    bits = {row.task: row.bits for row in found.rows}
-    drawn["contrasts"] = draw.contrasts(found.contrasts, bits)
+        ours = [one for one in found.contrasts if one.task == task]
+        drawn[f"contrasts-{n}"] = draw.contrasts(ours, rows[0].bits)
     return {name: figure for name, figure in drawn.items() if figure}
 
 

@@ -8,7 +8,7 @@ from made_studies import FALL, LENGTHS, TRAINED, plan, study
 from posenc.report.drawing.figure import Line, Points, Rule
 from posenc.report.figures import studies as figures
 from posenc.study.analysis import analyse
-from posenc.study.published import PUBLISHED, published
+from posenc.study.published import published
 
 
 def drawn(contents):
@@ -77,22 +77,27 @@ def test_every_seed_stands_beside_its_mean_and_interval():
         assert mean.x[n] == pytest.approx(100 * fmean(areas))
 
 
-def test_contrasts_in_points_and_in_bits_have_panels_of_their_own():
-    planned = plan(tasks=["copy", "language"], contrast=[["nope", "rope"], ["t5", "alibi"]])
-    contents = study(planned)
-    found, rows = drawn(contents)
-    figure = figures.contrasts(found.contrasts, {row.task: row.bits for row in rows})
-    assert figure is not None
-    shares, bits = figure.panels
-    assert shares.y_names == ["copy: nope − rope", "copy: t5 − alibi"]
-    assert bits.y_names == ["language: nope − rope", "language: t5 − alibi"]
-    (points,) = marks(shares, Points, "one seed")
-    there = [x for x, y in zip(points.x, points.y, strict=True) if y == 0]
-    by_seed = {row.encoding: row.by_seed for row in rows if row.task == "copy"}
-    apart = [100 * (a - b) for a, b in zip(by_seed["nope"], by_seed["rope"], strict=True)]
-    assert there == pytest.approx(apart)
-    assert any(isinstance(mark, Rule) and mark.at == 0 for mark in shares.marks)
-    assert "Of 4 intervals" in figure.says
+def test_contrasts_are_differences_of_paired_seeds_in_the_unit_of_their_task():
+    pairs = [["nope", "rope"], [["nope", "alibi"], ["rope", "sinusoidal"]]]
+    found, rows = drawn(study(plan(tasks=["copy", "language"], contrast=pairs)))
+    for task, scale, sign, unit in (
+        ("copy", 100, 1, "difference, percentage points"),
+        ("language", 1, -1, "bits saved"),
+    ):
+        ours = [one for one in found.contrasts if one.task == task]
+        figure = figures.contrasts(ours, task == "language")
+        assert figure is not None
+        (panel,) = figure.panels
+        assert panel.y_names == ["nope\n− rope", "nope + alibi\n− rope + sinusoidal"]
+        assert panel.x_title == unit
+        (points,) = marks(panel, Points, "one seed")
+        there = [x for x, y in zip(points.x, points.y, strict=True) if y == 0]
+        by_seed = {row.encoding: row.by_seed for row in rows if row.task == task}
+        pairs_ = zip(by_seed["nope"], by_seed["rope"], strict=True)
+        assert there == pytest.approx([sign * scale * (a - b) for a, b in pairs_])
+        assert any(isinstance(mark, Rule) and mark.at == 0 for mark in panel.marks)
+        assert "Of 2 intervals" in figure.says
+    assert figures.contrasts([], False) is None
 
 
 def test_published_shapes_stand_beside_and_look_alike():
@@ -110,16 +115,6 @@ def test_published_shapes_stand_beside_and_look_alike():
     assert "only the shape can be compared" in figure.says
 
 
-def test_published_tables_name_encodings_of_the_catalogue_and_their_source():
-    from posenc.catalog import find
-
-    for one in PUBLISHED:
-        assert one.arxiv in ("2305.19466", "2108.12409")
-        assert [find(name).slug for name in one.curves] == [*one.curves]
-        assert all(point.length >= one.trained for curve in one.curves.values() for point in curve)
-    assert published("sort") is None
-
-
 def test_one_seed_and_none_are_said():
     one = study(plan(seeds=1))
     assert "One seed of each encoding." in figures.lengths(drawn(one)[1]).says
@@ -127,7 +122,7 @@ def test_one_seed_and_none_are_said():
     found, rows = drawn(study(planned, missing=[(name, 1) for name in FALL]))
     assert figures.lengths(rows) is None
     assert figures.seeds(rows, found.metric) is None
-    assert figures.contrasts(found.contrasts, {"copy": False}) is None
+    assert figures.contrasts(found.contrasts, False) is None
 
 
 def test_a_failed_encoding_is_left_out_of_the_figures():

@@ -34,8 +34,8 @@ def test_what_is_decided_is_said_with_its_interval_and_the_rest_is_named():
     back = replace(CONTRAST, difference=Interval(-0.5, -0.6, -0.4))
     weak = replace(CONTRAST, verdict="undertrained: rope")
     assert words.findings([CONTRAST, back, weak, replace(CONTRAST, adjusted=1.0)], False) == [
-        "nope is better than rope + sinusoidal, by 40.0 to 60.0 points.",
-        "rope + sinusoidal is better than nope, by 40.0 to 60.0 points.",
+        "nope is better than rope + sinusoidal, by 40.0 to 60.0 percentage points.",
+        "rope + sinusoidal is better than nope, by 40.0 to 60.0 percentage points.",
         "Undecided: nope − rope + sinusoidal (undertrained: rope); nope − rope + sinusoidal.",
     ]
     assert words.findings([CONTRAST], True) == [
@@ -56,6 +56,8 @@ def test_units_and_spans():
     rows = analyse(study(plan(seeds=1, tasks=["copy", "language"])), resamples=20).rows
     units = {row.task: words.unit(row) for row in rows}
     assert units == {"copy": "texts all right, %", "language": "bits per character"}
+    assert words.unit(replace(rows[-1], task="masked")) == "bits per word"
+    assert words.unit(replace(rows[0], task="images")) == "pictures all right, %"
     assert (words.span("area"), words.span("at 1.2")) == ("L…2L", "1.2 L")
     assert words.note(replace(rows[0], undertrained=True, failures={3: "nan"})) == (
         "undertrained; seed 3 failed: nan"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from posenc.report.drawing.figure import (
     BLUE,
@@ -186,37 +187,25 @@ def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
     )
 
 
-def contrasts(found: Sequence[Contrast], bits: Mapping[str, bool]) -> Figure | None:
-    """Paired differences with every seed and their intervals; `bits` says the unit of each task."""
-    drawn = {
-        in_bits: [
-            Estimate(f"{one.task}: {words.sides(one)}", one.difference, one.by_seed)
-            for one in found
-            if one.difference and bits[one.task] == in_bits
-        ]
-        for in_bits in (False, True)
-    }
-    known = [one.interval for some in drawn.values() for one in some]
-    if not known:
+def contrasts(found: Sequence[Contrast], bits: bool) -> Figure | None:
+    """Paired differences on one task with every seed and their intervals; None without any."""
+    drawn = [
+        Estimate(words.sides(one), one.difference, one.by_seed) for one in found if one.difference
+    ]
+    if not drawn:
         return None
-    titles = {False: "difference, points of a hundred", True: "bits saved"}
-    zero = Rule(0, "x", "no difference", dash="solid")
-    above = sum(interval.low > 0 for interval in known)
-    below = sum(interval.high < 0 for interval in known)
+    above = sum(one.interval.low > 0 for one in drawn)
+    below = sum(one.interval.high < 0 for one in drawn)
+    title = "bits saved" if bits else "difference, percentage points"
     return Figure(
-        "Contrasts",
-        [
-            _forest(some, titles[in_bits], in_bits, None, zero)
-            for in_bits, some in drawn.items()
-            if some
-        ],
-        f"Differences of runs that are paired by seed; right of 0 the first side is better. Of"
-        f" {len(known)} intervals {above} lie above 0, {below} below, and"
-        f" {len(known) - above - below} hold it.",
-        height=_height(max(map(len, drawn.values()))),
+        f"{found[0].task}: contrasts",
+        [_forest(drawn, title, bits, None, Rule(0, "x", dash="solid"))],
+        f"{found[0].task}: differences of runs that are paired by seed; right of 0 the first side"
+        f" is better. Of {len(drawn)} intervals {above} lie above 0, {below} below, and"
+        f" {len(drawn) - above - below} include it.",
+        height=_height(sum(_over_lines(one.name).count("\n") + 1 for one in drawn)),
         listed=Table(
-            ["contrast", "difference", "each seed", "95 %"],
-            [one.cells(in_bits) for in_bits, some in drawn.items() for one in some],
+            ["contrast", "difference", "each seed", "95 %"], [one.cells(bits) for one in drawn]
         ),
     )
 
@@ -257,7 +246,14 @@ def _forest(
         Points(means, range(len(rows)), "mean", VERMILION, "diamond", 11),
         Points(each, places, "one seed", BLUE, size=5),
     ]
-    return Panel("", marks, title, x_range=span, y_names=[r.name for r in rows], y_down=True)
+    named = [_over_lines(row.name) for row in rows]
+    return Panel("", marks, title, x_range=span, y_names=named, y_down=True)
+
+
+def _over_lines(name: str) -> str:
+    """The name over lines of 24 letters, each side of a contrast on its own, for narrow screens."""
+    sides = name.replace(" − ", "\n− ").split("\n")
+    return "\n".join(line for side in sides for line in wrap(side, 24))
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
@@ -278,8 +274,8 @@ def _scale(bits: bool) -> float:
 
 
 def _unbroken(text: str) -> str:
-    """The same with per cent signs that no line can begin with."""
-    return text.replace(" %", "%")
+    """The same without a line that begins with a per cent sign or ends within "n = 40"."""
+    return text.replace(" %", "%").replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
 
 
 def _numbers(mean: float, by_seed: Sequence[float], bits: bool) -> tuple[str, str]:

@@ -137,13 +137,17 @@ def _axis(
     if named:
         every = ceil(len(named) * LINE / room)
         shown = range(0, len(named), every)
-        axis |= {"tickvals": list(shown), "ticktext": [safe(named[n]) for n in shown]}
+        axis |= {"tickvals": list(shown), "ticktext": [_lines(named[n]) for n in shown]}
         span = span or (-0.5, len(named) - 0.5)
     if ticks:
         axis["tickvals"] = list(ticks)
     if span:
         axis["range"] = [log10(v) for v in span] if log else list(span)
     return axis
+
+
+def _lines(name: str) -> str:
+    return "<br>".join(map(safe, name.split("\n")))
 
 
 def _title(lines: list[str], x: float, y: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Studies on the terminal: a table for each task, then what the plan contrasts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -26,7 +26,7 @@ def study(result: Analysis, console: Console) -> None:
         _rows(task, [row for row in result.rows if row.task == task], result.metric, console)
     if result.contrasts:
         console.print()
-        _contrasts(result.contrasts, console)
+        _contrasts(result.contrasts, {row.task: row.bits for row in result.rows}, console)
     if result.stamp:
         console.print()
         console.print(Text(result.stamp, "bold yellow"))
@@ -35,7 +35,7 @@ def study(result: Analysis, console: Console) -> None:
 def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None:
     bits = any(row.bits for row in rows)
     protocol = next((row.protocol for row in rows if row.protocol), "no outcomes yet")
-    unit = "bits per character, less is better" if bits else "share of texts all right"
+    unit = studies.unit(rows[0]) + (", less is better" if bits else "")
     console.print(Text(task, "bold"), Text(f"{protocol}: {unit}", "dim"))
     heads = (
         "",
@@ -69,7 +69,7 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
     console.print(table)
 
 
-def _contrasts(contrasts: Sequence[Contrast], console: Console) -> None:
+def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console: Console) -> None:
     console.print(Text("contrasts", "bold"), Text("paired by seed; above 0 for the first", "dim"))
     heads = ("task", "", "difference", "95 %", "p", "Holm", "P(better)", "seeds", "")
     table = _table(*heads, gap=1 if console.width < 100 else 2)
@@ -80,13 +80,13 @@ def _contrasts(contrasts: Sequence[Contrast], console: Console) -> None:
         table.add_row(
             one.task,
             studies.sides(one),
-            f"{one.difference.value:+.3f}" if one.difference else "",
-            studies.interval(one.difference, bits=True),
+            studies.difference(one.difference.value, bits[one.task]) if one.difference else "",
+            studies.interval(one.difference, bits[one.task]),
             f"{one.p:.3g}" if one.p is not None else "",
             f"{one.adjusted:.3g}" if one.adjusted is not None else "",
             f"{one.improvement:.2f}" if known and one.improvement is not None else "",
             str(len(one.seeds)),
-            Text(one.verdict, "yellow"),
+            Text(studies.verdict(one), "yellow"),
         )
     console.print(table)
 

@@ -12,7 +12,8 @@ LEVEL = 0.05  # of Holm's p, below which a contrast is decided
 def unit(row: Row) -> str:
     """What the outcomes of a task count."""
     if not row.bits:
-        return "texts all right, %"
+        what = {"images": "pictures", "sentences": "sentences"}.get(row.task, "texts")
+        return f"{what} all right, %"
     return "bits per word" if row.task == "masked" else "bits per character"
 
 
@@ -53,7 +54,7 @@ def sides(contrast: Contrast) -> str:
 
 
 def difference(value: float, bits: bool) -> str:
-    """A difference in bits, or in points of a hundred."""
+    """A difference in bits, or in percentage points."""
     return f"{value:+.3f}" if bits else f"{100 * value:+.1f}"
 
 
@@ -76,7 +77,7 @@ def findings(contrasts: Sequence[Contrast], bits: bool) -> list[str]:
         if one.difference is None or not found.endswith("is better"):
             open_.append(f"{sides(one)}" + (f" ({found})" if found != "undecided" else ""))
             continue
-        unit = "bits" if bits else "points"
+        unit = "bits" if bits else "percentage points"
         low, high = sorted((abs(one.difference.low), abs(one.difference.high)))
         less = one.other if one.difference.value > 0 else one.one
         ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
