@@ -31,6 +31,12 @@ def test_can_be_found_by_its_name_however_written(card):
 
 
 @EACH
+def test_every_parameter_can_be_sharded(card):
+    """FSDP2 cuts along the first axis, and refuses what has none."""
+    assert all(weight.ndim for weight in card.make(16, 4).parameters())
+
+
+@EACH
 def test_every_parameter_gets_a_gradient(card):
     layer = SelfAttention(64, heads=4, encoding=create(card.slug, dim=16, heads=4))
     x, pos = torch.randn(2, 27, 64), torch.arange(27)

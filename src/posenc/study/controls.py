@@ -17,7 +17,7 @@ def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
     text that is read both ways.
     """
     near = window(task.longest) if cell.control == "window" else None
-    if not task.both_ways or len({*batch.lengths}) == 1:
+    if not task.both_ways or min(batch.lengths) == batch.inputs.shape[1]:
         return near
     whole = padding(batch.lengths)
     return whole if near is None else whole & near

@@ -14,7 +14,7 @@ import threading
 import time
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -100,18 +100,20 @@ def study(
     keep: bool = False,
     deviate: bool = False,
     start: str = "spawn",
+    made_by: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
     `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
     run from it and the folder of checkpoints; by default, `workers` processes, each begun by
-    `start`. `keep` leaves trained models in `models`. Raises Locked if another process works in the
+    `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
+    by name: to go on with another is a deviation. Raises Locked if another process works in the
     folder, PlanError if it holds another plan, and KeyboardInterrupt after checkpoints.
     """
     with locked(folder):
         writer = Store(folder)
         try:
-            _register(writer, plan, deviate)
+            _register(writer, plan, deviate, made_by or {})
             runs = partial(runner, models=folder / MODELS) if keep else runner
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
@@ -189,6 +191,8 @@ def run_cell(
         record = Record.of(cell, result)
     except ArithmeticError as error:  # the loss is lost: that is what the cell came to
         record = Record(cell, None, (), str(error), {})
+    except train.Stopped:  # asked here, or of another process that shares the run
+        return Event("stopped", cell)
     except Exception as error:
         if asked:
             return Event("stopped", cell)
@@ -474,10 +478,10 @@ class _Study:
         return fit
 
 
-def _register(writer: Store, plan: Plan, deviate: bool) -> None:
+def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
     """Write the plan into the store; refuse another one, unless the user says so."""
     held = writer.contents
-    made_by = {"posenc": __version__, "torch": torch.__version__} | _own_code(plan)
+    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_own_code(plan)}
     changed = differences(held.sources, made_by) if held.sources else ""
     if held.plans and held.plans[-1][0] != plan.digest:
         earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")

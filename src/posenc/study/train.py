@@ -12,7 +12,7 @@ from math import cos, isfinite, pi
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -52,6 +52,49 @@ class Progress:
     left: float
 
 
+@runtime_checkable
+class Split(Protocol):
+    """The share of this process in each step. Every process calls each method, in one order."""
+
+    leads: bool  # whether this process writes checkpoints
+
+    def loss(self, batch: Batch, random: Random) -> Tensor: ...
+    def mean(self, loss: Tensor) -> float: ...
+    def any(self, flag: bool) -> bool: ...
+    def whole(self, tensor: Tensor) -> Tensor: ...
+    def part(self, tensor: Tensor, like: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One process does all of a step; where several share it, see `posenc.study.launch`."""
+
+    model: Transformer
+    cell: Cell
+    task: Task
+    leads: bool = True
+
+    def loss(self, batch: Batch, random: Random) -> Tensor:
+        """The loss that this process goes back from, of a batch for all."""
+        return loss_of(self.model, self.cell, self.task, batch, random)
+
+    def mean(self, loss: Tensor) -> float:
+        """The loss of the whole batch."""
+        return loss.item()
+
+    def any(self, flag: bool) -> bool:
+        """Test whether one of the processes says so."""
+        return flag
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """A weight or a moment, put together of what each process holds."""
+        return tensor
+
+    def part(self, tensor: Tensor, like: Tensor) -> Tensor:
+        """The inverse of `whole`; `like` is what this process holds now."""
+        return tensor
+
+
 def run(
     cell: Cell,
     task: Task,
@@ -73,6 +116,18 @@ def run(
     else:
         model = build(base, len(task.vocabulary), task.both_ways)
         losses, seconds = fit(model, base, task, directory, stop, progress)
+    return result_of(model, cell, task, losses, seconds, models)
+
+
+def result_of(
+    model: Transformer,
+    cell: Cell,
+    task: Task,
+    losses: list[float],
+    seconds: float,
+    models: Path | None = None,
+) -> Result:
+    """Extend a trained model if the cell says so, keep it in the folder `models`, evaluate it."""
     if cell.extend:  # its losses are those after it was extended
         model, losses = extend(model, cell, task)
     if models is not None:
@@ -109,43 +164,58 @@ def fit(
     directory: Path | None = None,
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Progress], None] = lambda progress: None,
+    split: Callable[[Transformer, Cell, Task], Split] = Alone,
 ) -> tuple[list[float], float]:
-    """Train a model on a task; the losses of all steps, and the median time of one."""
+    """Train a model on a task; the losses of all steps, and the median time of one.
+
+    `split` makes the share of this process in a step; each of several calls this function.
+    """
+    share = split(model, cell, task)  # before the optimizer, for weights may be cut by it
     profile, optimizer = cell.profile, adamw(model, cell.profile)
-    losses, times = _resumed(model, optimizer, cell, directory), []
+    losses, times = _resumed(model, optimizer, cell, directory, share), []
     saved = time.monotonic()
     model.train()
     for step in range(len(losses), profile.steps):
-        if stop():
-            _save(model, optimizer, losses, cell, directory)
+        if share.any(stop()):
+            _save(model, optimizer, losses, cell, directory, share)
             raise Stopped
         begun = time.perf_counter()
         for group in optimizer.param_groups:
             group["lr"] = rate(step, profile)
         seed = cell.seed if cell.data_seed is None else cell.data_seed
         batch = task.training(profile.batch, Random(f"{task.name} {seed} {step}"))
-        loss = loss_of(model, cell, task, batch, Random(f"positions {seed} {step}"))
+        loss = share.loss(batch, Random(f"positions {seed} {step}"))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        losses.append(loss.item())
+        losses.append(share.mean(loss))
         if not isfinite(losses[-1]):
             raise Diverged(f"the loss of step {step + 1} is {losses[-1]}")
         optimizer.step()
         times.append(time.perf_counter() - begun)
-        if time.monotonic() - saved > SAVED_EVERY:
-            _save(model, optimizer, losses, cell, directory)
+        if share.any(time.monotonic() - saved > SAVED_EVERY):
+            _save(model, optimizer, losses, cell, directory, share)
             saved = time.monotonic()
         if (step + 1) % MEAN_OF == 0 or step + 1 == profile.steps:
             pace = median(times[-MEAN_OF:])
             speed, left = batch.inputs.numel() / pace, pace * (profile.steps - step - 1)
             progress(Progress(step + 1, profile.steps, losses[-1], speed, left))
-    _save(model, optimizer, losses, cell, directory)
+    _save(model, optimizer, losses, cell, directory, share)
     return losses, median(times) if times else 0.0
 
 
-def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random) -> Tensor:
-    """Mean cross-entropy of the answers of a batch, nats."""
+def loss_of(
+    model: Transformer,
+    cell: Cell,
+    task: Task,
+    batch: Batch,
+    random: Random,
+    among: int | None = None,
+) -> Tensor:
+    """Mean cross-entropy of the answers of a batch, nats.
+
+    `among`: the batch is a part of one with so many answers, and the loss a part of their mean.
+    """
     hidden = model.hidden(
         batch.inputs,
         drawn(cell, batch.inputs.shape, random),
@@ -153,7 +223,10 @@ def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Ra
         told=told(cell, batch),
         points=batch.points,
     )
-    return cross_entropy(model.head(hidden[batch.answers]), batch.targets[batch.answers])
+    said, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
+    if among is None:
+        return cross_entropy(said, targets)
+    return cross_entropy(said, targets, reduction="sum") / among
 
 
 def rate(step: int, profile: Profile) -> float:
@@ -181,27 +254,39 @@ def _save(
     losses: list[float],
     cell: Cell,
     directory: Path | None,
+    share: Split,
 ) -> None:
     if directory is None:
         return
     tensors = {f"model.{name}": weight for name, weight in model.state_dict().items()}
     for number, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in moments.items()}
-    checkpoints.save(directory, len(losses), tensors, {"cell": cell.settings, "losses": losses})
+    # sorted, for processes that put tensors together have to take them in one order
+    tensors = {name: share.whole(tensor) for name, tensor in sorted(tensors.items())}
+    if share.leads:
+        checkpoints.save(directory, len(losses), tensors, {"cell": cell.settings, "losses": losses})
 
 
 def _resumed(
-    model: Transformer, optimizer: torch.optim.Optimizer, cell: Cell, directory: Path | None
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    cell: Cell,
+    directory: Path | None,
+    share: Split,
 ) -> list[float]:
     """Load the last checkpoint, if there is one; return the losses so far."""
     last = None if directory is None else checkpoints.latest(directory, cell.settings)
     if last is None:
         return []
-    model.load_state_dict(_below(last.tensors, "model."))
+    held, weights = model.state_dict(), _below(last.tensors, "model.")
+    model.load_state_dict({name: share.part(x, held[name]) for name, x in weights.items()})
     moments: dict[int, dict[str, Any]] = {}
+    parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
     for name, value in _below(last.tensors, "optimizer.").items():
-        parameter, _, moment = name.partition(".")
-        moments.setdefault(int(parameter), {})[moment] = value
+        number, _, moment = name.partition(".")
+        weight = parameters[int(number)]
+        value = share.part(value, weight) if value.shape == weight.shape else value
+        moments.setdefault(int(number), {})[moment] = value
     optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
     return list(last.state["losses"])
 

@@ -46,13 +46,13 @@ class FIRE(Encoding):
             )
         self.heads, self.length = query_heads(heads), length
         room("the network", heads, hidden)
-        self.c = nn.Parameter(torch.tensor(0.1))
-        self.multiplier = nn.Parameter(torch.tensor(1.0))
+        self.c = nn.Parameter(torch.tensor([0.1]))  # FSDP2 shards no scalars
+        self.multiplier = nn.Parameter(torch.tensor([1.0]))
         self.inner = nn.Linear(1, hidden)
         self.outer = nn.Linear(hidden, heads, bias=False)
 
     def ψ(self, x: Tensor) -> Tensor:
-        return (self.c.abs() * x).log1p()
+        return (self.c[0].abs() * x).log1p()
 
     def f(self, h: Tensor, x: Tensor) -> Tensor:
         """The learned map of each head h, broadcast with x."""
@@ -83,7 +83,7 @@ class FIRE(Encoding):
 
     @property
     def L(self) -> Tensor:
-        return self.multiplier.abs() * self.length
+        return self.multiplier[0].abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
         """Test whether each of these queries stands within L, where distance alone counts."""

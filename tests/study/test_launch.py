@@ -1,0 +1,249 @@
+"""Runs that several processes share against the same run in one process, over gloo."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+import posenc.study
+from posenc.study import execute, launch, store, tasks, train
+from posenc.study.build import build
+from posenc.study.cell import Cell, Profile
+from posenc.study.plan import Plan
+
+pytestmark = pytest.mark.slow
+# 5 texts: not as many for each of two processes
+SMALL = Profile(width=16, heads=2, layers=2, steps=6, batch=5, rate=1e-2, warmup=2, prompts=5)
+COPY = tasks.find("copy").at(5, (5, 8))
+CELLS = (
+    Cell("copy", "rope", 0),
+    Cell("copy", "t5", 0, positions="random 64"),
+    Cell("copy", "fire", 0, control="window"),
+    Cell("copy", "learned", 0, control="oracle"),
+    Cell("copy", "shaw", 0, control="shuffled"),
+    Cell("copy", "fox", 0),
+    Cell("masked", "t5", 0),  # read both ways, so that filling is hidden
+)
+RANKS = 2
+
+
+def task_of(cell):
+    if cell.task == "copy":
+        return COPY
+    words = [f"w{n % 7}" for n in range(400)]
+    return replace(tasks.masked(words, trained=6), least=2)
+
+
+def fitted(cell, directory=None, stop=lambda: False, split=train.Alone):
+    """Losses and whole weights of a training run."""
+    shares, task = [], task_of(cell)
+    model = build(cell, len(task.vocabulary), task.both_ways)
+
+    def noted(*of):
+        shares.append(split(*of))
+        return shares[-1]
+
+    losses, _ = train.fit(model, cell, task, directory, stop, split=noted)
+    weights = {name: shares[0].whole(x).detach() for name, x in model.state_dict().items()}
+    return losses, weights
+
+
+def one_of_two(folder):
+    """The work of one process of two: cells together and alone, stopped and continued."""
+    torch.set_num_threads(1)
+    engine = launch.Engine.begin()
+    rank = torch.distributed.get_rank()
+
+    def together(*of):
+        return launch.Share(engine, *of)
+
+    # In float64, or the noise of gradients that should be 0 is all that AdamW sees of them
+    torch.set_default_dtype(torch.float64)
+    for cell in CELLS:
+        cell = replace(cell, profile=SMALL)
+        losses, weights = fitted(cell)
+        shared_losses, shared = fitted(cell, split=together)
+        for name, weight in weights.items():
+            torch.testing.assert_close(shared[name], weight, rtol=1e-5, atol=1e-7, msg=name)
+        torch.testing.assert_close(shared_losses, losses, rtol=1e-7, atol=0)
+    torch.set_default_dtype(torch.float32)
+    cell = Cell("copy", "rope", 0, options={"learned": True}, profile=SMALL)
+    losses, weights = fitted(cell, split=together)
+    torch.testing.assert_close(losses, fitted(cell)[0], rtol=1e-4, atol=0)
+    asked = iter(range(10))
+    try:  # one of the two is asked to stop, before the fourth step
+        fitted(cell, folder, lambda: next(asked) == 3 and rank == 1, together)
+    except train.Stopped:
+        torch.distributed.barrier()
+    assert len([*folder.iterdir()]) == 1
+    resumed_losses, resumed = fitted(cell, folder, split=together)
+    assert resumed_losses == losses
+    assert all(torch.equal(resumed[name], weight) for name, weight in weights.items())
+    torch.distributed.barrier()
+    if rank == 0:  # what two have written, one can read
+        assert fitted(cell, folder)[0] == losses
+    print("alike")
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def launched(*words, ranks=RANKS, **more):
+    """Processes of one launch, with what a launcher sets in their environment."""
+    shared = {
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "PYTHONPATH": str(Path(execute.__file__).parents[2]),
+        "OMP_NUM_THREADS": "1",
+    }
+    return [
+        subprocess.Popen(
+            [sys.executable, *map(str, words)],
+            env=os.environ | shared | more | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(ranks)
+    ]  # fmt: skip
+
+
+def said(processes):
+    return [(*process.communicate(timeout=300), process.returncode) for process in processes]
+
+
+@pytest.mark.parametrize("fsdp", ["false", "true"])
+def test_two_processes_train_as_one(tmp_path, fsdp):
+    """Losses and weights; a run that is stopped goes on to the same bits, in one process too."""
+    both = said(launched(__file__, tmp_path / "checkpoints", ACCELERATE_USE_FSDP=fsdp))
+    assert [(out, status) for out, _, status in both] == [("alike\n", 0)] * 2, both
+
+
+def plan_in(folder, **changes):
+    profile = ", ".join(f"{k} = {v}" for k, v in asdict(replace(SMALL, **changes)).items())
+    path = folder / "plan.toml"
+    path.write_text(
+        f'tasks = ["copy"]\nseeds = 1\ntrained = 5\ntested = [5, 8]\nprofile = {{ {profile} }}\n'
+        f'encodings = ["t5", {{ name = "far", encoding = "rope", extend = "yarn 2 after 3" }}]\n'
+    )
+    return path
+
+
+def test_a_plan_is_launched_by_accelerate(tmp_path):
+    """The table is that of `posenc study`, but for the rounding of losses."""
+    plan, out = plan_in(tmp_path), tmp_path / "out"
+    begin = [sys.executable, "-m", "accelerate.commands.launch", "--use_fsdp"]
+    begin += ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"]
+    begin += ["--dynamo_backend", "no", "--main_process_port", str(free_port())]
+    begin += ["-m", "posenc.study.launch", plan, "--out", out, "--keep"]
+    environment = os.environ | {"PYTHONPATH": str(Path(execute.__file__).parents[2])}
+    done = subprocess.run(begin, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert f"2 of 2 cells are done: posenc results {out}" in done.stderr
+    ours = store.read(out)
+    assert ours.sources["processes"] == "2, FSDP2, cpu"
+    execute.study(Plan.read(plan), tmp_path / "alone", workers=1, start="fork")
+    alone = store.read(tmp_path / "alone")
+    assert ours.records.keys() == alone.records.keys()
+    for digest, record in alone.records.items():
+        assert ours.records[digest].outcomes.keys() == record.outcomes.keys()
+        assert ours.records[digest].losses == pytest.approx(record.losses, rel=1e-4)
+        kept = posenc.study.load(out / "models" / f"{digest}.safetensors")
+        assert kept.say(["w1", "<sep>"], 2)
+    with pytest.raises(execute.PlanError, match="`processes` is '2, FSDP2, cpu' there and None"):
+        execute.study(Plan.read(plan), out)
+
+
+def test_one_signal_stops_all_and_the_same_command_goes_on(tmp_path):
+    plan, out = plan_in(tmp_path, steps=400), tmp_path / "out"
+    words = "-m", "posenc.study.launch", plan, "--out", out
+    both = launched(*words)
+    until = time.monotonic() + 200
+    while not (out / store.RESULTS).exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    both[1].send_signal(signal.SIGTERM)
+    first = said(both)
+    assert [status for *_, status in first] == [130, 130], first
+    assert [*(out / execute.CELLS).glob("*/*.safetensors")]
+    again = said(launched(*words))
+    assert [status for *_, status in again] == [0, 0], again
+    assert len(store.read(out).records) == 2
+
+
+def test_what_cannot_be_launched_is_said(tmp_path, monkeypatch, capsys):
+    words = [str(plan_in(tmp_path)), "--out", str(tmp_path / "out")]
+    monkeypatch.delenv("RANK", raising=False)
+    assert launch.main(words) == 1
+    assert "one process alone is `posenc study`" in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    assert launch.main(words) == 1
+    assert "a study trains in float32, `--mixed_precision` is 'bf16'" in capsys.readouterr().err
+
+
+def test_an_error_of_one_ends_all(tmp_path):
+    """More processes than texts, and a plan that is none."""
+    plan, out = plan_in(tmp_path, batch=1), tmp_path / "out"
+    both = said(launched("-m", "posenc.study.launch", plan, "--out", out))
+    assert [status for *_, status in both] == [1, 1]
+    for _, error, _ in both:
+        assert "`batch` must be at least one text for each of 2 processes, got 1" in error
+    plan.write_text("tasks = 3")
+    both = said(launched("-m", "posenc.study.launch", plan, "--out", tmp_path / "other"))
+    assert [status for *_, status in both] == [1, 0]
+    assert "posenc.study.launch: plan.toml" in both[0][1]
+
+
+def test_checkpoints_that_not_all_see_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "step-1.safetensors").touch()
+
+    def others(every, own):
+        every[:] = [own, []]
+
+    monkeypatch.setattr(launch.dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(launch.dist, "all_gather_object", others)
+    with pytest.raises(launch.Refused, match="`--out` must be a folder that all nodes share"):
+        launch._same_folder(tmp_path)
+
+
+def test_shares_are_the_batch(monkeypatch):
+    """Rows, positions and answers of three processes, side by side, are those of one."""
+    cell = replace(CELLS[1], profile=SMALL)
+    batch, shares = COPY.training(5, Random(3)), []
+    monkeypatch.setattr(launch.dist, "get_world_size", lambda: 3)
+    monkeypatch.setattr(launch, "DistributedDataParallel", lambda part: part)
+
+    def noted(model, cell, task, batch, random, among):
+        shares.append((batch, launch.drawn(cell, batch.inputs.shape, random), among))
+        return torch.zeros(())
+
+    monkeypatch.setattr(train, "loss_of", noted)
+    for rank in range(3):
+        monkeypatch.setattr(launch.dist, "get_rank", lambda rank=rank: rank)
+        engine = launch.Engine(False, torch.device("cpu"))
+        share = launch.Share(engine, build(cell, len(COPY.vocabulary)), cell, COPY)
+        share.loss(batch, Random("positions"))
+    parts, positions, among = zip(*shares, strict=True)
+    for place in range(3):
+        assert torch.equal(torch.cat([part[place] for part in parts]), batch[place])
+    assert [n for part in parts for n in part.lengths] == batch.lengths
+    whole = launch.drawn(cell, batch.inputs.shape, Random("positions"))
+    assert torch.equal(torch.cat(positions), whole)
+    assert among == (int(batch.answers.sum()),) * 3
+
+
+if __name__ == "__main__":
+    one_of_two(Path(sys.argv[1]))
