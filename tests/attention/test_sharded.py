@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -45,6 +46,7 @@ def head_and_tail(tokens, ranks):
     return torch.cat((pieces[:ranks], pieces.flip(0)[:ranks]), -1)
 
 
+@cache
 def text(tokens):
     """q, k, v, the weights of a sum of outputs; positions and ids of two documents in a row."""
     random, batch = torch.Generator().manual_seed(tokens), 2 if tokens < 100 else 1
