@@ -34,6 +34,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "report.paper",
     "report.terminal",
     "report",
+    "explorer",
     "cli",
     "__main__",
 )

@@ -1,6 +1,7 @@
 """Detect compilers, tracers and transforms of functions, for which tensors are not numbers."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -25,6 +26,25 @@ def unwrapped(x: Tensor) -> bool:
     if type(x) is not Tensor and type(x) is not nn.Parameter:
         return False
     return not (_are_functorch_transforms_active() and is_functorch_wrapped_tensor(x))
+
+
+_matrix_functions = False  # what the exported graph is for has them
+
+
+@contextmanager
+def with_matrix_functions() -> Iterator[None]:
+    """Export exponentials and inverses of matrices as such, for what has these operations."""
+    global _matrix_functions
+    before, _matrix_functions = _matrix_functions, True
+    try:
+        yield
+    finally:
+        _matrix_functions = before
+
+
+def by_products() -> bool:
+    """True where a graph is exported that may be ONNX's, which multiplies matrices and no more."""
+    return torch.compiler.is_exporting() and not _matrix_functions
 
 
 def readable(*tensors: Tensor) -> bool:

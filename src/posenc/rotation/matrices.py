@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.core.frequencies import one_each
 from posenc.core.shapes import Heads
-from posenc.core.tracing import in_full
+from posenc.core.tracing import by_products, in_full
 
 HALVINGS = 20  # of the exponent: a sum of |A| up to a million is as good as one below 1
 TERMS = 9  # of the series of exp
@@ -30,7 +30,7 @@ def skew(x: Tensor) -> Tensor:
 
 def exponential(a: Tensor) -> Tensor:
     """exp of each matrix (…, row, column): the rotation that a skew-symmetric matrix generates."""
-    if not torch.compiler.is_exporting():
+    if not by_products():
         return torch.linalg.matrix_exp(a)
     small, one = a * 0.5**HALVINGS, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     power = one
@@ -48,14 +48,14 @@ def cayley(a: Tensor) -> Tensor:
     [[0.0, -1.0], [1.0, 0.0]]
     """
     one = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    if torch.compiler.is_exporting():
+    if by_products():
         return (one - a) @ _inverse(one + a)
     return torch.linalg.solve(one + a, one - a)  # the two factors commute
 
 
 def over_lower(x: Tensor, a: Tensor) -> Tensor:
     """x (1 + A)⁻¹ of an A that is 0 on and above its diagonal."""
-    if torch.compiler.is_exporting():
+    if by_products():
         one = torch.eye(a.shape[-1], dtype=torch.float64, device=a.device)
         return (x.double() @ _inverse(one + a.double())).to(x.dtype)
     return torch.linalg.solve_triangular(a, x, upper=False, left=False, unitriangular=True)
@@ -83,7 +83,7 @@ def turned(x: Heads, by: Tensor) -> Heads:
         dtype = torch.promote_types(x.dtype, by.dtype)
         blocks = x.to(dtype).unflatten(-1, (by.shape[-3], by.shape[-1]))
         by = by.to(dtype) if by.ndim == 6 else by.to(dtype).unsqueeze(0)
-        if torch.compiler.is_exporting():  # ONNX broadcasts no axis in its Einsum
+        if by_products():  # ONNX broadcasts no axis in its Einsum
             out = (by @ blocks.unsqueeze(-1)).squeeze(-1)
         else:  # which copies no matrix for each head
             out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)

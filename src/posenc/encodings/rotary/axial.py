@@ -51,7 +51,7 @@ CARD = Card(
         year=2021,
         url="https://kexue.fm/archives/8397",
     ),
-    make=lambda dim, heads, **options: RoPE(axial(dim, 2), **options),
+    make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 2, base), **options),
     holds=HOLDS | {several_axes},
 )
 
@@ -65,6 +65,6 @@ CARD_3D = Card(
         year=2025,
         arxiv="2506.09985",
     ),
-    make=lambda dim, heads, **options: RoPE(axial(dim, 3), **options),
+    make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 3, base), **options),
     holds=HOLDS | {several_axes},
 )

@@ -78,10 +78,17 @@ def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> F
     return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])
 
 
-def _make(dim: int, heads: int, interleaved: bool = False, layout: Layout = "half") -> RoPE:
+def _make(
+    dim: int,
+    heads: int,
+    interleaved: bool = False,
+    layout: Layout = "half",
+    base: float = 10_000.0,
+) -> RoPE:
     pairs = dim // 2
     t, h = max(1, pairs // 4), max(1, (pairs - pairs // 4) // 2)  # 16, 24, 24 of 64 pairs
-    return RoPE(mrope(frequencies(dim), (t, h, pairs - t - h), interleaved), layout=layout)
+    freqs = mrope(frequencies(dim, base), (t, h, pairs - t - h), interleaved)
+    return RoPE(freqs, layout=layout)
 
 
 CARD = Card(

@@ -32,8 +32,14 @@ def p_rope(freqs: Frequencies, p: float) -> Frequencies:
     return where(arange(pairs, device=freqs.device) < int(p * pairs), freqs, 0.0)
 
 
-def _make(dim: int, heads: int, p: float = 0.75, layout: Layout = "interleaved") -> RoPE:
-    return RoPE(p_rope(frequencies(dim), p), layout=layout)
+def _make(
+    dim: int,
+    heads: int,
+    p: float = 0.75,
+    layout: Layout = "interleaved",
+    base: float = 10_000.0,
+) -> RoPE:
+    return RoPE(p_rope(frequencies(dim, base), p), layout=layout)
 
 
 CARD = Card(

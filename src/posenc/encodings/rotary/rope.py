@@ -20,7 +20,7 @@ from torch import nn
 
 from posenc.core.arguments import number, positive, switch, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import Layout, checked, theta
+from posenc.core.frequencies import Layout, checked, frequencies, theta
 from posenc.core.shapes import Frequencies, Heads, PerHead, Points, Positions
 from posenc.properties import (
     any_length,
@@ -143,6 +143,6 @@ HOLDS = frozenset(  # of all rotations, whatever their frequencies
 CARD = Card(
     name="RoPE",
     paper=SU,
-    make=lambda dim, heads, **options: RoPE(dim, **options),
+    make=lambda dim, heads, base=10_000.0, **options: RoPE(frequencies(dim, base), **options),
     holds=HOLDS,
 )

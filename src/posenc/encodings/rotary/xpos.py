@@ -25,7 +25,7 @@ from torch import Tensor
 
 from posenc.core.arguments import real, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import Layout, angles, checked, theta
+from posenc.core.frequencies import Layout, angles, checked, frequencies, theta
 from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
@@ -122,7 +122,7 @@ CARD = Card(
         year=2022,
         arxiv="2212.10554",
     ),
-    make=lambda dim, heads, **options: XPos(dim, **options),
+    make=lambda dim, heads, base=10_000.0, **options: XPos(frequencies(dim, base), **options),
     holds=frozenset(
         {unique_positions, bounded, shift_invariant, length_independent, order_sensitive}
     ),

@@ -1,0 +1,352 @@
+"""Graphs of encodings: each one's own Python, exported for an interpreter in the browser.
+
+    {"inputs": {"pos": ["token"], …}, "constants": {"freqs": {"shape": [8], …}, …},
+     "nodes": [["sin.default", ["$5"]], …], "outputs": {"scores": "$9", …}, …}
+
+Values are numbered: inputs first, then constants, then nodes; "$5" is the sixth. A node may have
+named arguments, and the dtype of what comes out, where that is not float64. A graph holds for any
+number of tokens, and rounds where the encoding does. What it learns is as it is at
+first: `torch.manual_seed(seed)`, then `create(name, dim, heads, **options)`, makes the same.
+
+    embedded        x with what is added to it              from pos, x
+    q, k            as they enter the dot product           from pos, q, k, hidden
+    bias, scores    (1, head, query, key), before softmax   from pos, q, k, hidden
+
+`hidden` is the input of the layer, which some encodings read. Pairs that an encoding made for
+causal attention does not see are −∞.
+"""
+
+import base64
+import inspect
+import json
+import re
+import traceback
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from posenc.core import biases
+from posenc.core.biases import ALL, as_bias, dense
+from posenc.core.encoding import Encoding
+from posenc.core.masks import causal
+from posenc.core.positions import folded
+from posenc.core.tracing import with_matrix_functions
+from posenc.properties.card import Card
+from posenc.properties.probe import in_float64
+
+DIM, HEADS, SEED = 16, 4, 0
+SMALL: dict[str, dict[str, Any]] = {"learned": {"length": 128}, "deberta": {"reach": 32}}  # tables
+FIRST = 11  # tokens: unlike any other size, for torch takes sizes that are equal at first for one
+# Numbers of tokens, within which no encoding chooses another way to compute the same: a bias caches
+# the rows of a few, Transformer-XL has its own product for very many. The graph holds for all.
+LEAST, MOST = biases.FEW + 1, 2048
+FEW = 16  # numbers that are written as numbers; more of them as bytes
+SAME = {"alias.default", "clone.default", "detach.default", "detach_.default"}
+SAME |= {"lift_fresh_copy.default", "contiguous.default"}  # which return their input
+INTERPRETER = "interpreter.js"
+
+
+class Content(NamedTuple):
+    """What a graph is run with: q and k (1, head, token, channel), x and hidden (1, token, width).
+
+    Additive encodings add to x; the layer reads `hidden`.
+    """
+
+    pos: Tensor
+    q: Tensor
+    k: Tensor
+    x: Tensor
+    hidden: Tensor
+
+
+class LastCall(TorchFunctionMode):
+    """The name of the function of torch that was called last, to be said if it failed."""
+
+    name = ""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.name = resolve_name(function) or getattr(function, "__name__", str(function))
+        return function(*args, **(kwargs or {}))
+
+
+class Hooks(nn.Module):
+    """All that an encoding does before the softmax, by name."""
+
+    def __init__(self, encoding: Encoding):
+        super().__init__()
+        self.encoding, self.last = encoding, LastCall()
+
+    def forward(
+        self, pos: Tensor, q: Tensor, k: Tensor, x: Tensor, hidden: Tensor
+    ) -> dict[str, Tensor]:
+        with self.last:
+            return outputs(self.encoding, Content(pos, q, k, x, hidden))
+
+
+def outputs(encoding: Encoding, content: Content) -> dict[str, Tensor]:
+    pos, q, k, x, hidden = content
+    found, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
+    if "on_embeddings" in acts_on:
+        found["embedded"] = encoding.on_embeddings(x, at)
+    if "on_hidden" in acts_on:
+        at = encoding.on_hidden(hidden, at)
+    if {"on_queries", "on_keys"} & {*acts_on}:
+        q, k = encoding.on_queries(q, at), encoding.on_keys(k, at)
+        found |= {"q": q, "k": k}
+    scale, shape = encoding.scale(q.shape[-1]), (*q.shape[:3], k.shape[-2])
+    scores = q @ k.mT * scale
+    seen = dense(causal(), shape) if encoding.causal else None
+    bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
+    if bias is not None:
+        found["bias"] = bias.block(ALL, ALL, seen).expand(shape)
+        scores = scores + found["bias"]
+    found["scores"] = scores
+    if seen is not None:
+        hidden_pairs = {name: found[name] for name in ("bias", "scores") if name in found}
+        found |= {name: x.masked_fill(~seen, -torch.inf) for name, x in hidden_pairs.items()}
+    return found
+
+
+def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Encoding:
+    """The encoding as it begins, with small tables and the seed that the page shows."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        return card.make(dim, heads, **SMALL.get(card.slug, {}) | options)
+
+
+def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> Content:
+    """Seeded q, k, x and hidden, standing one after another; points fill a square or a cube."""
+    dim, heads = encoding.dim or dim, encoding.heads or heads
+    random, width = torch.Generator().manual_seed(SEED), encoding.width or dim * heads
+    q, k = (torch.randn(1, heads, tokens, dim, generator=random).double() for _ in "qk")
+    x, hidden = (torch.randn(1, tokens, width, generator=random).double() for _ in range(2))
+    return Content(folded(tokens, encoding.axes), q, k, x, hidden)
+
+
+def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -> ExportedProgram:
+    """The program of all hooks, for any number of tokens.
+
+    Raises ValueError, which names the operation, for what cannot be exported.
+    """
+    hooks, tokens = Hooks(encoding), Dim("tokens", min=LEAST, max=MOST)
+    dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens})
+    example = tuple(content(encoding, FIRST, dim, heads))
+    try:
+        with torch.no_grad(), with_matrix_functions():
+            program = torch.export.export(hooks, example, dynamic_shapes=dynamic, strict=False)
+            return program.run_decompositions()
+    except Exception as error:
+        raise ValueError(_not_exported(card, encoding, hooks.last.name, error)) from error
+
+
+def _not_exported(card: Card, encoding: Encoding, name: str, error: Exception) -> str:
+    try:
+        own = inspect.getfile(type(encoding))
+    except (OSError, TypeError):
+        own = ""  # typed in
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
+    where = f" ({Path(own).name}, line {lines[-1]})" if lines else ""
+    why = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return (
+        f"{card.name} cannot be exported: `{name}`{where} is not the same for every input; write it"
+        f" with operations on tensors that read none of their values. It said: {why}"
+    )
+
+
+def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dict[str, Any]:
+    """The graph of an encoding, ready to be written as JSON.
+
+    Raises ValueError, which names the operation, for what cannot be exported, or not be run.
+    """
+    encoding = in_float64(make(card, dim, heads, **options))
+    written = Written(export(card, encoding, dim, heads))
+    unknown = sorted(written.operations - operations())
+    if unknown:
+        raise ValueError(
+            f"{card.name} uses {', '.join(f'`{name}`' for name in unknown)}, which the explorer"
+            " cannot run: write it with other operations on tensors."
+        )
+    options = SMALL.get(card.slug, {}) | options
+    return {
+        "name": card.name,
+        "slug": card.slug,
+        "dim": encoding.dim or dim,
+        "heads": encoding.heads or heads,
+        "width": encoding.width or dim * heads,
+        "axes": encoding.axes,
+        "causal": encoding.causal,
+        "seed": SEED,
+        "options": options,
+        "learns": any(True for _ in encoding.parameters()),
+        **written.to_json(),
+    }
+
+
+def graphs(cards: Iterable[Card]) -> dict[str, dict[str, Any]]:
+    """The graph of each, by slug; {"name": …, "sentence": …} says why there is none."""
+    found: dict[str, dict[str, Any]] = {}
+    for card in cards:
+        try:
+            found[card.slug] = graph(card)
+        except ValueError as error:
+            found[card.slug] = {"name": card.name, "slug": card.slug, "sentence": str(error)}
+    return found
+
+
+@cache
+def operations() -> frozenset[str]:
+    """The operations that the interpreter has: read from its table, so it cannot lie."""
+    code = (files("posenc.explorer") / INTERPRETER).read_text("utf-8")
+    table = code.partition("const OPERATIONS")[2].partition("\n};")[0]
+    return frozenset(re.findall(r'^  "([\w.]+)":', table, re.MULTILINE))
+
+
+class Written:
+    """A program as inputs, constants, nodes and outputs; what no output needs is left out."""
+
+    def __init__(self, program: ExportedProgram):
+        self.program = program
+        self.references: dict[str, Any] = {}  # by the name of a node
+        self.inputs: dict[str, list[Any]] = {}
+        self.constants: dict[str, Tensor] = {}
+        self.nodes: list[list[Any]] = []
+        self.outputs: dict[str, str] = {}
+        self.made = made(program)
+        self.needed = _needed(self.made.values())
+        self._number_inputs()
+        self._number_nodes()
+
+    @property
+    def operations(self) -> set[str]:
+        return {node[0] for node in self.nodes}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "inputs": self.inputs,
+            "constants": {name: numbers(value) for name, value in self.constants.items()},
+            "nodes": self.nodes,
+            "outputs": self.outputs,
+        }
+
+    def _number_inputs(self) -> None:
+        values = inputs(self.program)
+        placed = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
+        inner = {node: name for node, (name, value) in values.items() if value is not None}
+        outer = [node for node in values if node not in inner and placed[node] in self.needed]
+        kept = [node for node in inner if placed[node] in self.needed]
+        for number, node in enumerate([*outer, *kept]):
+            self.references[node] = f"${number}"
+        for node in outer:
+            shape = placed[node].meta["val"].shape
+            self.inputs[node] = [size if isinstance(size, int) else "token" for size in shape]
+        self.constants = {inner[node]: values[node][1] for node in kept}  # type: ignore[misc]
+
+    def _number_nodes(self) -> None:
+        first, same = len(self.references), {}
+        for node in self.program.graph.nodes:
+            if node.op != "call_function" or node not in self.needed:
+                continue
+            options = {key: self._argument(value) for key, value in node.kwargs.items()}
+            options = {key: value for key, value in options.items() if value is not None}
+            dtype = _dtype(node.meta["val"])
+            written = [operation(node), self._argument(node.args)]
+            written += [options] if options or dtype else []
+            written += [dtype] if dtype else []
+            if written[0] in SAME:
+                self.references[node.name] = written[1][0]
+                continue
+            key = json.dumps(written)  # the same operation on the same values is done once
+            if key not in same:
+                same[key] = f"${first + len(self.nodes)}"
+                self.nodes.append(written)
+            self.references[node.name] = same[key]
+        self.outputs = {name: self.references[node.name] for name, node in self.made.items()}
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return self.references[value.name]
+        if isinstance(value, list | tuple):
+            return [self._argument(one) for one in value]
+        if isinstance(value, torch.dtype):
+            return str(value).removeprefix("torch.")
+        if isinstance(value, float) and not abs(value) < torch.inf:
+            return str(value)  # "inf", "-inf", "nan": JSON has no such numbers
+        if isinstance(value, torch.device | torch.layout | torch.memory_format):
+            return None
+        return value
+
+
+def inputs(program: ExportedProgram) -> dict[str, tuple[str, Tensor | None]]:
+    """By node, in their order: (name, None) of what the caller gives, (name, value) of constants."""
+    found: dict[str, tuple[str, Tensor | None]] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.TOKEN:  # of checks
+            continue
+        if spec.kind is InputKind.USER_INPUT:
+            found[spec.arg.name] = spec.arg.name, None
+            continue
+        target = str(spec.target)
+        value = program.state_dict.get(target, program.constants.get(target))
+        assert isinstance(value, Tensor)
+        found[spec.arg.name] = target.removeprefix("encoding."), value
+    return found
+
+
+def made(program: ExportedProgram) -> dict[str, fx.Node]:
+    """The nodes of the outputs, by name."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    each = [
+        nodes[str(spec.arg.name)]
+        for spec in program.graph_signature.output_specs
+        if spec.kind is OutputKind.USER_OUTPUT
+    ]
+    names = program.call_spec.out_spec.context  # type: ignore[union-attr]
+    return dict(zip(names, each, strict=True))
+
+
+def operation(node: fx.Node) -> str:
+    """The name of an operation: "add.Tensor" of torch's, "py.mul" of Python's on sizes."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target).removeprefix("aten.")
+    return f"py.{getattr(node.target, '__name__', node.target)}"
+
+
+def _dtype(value: Any) -> str:
+    """The dtype of what comes out; empty for float64, and for sizes."""
+    if not isinstance(value, Tensor) or value.dtype is torch.float64:
+        return ""
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _needed(outputs: Iterable[fx.Node]) -> set[fx.Node]:
+    """The nodes that these are made of: no checks."""
+    needed: set[fx.Node] = set()
+    left = [*outputs]
+    while left:
+        node = left.pop()
+        if node not in needed:
+            needed.add(node)
+            left += node.all_input_nodes
+    return needed
+
+
+def numbers(x: Tensor) -> dict[str, Any]:
+    """A tensor in JSON: few values as numbers, many as bytes, of float32 where that says all."""
+    x = x.detach()
+    form: dict[str, Any] = {"shape": [*x.shape], "dtype": str(x.dtype).removeprefix("torch.")}
+    if x.numel() <= FEW or not x.is_floating_point():
+        return form | {"values": x.flatten().tolist()}
+    short = torch.equal(x.float().double(), x.double())
+    raw = x.float() if short else x.double()
+    data = base64.b64encode(raw.cpu().contiguous().numpy().astype("<f4" if short else "<f8"))
+    return form | {"float32" if short else "float64": data.decode()}

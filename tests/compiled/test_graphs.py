@@ -1,0 +1,169 @@
+"""Graphs, run by the interpreter in JavaScript, held against the hooks, run by Python in float64."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from javascript import evaluate
+
+from posenc import masks
+from posenc.attention.attend import scores
+from posenc.catalog import CATALOG, create, find
+from posenc.explorer import graphs
+from posenc.properties.probe import in_float64
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch of itself
+LENGTHS = 5, 23, 40  # none of them is that of the example that was exported
+RUN = """({ graph, contents, wanted }) => contents.map((content) => {
+  const given = Object.fromEntries(Object.entries(content).map(([n, one]) => [n, read(one)]));
+  const shown = (x) => Array.from(values(x), (v) => (Number.isFinite(v) ? v : String(v)));
+  const made = Object.entries(run(graph, given, wanted ?? undefined));
+  return Object.fromEntries(made.map(([n, x]) => [n, { shape: x.shape, values: shown(x) }]));
+})"""
+SENTENCE = """({ graph }) => {
+  try { run(graph, {}); } catch (error) {
+    return [problem(graph), error.message, error instanceof UnknownOperation];
+  }
+}"""
+
+
+def in_javascript(graph: dict[str, Any], contents: list[dict[str, Any]], **how: Any) -> Any:
+    """The outputs for each content, as tensors by name."""
+    written = [{n: graphs.numbers(x) for n, x in content.items()} for content in contents]
+    argument = {"graph": graph, "contents": written} | how
+    return [
+        {n: torch.tensor([*map(float, x["values"])]).double().view(x["shape"]) for n, x in one}
+        for one in (made.items() for made in evaluate(["interpreter.js"], RUN, argument))
+    ]
+
+
+def expected(encoding, content):
+    """All that the graph has, by the hooks, as attention calls them."""
+    acts_on, at = encoding.acts_on, encoding.prepare(content.pos)
+    found = {}
+    if "on_embeddings" in acts_on:
+        found["embedded"] = encoding.on_embeddings(content.x, at)
+        encoding = create("nope", graphs.DIM, graphs.HEADS)  # nothing else comes before softmax
+        acts_on, at = (), content.pos
+    mask = masks.causal() if encoding.causal else None
+    reads = "on_hidden" in acts_on
+    if reads:
+        at = encoding.on_hidden(content.hidden, at)
+    if {"on_queries", "on_keys"} & {*acts_on}:
+        found["q"] = encoding.on_queries(content.q, at)
+        found["k"] = encoding.on_keys(content.k, at)
+    pos, x = content.pos, content.hidden if reads else None
+    found["scores"] = scores(encoding, content.q, content.k, pos, pos, x=x, mask=mask)
+    if "on_scores" in acts_on:
+        plain = content.q @ content.k.mT * encoding.scale(content.q.shape[-1])
+        found["bias"] = found["scores"] - plain
+    return found
+
+
+@pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
+def test_every_encoding_runs_in_javascript_as_in_python_at_any_length(card):
+    graph = graphs.graph(card)
+    encoding = in_float64(graphs.make(card))
+    contents = [graphs.content(encoding, tokens) for tokens in LENGTHS]
+    made = in_javascript(json.loads(json.dumps(graph)), [one._asdict() for one in contents])
+    for content, outputs in zip(contents, made, strict=True):
+        with torch.no_grad():
+            wanted = expected(encoding, content)
+        assert outputs.keys() == wanted.keys()
+        for name, value in wanted.items():
+            seen = torch.ones_like(value, dtype=torch.bool)
+            if encoding.causal and name in ("bias", "scores"):
+                seen = seen.tril()
+                assert (outputs[name][~seen] == -math.inf).all()
+            torch.testing.assert_close(
+                outputs[name][seen], value[seen].double(), atol=1e-12, rtol=1e-12
+            )
+
+
+def test_only_what_an_output_needs_has_to_be_given():
+    graph = graphs.graph(find("sinusoidal"))
+    pos = torch.tensor([3, 1000])
+    (made,) = in_javascript(
+        graph, [{"pos": pos, "x": torch.zeros(1, 2, 64).double()}], wanted=["embedded"]
+    )
+    encoding = create("sinusoidal", graphs.DIM, graphs.HEADS)
+    rows = encoding.on_embeddings(torch.zeros(1, 2, 64), encoding.prepare(pos))
+    torch.testing.assert_close(made["embedded"], rows.double(), atol=1e-12, rtol=0)
+
+
+def test_constants_of_a_graph_can_be_replaced():
+    """RoPE with another base, though the graph was exported with the usual one."""
+    graph = graphs.graph(find("rope"))
+    other = in_float64(create("rope", graphs.DIM, graphs.HEADS, base=500.0))
+    content = graphs.content(other, 9)
+    (made,) = in_javascript(graph, [content._asdict() | {"freqs": other.freqs}], wanted=["q"])
+    turned = other.on_queries(content.q, other.prepare(content.pos))
+    torch.testing.assert_close(made["q"], turned, atol=1e-12, rtol=0)
+
+
+def test_an_unknown_operation_is_named_in_a_sentence():
+    graph = json.loads(json.dumps(graphs.graph(find("alibi"))))
+    graph["nodes"][-1][0] = "teleport.default"
+    sentence = "ALiBi cannot be shown: it uses `teleport.default`, which this page cannot run."
+    said = evaluate(["interpreter.js"], SENTENCE, {"graph": graph})
+    assert said == [sentence, sentence, True]
+
+
+OWN = """
+import torch
+from torch import nn
+from posenc import Encoding
+from posenc.core.biases import DistanceBias
+
+class Mine(Encoding):
+    def __init__(self, heads, strength=0.5):
+        super().__init__()
+        self.heads, self.strength = heads, strength
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return lambda b, h, i, j: -self.strength * (q_at[i] - k_at[j]).abs().sqrt() / (1.0 + h)
+
+class Reads(Mine):
+    def prepare(self, pos):
+        return pos * 2 if pos.max() > 3 else pos
+
+class Spectral(Encoding):
+    def on_queries(self, q, at):
+        return torch.fft.fft(q).real
+"""
+
+
+LINE = r"Reads cannot be exported: `torch.Tensor.__bool__` \(my_module.py, line 17\)"
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "my_module.py").write_text(OWN)
+    return lambda name: find(f"{tmp_path / 'my_module.py'}:{name}")
+
+
+def test_an_encoding_of_ones_own_runs_too(own):
+    graph = graphs.graph(own("Mine"))
+    content = graphs.content(graphs.make(own("Mine")), 17)
+    (made,) = in_javascript(graph, [content._asdict()], wanted=["bias"])
+    offset = (torch.arange(17).unsqueeze(-1) - torch.arange(17)).abs().float().sqrt().double()
+    for head in range(graphs.HEADS):
+        wanted = -0.5 * offset / (1.0 + head)
+        torch.testing.assert_close(made["bias"][0, head], wanted, atol=1e-6, rtol=0)
+
+
+def test_what_cannot_be_exported_is_named_with_its_line(own):
+    with pytest.raises(ValueError, match=LINE):
+        graphs.graph(own("Reads"))
+
+
+def test_what_the_page_cannot_run_is_named(own):
+    with pytest.raises(ValueError, match=r"Spectral uses `_fft_\w+.default`.*cannot run"):
+        graphs.graph(own("Spectral"))
+    found = graphs.graphs([own("Spectral"), find("nope")])
+    assert "_fft_" in found["spectral"]["sentence"]
+    assert found["nope"]["nodes"]
+    said = evaluate(["interpreter.js"], SENTENCE, {"graph": found["spectral"]})
+    assert said == [found["spectral"]["sentence"]] * 2 + [True]
