@@ -34,7 +34,7 @@ def in_javascript(graph: dict[str, Any], contents: list[dict[str, Any]], **how: 
     written = [{n: graphs.numbers(x) for n, x in content.items()} for content in contents]
     argument = {"graph": graph, "contents": written} | how
     return [
-        {n: torch.tensor([*map(float, x["values"])]).double().view(x["shape"]) for n, x in one}
+        {n: torch.tensor([*map(float, x["values"])], dtype=torch.float64).view(x["shape"]) for n, x in one}
         for one in (made.items() for made in evaluate(["interpreter.js"], RUN, argument))
     ]
 

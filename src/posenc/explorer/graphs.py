@@ -21,7 +21,7 @@ import inspect
 import json
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -133,6 +133,16 @@ def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS)
     return Content(folded(tokens, encoding.axes), q, k, x, hidden)
 
 
+def with_tensors(encoding: Encoding, names: Collection[str] = ()) -> Encoding:
+    """Copy an encoding into float64; these of its floats become tensors: constants of a graph."""
+    twin = in_float64(encoding)
+    for name in names:
+        path, _, last = name.rpartition(".")
+        module = vars(twin.get_submodule(path))
+        module[last] = torch.tensor(module[last], dtype=torch.float64)
+    return twin
+
+
 def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -> ExportedProgram:
     """The program of all hooks, for any number of tokens.
 
@@ -169,14 +179,25 @@ def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dic
     Raises ValueError, which names the operation, for what cannot be exported, or not be run.
     """
     encoding = in_float64(make(card, dim, heads, **options))
-    written = Written(export(card, encoding, dim, heads))
-    unknown = sorted(written.operations - operations())
+    return written(card, encoding, export(card, encoding, dim, heads), dim, heads, **options)
+
+
+def written(
+    card: Card,
+    encoding: Encoding,
+    program: ExportedProgram,
+    dim: int = DIM,
+    heads: int = HEADS,
+    **options: Any,
+) -> dict[str, Any]:
+    """A program as JSON. Raises ValueError for operations that the interpreter does not have."""
+    made = Written(program)
+    unknown = sorted(made.operations - operations())
     if unknown:
         raise ValueError(
             f"{card.name} uses {', '.join(f'`{name}`' for name in unknown)}, which the explorer"
             " cannot run: write it with other operations on tensors."
         )
-    options = SMALL.get(card.slug, {}) | options
     return {
         "name": card.name,
         "slug": card.slug,
@@ -186,21 +207,10 @@ def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dic
         "axes": encoding.axes,
         "causal": encoding.causal,
         "seed": SEED,
-        "options": options,
+        "options": SMALL.get(card.slug, {}) | options,
         "learns": any(True for _ in encoding.parameters()),
-        **written.to_json(),
+        **made.to_json(),
     }
-
-
-def graphs(cards: Iterable[Card]) -> dict[str, dict[str, Any]]:
-    """The graph of each, by slug; {"name": …, "sentence": …} says why there is none."""
-    found: dict[str, dict[str, Any]] = {}
-    for card in cards:
-        try:
-            found[card.slug] = graph(card)
-        except ValueError as error:
-            found[card.slug] = {"name": card.name, "slug": card.slug, "sentence": str(error)}
-    return found
 
 
 @cache
@@ -287,7 +297,7 @@ class Written:
 
 
 def inputs(program: ExportedProgram) -> dict[str, tuple[str, Tensor | None]]:
-    """By node, in their order: (name, None) of what the caller gives, (name, value) of constants."""
+    """By node, in their order: (name, None) of what is given, (name, value) of a constant."""
     found: dict[str, tuple[str, Tensor | None]] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.TOKEN:  # of checks

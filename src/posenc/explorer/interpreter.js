@@ -12,7 +12,9 @@
 /** @typedef {[string, any[], Object<string, any>?, string?]} Node operation, arguments, named ones,
  *   dtype of what comes out, where that is not float64 */
 /** @typedef {{name: string, sentence?: string, inputs: Object<string, (number | string)[]>,
- *   constants: Object<string, Numbers>, nodes: Node[], outputs: Object<string, string>}} Graph */
+ *   constants: Object<string, Numbers>, nodes: Node[], outputs: Object<string, string>,
+ *   sliders?: Object<string, {values: number[], at: number, constants: Object<string, Numbers>}>
+ *   }} Graph */
 
 /** What is thrown for an operation that is not in the table below; its message is a sentence. */
 export class UnknownOperation extends Error {}
@@ -748,6 +750,25 @@ export function constants(graph) {
   return known;
 }
 
+/**
+ * The constants for other values of options, as `run` takes them.
+ * @param {Graph} graph
+ * @param {Object<string, number>} places by option: which of its slider's values
+ * @returns {Object<string, Tensor>}
+ */
+export function constantsAt(graph, places) {
+  /** @type {Object<string, Tensor>} */
+  const found = {};
+  for (const [option, place] of Object.entries(places)) {
+    const slider = graph.sliders?.[option];
+    if (!slider || place === slider.at) continue;
+    for (const [name, written] of Object.entries(slider.constants)) {
+      found[name] = select(read(written), 0, place);
+    }
+  }
+  return found;
+}
+
 /** @param {Graph} graph @returns {string} why it cannot be run, in a sentence; empty: it can */
 export function problem(graph) {
   if (graph.sentence) return graph.sentence;
@@ -762,7 +783,12 @@ const INFINITE = { inf: Infinity, "-inf": -Infinity, nan: NaN };
 
 /** @param {(...operands: any[]) => any} operation @param {any[]} operands @returns {Tensor} float32 */
 function rounded(operation, operands) {
-  const short = operands.map((x) => (typeof x === "number" ? Math.fround(x) : x));
+  // numbers, and tensors of one number, take the dtype of the others
+  const short = operands.map((x) => {
+    if (typeof x === "number") return Math.fround(x);
+    const one = x?.shape?.length === 0 && x.dtype === "float64";
+    return one ? tensor([], [Math.fround(x.data[x.offset])], "float32") : x;
+  });
   const made = operation(...short);
   return map([made], made.shape, Math.fround);
 }

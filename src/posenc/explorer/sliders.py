@@ -1,24 +1,148 @@
 """Sliders: the constants of a graph that an option of the constructor changes, value by value.
 
-    {"base": {"values": [9.77, …, 10000, …], "at": 20, "constants": {"freqs": [{…}, …]}}}
+    {"base": {"values": [9.77, …, 10000, …], "at": 20, "constants": {"freqs": …}}, …}
 
 An option has a slider if it is a float, and the graph, run with the constants of another value,
-gives what the encoding gives that is made with that value; so no rule says which options do.
+gives what the encoding gives that is made with that value; so no rule says which options do. Row n
+of each constant belongs to value n, and row `at` is the default; while one slider is moved, the
+others stand at their defaults.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 from posenc.core.encoding import Encoding
+from posenc.core.positions import folded
+from posenc.explorer import graphs
 from posenc.properties.card import Card
+from posenc.properties.probe import in_float64
 
 STEPS, DOUBLING = 20, 2  # values on either side of the default; so many steps double it
-SHARES = 40  # of values between 0 and 1
+SHARES = 20  # of values between 0 and 1
+SHOWN = 256  # tokens that each value must serve
+CLOSE = 1e-12
+UNREAD = torch.empty(0)  # what orders the checks of a program
 NEVER = {"dim", "heads", "width", "freqs"}
+
+
+class Slider(TypedDict):
+    values: list[float]
+    at: int  # the default among them
+    constants: dict[str, dict[str, Any]]  # by name, as `graphs.numbers` writes (value, *shape)
+
+
+def graph_with_sliders(
+    card: Card, dim: int = graphs.DIM, heads: int = graphs.HEADS, **options: Any
+) -> dict[str, Any]:
+    """The graph of an encoding, and under "sliders" those of its options.
+
+    Raises ValueError, which names the operation, for what cannot be exported, or not be run.
+    """
+    return Maker(card, dim, heads, options).graph()
+
+
+def graphs_of(cards: Iterable[Card]) -> dict[str, dict[str, Any]]:
+    """The graph of each, by slug; {"name": …, "sentence": …} says why there is none."""
+    found: dict[str, dict[str, Any]] = {}
+    for card in cards:
+        try:
+            found[card.slug] = graph_with_sliders(card)
+        except ValueError as error:
+            found[card.slug] = {"name": card.name, "slug": card.slug, "sentence": str(error)}
+    return found
+
+
+@dataclass
+class Maker:
+    """Makes an encoding with other values of its options, and its constants for one program."""
+
+    card: Card
+    dim: int
+    heads: int
+    options: dict[str, Any]
+    kept: list[str] = field(default_factory=list)  # floats of the encoding that a slider turns
+
+    def graph(self) -> dict[str, Any]:
+        encoding = self.encoding()
+        turned = floats(self.card, encoding)
+        self.kept = sorted({name for option in turned.items() for name in self.changed(*option)})
+        program = self.export(encoding)
+        made = graphs.written(self.card, encoding, program, self.dim, self.heads, **self.options)
+        found = {name: self.slider(program, name, value) for name, value in turned.items()}
+        return made | {"sliders": {name: one for name, one in found.items() if one}}
+
+    def encoding(self, **options: Any) -> Encoding:
+        made = graphs.make(self.card, self.dim, self.heads, **self.options | options)
+        return in_float64(made)
+
+    def export(self, encoding: Encoding) -> ExportedProgram:
+        """The program, with floats as constants where that changes nothing: no branch asks them."""
+        if self.kept:
+            with suppress(ValueError):
+                twin = graphs.with_tensors(encoding, self.kept)
+                program = graphs.export(self.card, twin, self.dim, self.heads)
+                if self.is_right(program):
+                    return program
+            self.kept = []
+        return graphs.export(self.card, encoding, self.dim, self.heads)
+
+    def slider(self, program: ExportedProgram, name: str, default: float) -> Slider | None:
+        all_made = ((value, self.constants(program, name, value)) for value in steps(default))
+        made = {value: one for value, one in all_made if one}
+        changed = [
+            constant
+            for constant, usual in self.constants(program, name, default).items()
+            if not all(torch.equal(usual, each[constant]) for each in made.values())
+        ]
+        values = [*made]
+        if not changed or default not in made:
+            return None
+        ends = {values[0], values[-1], values[len(values) // 3]} - {default}
+        if not all(self.is_right(program, **{name: value}) for value in ends):
+            return None
+        numbers = {
+            constant: graphs.numbers(torch.stack([each[constant] for each in made.values()]))
+            for constant in changed
+        }
+        return {"values": values, "at": values.index(default), "constants": numbers}
+
+    def changed(self, name: str, default: float) -> Iterator[str]:
+        """The floats of the encoding, by path, that this option changes."""
+        with suppress(TypeError, ValueError):
+            first, other = self.encoding(), self.encoding(**{name: default * 0.875})
+            for path, module in other.named_modules():
+                before = vars(first.get_submodule(path))
+                for key, value in vars(module).items():
+                    if isinstance(value, float) and value != before.get(key):
+                        yield f"{path}.{key}".lstrip(".")
+
+    def constants(self, program: ExportedProgram, name: str, value: float) -> dict[str, Tensor]:
+        """The constants of the program with this option; none if the encoding refuses it."""
+        try:
+            encoding = self.encoding(**{name: value})
+            encoding.prepare(folded(SHOWN, encoding.axes))
+        except (TypeError, ValueError, IndexError):
+            return {}
+        return constants(program, graphs.with_tensors(encoding, self.kept))
+
+    def is_right(self, program: ExportedProgram, **options: float) -> bool:
+        """True if the program with the constants of these options gives what their hooks give."""
+        encoding = self.encoding(**options)
+        content = graphs.content(encoding, graphs.FIRST, self.dim, self.heads)
+        own = constants(program, graphs.with_tensors(encoding, self.kept))
+        with torch.no_grad():
+            wanted, got = graphs.outputs(encoding, content), run(program, content, own)
+        return all(
+            torch.allclose(got[name].double(), x.double(), rtol=CLOSE, atol=CLOSE, equal_nan=True)
+            for name, x in wanted.items()
+        )
 
 
 def floats(card: Card, encoding: Encoding) -> dict[str, float]:
@@ -30,13 +154,52 @@ def floats(card: Card, encoding: Encoding) -> dict[str, float]:
     {'base': 10000.0, 'gain': 1.0, 'logit_gain': 1.0}
     """
     source = getattr(card.make, "source", card.make)  # of a user's own
+    if isinstance(source, Encoding):
+        return {}
     asked = [*signature(source).parameters.values()]
     if any(one.kind is Parameter.VAR_KEYWORD for one in asked):
         asked += signature(type(encoding)).parameters.values()
-    found = {one.name: one.default for one in asked if one.name not in NEVER}
     return {
-        name: float(default)
-        for name, default in found.items()
-        if isinstance(default, float) or (isinstance(default, int) and _is_float(asked, name))
-        if not isinstance(default, bool) and 0 < default < torch.inf
+        one.name: float(one.default)
+        for one in asked
+        if one.name not in NEVER and _is_float(one) and 0 < one.default < torch.inf
     }
+
+
+def _is_float(option: Parameter) -> bool:
+    if isinstance(option.default, int):  # span: float = 512
+        return option.annotation in (float, "float") and not isinstance(option.default, bool)
+    return isinstance(option.default, float)
+
+
+def steps(default: float) -> list[float]:
+    """Values to try: shares of 1 where the default is one, else halves and doubles of it."""
+    if default < 1:
+        return sorted({*(n / SHARES for n in range(1, SHARES + 1)), default})
+    return [default * 2 ** (n / DOUBLING) if n else default for n in range(-STEPS, STEPS + 1)]
+
+
+def constants(program: ExportedProgram, encoding: Encoding) -> dict[str, Tensor]:
+    """The constants of the program as this encoding has them; those it has nowhere are left out."""
+    found = {}
+    for name, value in graphs.inputs(program).values():
+        path, _, last = name.rpartition(".")
+        with suppress(AttributeError):
+            own = getattr(encoding.get_submodule(path), last)
+            if isinstance(own, Tensor) and value is not None and own.shape == value.shape:
+                found[name] = own.detach()
+    return found
+
+
+def run(
+    program: ExportedProgram, content: graphs.Content, instead: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The outputs of a program, some of its constants replaced."""
+    given, known = iter(content), graphs.inputs(program)
+    values: list[Tensor | None] = []
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            name, value = known.get(node.name, ("", UNREAD))
+            values.append(next(given) if value is None else instead.get(name, value))
+    out = fx.Interpreter(program.graph_module).run(*values)
+    return dict(zip(graphs.made(program), out, strict=True))
