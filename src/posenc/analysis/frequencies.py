@@ -79,6 +79,19 @@ def extended(
     """Extend by every method with its usual settings; LongRoPE only with its factors, `long`."""
     target = round(trained * factor)
     methods = {
+        name: Extension(pairs(freqs, now, trained, factor), gain, reach(now, target))
+        for name, (now, gain) in stretched(freqs, trained, factor, long).items()
+    }
+    channels = 2 * freqs.shape[-1]
+    return Extended(trained, factor, target, critical(freqs, trained), channels, methods)
+
+
+def stretched(
+    freqs: Frequencies, trained: int, factor: float, long: Sequence[float] | None = None
+) -> dict[str, tuple[Frequencies, float]]:
+    """The frequencies and the gain of cos and sin after each method with its usual settings."""
+    target = round(trained * factor)
+    methods = {
         "none": (freqs, 1.0),
         "interpolate": (interpolate(freqs, factor), 1.0),
         "ntk": (ntk(freqs, factor), 1.0),
@@ -90,12 +103,7 @@ def extended(
     if long is not None:
         slow = longrope(freqs, target, trained, [1.0] * freqs.shape[-1], long)
         methods["longrope"] = slow, longrope_gain(factor, trained)
-    methods = {
-        name: Extension(pairs(freqs, now, trained, factor), gain, reach(now, target))
-        for name, (now, gain) in methods.items()
-    }
-    channels = 2 * freqs.shape[-1]
-    return Extended(trained, factor, target, critical(freqs, trained), channels, methods)
+    return methods
 
 
 def critical(freqs: Frequencies, trained: int) -> int:

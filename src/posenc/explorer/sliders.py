@@ -8,7 +8,7 @@ of each constant belongs to value n, and row `at` is the default; while one slid
 others stand at their defaults.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
@@ -48,15 +48,12 @@ def graph_with_sliders(
     return Maker(card, dim, heads, options).graph()
 
 
-def graphs_of(cards: Iterable[Card]) -> dict[str, dict[str, Any]]:
-    """The graph of each, by slug; {"name": …, "sentence": …} says why there is none."""
-    found: dict[str, dict[str, Any]] = {}
-    for card in cards:
-        try:
-            found[card.slug] = graph_with_sliders(card)
-        except ValueError as error:
-            found[card.slug] = {"name": card.name, "slug": card.slug, "sentence": str(error)}
-    return found
+def graph_or_sentence(card: Card) -> dict[str, Any]:
+    """The graph of an encoding; {"name": …, "slug": …, "sentence": …} says why there is none."""
+    try:
+        return graph_with_sliders(card)
+    except ValueError as error:
+        return {"name": card.name, "slug": card.slug, "sentence": str(error)}
 
 
 @dataclass
@@ -201,5 +198,6 @@ def run(
         if node.op == "placeholder":
             name, value = known.get(node.name, ("", UNREAD))
             values.append(next(given) if value is None else instead.get(name, value))
-    out = fx.Interpreter(program.graph_module).run(*values)
-    return dict(zip(graphs.made(program), out, strict=True))
+    names = graphs.made(program)
+    out = fx.Interpreter(program.graph_module).run(*values)[-len(names) :]
+    return dict(zip(names, out, strict=True))

@@ -142,11 +142,11 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
 
         weighing = weigh(None if bare else spec, open_weights(files))
     file = files.config or (files.weights[0] if bare else path)
-    report = _inspect(spec, file.name, str(path), target, files.notes, weighing)
+    report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing)
     return replace(report, provenance=since(start))
 
 
-def _inspect(
+def inspect_spec(
     spec: Spec,
     file: str,
     path: str,
@@ -154,6 +154,7 @@ def _inspect(
     notes: tuple[str, ...] = (),
     weighing: Weighing | None = None,
 ) -> Inspection:
+    """Inspect a specification; `file` is what the report names, `path` what its commands name."""
     whole, spec = spec, spec.main
     for count, what in ((len(spec.rotary), "turn"), (len(set(spec.layers)), "attend")):
         if count > MOST_WAYS:
@@ -178,9 +179,15 @@ def _inspect(
         problems,
         unknown,
         _advice(spec, path, target, weighing) if target and problems else [],
-        {name: _inspect(part, file, path, None) for name, part in others.items()},
+        {name: inspect_spec(part, file, path, None) for name, part in others.items()},
         weighing,
     )
+
+
+def judge(whole: Spec, path: str, target: int) -> tuple[list[str], list[str], list[str]]:
+    """What breaks at `target` tokens by the config, what cannot be said, and what to do."""
+    problems, unknown = outlook(whole, whole.main, target)
+    return problems, unknown, _advice(whole.main, path, target, None) if problems else []
 
 
 def _others(whole: Spec, main: Spec) -> dict[str, Spec]:

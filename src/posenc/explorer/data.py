@@ -1,0 +1,282 @@
+"""The data of the explorer's page, as one JSON document: encodings, models, results of a study.
+
+    python -m posenc.explorer.data > data.json
+
+What takes long is measured once for the catalogue, and packaged: `catalog.json` has graphs and
+properties, `models.json` what the architectures of transformers do by default. tools/explorer.py
+writes both, and tests hold them against the encodings. A user's own encodings and models are
+measured when the page is made.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypedDict
+
+from posenc import __version__, provenance
+from posenc.catalog import CATALOG
+from posenc.explorer import graphs
+from posenc.explorer.models import Model, Turning
+from posenc.models.files.errors import printable
+from posenc.properties import ALL, check
+from posenc.properties.card import Card
+from posenc.report import mathml, words
+
+SCHEMA = 1
+WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
+FAMILIES = {  # by room, in the order of the catalogue
+    "nope": "no encoding",
+    "additive": "added to embeddings",
+    "relative": "read by distance",
+    "bias": "added to scores",
+    "rotary": "turning queries and keys",
+    "own": "your own",
+}
+
+
+class Paper(TypedDict):
+    key: str
+    short: str  # "Su et al. 2021"
+    title: str
+    link: str
+    bibtex: str  # as `posenc cite` prints it
+
+
+class Block(TypedDict):
+    """A part of a docstring: prose, or the lines of a formula, each as MathML and remarks."""
+
+    kind: str  # "prose" or "formula"
+    text: str  # prose, with code in back-quotes; or the formula in Unicode
+    lines: list[list[str]]  # MathML, of formulas only: what stands apart on each line
+
+
+class Found(TypedDict):
+    """A property as measured."""
+
+    holds: bool | None  # None: it has no meaning here
+    why: str  # the number and its witness, in words
+
+
+class Option(TypedDict):
+    """An option of the constructor."""
+
+    name: str
+    default: Any  # a number, a text, true, false or null
+    type: str  # as it is annotated: "Literal['interleaved', 'half']"
+
+
+class Measured(TypedDict):
+    """What is measured of an encoding once."""
+
+    graph: dict[str, Any]  # see graphs.py and sliders.py; or with a "sentence": why there is none
+    properties: dict[str, Found]  # by name
+    parameters: int  # learned, with 4 heads of 64 channels
+    causal: bool  # made for causal attention, and measured under such a mask
+
+
+class Encoding(Measured):
+    """One encoding on the page."""
+
+    name: str
+    slug: str
+    family: str  # a key of `families`
+    acts_on: list[str]  # "embeddings", "queries", "keys", "scores", "values", …
+    axes: int
+    summary: str  # one sentence
+    text: list[Block]
+    paper: Paper | None  # None: the user's own
+    options: list[Option]
+    python: str  # makes it, "create("rope", 16, 4{options})"; {options} is ", base=500.0" or ""
+    command: str  # "posenc show rope"
+
+
+class Property(TypedDict):
+    name: str
+    label: str  # in words
+    what: str  # a sentence
+
+
+class Page(TypedDict):
+    schema: int
+    version: str  # of posenc
+    command: str  # that made this page
+    seed: int  # of what is learned
+    dim: int  # channels of a head, in the graphs
+    heads: int
+    families: dict[str, str]
+    properties: list[Property]
+    encodings: dict[str, Encoding]  # by slug; the user's own come first
+    first: list[str]  # slugs to begin with
+    models: list[Model]  # the user's come first
+    turnings: dict[str, Turning]  # by the keys that models name
+    study: dict[str, Any] | None  # results, as `posenc results --json` prints them
+    notes: list[str]  # what could not be shown, in sentences
+
+
+def page(
+    cards: Sequence[Card] = (),
+    models: Sequence[tuple[Model, Mapping[str, Turning]]] = (),
+    study: Mapping[str, Any] | None = None,
+) -> Page:
+    """All encodings of the catalogue and these of the user's; all architectures, and these models.
+
+    What cannot be exported is on the page as a sentence, and in `notes`.
+    """
+    own = [card for card in cards if card not in CATALOG]
+    known = catalog()
+    measured = {card.slug: measure(card) for card in own} | known
+    shown = {card.slug: card for card in (*own, *CATALOG)}
+    usual = architectures()
+    turnings = {key: one for _, turns in models for key, one in turns.items()}
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "command": provenance.typed.get(),
+        "seed": graphs.SEED,
+        "dim": graphs.DIM,
+        "heads": graphs.HEADS,
+        "families": FAMILIES,
+        "properties": [
+            {
+                "name": one.__name__,
+                "label": words.label(one.__name__),
+                "what": (one.__doc__ or "").splitlines()[0],
+            }
+            for one in ALL
+        ],
+        "encodings": {slug: encoding(card, measured[slug]) for slug, card in shown.items()},
+        "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
+        "models": [*(model for model, _ in models), *usual["models"]],
+        "turnings": turnings | usual["turnings"],
+        "study": None if study is None else dict(study),
+        "notes": [
+            measured[card.slug]["graph"]["sentence"]
+            for card in own
+            if "sentence" in measured[card.slug]["graph"]
+        ],
+    }
+
+
+def encoding(card: Card, measured: Measured) -> Encoding:
+    """What the page says of an encoding, beside what is measured."""
+    made = card.make(graphs.DIM, graphs.HEADS)
+    named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
+    create = f'create("{named}", {graphs.DIM}, {graphs.HEADS}{{options}})'
+    return {
+        **measured,
+        "name": card.name,
+        "slug": card.slug,
+        "family": _family(card),
+        "acts_on": [hook.removeprefix("on_") for hook in made.acts_on],
+        "axes": made.axes,
+        "summary": card.summary,
+        "text": blocks(card.text),
+        "paper": None if card.paper is None else paper(card),
+        "options": [*_options(card, type(made))],
+        "python": create,
+        "command": f"posenc show {named}",
+    }
+
+
+def measure(card: Card) -> Measured:
+    """Export an encoding and measure its properties: seconds."""
+    from posenc.explorer.sliders import graph_or_sentence
+
+    made = graphs.make(card, *WIDE)
+    return {
+        "graph": graph_or_sentence(card),
+        "properties": {
+            name: {"holds": finding.holds, "why": finding.why}
+            for name, finding in check(made, *WIDE).items()
+        },
+        "parameters": sum(parameter.numel() for parameter in made.parameters()),
+        "causal": made.causal,
+    }
+
+
+@cache
+def catalog() -> dict[str, Measured]:
+    """What is measured of the encodings of the catalogue, by slug."""
+    return json.loads((files("posenc.explorer") / "catalog.json").read_text("utf-8"))
+
+
+@cache
+def architectures() -> dict[str, Any]:
+    """Models as transformers makes them by default, and how they turn."""
+    return json.loads((files("posenc.explorer") / "models.json").read_text("utf-8"))
+
+
+def blocks(text: str) -> list[Block]:
+    """A docstring in parts, without its first sentence's name."""
+    return [
+        {
+            "kind": kind,
+            "text": _visible(block),
+            "lines": mathml.lines(_visible(block)) if kind == "formula" else [],
+        }
+        for kind, block in words.blocks(text)
+    ]
+
+
+def paper(card: Card) -> Paper:
+    one = card.paper
+    assert one is not None
+    return {
+        "key": one.key,
+        "short": one.short,
+        "title": one.title,
+        "link": one.link,
+        "bibtex": one.bibtex(),
+    }
+
+
+def to_json(data: Any) -> str:
+    """As it stands in a file: numbers that JSON does not have are refused."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def write(data: Mapping[str, Any], path: Path) -> None:
+    """A file of the package: one line for each key of each part, so that a change can be read."""
+    parts = (f"{json.dumps(key)}:{_lines(value)}" for key, value in data.items())
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, dict):
+        inner: Iterable[str] = (f"{json.dumps(key)}:{to_json(one)}" for key, one in value.items())
+        return "{\n" + ",\n".join(inner) + "}"
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(map(to_json, value)) + "]"
+    return to_json(value)
+
+
+def _family(card: Card) -> str:
+    if card not in CATALOG:
+        return "own"
+    return card.make.__module__.removeprefix("posenc.encodings.").partition(".")[0]
+
+
+def _options(card: Card, made: type) -> Iterable[Option]:
+    source = getattr(card.make, "source", card.make)
+    if not callable(source):
+        return
+    asked = dict(signature(source).parameters)
+    if any(one.kind is Parameter.VAR_KEYWORD for one in asked.values()):
+        asked = dict(signature(made).parameters) | asked
+    for one in asked.values():
+        if one.default is None or isinstance(one.default, bool | int | float | str):
+            kind = getattr(one.annotation, "__name__", "")
+            kind = kind if isinstance(one.annotation, type) else str(one.annotation)
+            kind = "" if one.annotation is one.empty else kind.replace("typing.", "")
+            yield {"name": one.name, "default": one.default, "type": kind}
+
+
+def _visible(text: str) -> str:
+    return "\n".join(printable(line, len(line)) for line in text.split("\n"))
+
+
+if __name__ == "__main__":
+    print(to_json(page()))

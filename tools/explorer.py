@@ -1,0 +1,56 @@
+"""Write what the explorer's page knows of the catalogue; with --check, only say if it is stale.
+
+python tools/explorer.py             # both files, minutes
+python tools/explorer.py rope        # one encoding
+python tools/explorer.py --check     # graphs are exported anew and compared: as a test does
+"""
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from posenc.catalog import CATALOG
+from posenc.explorer import data, models
+from posenc.models.config.families import model_types
+from posenc.models.files.errors import ModelError
+
+FOLDER = Path(str(files("posenc.explorer")))
+
+
+def catalog(names: list[str]) -> dict[str, Any]:
+    """Measure these anew; what is packaged of the others stays. All, unless some are named."""
+    known = data.catalog() if names else {}
+    return {
+        card.slug: data.measure(card) if not names or card.slug in names else known[card.slug]
+        for card in CATALOG
+    }
+
+
+def architectures() -> dict[str, Any]:
+    """Every `model_type` of transformers that has positions and is read."""
+    found, turnings = [], {}
+    for name in sorted(model_types()):
+        try:
+            model, turns = models.architecture(name)
+        except ModelError:
+            continue
+        found.append(model)
+        turnings |= turns
+    return {"models": found, "turnings": turnings}
+
+
+def main() -> None:
+    names = [name for name in sys.argv[1:] if name != "--check"]
+    fresh = {"catalog.json": catalog(names)}
+    if not names:
+        fresh["models.json"] = architectures()
+    for name, value in fresh.items():
+        if "--check" not in sys.argv:
+            data.write(value, FOLDER / name)
+        elif value != {"catalog.json": data.catalog, "models.json": data.architectures}[name]():
+            sys.exit(f"src/posenc/explorer/{name} is stale: run `python tools/explorer.py`.")
+
+
+if __name__ == "__main__":
+    main()
