@@ -20,6 +20,7 @@ from posenc import __version__, provenance
 from posenc.catalog import CATALOG
 from posenc.explorer import graphs
 from posenc.explorer.models import Model, Turning
+from posenc.explorer.sliders import Slider, graph_or_sentence
 from posenc.models.files.errors import printable
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
@@ -41,6 +42,7 @@ class Paper(TypedDict):
     key: str
     short: str  # "Su et al. 2021"
     title: str
+    year: int
     link: str
     bibtex: str  # as `posenc cite` prints it
 
@@ -48,9 +50,8 @@ class Paper(TypedDict):
 class Block(TypedDict):
     """A part of a docstring: prose, or the lines of a formula, each as MathML and remarks."""
 
-    kind: str  # "prose" or "formula"
-    text: str  # prose, with code in back-quotes; or the formula in Unicode
-    lines: list[list[str]]  # MathML, of formulas only: what stands apart on each line
+    prose: str  # with code in back-quotes; empty of a formula
+    formula: list[list[str]]  # MathML: for each line, what stands apart on it
 
 
 class Found(TypedDict):
@@ -71,7 +72,8 @@ class Option(TypedDict):
 class Measured(TypedDict):
     """What is measured of an encoding once."""
 
-    graph: dict[str, Any]  # see graphs.py and sliders.py; or with a "sentence": why there is none
+    graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
+    sliders: dict[str, Slider]  # by option
     properties: dict[str, Found]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
     causal: bool  # made for causal attention, and measured under such a mask
@@ -86,17 +88,17 @@ class Encoding(Measured):
     acts_on: list[str]  # "embeddings", "queries", "keys", "scores", "values", …
     axes: int
     summary: str  # one sentence
-    text: list[Block]
+    text: list[Block]  # the docstring, its first sentence first
+    formula: list[list[str]]  # all lines of formulas in it
     paper: Paper | None  # None: the user's own
     options: list[Option]
-    python: str  # makes it, "create("rope", 16, 4{options})"; {options} is ", base=500.0" or ""
-    command: str  # "posenc show rope"
+    command: str  # what to call it, in `posenc show rope` and `create("rope", 16, 4)`
 
 
 class Property(TypedDict):
     name: str
     label: str  # in words
-    what: str  # a sentence
+    meaning: str  # a sentence
 
 
 class Page(TypedDict):
@@ -108,7 +110,7 @@ class Page(TypedDict):
     heads: int
     families: dict[str, str]
     properties: list[Property]
-    encodings: dict[str, Encoding]  # by slug; the user's own come first
+    encodings: list[Encoding]  # the user's own come first
     first: list[str]  # slugs to begin with
     models: list[Model]  # the user's come first
     turnings: dict[str, Turning]  # by the keys that models name
@@ -143,11 +145,11 @@ def page(
             {
                 "name": one.__name__,
                 "label": words.label(one.__name__),
-                "what": (one.__doc__ or "").splitlines()[0],
+                "meaning": (one.__doc__ or "").splitlines()[0],
             }
             for one in ALL
         ],
-        "encodings": {slug: encoding(card, measured[slug]) for slug, card in shown.items()},
+        "encodings": [encoding(card, measured[slug]) for slug, card in shown.items()],
         "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
         "models": [*(model for model, _ in models), *usual["models"]],
         "turnings": turnings | usual["turnings"],
@@ -164,7 +166,7 @@ def encoding(card: Card, measured: Measured) -> Encoding:
     """What the page says of an encoding, beside what is measured."""
     made = card.make(graphs.DIM, graphs.HEADS)
     named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
-    create = f'create("{named}", {graphs.DIM}, {graphs.HEADS}{{options}})'
+    text = blocks(card.text)
     return {
         **measured,
         "name": card.name,
@@ -173,21 +175,21 @@ def encoding(card: Card, measured: Measured) -> Encoding:
         "acts_on": [hook.removeprefix("on_") for hook in made.acts_on],
         "axes": made.axes,
         "summary": card.summary,
-        "text": blocks(card.text),
+        "text": text,
+        "formula": [line for block in text for line in block["formula"]],
         "paper": None if card.paper is None else paper(card),
         "options": [*_options(card, type(made))],
-        "python": create,
-        "command": f"posenc show {named}",
+        "command": named,
     }
 
 
 def measure(card: Card) -> Measured:
     """Export an encoding and measure its properties: seconds."""
-    from posenc.explorer.sliders import graph_or_sentence
-
     made = graphs.make(card, *WIDE)
+    graph, sliders = graph_or_sentence(card)
     return {
-        "graph": graph_or_sentence(card),
+        "graph": graph,
+        "sliders": sliders,
         "properties": {
             name: {"holds": finding.holds, "why": finding.why}
             for name, finding in check(made, *WIDE).items()
@@ -210,13 +212,11 @@ def architectures() -> dict[str, Any]:
 
 
 def blocks(text: str) -> list[Block]:
-    """A docstring in parts, without its first sentence's name."""
+    """A docstring in parts."""
     return [
-        {
-            "kind": kind,
-            "text": _visible(block),
-            "lines": mathml.lines(_visible(block)) if kind == "formula" else [],
-        }
+        {"prose": "", "formula": mathml.lines(_visible(block))}
+        if kind == "formula"
+        else {"prose": _visible(block), "formula": []}
         for kind, block in words.blocks(text)
     ]
 
@@ -228,6 +228,7 @@ def paper(card: Card) -> Paper:
         "key": one.key,
         "short": one.short,
         "title": one.title,
+        "year": one.year,
         "link": one.link,
         "bibtex": one.bibtex(),
     }

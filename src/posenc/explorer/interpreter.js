@@ -12,9 +12,7 @@
 /** @typedef {[string, any[], Object<string, any>?, string?]} Node operation, arguments, named ones,
  *   dtype of what comes out, where that is not float64 */
 /** @typedef {{name: string, sentence?: string, inputs: Object<string, (number | string)[]>,
- *   constants: Object<string, Numbers>, nodes: Node[], outputs: Object<string, string>,
- *   sliders?: Object<string, {values: number[], at: number, constants: Object<string, Numbers>}>
- *   }} Graph */
+ *   constants: Object<string, Numbers>, nodes: Node[], outputs: Object<string, string>}} Graph */
 
 /** What is thrown for an operation that is not in the table below; its message is a sentence. */
 export class UnknownOperation extends Error {}
@@ -748,25 +746,6 @@ export function constants(graph) {
     constantsOf.set(graph, known);
   }
   return known;
-}
-
-/**
- * The constants for other values of options, as `run` takes them.
- * @param {Graph} graph
- * @param {Object<string, number>} places by option: which of its slider's values
- * @returns {Object<string, Tensor>}
- */
-export function constantsAt(graph, places) {
-  /** @type {Object<string, Tensor>} */
-  const found = {};
-  for (const [option, place] of Object.entries(places)) {
-    const slider = graph.sliders?.[option];
-    if (!slider || place === slider.at) continue;
-    for (const [name, written] of Object.entries(slider.constants)) {
-      found[name] = select(read(written), 0, place);
-    }
-  }
-  return found;
 }
 
 /** @param {Graph} graph @returns {string} why it cannot be run, in a sentence; empty: it can */

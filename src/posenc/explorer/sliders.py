@@ -3,9 +3,9 @@
     {"base": {"values": [9.77, …, 10000, …], "at": 20, "constants": {"freqs": …}}, …}
 
 An option has a slider if it is a float, and the graph, run with the constants of another value,
-gives what the encoding gives that is made with that value; so no rule says which options do. Row n
-of each constant belongs to value n, and row `at` is the default; while one slider is moved, the
-others stand at their defaults.
+gives what the encoding gives that is made with that value; so no rule says which options do. The
+n-th of each constant belongs to value n, and number `at` is the default. Sliders that change the
+same constant exclude each other: while one is moved, the other stands at its default.
 """
 
 from collections.abc import Iterator
@@ -35,25 +35,25 @@ NEVER = {"dim", "heads", "width", "freqs"}
 class Slider(TypedDict):
     values: list[float]
     at: int  # the default among them
-    constants: dict[str, dict[str, Any]]  # by name, as `graphs.numbers` writes (value, *shape)
+    constants: dict[str, list[dict[str, Any]]]  # by name, one for each value
 
 
-def graph_with_sliders(
+def graph_and_sliders(
     card: Card, dim: int = graphs.DIM, heads: int = graphs.HEADS, **options: Any
-) -> dict[str, Any]:
-    """The graph of an encoding, and under "sliders" those of its options.
+) -> tuple[dict[str, Any], dict[str, Slider]]:
+    """The graph of an encoding, and the sliders of its options by their names.
 
     Raises ValueError, which names the operation, for what cannot be exported, or not be run.
     """
     return Maker(card, dim, heads, options).graph()
 
 
-def graph_or_sentence(card: Card) -> dict[str, Any]:
-    """The graph of an encoding; {"name": …, "slug": …, "sentence": …} says why there is none."""
+def graph_or_sentence(card: Card) -> tuple[dict[str, Any], dict[str, Slider]]:
+    """The same; {"name": …, "slug": …, "sentence": …} as the graph says why there is none."""
     try:
-        return graph_with_sliders(card)
+        return graph_and_sliders(card)
     except ValueError as error:
-        return {"name": card.name, "slug": card.slug, "sentence": str(error)}
+        return {"name": card.name, "slug": card.slug, "sentence": str(error)}, {}
 
 
 @dataclass
@@ -66,14 +66,14 @@ class Maker:
     options: dict[str, Any]
     kept: list[str] = field(default_factory=list)  # floats of the encoding that a slider turns
 
-    def graph(self) -> dict[str, Any]:
+    def graph(self) -> tuple[dict[str, Any], dict[str, Slider]]:
         encoding = self.encoding()
         turned = floats(self.card, encoding)
         self.kept = sorted({name for option in turned.items() for name in self.changed(*option)})
         program = self.export(encoding)
-        made = graphs.written(self.card, encoding, program, self.dim, self.heads, **self.options)
+        written = graphs.written(self.card, encoding, program, self.dim, self.heads, **self.options)
         found = {name: self.slider(program, name, value) for name, value in turned.items()}
-        return made | {"sliders": {name: one for name, one in found.items() if one}}
+        return written, {name: one for name, one in found.items() if one}
 
     def encoding(self, **options: Any) -> Encoding:
         made = graphs.make(self.card, self.dim, self.heads, **self.options | options)
@@ -105,7 +105,7 @@ class Maker:
         if not all(self.is_right(program, **{name: value}) for value in ends):
             return None
         numbers = {
-            constant: graphs.numbers(torch.stack([each[constant] for each in made.values()]))
+            constant: [graphs.numbers(each[constant]) for each in made.values()]
             for constant in changed
         }
         return {"values": values, "at": values.index(default), "constants": numbers}
