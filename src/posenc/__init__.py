@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from posenc.core.encoding import Encoding as Encoding
     from posenc.core.frequencies import frequencies as frequencies
     from posenc.core.sum import Sum as Sum
+    from posenc.explorer.explore import explore as explore
     from posenc.properties.card import Card as Card
     from posenc.rotation.rotate import rotate as rotate
     from posenc.rotation.table import turn as turn
@@ -39,6 +40,7 @@ _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.
     "attend": "attention.attend",
     "create": "catalog",
     "explain": "attention.attend",
+    "explore": "explorer.explore",
     "frequencies": "core.frequencies",
     "rotate": "rotation.rotate",
     "turn": "rotation.table",

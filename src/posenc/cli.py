@@ -380,6 +380,65 @@ def convert(
 
 
 @app.command
+def explore(
+    *what: Annotated[str, Parameter(converter=_name)],
+    study: Place | None = None,
+    out: Place = Path("explore.html"),
+    browser: bool = True,
+    force: Force = False,
+) -> None:
+    """Write a page that runs the encodings themselves, and open it: sliders, order, context.
+
+    Parameters
+    ----------
+    what
+        Encodings to begin with, as `posenc list` spells them; encodings of your own as
+        my_module.py:Mine or package.module:Mine, which runs that code; and models: a config.json, a
+        model folder, or an id on the Hugging Face hub. No code of a model is run.
+    study
+        The folder of a study, whose results stand beside the encodings.
+    out
+        The file, which opens offline. It must be new, or an earlier page.
+    browser
+        Open the page; with --no-browser it is only written.
+    force
+        Replace the file whatever it is.
+    """
+    from posenc.explorer import document
+    from posenc.explorer import explore as explorer
+
+    try:
+        document.check_place(out, force)
+    except OSError as error:
+        raise UsageError(f"--out: {error}") from None
+    with _models(), _studies():
+        try:
+            cards, paths = explorer.sorted_out(what)
+        except LookupError as error:
+            raise UsageError(error.args[0]) from None
+        with _own_code(cards):
+            page = explorer.explore(*cards, *paths, study=study)
+    try:
+        document.write(page.html, out)
+    except OSError as error:
+        raise Failure(f"{out} could not be written: {error.strerror}.") from None
+    for note in page.data["notes"]:
+        print(f"note: {printable(note, 2_000)}", file=sys.stderr)
+    print(f"{printable(str(out), 4_000)} is written, {len(page.html) / 2**20:.1f} MiB.")
+    if browser:
+        _open(out)
+
+
+def _open(page: Path) -> None:
+    import webbrowser
+
+    with suppress(webbrowser.Error):
+        if webbrowser.open(page.resolve().as_uri()):
+            return
+    print("note: no browser could be opened here; open the file in one.", file=sys.stderr)
+
+
+@app.command
 def bench(
     *parts: str,
     quick: Annotated[bool, Parameter(negative="")] = False,

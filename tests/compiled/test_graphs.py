@@ -1,5 +1,6 @@
-"""Graphs, run by the interpreter in JavaScript, held against the hooks, run by Python in float64."""
+"""Graphs, run by the interpreter in JavaScript, held against the hooks in Python, in float64."""
 
+import base64
 import json
 import math
 from typing import Any
@@ -11,13 +12,14 @@ from javascript import evaluate
 from posenc import masks
 from posenc.attention.attend import scores
 from posenc.catalog import CATALOG, create, find
-from posenc.explorer import graphs
+from posenc.explorer import data, graphs, sliders
 from posenc.properties.probe import in_float64
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch of itself
 LENGTHS = 5, 23, 40  # none of them is that of the example that was exported
-RUN = """({ graph, contents, wanted }) => contents.map((content) => {
-  const given = Object.fromEntries(Object.entries(content).map(([n, one]) => [n, read(one)]));
+RUN = """({ graph, contents, wanted, instead }) => contents.map((content) => {
+  const all = Object.entries({ ...content, ...instead });
+  const given = Object.fromEntries(all.map(([n, one]) => [n, read(one)]));
   const shown = (x) => Array.from(values(x), (v) => (Number.isFinite(v) ? v : String(v)));
   const made = Object.entries(run(graph, given, wanted ?? undefined));
   return Object.fromEntries(made.map(([n, x]) => [n, { shape: x.shape, values: shown(x) }]));
@@ -34,7 +36,10 @@ def in_javascript(graph: dict[str, Any], contents: list[dict[str, Any]], **how: 
     written = [{n: graphs.numbers(x) for n, x in content.items()} for content in contents]
     argument = {"graph": graph, "contents": written} | how
     return [
-        {n: torch.tensor([*map(float, x["values"])], dtype=torch.float64).view(x["shape"]) for n, x in one}
+        {
+            n: torch.tensor([*map(float, x["values"])], dtype=torch.float64).view(x["shape"])
+            for n, x in one
+        }
         for one in (made.items() for made in evaluate(["interpreter.js"], RUN, argument))
     ]
 
@@ -62,12 +67,40 @@ def expected(encoding, content):
     return found
 
 
+def leaves(written, path=""):
+    """What a graph says, number by number: numbers as they are, bytes decoded."""
+    if isinstance(written, dict | list):
+        for key, one in written.items() if isinstance(written, dict) else enumerate(written):
+            yield from leaves(one, f"{path}/{key}")
+    elif path.endswith(("/float32", "/float64")):
+        kind = torch.float32 if path.endswith("32") else torch.float64
+        for n, x in enumerate(torch.frombuffer(bytearray(base64.b64decode(written)), dtype=kind)):
+            yield f"{path}/{n}", float(x)
+    else:
+        yield path, written
+
+
+def same(one, other):
+    one, other = dict(leaves(one)), dict(leaves(other))
+    assert one.keys() == other.keys()
+    for path, value in one.items():
+        near = isinstance(value, float) and value == pytest.approx(other[path], rel=1e-6, abs=1e-9)
+        assert value == other[path] or near, path
+
+
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
 def test_every_encoding_runs_in_javascript_as_in_python_at_any_length(card):
-    graph = graphs.graph(card)
+    """The graph that is packaged is run; it is the one that is exported now."""
+    packaged = data.catalog()[card.slug]
+    graph, turned = json.loads(json.dumps(sliders.graph_and_sliders(card)))
+    same(
+        {"graph": packaged["graph"], "sliders": packaged["sliders"]},
+        {"graph": graph, "sliders": turned},
+    )
+    graph = packaged["graph"]
     encoding = in_float64(graphs.make(card))
     contents = [graphs.content(encoding, tokens) for tokens in LENGTHS]
-    made = in_javascript(json.loads(json.dumps(graph)), [one._asdict() for one in contents])
+    made = in_javascript(graph, [one._asdict() for one in contents])
     for content, outputs in zip(contents, made, strict=True):
         with torch.no_grad():
             wanted = expected(encoding, content)
@@ -101,6 +134,29 @@ def test_constants_of_a_graph_can_be_replaced():
     (made,) = in_javascript(graph, [content._asdict() | {"freqs": other.freqs}], wanted=["q"])
     turned = other.on_queries(content.q, other.prepare(content.pos))
     torch.testing.assert_close(made["q"], turned, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("slug", "option"),
+    [
+        ("rope", "base"),
+        ("rope", "gain"),
+        ("alibi", "strength"),
+        ("fire", "length"),
+        ("xpos", "span"),
+    ],
+)
+def test_sliders_give_what_the_constructor_gives(slug, option):
+    packaged = data.catalog()[slug]
+    slider = packaged["sliders"][option]
+    place = 3
+    encoding = in_float64(graphs.make(find(slug), **{option: slider["values"][place]}))
+    content = graphs.content(encoding, 12)
+    instead = {name: each[place] for name, each in slider["constants"].items()}
+    (made,) = in_javascript(packaged["graph"], [content._asdict()], instead=instead)
+    with torch.no_grad():
+        for name, wanted in graphs.outputs(encoding, content).items():
+            torch.testing.assert_close(made[name], wanted.double(), atol=1e-12, rtol=1e-12)
 
 
 def test_an_unknown_operation_is_named_in_a_sentence():
@@ -162,8 +218,7 @@ def test_what_cannot_be_exported_is_named_with_its_line(own):
 def test_what_the_page_cannot_run_is_named(own):
     with pytest.raises(ValueError, match=r"Spectral uses `_fft_\w+.default`.*cannot run"):
         graphs.graph(own("Spectral"))
-    found = graphs.graphs([own("Spectral"), find("nope")])
-    assert "_fft_" in found["spectral"]["sentence"]
-    assert found["nope"]["nodes"]
-    said = evaluate(["interpreter.js"], SENTENCE, {"graph": found["spectral"]})
-    assert said == [found["spectral"]["sentence"]] * 2 + [True]
+    graph, _ = sliders.graph_or_sentence(own("Spectral"))
+    assert "_fft_" in graph["sentence"]
+    said = evaluate(["interpreter.js"], SENTENCE, {"graph": graph})
+    assert said == [graph["sentence"]] * 2 + [True]

@@ -273,7 +273,7 @@ def test_a_figure_says_what_made_it(tmp_path, kind):
 
     figure = Figure("A title", [Panel("", [Line([0, 1], [1, 2])])], "what it says " * 150)
     paper.save(figure, tmp_path / f"one.{kind}")
-    assert folder._has_mark(tmp_path / f"one.{kind}", FIGURE_MARK)
+    assert folder.has_mark(tmp_path / f"one.{kind}", FIGURE_MARK)
 
 
 def test_beside_other_files_only_what_it_would_replace_must_be_of_a_report(tmp_path):

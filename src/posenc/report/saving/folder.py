@@ -137,7 +137,7 @@ def _is_report_part(out: Path, name: str) -> bool:
     """True if an earlier report made this entry, or a run that was killed."""
     path = out / name
     if name == PAGE:
-        return _has_mark(path, MARK)
+        return has_mark(path, MARK)
     if name == NUMBERS:
         return _figures_of_report(out) is not None
     if name == FIGURES:
@@ -152,7 +152,7 @@ def _unfinished(path: Path) -> bool:
 def _known_figures(out: Path) -> list[str]:
     """Names of figures that an earlier report lists, and that carry its mark."""
     folder, listed = out / FIGURES, _figures_of_report(out) or []
-    return [n for n in _entries(folder) if n in listed and _has_mark(folder / n, FIGURE_MARK)]
+    return [n for n in _entries(folder) if n in listed and has_mark(folder / n, FIGURE_MARK)]
 
 
 def _figures_of_report(out: Path) -> set[str] | None:
@@ -174,7 +174,7 @@ def _real_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _has_mark(path: Path, mark: str) -> bool:
+def has_mark(path: Path, mark: str) -> bool:
     """True if a regular file, not a link, has this mark near its beginning or end."""
     with suppress(OSError, ValueError):
         return mark.encode() in _read_bytes(path, MARK_REACH) + _read_bytes(

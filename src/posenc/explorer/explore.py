@@ -1,0 +1,92 @@
+"""`explore`: the page for encodings and models, named as on the command line."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from posenc import user_code
+from posenc.catalog import CATALOG, choose, find
+from posenc.core.arguments import shown
+from posenc.core.encoding import Encoding
+from posenc.explorer import data, models
+from posenc.explorer.document import Explorer
+from posenc.models.files import hub
+from posenc.properties.card import Card
+
+FILES = (".json", ".gguf", ".safetensors")  # what else than a folder is a model
+
+
+def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None) -> Explorer:
+    """The explorer, with these encodings and models in it; a notebook shows it.
+
+    An encoding is named as in the catalogue, as `my_module.py:Mine`, which runs that code, or given
+    as an instance. A model is a folder, a config.json, or an id of the Hugging Face hub. `study` is
+    a folder with results. Raises LookupError or ModelError for what cannot be found or read.
+
+    >>> explore("rope")
+    Explorer(30 encodings, …
+    """
+    cards, paths = sorted_out(what)
+    found = None if study is None else results(study)
+    return Explorer(data.page(cards, described(paths), found))
+
+
+def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
+    """Encodings, and the files of models."""
+    cards, paths = [], []
+    for one in what:
+        if not isinstance(one, Encoding | Card) and is_model(one):
+            paths.append(hub.local(str(one)))
+        else:
+            cards.append(find(one))
+    return renamed(choose(cards)), paths
+
+
+def is_model(name: Any) -> bool:
+    """Test whether it names a model: a folder or file, or what only a hub could have."""
+    if isinstance(name, Path):
+        return True
+    if not isinstance(name, str):
+        raise TypeError(
+            "`what` must be encodings, their names, or models' files, got"
+            f" {shown(name)}: try explore('rope', 'config.json')."
+        )
+    if user_code.is_own(name):
+        return False
+    return "/" in name or name.endswith(FILES) or (Path(name).exists() and not _known(name))
+
+
+def _known(name: str) -> bool:
+    with suppress(LookupError):
+        return bool(find(name))
+    return False
+
+
+def renamed(cards: Iterable[Card]) -> list[Card]:
+    """The user's own under names that the catalogue does not have."""
+    taken = {card.slug for card in CATALOG}
+    return [
+        replace(card, name=f"{card.name} own")
+        if card not in CATALOG and card.slug in taken
+        else card
+        for card in cards
+    ]
+
+
+def described(paths: Iterable[Path]) -> list[tuple[models.Model, dict[str, models.Turning]]]:
+    return [models.model(path, _name(path)) for path in paths]
+
+
+def _name(path: Path) -> str:
+    """The folder says more than "config.json"."""
+    path = path.resolve()
+    return path.parent.name if path.name == "config.json" and path.parent.name else path.name
+
+
+def results(folder: str | Path) -> dict[str, Any]:
+    """The results of a study as `posenc results --json` prints them."""
+    from posenc.study import analysis, store
+
+    return analysis.analyse(store.read(Path(folder))).to_json()
