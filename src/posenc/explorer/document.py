@@ -75,7 +75,7 @@ def _scope(name: str) -> str:
     for line in re.findall(r"^export const .*;$", code, re.MULTILINE):
         exports += re.findall(r", ([A-Z_]+) = ", line)  # export const MOST_ROWS = 1, MOST_KEYS = 2
     code = IMPORT.sub(lambda found: _taken(found[1], _beside(name, found[2])), code)
-    if "\nimport " in f"\n{code}" or "\nexport default" in code or "\nexport {" in code:
+    if re.search(r"^(import|export)\b", EXPORT.sub("", code), re.MULTILINE):
         raise ValueError(f"{name} imports or exports in a way that document.py does not know.")
     code = EXPORT.sub("", code)
     return f"const {_object(name)} = (() => {{\n{code}\nreturn {{ {', '.join(exports)} }};\n}})();"

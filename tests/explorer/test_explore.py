@@ -91,7 +91,7 @@ def test_encodings_of_ones_own_are_baked_in_or_said(posenc, tmp_path):
     ("words", "said"),
     [
         (["rpoe"], "no encoding is called 'rpoe'. Did you mean rope?"),
-        (["nowhere/config.json"], "error: nowhere/config.json"),
+        (["nowhere.json"], "error: nowhere.json: does not exist"),
         (["mine.py:Mine"], "there is no file mine.py"),
         (["--out", "."], "is a folder: name a file in it"),
         (["--out", "no/page.html"], "no is no folder: make it first."),
