@@ -1,0 +1,300 @@
+// What the views show, computed by the graphs of the encodings on seeded vectors.
+
+import { constants, problem, read, run, tensor, values } from "../interpreter.js";
+
+/** @import {Tensor} from "../interpreter.js" */
+/** @import {Encoding, Slider} from "./data.js" */
+
+// ---- seeded numbers
+
+/** @param {string} text @returns {number} 32 bits that stand for it: FNV-1a */
+export function seedOf(text) {
+  let hash = 0x811c9dc5;
+  for (let n = 0; n < text.length; n++) hash = Math.imul(hash ^ text.charCodeAt(n), 0x01000193);
+  return hash >>> 0;
+}
+
+/** @param {number} seed @returns {() => number} even numbers from 0 to 1: mulberry32 */
+export function uniform(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+/** @param {number} seed @param {number} count @returns {Float64Array} standard normal numbers */
+export function normals(seed, count) {
+  const [next, out] = [uniform(seed), new Float64Array(count)];
+  for (let n = 0; n < count; n += 2) {
+    const [radius, angle] = [Math.sqrt(-2 * Math.log(1 - next())), 2 * Math.PI * next()];
+    out[n] = radius * Math.cos(angle);
+    if (n + 1 < count) out[n + 1] = radius * Math.sin(angle);
+  }
+  return out;
+}
+
+/** @param {string} word @param {number} width @param {number} [seed] */
+export const vectorOf = (word, width, seed = 0) => normals(seedOf(word) ^ seed, width);
+
+/** @param {number} count @param {number} seed @returns {number[]} the numbers below it, in another order */
+export function shuffled(count, seed) {
+  const [next, order] = [uniform(seed), Array.from({ length: count }, (_, n) => n)];
+  for (let n = count - 1; n > 0; n--) {
+    const m = Math.floor(next() * (n + 1));
+    [order[n], order[m]] = [order[m], order[n]];
+  }
+  return order;
+}
+
+// ---- kinds
+
+/** @param {Encoding} one @param {string} output */
+const makes = (one, output) => output in (one.graph.outputs ?? {});
+/** @param {Encoding} one */
+export const adds = (one) => makes(one, "embedded");
+/** @param {Encoding} one */
+export const turns = (one) => makes(one, "q");
+/** @param {Encoding} one */
+export const biases = (one) => makes(one, "bias");
+/** @param {Encoding} one @returns {string} why it cannot be shown; empty: it can */
+export const obstacle = (one) => problem(one.graph);
+/** @param {Encoding} one heads differ, as far as one can say beforehand */
+export const hasHeads = (one) => one.graph.heads > 1 && (biases(one) || one.graph.learns && turns(one));
+
+// ---- inputs
+
+/** @param {number} n @param {number} axes @param {number} axis @param {number} [start] @returns {Tensor} one axis advances */
+export function walk(n, axes = 1, axis = 0, start = 0) {
+  if (axes === 1) return tensor([n], Float64Array.from({ length: n }, (_, p) => start + p), "int64");
+  const out = new Float64Array(n * axes);
+  for (let p = 0; p < n; p++) out[p * axes + Math.min(axis, axes - 1)] = start + p;
+  return tensor([n, axes], out, "int64");
+}
+
+/** @param {ArrayLike<number>} places @param {number} axes @param {number} [axis] @returns {Tensor} */
+export function stand(places, axes = 1, axis = 0) {
+  if (axes === 1) return tensor([places.length], Float64Array.from(places));
+  const out = new Float64Array(places.length * axes);
+  for (let p = 0; p < places.length; p++) out[p * axes + Math.min(axis, axes - 1)] = places[p];
+  return tensor([places.length, axes], out);
+}
+
+/** @param {Float64Array} vector @param {number} n @returns {Float64Array} so often, one below the other */
+export function repeated(vector, n) {
+  const out = new Float64Array(vector.length * n);
+  for (let p = 0; p < n; p++) out.set(vector, p * vector.length);
+  return out;
+}
+
+/** @param {Float64Array} rows (token, channel) @param {number} heads @returns {Tensor} the same for each head */
+function forHeads(rows, heads, /** @type {number} */ n) {
+  return tensor([1, heads, n, rows.length / n], repeated(rows, heads));
+}
+
+/** @param {Encoding} one @param {Object<string, number>} options @returns {Object<string, Tensor>} constants that a slider changes */
+function movedConstants(one, options) {
+  /** @type {Object<string, Tensor>} */
+  const found = {};
+  for (const [name, slider] of Object.entries(slidersOf(one))) {
+    const step = stepOf(slider, options[name]);
+    if (step === slider.at) continue;
+    for (const [constant, steps] of Object.entries(slider.constants)) found[constant] = read(steps[step]);
+  }
+  return found;
+}
+
+/** @param {Encoding} one @returns {Object<string, Slider>} */
+export const slidersOf = (one) => one.sliders ?? {};
+
+/** @param {Slider} slider @param {number | undefined} value @returns {number} the step that is nearest to it */
+export function stepOf(slider, value) {
+  if (value === undefined) return slider.at;
+  let best = 0;
+  slider.values.forEach((one, step) => {
+    if (Math.abs(one - value) < Math.abs(slider.values[best] - value)) best = step;
+  });
+  return best;
+}
+
+// ---- pictures
+
+/** @typedef {{rows: number, columns: number, values: Float64Array}} Grid row by row */
+
+/** @param {Tensor} x (…, n, m) @param {number} [at] which of the matrices @returns {Grid} */
+function grid(x, at = 0) {
+  const [n, m] = x.shape.slice(-2);
+  const all = values(x);
+  const start = at * n * m < all.length ? at * n * m : 0;
+  return { rows: n, columns: m, values: all.slice(start, start + n * m) };
+}
+
+/**
+ * @param {Encoding} one
+ * @param {Tensor} pos
+ * @param {Object<string, number>} options
+ * @param {string[]} wanted
+ * @param {{q?: Float64Array, k?: Float64Array, x?: Float64Array, hidden?: Float64Array}} [content] (token, channel)
+ */
+export function computed(one, pos, options, wanted, content = {}) {
+  const { dim, heads, width } = one.graph;
+  const n = pos.shape[0];
+  const nothing = () => new Float64Array(n * width);
+  /** @type {Object<string, Tensor>} */
+  const given = { pos, ...movedConstants(one, options) };
+  const q = content.q ?? repeated(normals(1, dim), n);
+  given.q = forHeads(q, heads, n);
+  given.k = forHeads(content.k ?? q, heads, n);
+  given.x = tensor([1, n, width], content.x ?? nothing());
+  given.hidden = tensor([1, n, width], content.hidden ?? repeated(normals(2, width), n));
+  return run(one.graph, given, wanted);
+}
+
+/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @returns {Grid} what is added at each position */
+export const rowsOf = (one, pos, options) => grid(computed(one, pos, options, ["embedded"]).embedded);
+
+/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @param {Float64Array} [vector] */
+export function turnedOf(one, pos, options, head, vector = new Float64Array(one.graph.dim).fill(1)) {
+  const q = repeated(vector, pos.shape[0]);
+  return grid(computed(one, pos, options, ["q"], { q }).q, head);
+}
+
+/** @param {Grid} rows @returns {Grid} dot product of each pair of rows, by √columns */
+export function dots({ rows, columns, values: all }) {
+  const out = new Float64Array(rows * rows);
+  const scale = 1 / Math.sqrt(columns);
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j <= i; j++) {
+      let sum = 0;
+      for (let c = 0; c < columns; c++) sum += all[i * columns + c] * all[j * columns + c];
+      out[i * rows + j] = out[j * rows + i] = sum * scale;
+    }
+  }
+  return { rows, columns: rows, values: out };
+}
+
+/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @returns {Grid} score of one word with itself at each pair of places */
+export function scoresOf(one, pos, options, head) {
+  if (adds(one)) return dots(rowsOf(one, pos, options));
+  return grid(computed(one, pos, options, ["scores"], alike(one, pos.shape[0])).scores, head);
+}
+
+/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @returns {Grid} */
+export const biasOf = (one, pos, options, head) =>
+  grid(computed(one, pos, options, ["bias"], alike(one, pos.shape[0])).bias, head);
+
+/** @param {Encoding} one @param {number} n one word everywhere: of ones where channels are turned */
+function alike(one, n) {
+  if (turns(one)) return { q: new Float64Array(one.graph.dim * n).fill(1) };
+  return {};
+}
+
+/** @typedef {{offsets: number[], mean: number[], low: number[], high: number[]}} ByOffset */
+
+/** @param {Grid} scores @returns {ByOffset} over all pairs at each offset, query − key */
+export function byOffset({ rows: n, values: all }) {
+  /** @type {ByOffset} */
+  const out = { offsets: [], mean: [], low: [], high: [] };
+  for (let offset = 1 - n; offset < n; offset++) {
+    let [sum, low, high, count] = [0, Infinity, -Infinity, 0];
+    for (let i = Math.max(0, offset); i < Math.min(n, n + offset); i++) {
+      const value = all[i * n + i - offset];
+      if (value === -Infinity) continue;
+      sum += value;
+      count += 1;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+    if (!count) continue;
+    out.offsets.push(offset);
+    out.mean.push(sum / count);
+    out.low.push(low);
+    out.high.push(high);
+  }
+  return out;
+}
+
+/** @param {Grid} scores @param {boolean} [causal] later keys are hidden @returns {Grid} shares that each row gives away */
+export function softmax({ rows: n, columns: m, values: all }, causal = false) {
+  const out = new Float64Array(n * m);
+  for (let i = 0; i < n; i++) {
+    const end = causal ? Math.min(m, i + 1) : m;
+    let most = -Infinity;
+    for (let j = 0; j < end; j++) most = Math.max(most, all[i * m + j]);
+    let sum = 0;
+    for (let j = 0; j < end; j++) sum += out[i * m + j] = Math.exp(all[i * m + j] - most);
+    for (let j = 0; j < end; j++) out[i * m + j] /= sum;
+  }
+  return { rows: n, columns: m, values: out };
+}
+
+/** @param {Grid} weights @param {Grid} x @returns {Grid} what attention writes for each token */
+export function mixed(weights, x) {
+  const out = new Float64Array(weights.rows * x.columns);
+  for (let i = 0; i < weights.rows; i++) {
+    for (let j = 0; j < x.rows; j++) {
+      const share = weights.values[i * x.rows + j];
+      if (!share) continue;
+      for (let c = 0; c < x.columns; c++) out[i * x.columns + c] += share * x.values[j * x.columns + c];
+    }
+  }
+  return { rows: weights.rows, columns: x.columns, values: out };
+}
+
+/** @param {Grid} a @param {number} i @param {Grid} b @param {number} j @returns {number} the largest difference of two rows */
+export function apart(a, i, b, j) {
+  let most = 0;
+  for (let c = 0; c < a.columns; c++) {
+    most = Math.max(most, Math.abs(a.values[i * a.columns + c] - b.values[j * b.columns + c]));
+  }
+  return most;
+}
+
+// ---- rotation
+
+/** @typedef {{pairs: [number, number][], speeds: number[]}} Turning channels of each pair, and radians a position */
+
+/**
+ * The pairs of channels that an encoding turns, read off what it does to each channel at 0 and 1.
+ * @param {Encoding} one
+ * @param {Object<string, number>} options
+ * @param {number} axis
+ * @returns {Turning | null} where it turns no pairs
+ */
+export function turningOf(one, options, axis) {
+  if (!turns(one)) return null;
+  const { dim, axes } = one.graph;
+  const q = new Float64Array(dim * dim);
+  for (let c = 0; c < dim; c++) q[c * dim + c] = 1; // token c holds channel c
+  const at = (/** @type {number} */ place) =>
+    grid(computed(one, stand(new Float64Array(dim).fill(place), axes, axis), options, ["q"], { q }).q).values;
+  const [before, after] = [at(0), at(1)];
+  const TINY = 1e-9;
+  const partner = new Array(dim).fill(-1);
+  for (let c = 0; c < dim; c++) {
+    if (Math.abs(before[c * dim + c] - 1) > TINY) return null; // turned at position 0 already
+    for (let o = 0; o < dim; o++) {
+      if (o === c || Math.abs(after[c * dim + o]) < TINY) continue;
+      if (partner[c] >= 0) return null;
+      partner[c] = o;
+    }
+  }
+  /** @type {Turning} */
+  const found = { pairs: [], speeds: [] };
+  const half = partner.some((o, c) => o - c === dim / 2 && dim > 2);
+  for (let p = 0; p < dim / 2; p++) {
+    const [a, b] = half ? [p, p + dim / 2] : [2 * p, 2 * p + 1];
+    if ((partner[a] >= 0 && partner[a] !== b) || (partner[b] >= 0 && partner[b] !== a)) return null;
+    found.pairs.push([a, b]);
+    found.speeds.push(Math.atan2(after[a * dim + b], after[a * dim + a]));
+  }
+  return found;
+}
+
+/** @param {Encoding} one @returns {Float64Array | null} its frequencies, in radians a position */
+export function frequenciesOf(one) {
+  const freqs = constants(one.graph).freqs;
+  return freqs ? values(freqs) : null;
+}

@@ -1,0 +1,39 @@
+// The data that Python wrote into the page: see data.py, models.py, graphs.py and sliders.py.
+
+/** @import {Graph, Numbers} from "../interpreter.js" */
+
+/**
+ * @typedef {{values: number[], at: number, constants: Object<string, Numbers[]>}} Slider
+ * @typedef {Graph & {slug: string, dim: number, heads: number, width: number, axes: number,
+ *   causal: boolean, seed: number, learns: boolean, options: Object<string, any>}} Program
+ * @typedef {{holds: boolean | null, why: string}} Measured
+ * @typedef {{key: string, short: string, title: string, year: number, link: string, bibtex: string}} Paper
+ * @typedef {{prose: string, formula: string[][]}} Block
+ * @typedef {{slug: string, name: string, family: string, acts_on: string[], axes: number,
+ *   summary: string, text: Block[], paper: Paper | null, graph: Program, sliders: Object<string, Slider>, parameters: number,
+ *   causal: boolean, properties: Object<string, Measured>, command: string,
+ *   options: {name: string, default: any, type: string}[]}} Encoding
+ * @typedef {{slower: number[], gain: number}} Extended
+ * @typedef {{turned: number, dim: number, base: number, method: string, trained: number | null,
+ *   theta: Numbers, slower: number[], gain: number, unfinished: number, says: string[],
+ *   extended: {factor: number, target: number, methods: Object<string, Extended>}[]}} Rotation
+ * @typedef {{target: number, verdict: string, problems: string[], unknown: string[],
+ *   advice: string[]}} Outlook
+ * @typedef {{name: string, own: boolean, facts: string, embedding: string, context: number | null,
+ *   trained: number | null, notes: string[], outlooks: Outlook[],
+ *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
+ * @typedef {{schema: number, version: string, command: string, seed: number, dim: number,
+ *   heads: number, families: Object<string, string>,
+ *   properties: {name: string, label: string, meaning: string}[],
+ *   encodings: Encoding[], first: string[], models: Model[],
+ *   turnings: Object<string, Rotation>, study: any, notes: string[]}} Data
+ */
+
+export const SCHEMA = 1;
+
+/** @param {string} json @returns {Data} */
+export function readData(json) {
+  const data = JSON.parse(json);
+  if (data.schema !== SCHEMA) throw new Error(`the data of this page are of schema ${data.schema}, not ${SCHEMA}.`);
+  return data;
+}

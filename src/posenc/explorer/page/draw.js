@@ -1,0 +1,546 @@
+// Figures: heat maps on canvas, lines in SVG; a readout, a table and files behind each.
+
+import { button, download, html, newId, svg, table } from "./dom.js";
+import { shown } from "./words.js";
+
+/** @typedef {{i?: number, j?: number, c?: number, offset?: number}} Place query, key, channel, query − key */
+/** @typedef {"query" | "key" | "channel"} Role */
+
+/**
+ * @typedef {{label: string, role: Role, names?: string[], start?: number}} Axis
+ * @typedef {{title: string, about?: string, rows: number, columns: number,
+ *   values: ArrayLike<number>, row: Axis, column: Axis, signed?: boolean, top?: number,
+ *   marks?: [number, number][], said?: (i: number, j: number) => string}} Heat
+ * @typedef {{name: string, xs: number[], ys: number[], low?: number[], high?: number[],
+ *   dots?: boolean}} Series
+ * @typedef {{title: string, about?: string, x: {label: string, role?: "offset" | "query",
+ *   log?: boolean}, y: {label: string, log?: boolean}, series: Series[],
+ *   rules?: {y: number, name: string}[]}} Lines
+ */
+
+/**
+ * What figures need of the page.
+ * @typedef {{light: (place: Place) => void, put: (place: Place) => void,
+ *   say: (text: string) => void, lit: (listener: (place: Place) => void) => void,
+ *   where: () => string}} Desk
+ */
+
+/** @type {Axis} */
+export const QUERY_AXIS = { label: "query at", role: "query" };
+/** @type {Axis} */
+export const KEY_AXIS = { label: "key at", role: "key" };
+/** @type {Axis} */
+export const CHANNEL_AXIS = { label: "channel", role: "channel" };
+
+/** @param {string} name @returns {string} a colour of the theme */
+const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+const SERIES = ["blue", "vermilion", "green", "purple", "ink", "soft"];
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "1 4"];
+const FONT = 12;
+const LETTER = 6.6; // pixels, on average
+
+/** @param {string} colour "#rrggbb" @returns {number[]} */
+const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+
+/** @param {number[]} from @param {number[]} to @param {number} share */
+const between = (from, to, share) => from.map((one, n) => one + (to[n] - one) * share);
+
+/**
+ * @param {ArrayLike<number>} values @param {boolean} signed @param {number} top what the strongest colour stands for
+ * @returns {Uint8ClampedArray<ArrayBuffer>} red, green, blue, alpha
+ */
+export function coloured(values, signed, top) {
+  const [paper, high, low, none] = ["paper", "heat-high", "heat-low", "heat-none"].map((name) => channels(theme(name)));
+  const STEPS = 255;
+  const up = Array.from({ length: STEPS + 1 }, (_, n) => between(paper, signed ? high : low, n / STEPS));
+  const down = Array.from({ length: STEPS + 1 }, (_, n) => between(paper, low, n / STEPS));
+  const pixels = new Uint8ClampedArray(4 * values.length);
+  for (let n = 0; n < values.length; n++) {
+    const step = Math.round((STEPS * values[n]) / (top || 1));
+    const colour = Number.isFinite(values[n])
+      ? (step < 0 ? down : up)[Math.min(STEPS, Math.abs(step))] : none;
+    pixels[4 * n] = colour[0];
+    pixels[4 * n + 1] = colour[1];
+    pixels[4 * n + 2] = colour[2];
+    pixels[4 * n + 3] = 255;
+  }
+  return pixels;
+}
+
+/** @param {ArrayLike<number>} values @returns {number} the largest size of any that is finite */
+export function largest(values) {
+  let most = 0;
+  for (let n = 0; n < values.length; n++) {
+    const size = Math.abs(values[n]);
+    if (size > most && size < Infinity) most = size;
+  }
+  return most;
+}
+
+/**
+ * Round numbers for an axis.
+ * @param {number} low @param {number} high @param {number} many at most so many, about
+ * @returns {number[]}
+ */
+export function ticks(low, high, many) {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / Math.max(1, many);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5].find((one) => one * power >= rough * 0.999) ?? 10);
+  const out = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) out.push(n * step);
+  return out;
+}
+
+/** @param {number} low @param {number} high @returns {number[]} powers of ten between them */
+export function powers(low, high) {
+  const out = [];
+  for (let p = Math.ceil(Math.log10(low) - 1e-9); 10 ** p <= high * (1 + 1e-9); p++) out.push(10 ** p);
+  return out;
+}
+
+/** @param {number} x @param {number} y @param {string} text @param {Object<string, any>} [more] */
+const label = (x, y, text, more = {}) =>
+  svg("text", { x, y, "font-size": FONT, fill: theme("soft"), ...more }, text);
+
+/**
+ * A figure's frame: caption, picture, readout, table and files.
+ * @param {Desk} desk
+ * @param {string} role of the picture for who cannot see it
+ */
+function frame(desk, role) {
+  const title = html("strong"), about = html("span");
+  const picture = html("div", { class: "picture", tabindex: 0, role: "application", "aria-roledescription": role });
+  const readout = html("p", { class: "readout" });
+  const behind = html("details", { class: "numbers" }, html("summary", {}, "Table"));
+  const scroll = html("div", { class: "scroll", tabindex: 0, role: "region" });
+  behind.append(scroll);
+  /** @type {{title: string, json: () => any, table: () => HTMLElement, drawing: () => SVGSVGElement}} */
+  let content = { title: "", json: () => null, table: () => html("p"), drawing: () => svg("svg") };
+  const file = () => content.title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "figure";
+  const text = () => new XMLSerializer().serializeToString(content.drawing());
+  /** @param {string} kind @param {() => void} act */
+  const save = (kind, act) => button(kind, act, { "aria-label": `Save as ${kind}` });
+  const files = html("div", { class: "files" },
+    save("PNG", () => png(text(), file())),
+    save("SVG", () => download(`${file()}.svg`, new Blob([text()], { type: "image/svg+xml" }))),
+    save("JSON", () => {
+      const json = { title: content.title, address: desk.where(), ...content.json() };
+      const plain = (/** @type {string} */ _, /** @type {any} */ value) =>
+        typeof value === "number" && !Number.isFinite(value) ? String(value) : ArrayBuffer.isView(value) ? Array.from(/** @type {any} */ (value)) : value;
+      download(`${file()}.json`, new Blob([JSON.stringify(json, plain)], { type: "application/json" }));
+    }));
+  const fill = () => behind.open && scroll.replaceChildren(content.table());
+  behind.addEventListener("toggle", fill);
+  const element = html("figure", {}, html("figcaption", {}, title, " ", about), picture, readout,
+    html("div", { class: "under" }, behind, files));
+  return {
+    element, picture, readout,
+    /** @param {{title: string, about?: string}} spec @param {typeof content} next */
+    show(spec, next) {
+      content = next;
+      title.textContent = spec.title;
+      about.textContent = spec.about ?? "";
+      picture.setAttribute("aria-label", `${spec.title}. ${spec.about ?? ""} Arrow keys move.`);
+      scroll.setAttribute("aria-label", `Table of ${spec.title}`);
+      fill();
+    },
+  };
+}
+
+/** @param {string} drawing @param {string} name */
+function png(drawing, name) {
+  const image = new Image();
+  image.onload = () => {
+    const canvas = html("canvas", { width: 2 * image.width, height: 2 * image.height });
+    const context = canvas.getContext("2d");
+    if (!context) return;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => blob && download(`${name}.png`, blob));
+  };
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(drawing)}`;
+}
+
+const TABLE_SIDE = 64; // of a table behind a heat map, so that it opens at once
+
+/** @param {Axis} axis @param {number} n @returns {string} */
+const named = (axis, n) => axis.names?.[n] ?? String(n + (axis.start ?? 0));
+
+/** @param {Heat} spec */
+function tableOfHeat(spec) {
+  const [n, m] = [Math.min(spec.rows, TABLE_SIDE), Math.min(spec.columns, TABLE_SIDE)];
+  const head = ["", ...Array.from({ length: m }, (_, j) => named(spec.column, j))];
+  const rows = Array.from({ length: n }, (_, i) => [
+    named(spec.row, i),
+    ...Array.from({ length: m }, (_, j) => shown(spec.values[i * spec.columns + j])),
+  ]);
+  const cut = n < spec.rows || m < spec.columns ? `; the first ${n} × ${m}, all are in the JSON` : "";
+  return table(head, rows, `${spec.row.label} down, ${spec.column.label} across${cut}.`);
+}
+
+/**
+ * A heat map whose cells are walked with the arrow keys.
+ * @param {Desk} desk
+ */
+export function heatMap(desk) {
+  const { element, picture, readout, show } = frame(desk, "heat map");
+  const canvas = html("canvas", { "aria-hidden": true });
+  const over = svg("svg", { "aria-hidden": true });
+  picture.append(canvas, over);
+  /** @type {Heat | null} */
+  let spec = null;
+  let box = { left: 0, top: 0, width: 1, height: 1, whole: 1, tall: 1 };
+  let place = { i: 0, j: 0 }; // row and column of the cursor
+  const cross = svg("g");
+
+  function layout(/** @type {Heat} */ of) {
+    const longest = (/** @type {Axis} */ axis) => Math.max(0, ...(axis.names ?? []).map((one) => one.length));
+    const left = of.row.names ? Math.min(110, 30 + LETTER * longest(of.row)) : 50;
+    const bottom = of.column.names ? Math.min(100, 34 + 0.75 * LETTER * longest(of.column)) : 42;
+    const right = 52;
+    const whole = Math.max(240, picture.clientWidth || 420);
+    const room = whole - left - right;
+    const square = of.row.role !== "channel" && of.column.role !== "channel";
+    const width = square ? Math.min(room, 400) : room;
+    const height = square ? (width * of.rows) / of.columns : Math.min(400, Math.max(220, room * 0.8));
+    box = { left, top: 8, width, height, whole, tall: height + 8 + bottom };
+  }
+
+  function pixels(/** @type {Heat} */ of) {
+    const top = of.top ?? largest(of.values);
+    canvas.width = of.columns;
+    canvas.height = of.rows;
+    const image = new ImageData(coloured(of.values, of.signed ?? true, top), of.columns, of.rows);
+    canvas.getContext("2d")?.putImageData(image, 0, 0);
+    canvas.style.cssText = `left:${box.left}px;top:${box.top}px;width:${box.width}px;height:${box.height}px`;
+    return top;
+  }
+
+  function axes(/** @type {Heat} */ of, /** @type {number} */ top) {
+    over.replaceChildren();
+    over.setAttribute("viewBox", `0 0 ${box.whole} ${box.tall}`);
+    over.setAttribute("width", String(box.whole));
+    over.setAttribute("height", String(box.tall));
+    over.setAttribute("font-family", "system-ui, sans-serif");
+    const ink = theme("soft");
+    over.append(svg("rect", { x: box.left - 0.5, y: box.top - 0.5, width: box.width + 1, height: box.height + 1, fill: "none", stroke: theme("line") }));
+    const [dy, dx] = [box.height / of.rows, box.width / of.columns];
+    const each = (/** @type {number} */ n, /** @type {Axis} */ axis, /** @type {number} */ many) =>
+      axis.names ? axis.names.map((_, at) => at) : ticks(0, n - 1, many).filter((one) => Number.isInteger(one));
+    for (const i of each(of.rows, of.row, box.height / 45)) {
+      over.append(label(box.left - 6, box.top + (i + 0.5) * dy + 4, named(of.row, i), { "text-anchor": "end" }));
+    }
+    const base = box.top + box.height;
+    for (const j of each(of.columns, of.column, box.width / 45)) {
+      const x = box.left + (j + 0.5) * dx;
+      const turn = of.column.names ? { "text-anchor": "end", transform: `rotate(-45 ${x} ${base + 14})` } : { "text-anchor": "middle" };
+      over.append(label(x, base + 16, named(of.column, j), turn));
+    }
+    over.append(label(box.left + box.width / 2, box.tall - 5, of.column.label, { "text-anchor": "middle" }));
+    const middle = box.top + box.height / 2;
+    over.append(label(12, middle, of.row.label, { "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }));
+    bar(of, top, ink);
+    for (const [i, j] of of.marks ?? []) {
+      over.append(svg("rect", { x: box.left + j * dx + 1.5, y: box.top + i * dy + 1.5, width: Math.max(1, dx - 3), height: Math.max(1, dy - 3), fill: "none", stroke: theme("ink"), "stroke-width": 1.5, "stroke-dasharray": "3 2" }));
+    }
+    over.append(cross);
+  }
+
+  function bar(/** @type {Heat} */ of, /** @type {number} */ top, /** @type {string} */ ink) {
+    const x = box.left + box.width + 10, tall = Math.min(110, box.height), signed = of.signed ?? true;
+    const id = newId();
+    const stops = signed ? ["heat-high", "paper", "heat-low"] : ["heat-low", "paper"];
+    const gradient = svg("linearGradient", { id, x1: 0, y1: 0, x2: 0, y2: 1 },
+      ...stops.map((name, n) => svg("stop", { offset: n / (stops.length - 1), "stop-color": theme(name) })));
+    over.append(svg("defs", {}, gradient), svg("rect", { x, y: box.top, width: 8, height: tall, fill: `url(#${id})`, stroke: theme("line") }));
+    const said = signed ? [top, 0, -top] : [top, 0];
+    said.forEach((value, n) => over.append(label(x + 12, box.top + 9 + (n / (said.length - 1)) * (tall - 10), shown(value, 2), { fill: ink, "font-size": 11 })));
+  }
+
+  /** @param {number} i @param {number} j */
+  function sentence(i, j) {
+    if (!spec) return "";
+    const value = shown(spec.values[i * spec.columns + j]);
+    if (spec.said) return spec.said(i, j);
+    return `${spec.row.label} ${named(spec.row, i)}, ${spec.column.label} ${named(spec.column, j)}: ${value}`;
+  }
+
+  function point() {
+    if (!spec) return;
+    const { i, j } = place;
+    const [dy, dx] = [box.height / spec.rows, box.width / spec.columns];
+    const stroke = theme("ink");
+    cross.replaceChildren(
+      svg("rect", { x: box.left, y: box.top + i * dy, width: box.width, height: dy, fill: "none", stroke, "stroke-width": 0.75, opacity: 0.55 }),
+      svg("rect", { x: box.left + j * dx, y: box.top, width: dx, height: box.height, fill: "none", stroke, "stroke-width": 0.75, opacity: 0.55 }),
+      svg("rect", { x: box.left + j * dx, y: box.top + i * dy, width: dx, height: dy, fill: "none", stroke, "stroke-width": 2 }));
+    readout.textContent = sentence(i, j);
+  }
+
+  /** @param {Role} role @param {number} at @returns {Place} */
+  const as = (role, at) => ({ [{ query: "i", key: "j", channel: "c" }[role]]: at });
+
+  /** @param {PointerEvent} event @returns {{i: number, j: number} | null} */
+  function under(event) {
+    if (!spec) return null;
+    const edge = over.getBoundingClientRect();
+    const i = Math.floor(((event.clientY - edge.top - box.top) / box.height) * spec.rows);
+    const j = Math.floor(((event.clientX - edge.left - box.left) / box.width) * spec.columns);
+    return i >= 0 && j >= 0 && i < spec.rows && j < spec.columns ? { i, j } : null;
+  }
+  const tell = (/** @type {(place: Place) => void} */ act) =>
+    spec && act({ ...as(spec.row.role, place.i), ...as(spec.column.role, place.j) });
+  over.addEventListener("pointermove", (event) => {
+    const at = under(event);
+    if (!at || (at.i === place.i && at.j === place.j)) return;
+    place = at;
+    tell(desk.light);
+    point();
+  });
+  over.addEventListener("pointerdown", (event) => {
+    const at = under(event);
+    if (!at) return;
+    place = at;
+    tell(desk.put);
+    point();
+  });
+  picture.addEventListener("keydown", (event) => {
+    const far = event.shiftKey ? 10 : 1;
+    /** @type {Object<string, [number, number]>} */
+    const moves = { ArrowUp: [-far, 0], ArrowDown: [far, 0], ArrowLeft: [0, -far], ArrowRight: [0, far] };
+    const move = moves[event.key];
+    if (!move || !spec || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const clamp = (/** @type {number} */ at, /** @type {number} */ size) => Math.min(size - 1, Math.max(0, at));
+    place = { i: clamp(place.i + move[0], spec.rows), j: clamp(place.j + move[1], spec.columns) };
+    tell(desk.put);
+    point();
+    desk.say(sentence(place.i, place.j));
+  });
+  desk.lit((lit) => {
+    if (!spec || !element.isConnected) return;
+    const of = (/** @type {Role} */ role) => ({ query: lit.i, key: lit.j, channel: lit.c })[role];
+    const next = { i: of(spec.row.role) ?? place.i, j: of(spec.column.role) ?? place.j };
+    if (next.i >= spec.rows || next.j >= spec.columns || (next.i === place.i && next.j === place.j)) return;
+    place = next;
+    point();
+  });
+  const redraw = () => {
+    if (!spec || !element.isConnected) return;
+    layout(spec);
+    axes(spec, pixels(spec));
+    point();
+  };
+  new ResizeObserver(() => { if (Math.abs(picture.clientWidth - box.whole) > 1) redraw(); }).observe(picture);
+
+  function drawing() {
+    const copy = /** @type {SVGSVGElement} */ (over.cloneNode(true));
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.prepend(
+      svg("rect", { width: "100%", height: "100%", fill: theme("paper") }),
+      svg("image", { x: box.left, y: box.top, width: box.width, height: box.height, preserveAspectRatio: "none", style: "image-rendering: pixelated", href: canvas.toDataURL() }));
+    return copy;
+  }
+
+  return {
+    element,
+    /** @param {Heat} next @param {Place} at the cursor of the page */
+    draw(next, at) {
+      spec = next;
+      const of = (/** @type {Role} */ role) => ({ query: at.i, key: at.j, channel: at.c })[role];
+      place = {
+        i: Math.min(next.rows - 1, of(next.row.role) ?? place.i),
+        j: Math.min(next.columns - 1, of(next.column.role) ?? place.j),
+      };
+      show(next, { title: next.title, json: () => next, table: () => tableOfHeat(next), drawing });
+      redraw();
+    },
+    redraw,
+  };
+}
+
+/** @param {Lines} spec */
+function tableOfLines(spec) {
+  const xs = [...new Set(spec.series.flatMap((one) => one.xs))].sort((a, b) => a - b);
+  const rows = xs.map((x) => [
+    shown(x, 6),
+    ...spec.series.map((one) => (one.xs.includes(x) ? shown(one.ys[one.xs.indexOf(x)]) : "")),
+  ]);
+  return table([spec.x.label, ...spec.series.map((one) => one.name)], rows, spec.y.label);
+}
+
+/**
+ * Lines over one axis; left and right move along it.
+ * @param {Desk} desk
+ */
+export function linePlot(desk) {
+  const { element, picture, readout, show } = frame(desk, "line plot");
+  const drawn = svg("svg", { "aria-hidden": true });
+  const legend = html("ul", { class: "legend" });
+  picture.append(drawn);
+  picture.after(legend);
+  /** @type {Lines | null} */
+  let spec = null;
+  let at = 0; // index among the xs of the first series
+  const mark = svg("g");
+  let box = { left: 56, top: 10, width: 1, height: 1, whole: 1 };
+  /** @type {(x: number) => number} */
+  let sx = (x) => x;
+  /** @type {(y: number) => number} */
+  let sy = (y) => y;
+
+  /** @param {number} low @param {number} high @param {boolean | undefined} log @param {number} from @param {number} to */
+  function scale(low, high, log, from, to) {
+    const f = log ? Math.log10 : (/** @type {number} */ x) => x;
+    const [a, b] = [f(low), f(high)];
+    return (/** @type {number} */ x) => from + ((f(x) - a) / (b - a || 1)) * (to - from);
+  }
+
+  function redraw() {
+    if (!spec || !element.isConnected) return;
+    const of = spec;
+    const whole = Math.max(240, picture.clientWidth || 420);
+    const height = Math.min(300, Math.max(200, whole * 0.55));
+    box = { left: 56, top: 10, width: whole - 56 - 12, height, whole };
+    const finite = (/** @type {number[]} */ all) => all.filter(Number.isFinite);
+    const xs = finite(of.series.flatMap((one) => one.xs));
+    const ys = finite(of.series.flatMap((one) => [...one.ys, ...(one.low ?? []), ...(one.high ?? [])]).concat((of.rules ?? []).map((one) => one.y)));
+    const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
+    let [y0, y1] = [Math.min(...ys), Math.max(...ys)];
+    if (of.y.log) [y0, y1] = [y0 / 1.6, y1 * 1.6];
+    else {
+      const room = (y1 - y0 || Math.abs(y1) || 1) * 0.06;
+      [y0, y1] = [y0 - room, y1 + room];
+    }
+    sx = scale(x0, x1, of.x.log, box.left, box.left + box.width);
+    sy = scale(y0, y1, of.y.log, box.top + height, box.top);
+    drawn.replaceChildren();
+    drawn.setAttribute("viewBox", `0 0 ${whole} ${height + 52}`);
+    drawn.setAttribute("width", String(whole));
+    drawn.setAttribute("height", String(height + 52));
+    drawn.setAttribute("font-family", "system-ui, sans-serif");
+    const grid = theme("grid"), base = box.top + height;
+    for (const y of of.y.log ? powers(y0, y1) : ticks(y0, y1, height / 45)) {
+      drawn.append(svg("line", { x1: box.left, x2: box.left + box.width, y1: sy(y), y2: sy(y), stroke: grid }),
+        label(box.left - 6, sy(y) + 4, y === 0 ? "0" : shown(y, 4), { "text-anchor": "end" }));
+    }
+    for (const x of of.x.log ? powers(x0, x1) : ticks(x0, x1, box.width / 60)) {
+      drawn.append(svg("line", { x1: sx(x), x2: sx(x), y1: box.top, y2: base, stroke: grid }),
+        label(sx(x), base + 16, shown(x, 4), { "text-anchor": "middle" }));
+    }
+    drawn.append(label(box.left + box.width / 2, base + 38, of.x.label, { "text-anchor": "middle" }));
+    drawn.append(label(13, box.top + height / 2, of.y.label, { "text-anchor": "middle", transform: `rotate(-90 13 ${box.top + height / 2})` }));
+    for (const rule of of.rules ?? []) {
+      drawn.append(svg("line", { x1: box.left, x2: box.left + box.width, y1: sy(rule.y), y2: sy(rule.y), stroke: theme("ink"), "stroke-dasharray": "4 4" }),
+        label(box.left + 6, sy(rule.y) - 5, rule.name, { fill: theme("ink") }));
+    }
+    of.series.forEach((one, n) => drawn.append(series(one, n)));
+    drawn.append(mark);
+    point();
+  }
+
+  function series(/** @type {Series} */ one, /** @type {number} */ n) {
+    const stroke = theme(SERIES[n % SERIES.length]);
+    const group = svg("g");
+    const path = (/** @type {number[]} */ ys) => one.xs.map((x, m) => `${sx(x).toFixed(2)},${sy(ys[m]).toFixed(2)}`);
+    if (one.low && one.high) {
+      group.append(svg("polygon", { points: [...path(one.high), ...path(one.low).reverse()].join(" "), fill: stroke, opacity: 0.22 }));
+    }
+    if (one.dots) {
+      one.xs.forEach((x, m) => group.append(svg("circle", { cx: sx(x), cy: sy(one.ys[m]), r: 3, fill: stroke })));
+    } else {
+      group.append(svg("polyline", { points: path(one.ys).join(" "), fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": DASHES[n % DASHES.length] }));
+    }
+    return group;
+  }
+
+  function sentence() {
+    const of = spec;
+    if (!of || !of.series.length) return "";
+    const x = of.series[0].xs[at];
+    const each = of.series.map((one) => {
+      const m = one.xs.indexOf(x);
+      if (m < 0) return null;
+      const spread = one.low && one.high && one.high[m] - one.low[m] > 1e-9 ? ` (${shown(one.low[m])} to ${shown(one.high[m])})` : "";
+      return `${of.series.length > 1 ? `${one.name} ` : ""}${shown(one.ys[m])}${spread}`;
+    });
+    return `${of.x.label} ${shown(x, 6)}: ${each.filter(Boolean).join("; ")}`;
+  }
+
+  function point() {
+    const of = spec;
+    if (!of || !of.series.length) return;
+    const x = of.series[0].xs[at];
+    mark.replaceChildren(svg("line", { x1: sx(x), x2: sx(x), y1: box.top, y2: box.top + box.height, stroke: theme("ink"), opacity: 0.5 }));
+    of.series.forEach((one, n) => {
+      const m = one.xs.indexOf(x);
+      if (m >= 0 && Number.isFinite(one.ys[m])) mark.append(svg("circle", { cx: sx(x), cy: sy(one.ys[m]), r: 4, fill: theme(SERIES[n % SERIES.length]), stroke: theme("paper") }));
+    });
+    readout.textContent = sentence();
+  }
+
+  function move(/** @type {number} */ to, /** @type {(place: Place) => void} */ act) {
+    const xs = spec?.series[0]?.xs ?? [];
+    const next = Math.min(xs.length - 1, Math.max(0, to));
+    if (next < 0) return;
+    at = next;
+    if (spec?.x.role === "offset") act({ offset: xs[at] });
+    if (spec?.x.role === "query") act({ i: xs[at] });
+    point();
+  }
+  const nearest = (/** @type {PointerEvent} */ event) => {
+    const x = event.clientX - drawn.getBoundingClientRect().left;
+    const xs = spec?.series[0]?.xs ?? [];
+    let best = 0;
+    xs.forEach((one, n) => { if (Math.abs(sx(one) - x) < Math.abs(sx(xs[best]) - x)) best = n; });
+    return best;
+  };
+  drawn.addEventListener("pointermove", (event) => move(nearest(event), desk.light));
+  drawn.addEventListener("pointerdown", (event) => move(nearest(event), desk.put));
+  picture.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    move(at + step * (event.shiftKey ? 10 : 1), desk.put);
+    desk.say(sentence());
+  });
+  /** @param {Place} lit */
+  function follow(lit) {
+    const role = spec?.x.role;
+    const xs = spec?.series[0]?.xs ?? [];
+    const to = role === "offset" ? lit.offset ?? (lit.i !== undefined && lit.j !== undefined ? lit.i - lit.j : undefined) : role === "query" ? lit.i : undefined;
+    const found = to === undefined ? -1 : xs.indexOf(to);
+    if (found >= 0) at = found;
+    return found >= 0;
+  }
+  desk.lit((lit) => { if (element.isConnected && follow(lit)) point(); });
+  new ResizeObserver(() => { if (Math.abs(picture.clientWidth - box.whole) > 1) redraw(); }).observe(picture);
+
+  function drawing() {
+    const copy = /** @type {SVGSVGElement} */ (drawn.cloneNode(true));
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.prepend(svg("rect", { width: "100%", height: "100%", fill: theme("paper") }));
+    return copy;
+  }
+
+  return {
+    element,
+    /** @param {Lines} next @param {Place} place */
+    draw(next, place) {
+      spec = next;
+      at = Math.min(at, Math.max(0, (next.series[0]?.xs.length ?? 1) - 1));
+      follow(place);
+      legend.replaceChildren(...(next.series.length > 1 ? next.series : []).map((one, n) => {
+        const stroke = theme(SERIES[n % SERIES.length]);
+        const line = svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke, "stroke-width": 2.5, "stroke-dasharray": DASHES[n % DASHES.length] });
+        const dot = svg("circle", { cx: 13, cy: 6, r: 4, fill: stroke });
+        return html("li", {}, svg("svg", { width: 26, height: 12, "aria-hidden": true }, one.dots ? dot : line), one.name);
+      }));
+      show(next, { title: next.title, json: () => next, table: () => tableOfLines(next), drawing });
+      redraw();
+    },
+    redraw,
+  };
+}

@@ -1,0 +1,190 @@
+// One encoding: what it does to positions, its scores, its options, formula and properties.
+
+import { encodingChoice, instead, reason } from "./app.js";
+import { adds, biases, biasOf, byOffset, dots, hasHeads, obstacle, rowsOf, scoresOf, slidersOf, stepOf, turnedOf, turns, walk } from "./compute.js";
+import { copies, html, prose, slider, table } from "./dom.js";
+import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
+import { MOST_TOKENS } from "./state.js";
+import { shown, whole } from "./words.js";
+
+/** @import {App, View} from "./app.js" */
+/** @import {Grid} from "./compute.js" */
+/** @import {Encoding} from "./data.js" */
+/** @import {Heat} from "./draw.js" */
+/** @import {State} from "./state.js" */
+
+
+/** @param {Encoding} one @param {State} state @param {Grid} grid @returns {Heat} what it adds, or makes of a vector */
+function action(one, state, grid) {
+  const row = { ...QUERY_AXIS, label: "position" };
+  if (adds(one)) {
+    return { title: "What is added", about: "to a word at each position, channel by channel.", row, column: CHANNEL_AXIS, ...grid };
+  }
+  if (turns(one)) {
+    return { title: "A vector of ones, turned", about: "to where the encoding puts it at each position.", row, column: CHANNEL_AXIS, ...grid };
+  }
+  const head = hasHeads(one) ? ` in head ${state.head}` : "";
+  return { title: "What is added to scores", about: `of one word with itself${head}, before the softmax.`, row: QUERY_AXIS, column: KEY_AXIS, ...grid };
+}
+
+/** @param {App} app @returns {View} */
+export function encodingView(app) {
+  const picker = encodingChoice(app);
+  const length = slider({ name: "Tokens", low: 2, high: MOST_TOKENS, shown: String, moved: (n) => app.set({ n }, "n") });
+  const head = slider({ name: "Head", low: 0, high: 3, shown: String, moved: (at) => app.set({ head: at }, "head") });
+  const axis = slider({ name: "Axis that advances", low: 0, high: 1, shown: String, moved: (at) => app.set({ axis: at }, "axis") });
+  const own = html("div", { class: "controls own" });
+  const controls = html("div", { class: "controls" }, picker.element, length.element, head.element, axis.element, own);
+  const title = html("h2"), summary = html("p", { class: "summary" }), note = html("p", { class: "soft note" });
+  const first = heatMap(app.desk), second = heatMap(app.desk), third = linePlot(app.desk);
+  const figures = html("div", { class: "figures" }, first.element, second.element, third.element);
+  const trouble = html("div");
+  const about = html("div", { class: "about" });
+  const element = html("div", {}, title, summary, controls, note, trouble, figures, about);
+  /** @type {Object<string, ReturnType<typeof slider>>} */
+  let turned = {};
+  let drawn = "";
+
+  /** @param {Encoding} one */
+  function renew(one) {
+    title.textContent = one.name;
+    summary.textContent = one.summary.replace(/^./, (letter) => letter.toUpperCase());
+    turned = {};
+    for (const [name, of] of Object.entries(slidersOf(one))) {
+      turned[name] = slider({
+        name, low: 0, high: of.values.length - 1,
+        shown: (step) => shown(of.values[step], 4),
+        moved: (step) => app.set({ options: { [name]: of.values[step] } }, `option.${name}`),
+      });
+    }
+    own.replaceChildren(...Object.values(turned).map((each) => each.element));
+    head.range.max = String((one.graph.heads ?? 1) - 1);
+    axis.range.max = String((one.graph.axes ?? 1) - 1);
+    head.element.hidden = !!obstacle(one) || !hasHeads(one);
+    axis.element.hidden = (one.graph.axes ?? 1) === 1;
+    about.replaceChildren(...described(app, one));
+  }
+
+  /** @param {Encoding} one @param {State} state */
+  function rewrite(one, state) {
+    const code = about.querySelector("pre");
+    if (code) code.textContent = pythonOf(one, state.options);
+  }
+
+  /** @param {Encoding} one @param {State} state */
+  function draw(one, state) {
+    const pos = walk(state.n, one.graph.axes, state.axis);
+    const place = { i: state.i, j: state.j };
+    const scores = scoresOf(one, pos, state.options, state.head);
+    const acted = adds(one) ? rowsOf(one, pos, state.options)
+      : turns(one) ? turnedOf(one, pos, state.options, state.head)
+      : biases(one) ? biasOf(one, pos, state.options, state.head) : null;
+    first.element.hidden = !acted;
+    if (acted) first.draw(action(one, state, acted), place);
+    const alike = adds(one) ? "Rows against rows" : "Score of one word with itself";
+    const because = adds(one) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
+    second.draw({ title: alike, about: because, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
+    const by = byOffset(scores);
+    const same = by.high.every((high, n) => high - by.low[n] <= 1e-6 * Math.max(1, Math.abs(by.mean[n])));
+    third.draw({
+      title: "Score against distance",
+      about: same ? "It is the same wherever the two stand." : "The band shows how much it depends on where the two stand.",
+      x: { label: "query − key", role: "offset" }, y: { label: "score" },
+      series: [{ name: one.name, xs: by.offsets, ys: by.mean, low: by.low, high: by.high }],
+    }, place);
+  }
+
+  return {
+    element,
+    update(state) {
+      const one = app.first();
+      if (drawn !== one.slug) renew(one);
+      drawn = one.slug;
+      rewrite(one, state);
+      picker.set(one.slug);
+      length.set(state.n);
+      head.set(state.head);
+      axis.set(state.axis);
+      for (const [name, each] of Object.entries(turned)) each.set(stepOf(slidersOf(one)[name], state.options[name]));
+      const { dim, heads, seed, learns, options } = one.graph;
+      const why = obstacle(one);
+      trouble.replaceChildren();
+      figures.hidden = !!why;
+      note.hidden = !!why;
+      if (why) {
+        trouble.append(instead(why));
+        return;
+      }
+      const size = Object.entries(options ?? {}).map(([name, value]) => `${name} ${value}`).join(", ");
+      note.textContent = `${heads} heads of ${dim} channels${size ? `, ${size}` : ""}.`
+        + (learns ? ` What it learns is as it begins, drawn with seed ${seed}.` : "");
+      try {
+        draw(one, state);
+      } catch (error) {
+        figures.hidden = true;
+        trouble.append(instead(reason(error)));
+      }
+    },
+  };
+}
+
+/** @param {App} app @param {Encoding} one @returns {HTMLElement[]} what it means, formula, properties, paper, code */
+function described(app, one) {
+  const about = html("section", {}, html("h3", {}, "What it means"));
+  for (const block of one.text) {
+    about.append(block.prose ? html("p", {}, ...prose(block.prose)) : formula(block.formula));
+  }
+
+  const rows = app.data.properties.filter(({ name }) => one.properties[name]).map(({ name, label, meaning }) => {
+    const { holds, why } = one.properties[name];
+    return [[html("span", { title: meaning }, label)], [markOf(holds)], [why || meaning]];
+  });
+  const properties = html("section", {}, html("h3", {}, "Measured properties"));
+  const measured = rows.length ? table(["property", "holds", "witness"], rows) : html("p", {}, "None were measured.");
+  measured.classList.add("witness");
+  properties.append(measured);
+
+  const source = html("section", {}, html("h3", {}, "Source and cost"));
+  source.append(one.paper
+    ? html("p", {}, html("a", { href: one.paper.link, rel: "noreferrer" }, one.paper.title), ` (${one.paper.short})`)
+    : html("p", {}, "An encoding of your own: no paper is known."));
+  const size = one.parameters ? `It learns ${whole(one.parameters)} numbers in a layer of 4 heads with 64 channels.` : "It learns nothing.";
+  source.append(html("p", {}, `Where it acts: ${one.acts_on.length ? one.acts_on.join(", ") : "nowhere"}. ${size}`));
+
+  const code = html("section", {}, html("h3", {}, "Use it"));
+  const written = html("pre", { tabindex: 0 }, pythonOf(one, {}));
+  const buttons = html("div", { class: "files" },
+    copies("Copy as Python", () => pythonOf(one, app.now().options), app.say),
+    copies("Copy as command", () => `posenc show ${one.command}`, app.say));
+  if (one.paper) buttons.append(copies("Copy citation", () => one.paper?.bibtex ?? "", app.say));
+  code.append(written, buttons);
+  return [html("div", {}, about, source, code), properties];
+}
+
+/** @param {string[][]} lines MathML that Python wrote from the docstring */
+function formula(lines) {
+  const box = html("div", { class: "formula", tabindex: 0, role: "region", "aria-label": "Formula" });
+  for (const parts of lines) {
+    const line = html("div");
+    line.innerHTML = parts.join(" ");
+    box.append(line);
+  }
+  return box;
+}
+
+/** @param {boolean | null | undefined} holds @returns {HTMLElement} */
+export function markOf(holds) {
+  const [sign, says] = holds === true ? ["✓", "holds"] : holds === false ? ["✗", "does not hold"] : ["–", "does not apply"];
+  return html("span", { class: holds ? "yes" : "no", role: "img", "aria-label": says }, sign);
+}
+
+/** @param {Encoding} one @param {Object<string, number>} options @returns {string} */
+export function pythonOf(one, options) {
+  const chosen = { ...one.graph.options, ...Object.fromEntries(Object.entries(options).filter(([name]) => name in slidersOf(one))) };
+  const said = Object.entries(chosen).map(([name, value]) => `, ${name}=${JSON.stringify(value)}`).join("");
+  const { heads = 4, dim = 16, seed = 0 } = one.graph, { axes } = one;
+  const pos = axes > 1 ? `posenc.grid(${Array(axes).fill(4).join(", ")})` : "torch.arange(64)";
+  return `import posenc\nimport torch\n\ntorch.manual_seed(${seed})\n`
+    + `encoding = posenc.create(${JSON.stringify(one.command)}, ${dim}, ${heads}${said})\npos = ${pos}\n`
+    + `q, k, v = torch.randn(3, 1, ${heads}, len(pos), ${dim})\nout = posenc.attend(q, k, v, encoding, pos)\n`;
+}

@@ -1,0 +1,105 @@
+// One head of attention on words with seeded vectors, without an encoding and with it.
+
+import { values } from "../interpreter.js";
+import { adds, apart, biases, computed, mixed, normals, softmax, vectorOf, walk } from "./compute.js";
+
+/** @import {Grid} from "./compute.js" */
+/** @import {Encoding} from "./data.js" */
+/** @import {State} from "./state.js" */
+
+/**
+ * @typedef {{name: string, grid: Grid}} Term a part of the scores
+ * @typedef {{content: Grid, scores: Grid, without: Grid, with: Grid, terms: Term[],
+ *   outWithout: Grid, outWith: Grid}} Attention
+ */
+
+/** @param {number} from @param {number} to @param {number} seed @returns {Grid} a seeded projection */
+function projection(from, to, seed) {
+  const scale = 1 / Math.sqrt(from);
+  return { rows: from, columns: to, values: normals(seed, from * to).map((one) => one * scale) };
+}
+
+/** @param {Grid} a @param {Grid} b @returns {Grid} scores of rows against rows, by √channels */
+function against(a, b) {
+  const out = new Float64Array(a.rows * b.rows), scale = 1 / Math.sqrt(a.columns);
+  for (let i = 0; i < a.rows; i++) {
+    for (let j = 0; j < b.rows; j++) {
+      let sum = 0;
+      for (let c = 0; c < a.columns; c++) sum += a.values[i * a.columns + c] * b.values[j * a.columns + c];
+      out[i * b.rows + j] = sum * scale;
+    }
+  }
+  return { rows: a.rows, columns: b.rows, values: out };
+}
+
+/** @param {Grid} a @param {Grid} b @param {number} sign @returns {Grid} */
+const plusGrid = (a, b, sign) => ({ ...a, values: a.values.map((one, n) => one + sign * b.values[n]) });
+
+/** @param {string[]} words @param {number} width @returns {Grid} their seeded vectors */
+export function embedded(words, width) {
+  const rows = new Float64Array(words.length * width);
+  words.forEach((word, n) => rows.set(vectorOf(word, width), n * width));
+  return { rows: words.length, columns: width, values: rows };
+}
+
+/**
+ * @param {Encoding} one
+ * @param {string[]} words in the order in which they stand
+ * @param {Pick<State, "options" | "head" | "axis" | "causal">} state
+ * @returns {Attention}
+ */
+export function attention(one, words, state) {
+  const { dim, width, axes } = one.graph;
+  const x = embedded(words, width), pos = walk(words.length, axes, state.axis);
+  const [toQ, toK] = [projection(width, dim, 11), projection(width, dim, 12)];
+  const [q, k] = [mixed(x, toQ), mixed(x, toK)];
+  const content = against(q, k);
+  const causal = state.causal || one.graph.causal;
+  /** @type {Term[]} */
+  let terms;
+  let scores = content;
+  let valuesWith = x;
+  if (adds(one)) {
+    const rows = computed(one, pos, state.options, ["embedded"]).embedded;
+    const p = { rows: words.length, columns: width, values: Float64Array.from(values(rows)) };
+    const [pq, pk] = [mixed(p, toQ), mixed(p, toK)];
+    terms = [
+      { name: "word · word", grid: content }, { name: "word · position", grid: against(q, pk) },
+      { name: "position · word", grid: against(pq, k) }, { name: "position · position", grid: against(pq, pk) },
+    ];
+    scores = terms.slice(1).reduce((sum, term) => plusGrid(sum, term.grid, 1), content);
+    valuesWith = plusGrid(x, p, 1);
+  } else {
+    const vectors = { q: q.values, k: k.values, hidden: x.values };
+    const found = values(computed(one, pos, state.options, ["scores"], vectors).scores);
+    const size = words.length ** 2;
+    const head = (state.head + 1) * size <= found.length ? state.head : 0;
+    scores = { ...content, values: Float64Array.from(found.subarray(head * size, (head + 1) * size)) };
+    const added = plusGrid(scores, content, -1);
+    const changed = { ...added, values: added.values.map((v) => (Number.isFinite(v) ? v : -Infinity)) };
+    terms = [{ name: "word · word", grid: content }];
+    if (one.graph.outputs.scores && scores.values.some((v, n) => v !== content.values[n])) {
+      terms.push({ name: biases(one) ? "what is added" : "what turning changes", grid: changed });
+    }
+  }
+  const [without, weights] = [softmax(content, causal), softmax(scores, causal)];
+  return {
+    content, scores, without, with: weights, terms,
+    outWithout: mixed(without, x), outWith: mixed(weights, valuesWith),
+  };
+}
+
+/** @param {string[]} words @returns {number[][]} places of each word that stands there more than once */
+export function twins(words) {
+  /** @type {Map<string, number[]>} */
+  const places = new Map();
+  words.forEach((word, n) => places.set(word, [...(places.get(word) ?? []), n]));
+  return [...places.values()].filter((each) => each.length > 1);
+}
+
+/**
+ * The most that any word's output changes when the words stand in another order.
+ * @param {Grid} before in the order typed @param {Grid} after @param {number[]} order where each came from
+ */
+export const changed = (before, after, order) =>
+  Math.max(...order.map((from, to) => apart(before, from, after, to)));

@@ -1,0 +1,90 @@
+// The page: header, tabs, one view at a time, what is lit, and the address.
+
+import { compareView } from "./compare.js";
+import { contextView } from "./context.js";
+import { readData } from "./data.js";
+import { html } from "./dom.js";
+import { encodingView } from "./encoding.js";
+import { orderView } from "./order.js";
+import { rotationView } from "./rotation.js";
+import { VIEWS, keepState, toHash } from "./state.js";
+import { tourView } from "./tour.js";
+
+/** @import {App, View} from "./app.js" */
+/** @import {Place} from "./draw.js" */
+/** @import {State} from "./state.js" */
+
+/** @type {Object<string, (app: App) => View>} */
+const MAKE = {
+  encoding: encodingView, order: orderView, rotation: rotationView, compare: compareView,
+  context: contextView, tour: tourView,
+};
+
+function begin() {
+  const by = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
+  const data = readData(by("data").textContent ?? "");
+  const encodings = new Map(data.encodings.map((one) => [one.slug, one]));
+  const main = by("view"), live = by("live"), tabs = by("tabs"), seed = by("seed");
+  /** @type {((place: Place) => void)[]} */
+  let listeners = [];
+  /** @type {View | null} */
+  let view = null;
+  let open = "";
+
+  const kept = keepState(update);
+  const light = (/** @type {Place} */ place) => listeners.forEach((listener) => listener(place));
+  const say = (/** @type {string} */ text) => void (live.textContent = text);
+  /** @type {App} */
+  const app = {
+    data, say, now: kept.now, set: kept.set,
+    find: (name) => encodings.get(name) ?? null,
+    first: () => encodings.get(kept.now().names[0]) ?? encodings.get(data.first[0]) ?? [...encodings.values()][0],
+    desk: {
+      light, say,
+      put(place) {
+        const { i, j } = { ...kept.now(), ...place };
+        light(place);
+        if (place.i !== undefined || place.j !== undefined) kept.set({ i, j }, "cursor");
+      },
+      lit: (listener) => listeners.push(listener),
+      where: () => `${location.href.split("#")[0].replace(/^file:.*\//, "")}${toHash(kept.now())}`,
+    },
+  };
+
+  /** @param {State} state */
+  function update(state) {
+    const other = open !== state.view;
+    if (other) {
+      listeners = [];
+      view = MAKE[state.view](app);
+      main.replaceChildren(view.element);
+    }
+    open = state.view;
+    document.documentElement.classList.toggle("embed", state.embed);
+    for (const link of tabs.querySelectorAll("a")) {
+      const name = link.dataset.view ?? "";
+      link.href = toHash({ ...state, view: name });
+      if (name === state.view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    const out = /** @type {HTMLAnchorElement} */ (by("whole"));
+    out.href = toHash({ ...state, embed: false });
+    view?.update(state);
+    const what = ["tour", "context"].includes(state.view) ? "" : `${app.first().name}, `;
+    document.title = `${what}${state.view} · posenc explorer`;
+    if (other && !first) main.focus({ preventScroll: true });
+    first = false;
+  }
+
+  let first = true;
+  tabs.replaceChildren(...VIEWS.map((name) =>
+    html("li", {}, html("a", { "data-view": name }, name[0].toUpperCase() + name.slice(1)))));
+  seed.textContent = `posenc ${data.version ?? ""} · seed ${data.seed ?? 0}: every number on this page is computed in it, from the encodings' own Python, or was measured and written into it.`;
+  update(kept.now());
+  for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)"]) {
+    matchMedia(query).addEventListener("change", () => update(kept.now()));
+  }
+  document.documentElement.dataset.ready = "";
+}
+
+begin();

@@ -1,0 +1,168 @@
+// A sentence: attention without and with an encoding, shuffled, twins marked, the parts of scores.
+
+import { encodingChoice, instead, reason } from "./app.js";
+import { adds, apart, hasHeads, obstacle, shuffled } from "./compute.js";
+import { button, html, newId, slider, tick } from "./dom.js";
+import { heatMap, largest } from "./draw.js";
+import { attention, changed, twins } from "./layer.js";
+import { MOST_WORDS } from "./state.js";
+import { joined, shown, tokensOf } from "./words.js";
+
+/** @import {App, View} from "./app.js" */
+/** @import {Encoding} from "./data.js" */
+/** @import {State} from "./state.js" */
+
+/** @param {State} state @returns {{words: string[], order: number[]}} as typed, and how they stand */
+export function standing(state) {
+  const typed = tokensOf(state.text).slice(0, MOST_WORDS);
+  const order = state.order.length === typed.length ? state.order : typed.map((_, n) => n);
+  return { words: order.map((from) => typed[from]), order };
+}
+
+/** @param {App} app @returns {View} */
+export function orderView(app) {
+  const picker = encodingChoice(app, (one) => !obstacle(one));
+  const head = slider({ name: "Head", low: 0, high: 3, shown: String, moved: (at) => app.set({ head: at }, "head") });
+  const causal = tick("Each word sees only those before it", (on) => app.set({ causal: on }));
+  const id = newId();
+  const field = html("input", { type: "text", id, maxlength: 300, autocomplete: "off", spellcheck: "false" });
+  field.addEventListener("input", () => app.set({ text: field.value, order: [] }, "text"));
+  const typed = html("div", { class: "control sentence" }, html("label", { for: id }, "Sentence"), field);
+  const chips = html("ol", { class: "chips", "aria-label": "Words in the order in which they stand" });
+  let shuffles = 0;
+  /** @param {number} step */
+  function swap(step) {
+    const state = app.now(), { order } = standing(state), [from, to] = [state.i, state.i + step];
+    if (from >= order.length || to < 0 || to >= order.length) return;
+    const next = [...order];
+    [next[from], next[to]] = [next[to], next[from]];
+    app.set({ order: next, i: to });
+    app.say(`${standing(app.now()).words[to]} now stands at ${to}`);
+  }
+  const earlier = button("Move word left", () => swap(-1)), later = button("Move word right", () => swap(1));
+  const buttons = html("div", { class: "files" },
+    button("Shuffle", () => {
+      const { order } = standing(app.now());
+      let next = order;
+      for (let tries = 0; tries < 9 && next.join() === order.join() && order.length > 1; tries++) next = shuffled(order.length, ++shuffles);
+      app.set({ order: next });
+    }),
+    button("As typed", () => app.set({ order: [] })), earlier, later);
+  const claims = html("ul", { class: "claims" });
+  const maps = [heatMap(app.desk), heatMap(app.desk)];
+  const parts = Array.from({ length: 4 }, () => heatMap(app.desk));
+  const pair = html("div", { class: "figures" }, ...maps.map((map) => map.element));
+  const terms = html("div", { class: "figures four" }, ...parts.map((map) => map.element));
+  const sum = html("p", { class: "readout sum" });
+  const trouble = html("div");
+  const below = html("section", {}, html("h3", {}, "What the scores are made of"), sum, terms);
+  const element = html("div", {},
+    html("h2", {}, "Does attention know the order?"),
+    html("p", { class: "summary" }, "Attention compares words in pairs. What it writes for a word is the same in every order, until an encoding says where the words stand."),
+    html("div", { class: "controls" }, picker.element, causal.element, head.element),
+    html("div", { class: "controls" }, typed, buttons), chips, trouble, claims, pair, below,
+    html("p", { class: "soft note" }, "Each word has a seeded vector, the same wherever it stands; queries and keys are seeded projections of it, in one head. Nothing here is trained."));
+
+  /** @param {{i?: number, j?: number}} place */
+  function glow(place) {
+    [...chips.children].forEach((chip, n) => {
+      chip.classList.toggle("query", n === place.i);
+      chip.classList.toggle("key", n === place.j);
+    });
+  }
+  app.desk.lit(glow);
+
+  /** @param {string[]} words @param {number} at */
+  function tokens(words, at) {
+    const twice = new Set(twins(words).flat());
+    const focused = [...chips.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
+    chips.replaceChildren(...words.map((word, n) => {
+      const one = button(word, () => app.set({ i: n }, "cursor"), { "aria-pressed": n === at, title: twice.has(n) ? "stands here more than once" : null });
+      one.addEventListener("pointerenter", () => app.desk.light({ i: n }));
+      one.addEventListener("focus", () => app.desk.light({ i: n }));
+      return html("li", { class: twice.has(n) ? "twin" : "" }, one, html("small", { "aria-hidden": true }, String(n)));
+    }));
+    if (focused >= 0) chips.querySelectorAll("button")[Math.min(at, words.length - 1)]?.focus();
+  }
+
+  /** @param {Encoding} one @param {State} state @param {string[]} words @param {number[]} order */
+  function draw(one, state, words, order) {
+    const found = attention(one, words, state);
+    const names = words;
+    const place = { i: Math.min(state.i, words.length - 1), j: Math.min(state.j, words.length - 1) };
+    const row = { label: "query", role: /** @type {const} */ ("query"), names };
+    const column = { label: "key", role: /** @type {const} */ ("key"), names };
+    const marks = /** @type {[number, number][]} */ (twins(words).flatMap((places) => places.flatMap((a) => places.filter((b) => b !== a).map((b) => [a, b]))));
+    const weights = { row, column, signed: false, top: 1, marks };
+    const gives = (/** @type {Float64Array} */ all) => (/** @type {number} */ i, /** @type {number} */ j) =>
+      `“${words[i]}” at ${i} gives “${words[j]}” at ${j} ${shown(100 * all[i * words.length + j])} %`;
+    maps[0].draw({ title: "Without an encoding", about: "the share of attention that each word gives to each.", ...weights, ...found.without, said: gives(found.without.values) }, place);
+    maps[1].draw({ title: `With ${one.name}`, about: hasHeads(one) ? `the same words, head ${state.head}.` : "the same words.", ...weights, ...found.with, said: gives(found.with.values) }, place);
+    const top = Math.max(...found.terms.map((term) => largest(term.grid.values)));
+    parts.forEach((map, n) => {
+      const term = found.terms[n];
+      map.element.hidden = !term;
+      if (term) map.draw({ title: term.name, about: "", row, column, top, ...term.grid }, place);
+    });
+    const at = place.i * words.length + place.j;
+    const numbers = found.terms.map((term) => `${shown(term.grid.values[at])} (${term.name})`);
+    sum.textContent = `Score of “${words[place.i]}” for “${words[place.j]}”: ${numbers.join(" + ")} = ${shown(found.scores.values[at])}.`;
+    claims.replaceChildren(...claimsOf(one, state, words, order, found).map((text) => html("li", {}, text)));
+  }
+
+  return {
+    element,
+    update(state) {
+      const one = app.first();
+      const { words, order } = standing(state);
+      picker.set(one.slug);
+      head.set(state.head);
+      head.range.max = String((one.graph.heads ?? 1) - 1);
+      head.element.hidden = !hasHeads(one);
+      causal.set(state.causal || one.graph.causal);
+      causal.box.disabled = one.graph.causal;
+      if (field.value !== state.text) field.value = state.text;
+      earlier.disabled = state.i <= 0 || state.i >= words.length;
+      later.disabled = state.i >= words.length - 1;
+      tokens(words, state.i);
+      glow(state);
+      const why = obstacle(one) || (words.length < 2 ? "Type two words or more: there is no order of one." : "");
+      trouble.replaceChildren(...(why ? [instead(why)] : []));
+      for (const each of [pair, below, claims]) each.hidden = !!why;
+      if (why) return;
+      try {
+        draw(one, state, words, order);
+      } catch (error) {
+        for (const each of [pair, below, claims]) each.hidden = true;
+        trouble.replaceChildren(instead(reason(error)));
+      }
+    },
+  };
+}
+
+/**
+ * What the numbers say, in words.
+ * @param {Encoding} one @param {State} state @param {string[]} words @param {number[]} order
+ * @param {import("./layer.js").Attention} found
+ * @returns {string[]}
+ */
+function claimsOf(one, state, words, order, found) {
+  const out = [];
+  const typed = order.map((_, n) => words[order.indexOf(n)]);
+  const NOTHING = 1e-9;
+  const size = (/** @type {number} */ x) => (x < NOTHING ? "nothing" : `up to ${shown(x)} in a channel`);
+  if (order.some((from, to) => from !== to)) {
+    const before = attention(one, typed, state);
+    const [without, withIt] = [changed(before.outWithout, found.outWithout, order), changed(before.outWith, found.outWith, order)];
+    out.push(`Against the order typed, what attention writes for each word changes by ${size(without)} without the encoding, and by ${size(withIt)} with ${one.name}.`);
+  } else out.push("Shuffle the words: without an encoding, and without a mask, each gets what it got before.");
+  const [first] = twins(words);
+  if (first) {
+    const [a, b] = first;
+    const differ = (/** @type {import("./compute.js").Grid} */ grid) => size(apart(grid, a, grid, b));
+    out.push(`“${words[a]}” stands at ${joined(first.map(String))}: what is written for the first two differs by ${differ(found.outWithout)} without the encoding, and by ${differ(found.outWith)} with ${one.name}.`);
+  }
+  if (state.causal || one.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, and no encoding is needed for it.");
+  if (adds(one)) out.push("What is added to words enters every score four times over, as the parts below show.");
+  return out;
+}

@@ -1,0 +1,186 @@
+// Pairs of channels turning at their own speeds, and the angle between two words that stays.
+
+import { encodingChoice, instead, reason } from "./app.js";
+import { computed, obstacle, stand, turningOf, turns, vectorOf } from "./compute.js";
+import { button, html, slider, svg, table } from "./dom.js";
+import { values } from "../interpreter.js";
+import { shown, whole } from "./words.js";
+
+/** @import {App, View} from "./app.js" */
+/** @import {Turning} from "./compute.js" */
+/** @import {Encoding} from "./data.js" */
+/** @import {State} from "./state.js" */
+
+const FURTHEST = 512, NEAREST_APART = -32, FURTHEST_APART = 32;
+const A_SECOND = 8; // positions
+const BOTH = ["dog", "chased"]; // their seeded vectors are the query and the key
+const RADIUS = 44;
+
+/** @param {Encoding} one */
+const turnsPairs = (one) => !obstacle(one) && turns(one) && turningOf(one, {}, 0) !== null;
+
+/** @param {App} app @returns {View} */
+export function rotationView(app) {
+  const fits = new Set(app.data.encodings.filter(turnsPairs).map((one) => one.slug));
+  const picker = encodingChoice(app, (one) => fits.has(one.slug));
+  const axis = slider({ name: "Axis that advances", low: 0, high: 1, shown: String, moved: (at) => app.set({ axis: at }, "axis") });
+  const place = slider({ name: `Place of “${BOTH[0]}”`, low: 0, high: FURTHEST, shown: String, moved: (at) => app.set({ at }, "at") });
+  const between = slider({ name: "Words between them", low: NEAREST_APART, high: FURTHEST_APART, shown: (n) => shown(n), moved: (n) => app.set({ apart: n }, "apart") });
+  between.element.firstElementChild?.replaceChildren(`“${BOTH[0]}” stands behind “${BOTH[1]}” by`);
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  let timer = 0, begun = 0, from = 0;
+  const play = button("Play", () => (timer ? stop() : start()), { "aria-pressed": false });
+  const step = (/** @type {number} */ by) => {
+    stop();
+    app.set({ at: Math.min(FURTHEST, Math.max(0, app.now().at + by)) }, "step");
+  };
+  const buttons = html("div", { class: "files" }, button("Step back", () => step(-1)), play, button("Step", () => step(1)), button("Move both by 37", () => step(app.now().at + 37 > FURTHEST ? -37 : 37)));
+  const circles = html("ul", { class: "circles" });
+  const claim = html("p", { class: "claim" });
+  const numbers = html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Angles of each pair" });
+  const trouble = html("div");
+  const body = html("div", {}, claim, circles, html("details", { class: "numbers", open: true }, html("summary", {}, "Angles of each pair"), numbers));
+  const element = html("div", {},
+    html("h2", {}, "Turning pairs"),
+    html("p", { class: "summary" }, "Each pair of channels is a hand that turns as the position advances, each at its own speed. Move two words together: both turn, and the angle between them stays."),
+    html("div", { class: "controls" }, picker.element, axis.element), html("div", { class: "controls" }, place.element, between.element, buttons),
+    trouble, body);
+  /** @type {{one: Encoding, turning: Turning, key: string} | null} */
+  let known = null;
+
+  function stop() {
+    if (timer) still.matches ? clearInterval(timer) : cancelAnimationFrame(timer);
+    timer = 0;
+    play.textContent = "Play";
+    play.setAttribute("aria-pressed", "false");
+  }
+  function start() {
+    play.textContent = "Pause";
+    play.setAttribute("aria-pressed", "true");
+    from = app.now().at >= FURTHEST ? 0 : app.now().at;
+    if (still.matches) { // one position a second, without motion between them
+      timer = window.setInterval(() => {
+        if (!element.isConnected || app.now().at >= FURTHEST) return stop();
+        app.set({ at: app.now().at + 1 }, "play");
+      }, 1000);
+      return;
+    }
+    begun = performance.now();
+    const turn = (/** @type {number} */ now) => {
+      const at = Math.min(FURTHEST, from + ((now - begun) / 1000) * A_SECOND);
+      if (!element.isConnected || !timer) return stop();
+      if (Math.floor(at) !== app.now().at) app.set({ at: Math.floor(at) }, "play");
+      if (known) hands(known.one, known.turning, { ...app.now() }, at);
+      if (at >= FURTHEST) return stop();
+      timer = requestAnimationFrame(turn);
+    };
+    timer = requestAnimationFrame(turn);
+  }
+
+  /** @param {Encoding} one @param {State} state @param {number} at @returns {{q: Float64Array, k: Float64Array, score: number}} both, turned */
+  function pairAt(one, state, at) {
+    const { dim, axes } = one.graph;
+    const [q, k] = BOTH.map((word) => vectorOf(word, dim));
+    const both = new Float64Array(2 * dim);
+    const pos = stand([at, at - state.apart], axes, state.axis);
+    both.set(q, 0);
+    const keys = new Float64Array(2 * dim);
+    keys.set(k, dim);
+    const out = computed(one, pos, state.options, ["q", "k", "scores"], { q: both, k: keys });
+    return { q: values(out.q).slice(0, dim), k: values(out.k).slice(dim, 2 * dim), score: values(out.scores)[1] };
+  }
+
+  /** @type {{query: SVGLineElement, key: SVGLineElement, arc: SVGPathElement}[]} */
+  let drawn = [];
+  function dials(/** @type {Turning} */ turning) {
+    drawn = [];
+    circles.replaceChildren(...turning.pairs.map(([a, b], n) => {
+      const speed = turning.speeds[n];
+      const parts = {
+        query: svg("line", { class: "hand query" }), key: svg("line", { class: "hand key" }), arc: svg("path", { class: "arc" }),
+      };
+      drawn.push(parts);
+      const size = 2 * RADIUS + 12;
+      const dial = svg("svg", { viewBox: `${-size / 2} ${-size / 2} ${size} ${size}`, "aria-hidden": true },
+        svg("circle", { r: RADIUS, class: "dial" }), parts.arc, parts.key, parts.query);
+      const turn = Math.abs(speed) < 1e-12 ? "does not turn" : `a turn in ${shown(2 * Math.PI / Math.abs(speed), 3)}`;
+      return html("li", {}, dial, html("span", {}, `channels ${a}, ${b}`), html("span", { class: "soft" }, turn));
+    }));
+  }
+
+  /** @param {Float64Array} x @param {[number, number]} pair @returns {number} */
+  const angleOf = (x, [a, b]) => Math.atan2(x[b], x[a]);
+
+  /** @param {Encoding} one @param {Turning} turning @param {State} state @param {number} at */
+  function hands(one, turning, state, at) {
+    const { q, k } = pairAt(one, state, at);
+    turning.pairs.forEach((pair, n) => {
+      const [x, y] = [angleOf(q, pair), angleOf(k, pair)];
+      // counter-clockwise, as mathematics draws it: y grows upwards
+      const end = (/** @type {number} */ angle, /** @type {number} */ r) => [r * Math.cos(angle), -r * Math.sin(angle)];
+      const put = (/** @type {SVGLineElement} */ line, /** @type {number} */ angle) => {
+        const [ex, ey] = end(angle, RADIUS - 2);
+        line.setAttribute("x2", ex.toFixed(2));
+        line.setAttribute("y2", ey.toFixed(2));
+      };
+      put(drawn[n].query, x);
+      put(drawn[n].key, y);
+      const gap = Math.atan2(Math.sin(x - y), Math.cos(x - y));
+      const [sx, sy] = end(y, 18), [ex, ey] = end(x, 18);
+      drawn[n].arc.setAttribute("d", `M ${sx.toFixed(2)} ${sy.toFixed(2)} A 18 18 0 0 ${gap > 0 ? 0 : 1} ${ex.toFixed(2)} ${ey.toFixed(2)}`);
+    });
+  }
+
+  function tell(/** @type {Encoding} */ one, /** @type {Turning} */ turning, /** @type {State} */ state) {
+    const here = pairAt(one, state, state.at), start = pairAt(one, state, Math.max(0, state.apart)); // both at 0 or later
+    const degrees = (/** @type {number} */ x) => `${shown((x * 180) / Math.PI, 3)}°`;
+    const wrap = (/** @type {number} */ x) => Math.atan2(Math.sin(x), Math.cos(x));
+    let most = 0;
+    const rows = turning.pairs.map((pair, n) => {
+      const [x, y] = [angleOf(here.q, pair), angleOf(here.k, pair)];
+      const gap = wrap(x - y), before = wrap(angleOf(start.q, pair) - angleOf(start.k, pair));
+      most = Math.max(most, Math.abs(wrap(gap - before)));
+      const speed = turning.speeds[n];
+      return [pair.join(", "), shown(speed, 3), Math.abs(speed) < 1e-12 ? "–" : whole(2 * Math.PI / Math.abs(speed)), degrees(x), degrees(y), degrees(gap)];
+    });
+    numbers.replaceChildren(table(["channels", "radians a position", "positions a turn", `“${BOTH[0]}”`, `“${BOTH[1]}”`, "between them"], rows));
+    const moved = most < 1e-9 ? "stays the same in every pair" : `changes by up to ${degrees(most)}`;
+    const [first, second] = [state.at, state.at - state.apart];
+    claim.textContent = `“${BOTH[0]}” at ${shown(first, 6)} scores “${BOTH[1]}” at ${shown(second, 6)} with ${shown(here.score, 6)}. `
+      + `Where the two begin, at ${Math.max(0, state.apart)} and ${Math.max(0, -state.apart)}, the score is ${shown(start.score, 6)}; the angle between them ${moved}.`;
+  }
+
+  return {
+    element,
+    update(state) {
+      const one = app.first();
+      picker.set(one.slug);
+      place.set(state.at);
+      between.set(state.apart);
+      axis.set(state.axis);
+      axis.range.max = String((one.graph.axes ?? 1) - 1);
+      axis.element.hidden = (one.graph.axes ?? 1) === 1;
+      trouble.replaceChildren();
+      body.hidden = !fits.has(one.slug);
+      if (body.hidden) {
+        stop();
+        trouble.append(instead(`${one.name} does not turn pairs of channels by themselves: choose one that does.`));
+        return;
+      }
+      try {
+        const key = `${one.slug} ${state.axis} ${JSON.stringify(state.options)}`;
+        if (!known || known.key !== key) {
+          const turning = turningOf(one, state.options, state.axis);
+          if (!turning) throw new Error("its pairs cannot be told apart.");
+          known = { one, turning, key };
+          dials(turning);
+        }
+        if (!timer) hands(one, known.turning, state, state.at);
+        tell(one, known.turning, state);
+      } catch (error) {
+        body.hidden = true;
+        trouble.append(instead(reason(error)));
+      }
+    },
+  };
+}

@@ -1,0 +1,155 @@
+// The whole state of the page, and its address: #v1/order/rope?n=64&i=40&option.base=5000&embed
+
+/**
+ * What the page shows. `i` and `j` are the places of the cursor: query and key.
+ * @typedef {{view: string, names: string[], n: number, i: number, j: number, head: number,
+ *   axis: number, options: Object<string, number>, text: string, order: number[],
+ *   causal: boolean, at: number, apart: number, model: string, wanted: number, group: number,
+ *   having: string[], stop: number, embed: boolean}} State
+ */
+
+export const VERSION = "v1";
+export const VIEWS = ["encoding", "order", "rotation", "compare", "context", "tour"];
+export const MOST_NAMES = 4, MOST_TOKENS = 128, MOST_WORDS = 24;
+const LONGEST_TEXT = 300;
+
+/** @type {Readonly<State>} */
+export const FIRST = Object.freeze({
+  view: "encoding", names: ["rope"], n: 64, i: 40, j: 24, head: 0, axis: 0, options: {},
+  text: "the old dog chased another dog", order: [], causal: false, at: 0, apart: 3, model: "",
+  wanted: 0, group: 0, having: [], stop: 1, embed: false,
+});
+
+/** The numbers, and what they may be. @type {Object<string, [number, number]>} */
+const WHOLE = {
+  n: [2, MOST_TOKENS], i: [0, MOST_TOKENS - 1], j: [0, MOST_TOKENS - 1], head: [0, 63], axis: [0, 7],
+  apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 10],
+};
+const WORDS = ["text", "model"];
+const LISTS = ["names", "having"];
+const OPTION = "option.";
+
+/** @param {string} part @returns {string} as it is, where that is readable in an address */
+const written = (part) =>
+  encodeURIComponent(part).replace(/%20/g, "+").replace(/%2C/g, ",").replace(/%3A/g, ":").replace(/%2F/g, "/");
+
+/** @param {string} part @returns {string} nothing, where it cannot be read */
+function unwritten(part) {
+  try {
+    return decodeURIComponent(part.replace(/\+/g, " "));
+  } catch {
+    return "";
+  }
+}
+
+/** @param {State} state @returns {string} a hash that holds what differs from the first state */
+export function toHash(state) {
+  const all = /** @type {Object<string, any>} */ (state);
+  const first = /** @type {Object<string, any>} */ (FIRST);
+  const parts = [];
+  for (const name of [...Object.keys(WHOLE), ...WORDS]) {
+    if (all[name] !== first[name]) parts.push(`${name}=${written(String(all[name]))}`);
+  }
+  if (state.order.length) parts.push(`order=${state.order.join(",")}`);
+  if (state.having.length) parts.push(`having=${state.having.map(written).join(",")}`);
+  for (const name of Object.keys(state.options).sort()) {
+    parts.push(`${OPTION}${written(name)}=${state.options[name]}`);
+  }
+  if (state.causal) parts.push("causal");
+  if (state.embed) parts.push("embed");
+  const names = state.names.map(written).join(",");
+  return `#${VERSION}/${state.view}/${names}${parts.length ? `?${parts.join("&")}` : ""}`;
+}
+
+/** @param {string} value @param {[number, number]} range @param {number} otherwise */
+function within(value, [low, high], otherwise) {
+  const number = Number(value);
+  if (value === "" || !Number.isFinite(number)) return otherwise;
+  return Math.min(high, Math.max(low, Math.trunc(number)));
+}
+
+/** @param {string} value @returns {number[]} an order of so many words, or none */
+function permutation(value) {
+  const order = value.split(",").map(Number);
+  const all = order.length <= MOST_WORDS && [...order].sort((a, b) => a - b).every((one, at) => one === at);
+  return value && all ? order : [];
+}
+
+/**
+ * The state of an address; what it cannot mean is as at first.
+ * @param {string} hash
+ * @returns {State}
+ */
+export function fromHash(hash) {
+  const [path, query = ""] = hash.replace(/^#/, "").replace("&embed", "?embed").split(/\?(.*)/s);
+  const [version, view, names] = path.split("/");
+  /** @type {Object<string, any>} */
+  const state = { ...FIRST, options: {}, names: [...FIRST.names] };
+  if (version !== VERSION) return /** @type {State} */ (state);
+  if (VIEWS.includes(view)) state.view = view;
+  const list = (names ?? "").split(",").map(unwritten).filter(Boolean);
+  if (list.length) state.names = [...new Set(list)].slice(0, MOST_NAMES);
+  for (const part of query.split(/[&?]/)) {
+    const [name, value = ""] = [unwritten(part.split("=")[0]), part.split(/=(.*)/s)[1]];
+    if (name in WHOLE) state[name] = within(value, WHOLE[name], state[name]);
+    else if (WORDS.includes(name)) state[name] = unwritten(value).slice(0, LONGEST_TEXT);
+    else if (name === "order") state.order = permutation(value);
+    else if (name === "having") state.having = value.split(",").map(unwritten).filter(Boolean);
+    else if (name === "causal" || name === "embed") state[name] = value !== "0";
+    else if (name.startsWith(OPTION) && value !== "" && Number.isFinite(Number(value))) {
+      state.options[name.slice(OPTION.length)] = Number(value);
+    }
+  }
+  return /** @type {State} */ (state);
+}
+
+const QUIET = 250; // milliseconds: a browser takes some 200 changes of the address in half a minute
+
+/**
+ * Keeps the state, and its address in the bar: back is undo.
+ * @param {(state: State) => void} changed
+ */
+export function keepState(changed) {
+  let state = fromHash(location.hash);
+  let last = "", waiting = 0;
+
+  /** @param {boolean} further a new entry of the history */
+  function write(further) {
+    clearTimeout(waiting);
+    const hash = toHash(state);
+    if (hash === toHash(fromHash(location.hash)) && location.hash) return;
+    try {
+      history[further ? "pushState" : "replaceState"](null, "", hash);
+    } catch {
+      // in a frame without an address of its own, a notebook for instance
+    }
+  }
+  const read = () => {
+    clearTimeout(waiting);
+    last = "";
+    const next = fromHash(location.hash);
+    if (toHash(next) === toHash(state)) return;
+    state = next;
+    changed(state);
+  };
+  addEventListener("popstate", read);
+  addEventListener("hashchange", read);
+
+  return {
+    now: () => state,
+    /**
+     * @param {Partial<State>} patch
+     * @param {string} [drag] the name of what is moved: its steps are one entry of the history
+     */
+    set(patch, drag = "") {
+      const same = drag !== "" && drag === last;
+      if (!same && last) write(false); // what was moved before is kept as it ended
+      state = { ...state, ...patch };
+      clearTimeout(waiting);
+      if (same) waiting = window.setTimeout(() => write(false), QUIET);
+      else write(true);
+      last = drag;
+      changed(state);
+    },
+  };
+}

@@ -1,0 +1,291 @@
+// Ten claims that are often repeated, and what this page computes of each.
+
+import { instead, reason } from "./app.js";
+import { apart, byOffset, computed, dots, normals, rowsOf, scoresOf, stand, turnedOf, walk } from "./compute.js";
+import { button, html } from "./dom.js";
+import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
+import { attention, changed } from "./layer.js";
+import { FIRST, toHash } from "./state.js";
+import { percent, shown, tokensOf, whole } from "./words.js";
+import { constants, values } from "../interpreter.js";
+
+/** @import {App, View} from "./app.js" */
+/** @import {Grid} from "./compute.js" */
+/** @import {Encoding} from "./data.js" */
+/** @import {Heat, Lines} from "./draw.js" */
+/** @import {State} from "./state.js" */
+
+/**
+ * @typedef {{said: string, lines?: Lines, heat?: Heat, open: Partial<State>}} Shown what is measured, in words and a figure
+ * @typedef {{claim: string, needs: string[], show: (...encodings: Encoding[]) => Shown}} Stop
+ */
+
+const DOGS = tokensOf(FIRST.text);
+const PLAIN = { options: {}, head: 0, axis: 0, causal: false };
+
+/** @param {number} n @returns {number[]} 0, 1, … */
+const upTo = (n) => Array.from({ length: n }, (_, one) => one);
+
+/** @param {Grid} rows @param {number} i @returns {number} its length */
+const lengthOf = (rows, i) => Math.hypot(...rows.values.subarray(i * rows.columns, (i + 1) * rows.columns));
+
+/** @param {Grid} rows @param {number} i @param {number} j @returns {number} */
+function distance(rows, i, j) {
+  let sum = 0;
+  for (let c = 0; c < rows.columns; c++) sum += (rows.values[i * rows.columns + c] - rows.values[j * rows.columns + c]) ** 2;
+  return Math.sqrt(sum);
+}
+
+/** @param {Grid} scores @returns {number} the share of their variance that the offset alone decides */
+export function decidedByOffset(scores) {
+  const { offsets, mean } = byOffset(scores), n = scores.rows;
+  const by = new Map(offsets.map((offset, at) => [offset, mean[at]]));
+  const middle = scores.values.reduce((sum, one) => sum + one, 0) / scores.values.length;
+  let [all, decided] = [0, 0];
+  scores.values.forEach((one, at) => {
+    all += (one - middle) ** 2;
+    decided += ((by.get(Math.floor(at / n) - (at % n)) ?? 0) - middle) ** 2;
+  });
+  return decided / all;
+}
+
+/** @type {Stop[]} */
+export const STOPS = [
+  {
+    claim: "Attention does not change when the words are shuffled.",
+    needs: ["nope"],
+    show(nope) {
+      const order = [4, 2, 0, 5, 1, 3];
+      const typed = attention(nope, DOGS, PLAIN), mixedUp = attention(nope, order.map((from) => DOGS[from]), PLAIN);
+      const follows = changed(typed.outWith, mixedUp.outWith, order);
+      const stays = Math.max(...upTo(DOGS.length).map((n) => apart(typed.outWith, n, mixedUp.outWith, n)));
+      const words = order.map((from) => DOGS[from]);
+      return {
+        said: `It changes with them. Each word keeps what it got (${follows < 1e-9 ? "the difference is below 10⁻⁹" : shown(follows)}), but the row of each place changes by up to ${shown(stays)}: attention is equivariant, not invariant. Only a sum over all words would be the same.`,
+        heat: { title: "Attention, shuffled", about: "no encoding: the same numbers as before, in other places.", row: { ...QUERY_AXIS, label: "query", names: words }, column: { ...KEY_AXIS, label: "key", names: words }, signed: false, top: 1, ...mixedUp.with },
+        open: { view: "order", names: ["nope"], order },
+      };
+    },
+  },
+  {
+    claim: "Without positions, the same word gets the same output wherever it stands.",
+    needs: ["nope"],
+    show(nope) {
+      const twice = DOGS.flatMap((word, n) => (word === "dog" ? [n] : []));
+      const of = (/** @type {boolean} */ causal) => attention(nope, DOGS, { ...PLAIN, causal });
+      const differ = (/** @type {boolean} */ causal) => apart(of(causal).outWith, twice[0], of(causal).outWith, twice[1]);
+      return {
+        said: `Only without a causal mask. The two dogs differ by ${shown(differ(false))} when each word sees all, and by up to ${shown(differ(true))} in a channel when each sees only those before it. That is how language models without an encoding can know their place.`,
+        heat: { title: "Attention under a causal mask", about: "no encoding.", row: { ...QUERY_AXIS, label: "query", names: DOGS }, column: { ...KEY_AXIS, label: "key", names: DOGS }, signed: false, top: 1, ...of(true).with },
+        open: { view: "order", names: ["nope"], causal: true },
+      };
+    },
+  },
+  {
+    claim: "One could simply add the position: 0, 1, 2, …",
+    needs: ["integer", "sinusoidal"],
+    show(integer, sinusoidal) {
+      const n = 128, width = integer.graph.width, at = 100;
+      const [plain, waves] = [rowsOf(integer, walk(n), {}), rowsOf(sinusoidal, walk(n), {})];
+      const lengths = [...normals(3, 200 * width)].reduce((sum, one) => sum + one * one, 0);
+      const word = Math.sqrt(lengths / 200);
+      return {
+        said: `Then the position drowns the word. A word of ${width} channels is about ${shown(word)} long; what is added at ${at} is ${shown(lengthOf(plain, at))} long, ${shown(lengthOf(plain, at) / word)} times as much. Sinusoids stay at ${shown(lengthOf(waves, at))}, everywhere.`,
+        lines: { title: "Length of what is added", about: "and of a word, which is about the same everywhere.", x: { label: "position", role: "query" }, y: { label: "length" },
+          series: [{ name: "integers", xs: upTo(n), ys: upTo(n).map((p) => lengthOf(plain, p)) }, { name: "sinusoids", xs: upTo(n), ys: upTo(n).map((p) => lengthOf(waves, p)) }, { name: "a word", xs: upTo(n), ys: upTo(n).map(() => word) }] },
+        open: { view: "encoding", names: ["integer"], n },
+      };
+    },
+  },
+  {
+    claim: "Then take the share of the text: position divided by its length.",
+    needs: ["normalized"],
+    show(normalized) {
+      const [short, long] = [8, 32];
+      const step = (/** @type {number} */ n) => rowsOf(normalized, walk(n), {}).values[normalized.graph.width];
+      const values = (/** @type {number} */ n) => upTo(n).map((p) => rowsOf(normalized, walk(n), {}).values[p * normalized.graph.width]);
+      return {
+        said: `Then a position has another code in every text. A step to the next word is ${shown(step(short))} in a text of ${short} words and ${shown(step(long))} in one of ${long}: what was learned of neighbours in one does not hold in the other.`,
+        lines: { title: "Code of each position", about: `in a text of ${short} words and in one of ${long}.`, x: { label: "position", role: "query" }, y: { label: "what is added" },
+          series: [{ name: `${long} words`, xs: upTo(long), ys: values(long) }, { name: `${short} words`, xs: upTo(short), ys: values(short) }] },
+        open: { view: "encoding", names: ["normalized"], n: long },
+      };
+    },
+  },
+  {
+    claim: "Binary numbers would do as well: every position has its own.",
+    needs: ["binary", "sinusoidal"],
+    show(binary, sinusoidal) {
+      const n = 65;
+      const steps = (/** @type {Encoding} */ one) => {
+        const rows = rowsOf(one, walk(n), {});
+        return upTo(n - 1).map((p) => distance(rows, p, p + 1));
+      };
+      const [bits, waves] = [steps(binary), steps(sinusoidal)];
+      const [least, most] = [Math.min(...bits), Math.max(...bits)];
+      return {
+        said: `They are unique, but they jump. From one position to the next the code moves by ${shown(least)} to ${shown(most)}, as one bit flips or all do (63 to 64). Sinusoids move by ${shown(waves[0])} at every step.`,
+        lines: { title: "How far the code moves", about: "from each position to the next.", x: { label: "position", role: "query" }, y: { label: "distance" },
+          series: [{ name: "binary", xs: upTo(n - 1), ys: bits }, { name: "sinusoidal", xs: upTo(n - 1), ys: waves }] },
+        open: { view: "compare", names: ["binary", "sinusoidal"], n: 64 },
+      };
+    },
+  },
+  {
+    claim: "Sinusoids repeat after 62,832 = 2π · 10,000 tokens.",
+    needs: ["sinusoidal"],
+    show(sinusoidal) {
+      const freqs = values(constants(sinusoidal.graph).freqs), far = 62832;
+      const rows = rowsOf(sinusoidal, stand([0, 1, far]), {});
+      const longest = (2 * Math.PI) / Math.min(...freqs);
+      return {
+        said: `They never repeat. At width ${sinusoidal.graph.width} the longest wavelength is ${whole(longest)}, for the slowest pair has 10,000 to the power of (d − 2)/d, not of 1; and 62,832 tokens away the other pairs are elsewhere: the code there is ${shown(distance(rows, 0, 2))} away from the first, neighbours are ${shown(distance(rows, 0, 1))} apart.`,
+        lines: { title: "Tokens in which each pair turns once", x: { label: "pair" }, y: { label: "tokens a turn", log: true }, rules: [{ y: far, name: "62,832" }],
+          series: [{ name: "sinusoidal", xs: upTo(freqs.length), ys: [...freqs].map((theta) => (2 * Math.PI) / theta) }] },
+        open: { view: "encoding", names: ["sinusoidal"] },
+      };
+    },
+  },
+  {
+    claim: "The further apart two positions, the less alike their sinusoids.",
+    needs: ["sinusoidal"],
+    show(sinusoidal) {
+      const n = 1001, rows = rowsOf(sinusoidal, walk(n), {});
+      const dot = upTo(n).map((p) => {
+        let sum = 0;
+        for (let c = 0; c < rows.columns; c++) sum += rows.values[c] * rows.values[p * rows.columns + c];
+        return sum;
+      });
+      const rises = upTo(n - 1).filter((p) => dot[p + 1] > dot[p]);
+      return {
+        said: `On the whole, not step by step. At width ${rows.columns} the similarity rises for the first time from distance ${rises[0]} to ${rises[0] + 1}, and in ${percent(rises.length / (n - 1))} of the first thousand steps. It is also the same forwards and backwards, so it cannot say which of two words comes first.`,
+        lines: { title: "Dot product with position 0", x: { label: "distance" }, y: { label: "dot product" }, series: [{ name: "sinusoidal", xs: upTo(n), ys: dot }] },
+        open: { view: "encoding", names: ["sinusoidal"], n: 128 },
+      };
+    },
+  },
+  {
+    claim: "Sinusoids give attention the distance between words.",
+    needs: ["sinusoidal", "rope"],
+    show(sinusoidal, rope) {
+      const n = 64, width = sinusoidal.graph.width, dim = rope.graph.dim;
+      const rows = rowsOf(sinusoidal, walk(n), {});
+      const project = (/** @type {number} */ seed) => {
+        const matrix = normals(seed, width * width), out = new Float64Array(n * width);
+        for (let p = 0; p < n; p++) {
+          for (let c = 0; c < width; c++) {
+            for (let o = 0; o < width; o++) out[p * width + o] += (rows.values[p * width + c] * matrix[c * width + o]) / Math.sqrt(width);
+          }
+        }
+        return out;
+      };
+      const [q, k] = [project(21), project(22)], scores = { rows: n, columns: n, values: new Float64Array(n * n) };
+      for (let i = 0; i < n; i++) {
+        for (let j = 0; j < n; j++) for (let c = 0; c < width; c++) scores.values[i * n + j] += (q[i * width + c] * k[j * width + c]) / Math.sqrt(width);
+      }
+      const [query, key] = [normals(23, dim), normals(24, dim)];
+      const repeat = (/** @type {Float64Array} */ one) => Float64Array.from({ length: n * dim }, (_, at) => one[at % dim]);
+      const turned = values(computed(rope, walk(n), {}, ["scores"], { q: repeat(query), k: repeat(key) }).scores).slice(0, n * n);
+      const raw = decidedByOffset(dots(rows)), lost = decidedByOffset(scores), kept = decidedByOffset({ rows: n, columns: n, values: turned });
+      return {
+        said: `Only before the projections. Of the rows' own dot products, the distance decides ${percent(raw)}; between random projections to queries and keys it decides ${percent(lost)} of the scores, and training has to find the rest. RoPE turns after the projections: ${percent(kept)}.`,
+        heat: { title: "Sinusoids, projected to queries and keys", about: "if the distance decided, each diagonal would have one colour.", row: QUERY_AXIS, column: KEY_AXIS, ...scores },
+        open: { view: "compare", names: ["sinusoidal", "rope"] },
+      };
+    },
+  },
+  {
+    claim: "RoPE makes scores fade with distance.",
+    needs: ["rope"],
+    show(rope) {
+      const { dim } = rope.graph, n = 128, target = 77;
+      const by = byOffset(scoresOf(rope, walk(n), {}, 0));
+      const same = upTo(n).map((offset) => by.mean[by.offsets.indexOf(offset)]);
+      const rises = upTo(n - 1).filter((p) => same[p + 1] > same[p]).length;
+      const query = normals(25, dim);
+      const key = turnedOf(rope, stand([target]), {}, 0, query).values; // turned forwards, it waits there
+      const q = Float64Array.from({ length: n * dim }, (_, at) => query[at % dim]), k = Float64Array.from({ length: n * dim }, (_, at) => key[at % dim]);
+      const scores = values(computed(rope, walk(n), {}, ["scores"], { q, k }).scores);
+      const made = upTo(n).map((offset) => scores[offset * n]);
+      const best = made.indexOf(Math.max(...made));
+      return {
+        said: `It need not. A word of ones against itself fades, though ${percent(rises / (n - 1))} of the steps rise; but for any distance there is a key that RoPE finds best there. The key below was made for ${target}, and its highest score is at ${best}.`,
+        lines: { title: "Score against distance", x: { label: "query − key", role: "offset" }, y: { label: "score" },
+          series: [{ name: `a key made for ${target}`, xs: upTo(n), ys: made }, { name: "ones against ones", xs: upTo(n), ys: same }] },
+        open: { view: "encoding", names: ["rope"], n },
+      };
+    },
+  },
+  {
+    claim: "RoPE is a formula, so a model with it reads texts of any length.",
+    needs: ["rope"],
+    show(rope) {
+      const freqs = [...values(constants(rope.graph).freqs)], trained = 4096, dim = 128, base = 10000;
+      const waves = upTo(dim / 2).map((pair) => 2 * Math.PI * base ** ((2 * pair) / dim));
+      const done = waves.filter((wave) => wave <= trained).length;
+      return {
+        said: `The formula has no end; training has. With ${dim} channels, base 10,000 and ${whole(trained)} tokens, as in Llama 2, ${2 * done} channels complete a turn in training. The other ${dim - 2 * done} meet angles beyond ${whole(trained)} that the model has never seen. On this page, with ${2 * freqs.length} channels, it is ${2 * freqs.filter((theta) => (2 * Math.PI) / theta <= trained).length} of ${2 * freqs.length}.`,
+        lines: { title: "Tokens in which each pair turns once", about: `${dim} channels, base 10,000.`, x: { label: "pair" }, y: { label: "tokens a turn", log: true }, rules: [{ y: trained, name: `trained on ${whole(trained)}` }],
+          series: [{ name: "wavelength", xs: upTo(dim / 2), ys: waves }] },
+        open: { view: "context" },
+      };
+    },
+  },
+];
+
+/** @param {App} app @returns {View} */
+export function tourView(app) {
+  const count = html("p", { class: "soft stop-count" }), claim = html("h2", { tabindex: -1 }), said = html("p", { class: "said" });
+  const map = heatMap(app.desk), plot = linePlot(app.desk), trouble = html("div");
+  const further = html("a", {}, "Open it in its view");
+  const go = (/** @type {number} */ to) => {
+    if (to < 1 || to > STOPS.length) return;
+    app.set({ stop: to });
+    claim.focus({ preventScroll: true });
+  };
+  const back = button("Back", () => go(app.now().stop - 1)), next = button("Next", () => go(app.now().stop + 1), { class: "main" });
+  const all = html("ol", { class: "stops" }, ...STOPS.map((stop, n) => html("li", {}, html("a", { "data-stop": n + 1 }, stop.claim))));
+  const element = html("div", { class: "tour" }, count, claim,
+    html("p", { class: "soft" }, "is often repeated. What this page computes:"), said,
+    html("div", { class: "controls" }, html("div", { class: "files" }, back, next), further, html("span", { class: "soft keys" }, "Space: next")),
+    trouble, html("div", { class: "figures" }, map.element, plot.element), html("details", {}, html("summary", {}, "All ten stops"), all));
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    if (!element.isConnected) return removeEventListener("keydown", press);
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (event.key !== " " || target.closest("button, a, input, select, summary, [role=application]")) return;
+    event.preventDefault();
+    go(app.now().stop + (event.shiftKey ? -1 : 1));
+  };
+  addEventListener("keydown", press);
+
+  return {
+    element,
+    update(state) {
+      const stop = STOPS[state.stop - 1];
+      count.textContent = `Stop ${state.stop} of ${STOPS.length}`;
+      claim.textContent = `“${stop.claim}”`;
+      back.disabled = state.stop === 1;
+      next.disabled = state.stop === STOPS.length;
+      for (const link of all.querySelectorAll("a")) {
+        link.href = toHash({ ...state, stop: Number(link.dataset.stop) });
+        link.toggleAttribute("aria-current", Number(link.dataset.stop) === state.stop);
+      }
+      trouble.replaceChildren();
+      try {
+        const shown = stop.show(...stop.needs.map((name) => {
+          const one = app.find(name);
+          if (!one) throw new Error(`the encoding “${name}” is not in this page.`);
+          return one;
+        }));
+        said.textContent = shown.said;
+        further.href = toHash({ ...FIRST, embed: state.embed, ...shown.open });
+        map.element.hidden = !shown.heat;
+        plot.element.hidden = !shown.lines;
+        if (shown.heat) map.draw(shown.heat, { i: state.i, j: state.j });
+        if (shown.lines) plot.draw(shown.lines, { i: state.i, j: state.j });
+      } catch (error) {
+        trouble.append(instead(reason(error)));
+      }
+    },
+  };
+}

@@ -1,0 +1,33 @@
+// Numbers and names as a reader meets them.
+
+/** @param {number} x @param {number} [digits] @returns {string} */
+export function shown(x, digits = 3) {
+  if (x === -Infinity) return "hidden";
+  if (!Number.isFinite(x)) return Number.isNaN(x) ? "not a number" : "∞";
+  if (x === 0) return "0";
+  const size = Math.abs(x);
+  if (size >= 1e15 || size < 1e-4) {
+    const [mantissa, power] = x.toExponential(1).split("e");
+    return `${mantissa} · 10${raised(Number(power))}`.replace("-", "−");
+  }
+  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+  const text = Number(x.toFixed(Math.min(places, 12))).toLocaleString("en", { maximumFractionDigits: 12 });
+  return text.replace("-", "−");
+}
+
+/** @param {number} power @returns {string} */
+const raised = (power) =>
+  String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(sign)] ?? "⁻");
+
+/** @param {number} x @returns {string} thousands apart */
+export const whole = (x) => Math.round(x).toLocaleString("en").replace("-", "−");
+
+/** @param {number} share @returns {string} */
+export const percent = (share) => `${shown(100 * share, 2)} %`;
+
+/** @param {string} text @returns {string[]} words and signs, as far as the page shows them */
+export const tokensOf = (text) => text.toLowerCase().match(/[\p{L}\p{N}'’]+|[^\s\p{L}\p{N}]/gu) ?? [];
+
+/** @param {string[]} names @param {string} [last] "a, b and c" */
+export const joined = (names, last = "and") =>
+  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} ${last} ${names[names.length - 1]}`;
