@@ -20,8 +20,6 @@ import { whole } from "./words.js";
 /** @param {Data} data @returns {Study[]} */
 const studiesOf = (data) => data.study?.tasks ?? [];
 
-const BESIDE = ["rope", "alibi", "sinusoidal", "t5"]; // shown with the one that was looked at
-
 /** @param {App} app @returns {View} */
 export function compareView(app) {
   const length = slider({ name: "Tokens", low: 2, high: MOST_TOKENS, shown: String, moved: (n) => app.set({ n }, "n") });
@@ -61,8 +59,10 @@ export function compareView(app) {
 
   /** @param {State} state @returns {string[]} at least two */
   function shownNames(state) {
-    const names = state.names.filter((name) => app.find(name) && !obstacle(/** @type {Encoding} */ (app.find(name))));
-    for (const name of BESIDE) if (names.length < 2 && app.find(name) && !names.includes(name)) names.push(name);
+    const can = (/** @type {string} */ name) => { const one = app.find(name); return one !== null && !obstacle(one); };
+    const names = state.names.filter(can);
+    const enough = names.length ? 2 : 3;
+    for (const name of app.data.first) if (names.length < enough && can(name) && !names.includes(name)) names.push(name);
     return names;
   }
 

@@ -36,7 +36,7 @@ export function contextView(app) {
   const lengths = choice({ name: "Wanted length", groups: [], chosen: (target) => app.set({ wanted: Number(target) }) });
   const plot = linePlot(app.desk);
   const facts = html("p", { class: "soft" }), verdict = html("p", { class: "claim" });
-  const words = html("ul", { class: "claims" }), trouble = html("div");
+  const words = html("div"), trouble = html("div");
   const body = html("div", { class: "figures context" }, plot.element, html("section", {}, html("h3", {}, "What it means"), verdict, words));
   const element = html("div", {},
     html("h2", {}, "Longer than trained"),
@@ -91,14 +91,24 @@ export function contextView(app) {
       if (rotation) draw(one, rotation, target);
       const outlook = one.outlooks.find((each) => each.target === target);
       verdict.textContent = outlook ? verdictOf(outlook) : `Nothing is known of ${whole(target)} tokens.`;
-      const sentences = [
-        ...(outlook ? [...outlook.problems, ...outlook.unknown, ...outlook.advice] : []),
-        ...(rotation?.says ?? []), ...(rotation && rotation.gain !== 1 ? [`cos and sin are multiplied by ${shown(rotation.gain, 4)}`] : []),
-        ...one.layers.filter((each) => !each.turning || one.layers.length > 1).map((each) => `${each.layers}: ${each.does}`), ...one.notes,
-      ];
-      words.replaceChildren(...[...new Set(sentences)].map((text) => html("li", {}, ...prose(text.replace(/^./, (letter) => letter.toUpperCase())))));
+      const gain = rotation && rotation.gain !== 1 ? [`cos and sin are multiplied by ${shown(rotation.gain, 4)}`] : [];
+      words.replaceChildren(
+        ...listed("Why", [...(outlook?.problems ?? []), ...(outlook?.unknown ?? [])]),
+        ...listed("What can be done", outlook?.advice ?? []),
+        ...listed("How it turns", [...(rotation?.says ?? []), ...gain]),
+        ...listed("Layers", [...one.layers.map((each) => `${each.layers}: ${each.does}`), ...one.notes]));
     },
   };
+}
+
+/** @param {string} title @param {string[]} sentences @returns {HTMLElement[]} nothing, where there are none */
+function listed(title, sentences) {
+  const items = sentences.map((text) => {
+    const [command, ...remark] = text.split(/ {3,}/); // as the terminal sets them apart
+    const said = command.startsWith("posenc ") ? [html("code", {}, command), ` ${remark.join(" ")}`] : prose(text.replace(/^./, (letter) => letter.toUpperCase()));
+    return html("li", {}, ...said);
+  });
+  return items.length ? [html("h4", {}, title), html("ul", { class: "claims" }, ...items)] : [];
 }
 
 /** @param {Outlook} outlook @returns {string} */

@@ -38,7 +38,9 @@ const theme = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const SERIES = ["blue", "vermilion", "green", "purple", "ink", "soft"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "1 4"];
 const FONT = 12;
+const LEFT = 72; // of a line plot: room for a label and seven digits
 const LETTER = 6.6; // pixels, on average
+export const SPREAD = 1e-6; // below it, values at one offset are the same
 
 /** @param {string} colour "#rrggbb" @returns {number[]} */
 const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
@@ -133,7 +135,8 @@ function frame(desk, role) {
     }));
   const fill = () => behind.open && scroll.replaceChildren(content.table());
   behind.addEventListener("toggle", fill);
-  const element = html("figure", {}, html("figcaption", {}, title, " ", about), picture, readout,
+  const plate = html("div", { class: "plate" }, picture);
+  const element = html("figure", {}, html("figcaption", {}, title, " ", about), plate, readout,
     html("div", { class: "under" }, behind, files));
   return {
     element, picture, readout,
@@ -385,7 +388,7 @@ export function linePlot(desk) {
   let spec = null;
   let at = 0; // index among the xs of the first series
   const mark = svg("g");
-  let box = { left: 56, top: 10, width: 1, height: 1, whole: 1 };
+  let box = { left: LEFT, top: 10, width: 1, height: 1, whole: 1 };
   /** @type {(x: number) => number} */
   let sx = (x) => x;
   /** @type {(y: number) => number} */
@@ -403,7 +406,7 @@ export function linePlot(desk) {
     const of = spec;
     const whole = Math.max(240, picture.clientWidth || 420);
     const height = Math.min(300, Math.max(200, whole * 0.55));
-    box = { left: 56, top: 10, width: whole - 56 - 12, height, whole };
+    box = { left: LEFT, top: 10, width: whole - LEFT - 12, height, whole };
     const finite = (/** @type {number[]} */ all) => all.filter(Number.isFinite);
     const xs = finite(of.series.flatMap((one) => one.xs));
     const ys = finite(of.series.flatMap((one) => [...one.ys, ...(one.low ?? []), ...(one.high ?? [])]).concat((of.rules ?? []).map((one) => one.y)));
@@ -463,7 +466,7 @@ export function linePlot(desk) {
     const each = of.series.map((one) => {
       const m = one.xs.indexOf(x);
       if (m < 0) return null;
-      const spread = one.low && one.high && one.high[m] - one.low[m] > 1e-9 ? ` (${shown(one.low[m])} to ${shown(one.high[m])})` : "";
+      const spread = one.low && one.high && one.high[m] - one.low[m] > SPREAD * Math.max(1, Math.abs(one.ys[m])) ? ` (${shown(one.low[m])} to ${shown(one.high[m])})` : "";
       return `${of.series.length > 1 ? `${one.name} ` : ""}${shown(one.ys[m])}${spread}`;
     });
     return `${of.x.label} ${shown(x, 6)}: ${each.filter(Boolean).join("; ")}`;

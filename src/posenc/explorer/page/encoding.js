@@ -3,7 +3,7 @@
 import { encodingChoice, instead, reason } from "./app.js";
 import { adds, biases, biasOf, byOffset, dots, hasHeads, obstacle, rowsOf, scoresOf, slidersOf, stepOf, turnedOf, turns, walk } from "./compute.js";
 import { copies, html, prose, slider, table } from "./dom.js";
-import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
+import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { MOST_TOKENS } from "./state.js";
 import { shown, whole } from "./words.js";
 
@@ -54,7 +54,7 @@ export function encodingView(app) {
       turned[name] = slider({
         name, low: 0, high: of.values.length - 1,
         shown: (step) => shown(of.values[step], 4),
-        moved: (step) => app.set({ options: { [name]: of.values[step] } }, `option.${name}`),
+        moved: (step) => app.set({ options: { ...besides(one, name, app.now().options), [name]: of.values[step] } }, `option.${name}`),
       });
     }
     own.replaceChildren(...Object.values(turned).map((each) => each.element));
@@ -85,7 +85,7 @@ export function encodingView(app) {
     const because = adds(one) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
     second.draw({ title: alike, about: because, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
     const by = byOffset(scores);
-    const same = by.high.every((high, n) => high - by.low[n] <= 1e-6 * Math.max(1, Math.abs(by.mean[n])));
+    const same = by.high.every((high, n) => high - by.low[n] <= SPREAD * Math.max(1, Math.abs(by.mean[n])));
     third.draw({
       title: "Score against distance",
       about: same ? "It is the same wherever the two stand." : "The band shows how much it depends on where the two stand.",
@@ -159,6 +159,16 @@ function described(app, one) {
   if (one.paper) buttons.append(copies("Copy citation", () => one.paper?.bibtex ?? "", app.say));
   code.append(written, buttons);
   return [html("div", {}, about, source, code), properties];
+}
+
+/**
+ * Options that may differ from their defaults while one is moved: those that change other constants.
+ * @param {Encoding} one @param {string} moved @param {Object<string, number>} options
+ */
+function besides(one, moved, options) {
+  const all = slidersOf(one), taken = Object.keys(all[moved].constants);
+  const free = Object.entries(options).filter(([name]) => name in all && !taken.some((constant) => constant in all[name].constants));
+  return Object.fromEntries(free);
 }
 
 /** @param {string[][]} lines MathML that Python wrote from the docstring */

@@ -80,7 +80,9 @@ function begin() {
   tabs.replaceChildren(...VIEWS.map((name) =>
     html("li", {}, html("a", { "data-view": name }, name[0].toUpperCase() + name.slice(1)))));
   seed.textContent = `posenc ${data.version ?? ""} · seed ${data.seed ?? 0}: every number on this page is computed in it, from the encodings' own Python, or was measured and written into it.`;
-  update(kept.now());
+  const own = data.models.some((one) => one.own) && !data.encodings.some((one) => one.family === "own");
+  if (own && !location.hash) kept.set({ view: "context" });
+  else update(kept.now());
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)"]) {
     matchMedia(query).addEventListener("change", () => update(kept.now()));
   }

@@ -19,6 +19,9 @@ export function standing(state) {
   return { words: order.map((from) => typed[from]), order };
 }
 
+/** @param {State} state @param {number} n @returns {{i: number, j: number}} a pair of words, wherever the cursor was among more */
+const cursor = ({ i, j }, n) => ({ i: i % (n || 1), j: j % (n || 1) });
+
 /** @param {App} app @returns {View} */
 export function orderView(app) {
   const picker = encodingChoice(app, (one) => !obstacle(one));
@@ -32,7 +35,7 @@ export function orderView(app) {
   let shuffles = 0;
   /** @param {number} step */
   function swap(step) {
-    const state = app.now(), { order } = standing(state), [from, to] = [state.i, state.i + step];
+    const state = app.now(), { order } = standing(state), { i: from } = cursor(state, order.length), to = from + step;
     if (from >= order.length || to < 0 || to >= order.length) return;
     const next = [...order];
     [next[from], next[to]] = [next[to], next[from]];
@@ -89,7 +92,7 @@ export function orderView(app) {
   function draw(one, state, words, order) {
     const found = attention(one, words, state);
     const names = words;
-    const place = { i: Math.min(state.i, words.length - 1), j: Math.min(state.j, words.length - 1) };
+    const place = cursor(state, words.length);
     const row = { label: "query", role: /** @type {const} */ ("query"), names };
     const column = { label: "key", role: /** @type {const} */ ("key"), names };
     const marks = /** @type {[number, number][]} */ (twins(words).flatMap((places) => places.flatMap((a) => places.filter((b) => b !== a).map((b) => [a, b]))));
@@ -122,10 +125,11 @@ export function orderView(app) {
       causal.set(state.causal || one.graph.causal);
       causal.box.disabled = one.graph.causal;
       if (field.value !== state.text) field.value = state.text;
-      earlier.disabled = state.i <= 0 || state.i >= words.length;
-      later.disabled = state.i >= words.length - 1;
-      tokens(words, state.i);
-      glow(state);
+      const place = cursor(state, words.length);
+      earlier.disabled = words.length < 2 || place.i === 0;
+      later.disabled = words.length < 2 || place.i === words.length - 1;
+      tokens(words, place.i);
+      glow(place);
       const why = obstacle(one) || (words.length < 2 ? "Type two words or more: there is no order of one." : "");
       trouble.replaceChildren(...(why ? [instead(why)] : []));
       for (const each of [pair, below, claims]) each.hidden = !!why;
@@ -163,6 +167,6 @@ function claimsOf(one, state, words, order, found) {
     out.push(`“${words[a]}” stands at ${joined(first.map(String))}: what is written for the first two differs by ${differ(found.outWithout)} without the encoding, and by ${differ(found.outWith)} with ${one.name}.`);
   }
   if (state.causal || one.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, and no encoding is needed for it.");
-  if (adds(one)) out.push("What is added to words enters every score four times over, as the parts below show.");
+  if (adds(one)) out.push("What is added to words reaches three of the four parts of each score: see below.");
   return out;
 }

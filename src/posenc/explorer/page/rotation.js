@@ -37,9 +37,11 @@ export function rotationView(app) {
   const buttons = html("div", { class: "files" }, button("Step back", () => step(-1)), play, button("Step", () => step(1)), button("Move both by 37", () => step(app.now().at + 37 > FURTHEST ? -37 : 37)));
   const circles = html("ul", { class: "circles" });
   const claim = html("p", { class: "claim" });
+  const line = (/** @type {string} */ role) => svg("svg", { width: 34, height: 12, class: "hands", "aria-hidden": true }, svg("line", { x1: 2, x2: 32, y1: 6, y2: 6, class: `hand ${role}` }));
+  const legend = html("ul", { class: "legend" }, html("li", {}, line("query"), `“${BOTH[0]}”, the query`), html("li", {}, line("key"), `“${BOTH[1]}”, the key`));
   const numbers = html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Angles of each pair" });
   const trouble = html("div");
-  const body = html("div", {}, claim, circles, html("details", { class: "numbers", open: true }, html("summary", {}, "Angles of each pair"), numbers));
+  const body = html("div", {}, claim, legend, circles, html("details", { class: "numbers", open: true }, html("summary", {}, "Angles of each pair"), numbers));
   const element = html("div", {},
     html("h2", {}, "Turning pairs"),
     html("p", { class: "summary" }, "Each pair of channels is a hand that turns as the position advances, each at its own speed. Move two words together: both turn, and the angle between them stays."),
@@ -103,7 +105,7 @@ export function rotationView(app) {
       const size = 2 * RADIUS + 12;
       const dial = svg("svg", { viewBox: `${-size / 2} ${-size / 2} ${size} ${size}`, "aria-hidden": true },
         svg("circle", { r: RADIUS, class: "dial" }), parts.arc, parts.key, parts.query);
-      const turn = Math.abs(speed) < 1e-12 ? "does not turn" : `a turn in ${shown(2 * Math.PI / Math.abs(speed), 3)}`;
+      const turn = Math.abs(speed) < 1e-12 ? "does not turn" : `turns in ${shown(2 * Math.PI / Math.abs(speed), 3)}`;
       return html("li", {}, dial, html("span", {}, `channels ${a}, ${b}`), html("span", { class: "soft" }, turn));
     }));
   }

@@ -15,8 +15,8 @@ const LONGEST_TEXT = 300;
 
 /** @type {Readonly<State>} */
 export const FIRST = Object.freeze({
-  view: "encoding", names: ["rope"], n: 64, i: 40, j: 24, head: 0, axis: 0, options: {},
-  text: "the old dog chased another dog", order: [], causal: false, at: 0, apart: 3, model: "",
+  view: "encoding", names: [], n: 64, i: 40, j: 24, head: 0, axis: 0, options: {},
+  text: "the old dog chased another dog", order: [], causal: false, at: 12, apart: 3, model: "",
   wanted: 0, group: 0, having: [], stop: 1, embed: false,
 });
 
@@ -57,8 +57,8 @@ export function toHash(state) {
   }
   if (state.causal) parts.push("causal");
   if (state.embed) parts.push("embed");
-  const names = state.names.map(written).join(",");
-  return `#${VERSION}/${state.view}/${names}${parts.length ? `?${parts.join("&")}` : ""}`;
+  const path = [VERSION, state.view, ...(state.names.length ? [state.names.map(written).join(",")] : [])].join("/");
+  return `#${path}${parts.length ? `?${parts.join("&")}` : ""}`;
 }
 
 /** @param {string} value @param {[number, number]} range @param {number} otherwise */
