@@ -15,7 +15,6 @@ from posenc.catalog import CATALOG, create, find
 from posenc.explorer import data, graphs, sliders
 from posenc.properties.probe import in_float64
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch of itself
 LENGTHS = 5, 23, 40  # none of them is that of the example that was exported
 RUN = """({ graph, contents, wanted, instead }) => contents.map((content) => {
   const all = Object.entries({ ...content, ...instead });

@@ -10,6 +10,7 @@ measured when the page is made.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from inspect import Parameter, signature
@@ -127,8 +128,8 @@ def page(
 
     What cannot be exported is on the page as a sentence, and in `notes`.
     """
+    cards, known = [_renamed(card) for card in cards], catalog()
     own = [card for card in cards if card not in CATALOG]
-    known = catalog()
     measured = {card.slug: measure(card) for card in own} | known
     shown = {card.slug: card for card in (*own, *CATALOG)}
     usual = architectures()
@@ -252,6 +253,12 @@ def _lines(value: Any) -> str:
     if isinstance(value, list):
         return "[\n" + ",\n".join(map(to_json, value)) + "]"
     return to_json(value)
+
+
+def _renamed(card: Card) -> Card:
+    """A user's own under a name that the catalogue does not have."""
+    taken = card not in CATALOG and card.slug in {one.slug for one in CATALOG}
+    return replace(card, name=f"{card.name} own") if taken else card
 
 
 def _family(card: Card) -> str:

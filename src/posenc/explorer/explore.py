@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from posenc import user_code
-from posenc.catalog import CATALOG, choose, find
+from posenc.catalog import choose, find
 from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
 from posenc.explorer import data, models
@@ -41,7 +40,7 @@ def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
             paths.append(hub.local(str(one)))
         else:
             cards.append(find(one))
-    return renamed(choose(cards)), paths
+    return choose(cards), paths
 
 
 def is_model(name: Any) -> bool:
@@ -62,17 +61,6 @@ def _known(name: str) -> bool:
     with suppress(LookupError):
         return bool(find(name))
     return False
-
-
-def renamed(cards: Iterable[Card]) -> list[Card]:
-    """The user's own under names that the catalogue does not have."""
-    taken = {card.slug for card in CATALOG}
-    return [
-        replace(card, name=f"{card.name} own")
-        if card not in CATALOG and card.slug in taken
-        else card
-        for card in cards
-    ]
 
 
 def described(paths: Iterable[Path]) -> list[tuple[models.Model, dict[str, models.Turning]]]:

@@ -21,6 +21,7 @@ import inspect
 import json
 import re
 import traceback
+import warnings
 from collections.abc import Collection, Iterable
 from functools import cache
 from importlib.resources import files
@@ -152,7 +153,8 @@ def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -
     dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens})
     example = tuple(content(encoding, FIRST, dim, heads))
     try:
-        with torch.no_grad(), with_matrix_functions():
+        with torch.no_grad(), with_matrix_functions(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
             program = torch.export.export(hooks, example, dynamic_shapes=dynamic, strict=False)
             return program.run_decompositions()
     except Exception as error:
