@@ -272,6 +272,8 @@ class Written:
             options = {key: value for key, value in options.items() if value is not None}
             dtype = _dtype(node.meta["val"])
             written = [operation(node), self._argument(node.args)]
+            if written[0] == "sym_size.int" and "pos" in self.inputs and _is_input(node.args[0]):
+                written[1] = [self.references["pos"], 0]  # all have as many tokens as `pos`
             written += [options] if options or dtype else []
             written += [dtype] if dtype else []
             if written[0] in SAME:
@@ -331,6 +333,10 @@ def operation(node: fx.Node) -> str:
     if isinstance(node.target, torch._ops.OpOverload):
         return str(node.target).removeprefix("aten.")
     return f"py.{getattr(node.target, '__name__', node.target)}"
+
+
+def _is_input(value: Any) -> bool:
+    return isinstance(value, fx.Node) and value.op == "placeholder"
 
 
 def _dtype(value: Any) -> str:
