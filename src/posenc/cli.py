@@ -452,8 +452,9 @@ def bench(
     Parameters
     ----------
     parts
-        rotation, embeddings, attention, training, adapter (in a model of transformers), start-up,
-        fast (the half layout by Numba); all, unless you name some.
+        rotation, embeddings, attention, training, study (a step of `posenc study` with every
+        encoding), adapter (in a model of transformers), start-up, fast (the half layout by Numba);
+        all, unless you name some.
     quick
         Fewer cases and samples: three minutes instead of half an hour.
     malloc

@@ -14,12 +14,14 @@ from typing import Any
 
 import torch
 
-from posenc.bench import adapter, attention, embeddings, growth, rotation, startup, training
+from posenc.bench import adapter, attention, embeddings, growth, rotation, startup, study, training
 from posenc.bench.results import Growth, Table, Target
 from posenc.provenance import Provenance, since
 
 SCHEMA = 1
-PARTS = ("rotation", "embeddings", "attention", "training", "adapter", "start-up", "fast")
+PARTS = (
+    "rotation", "embeddings", "attention", "training", "study", "adapter", "start-up", "fast",
+)  # fmt: skip
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -38,11 +40,12 @@ class Effort:
     peers: bool  # True: time the start-up of other libraries
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
     model: adapter.Size = adapter.FULL  # that encodings are plugged into
+    profile: str = "cpu"  # of `posenc study`
 
 
 LENGTHS = (256, 1024, 4096, 16384)
 FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
-QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK)
+QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke")
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,8 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                 )
     if part == "training":
         yield part, lambda: training.benchmark(rounds, budget)
+    if part == "study" and find_spec("safetensors"):
+        yield "training in the study", lambda: study.benchmark(effort.profile, rounds, 4 * budget)
     if part == "adapter" and find_spec("transformers"):
         for kind in adapter.TARGETS:
             yield (

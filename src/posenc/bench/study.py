@@ -1,0 +1,75 @@
+"""Time a step of `posenc study` with every encoding of the catalogue: texts, loss, AdamW.
+
+The limit is NoPE in the same model; a ratio of 1.25 is 0.8 of its tokens a second. Additive and
+rotary encodings should train at 0.9 of NoPE's speed, and biases at 0.67. Those that read the input
+of a layer, or a vector for each pair of tokens, have no target.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from random import Random
+
+from torch.nn.utils import clip_grad_norm_
+
+from posenc.bench.results import OURS, Table, Target, table
+from posenc.bench.timing import timed
+from posenc.catalog import CATALOG, HOME
+from posenc.properties.card import Card
+from posenc.study import tasks
+from posenc.study.build import build
+from posenc.study.cell import PROFILES, Cell, Profile
+from posenc.study.tasks import Task
+from posenc.study.train import adamw, loss_of
+
+LIMIT = "NoPE"
+SPEEDS = {"additive": 0.9, "rotary": 0.9, "bias": 0.67}  # shares of NoPE's tokens a second
+TASK = "language"
+
+
+def benchmark(profile: str, rounds: int, budget: float, cards: Sequence[Card] = CATALOG) -> Table:
+    """Steps of a profile of `posenc study`; `cards` has NoPE's among others."""
+    task, sizes = tasks.find(TASK), PROFILES[profile]
+    steps = {_row(card): _step(card, task, sizes) for card in cards}
+    times = timed(steps, rounds, budget)
+    case = (
+        f"a step of {TASK}, profile {profile}: {sizes.layers} layers, {sizes.heads} heads of"
+        f" {sizes.width // sizes.heads}, {sizes.batch} × {task.trained} tokens"
+    )
+    result = table("study", case, LIMIT, times, {})
+    for card in cards:
+        for speed in _speed(card):
+            row = result.row(_row(card))
+            assert row is not None
+            what = f"{card.name}, step / {LIMIT}'s"
+            result.targets.append(Target(what, row.ratio, 1 / speed))
+    return result
+
+
+def _row(card: Card) -> str:
+    return LIMIT if card.name == LIMIT else f"{OURS} {card.name}"
+
+
+def _speed(card: Card) -> Iterator[float]:
+    """The share of NoPE's speed that an encoding should train at, if one is set."""
+    if "on_hidden" not in card.make(16, 4).acts_on:
+        room = card.make.__module__.removeprefix(HOME).partition(".")[0]
+        yield from (speed for name, speed in SPEEDS.items() if name == room)
+
+
+def _step(card: Card, task: Task, sizes: Profile) -> Callable[[], None]:
+    """A step as `posenc.study.train.fit` takes it; each call goes on with the next."""
+    cell = Cell(TASK, card.slug, seed=1, profile=sizes)
+    model, numbers = build(cell, len(task.vocabulary)), count()
+    optimizer = adamw(model, sizes)
+
+    def step() -> None:
+        number = next(numbers)
+        batch = task.training(sizes.batch, Random(number))
+        loss = loss_of(model, cell, task, batch, Random(number))
+        optimizer.zero_grad()
+        loss.backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        loss.item()
+        optimizer.step()
+
+    return step
