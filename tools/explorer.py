@@ -41,15 +41,10 @@ def architectures() -> dict[str, Any]:
 
 
 def main() -> None:
-    names = [name for name in sys.argv[1:] if name != "--check"]
-    fresh = {"catalog.json": catalog(names)}
+    names = sys.argv[1:]
+    data.write(catalog(names), FOLDER / "catalog.json")
     if not names:
-        fresh["models.json"] = architectures()
-    for name, value in fresh.items():
-        if "--check" not in sys.argv:
-            data.write(value, FOLDER / name)
-        elif value != {"catalog.json": data.catalog, "models.json": data.architectures}[name]():
-            sys.exit(f"src/posenc/explorer/{name} is stale: run `python tools/explorer.py`.")
+        data.write(architectures(), FOLDER / "models.json")
 
 
 if __name__ == "__main__":

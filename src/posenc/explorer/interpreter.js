@@ -169,7 +169,7 @@ const each = (f) => (/** @type {any[]} */ ...operands) => {
   return map(tensors, broadcast(tensors.map((x) => x.shape)), f);
 };
 
-/** @param {any} a @param {any} b @param {{alpha?: number}} [options] @param {number} sign */
+/** @param {any} a @param {any} b @param {{alpha?: number} | undefined} options @param {number} sign */
 function plus(a, b, options, sign) {
   const alpha = sign * (options?.alpha ?? 1);
   return each((x, y) => x + alpha * y)(a, b);
@@ -445,7 +445,7 @@ function bmm(a, b) {
   const [batch, n, k] = a.shape;
   const m = b.shape[2];
   const out = new Float64Array(batch * n * m);
-  const [x, y] = [a.data, b.data];
+  const x = a.data;
   const rowsOfB = values(permute(b, [0, 2, 1]).strides[2] === 1 ? permute(b, [0, 2, 1]) : b);
   const across = permute(b, [0, 2, 1]).strides[2] === 1; // columns of b lie one by one
   const [ja, ka] = [a.strides[1], a.strides[2]];
