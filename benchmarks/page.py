@@ -1,0 +1,99 @@
+"""The explorer's page in Chromium: its size, requests, first picture, and a step of a slider.
+
+    python benchmarks/page.py > benchmarks/results/RUN/page.json
+
+A step is the time from moving a slider until the numbers are computed and all figures drawn. At 256
+tokens, more than the page shows, it is the computing of the scores alone. All heads are computed.
+"""
+
+import gzip
+import json
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import sync_playwright
+
+import posenc
+from posenc.explorer import document
+from posenc.provenance import since
+
+STEP = """async (name) => {
+  const range = [...document.querySelectorAll("input[type=range]")].find(
+    (one) => document.querySelector(`label[for="${one.id}"]`)?.textContent === name);
+  const times = [];
+  for (let step = 0; step < 40; step++) {
+    range.value = String(5 + (step * 7) % 30);
+    const begun = performance.now();
+    range.dispatchEvent(new Event("input", { bubbles: true }));
+    times.push(performance.now() - begun);
+    await new Promise((done) => requestAnimationFrame(done));
+  }
+  return times;
+}"""
+SCORES = """([data, slug, n]) => {
+  const one = data.encodings.find((each) => each.slug === slug);
+  const pos = $page_compute.walk(n, one.graph.axes, 0);
+  return Array.from({ length: 20 }, () => {
+    const begun = performance.now();
+    $page_compute.scoresOf(one, pos, {}, 0);
+    return performance.now() - begun;
+  });
+}"""
+SLIDERS = {"rope": "base", "sinusoidal": "base", "alibi": "strength", "xpos": "base"}
+
+
+def said(times: list[float]) -> dict[str, float]:
+    """Milliseconds: the least disturbed, the usual, and the slowest of ten."""
+    ordered = sorted(times)
+    return {
+        "least": round(ordered[0], 2),
+        "median": round(statistics.median(ordered), 2),
+        "p90": round(ordered[int(0.9 * len(ordered))], 2),
+    }
+
+
+def main() -> None:
+    begun = time.time()
+    html = posenc.explore().html
+    found: dict = {"bytes": len(html.encode()), "gzip": len(gzip.compress(html.encode(), 9))}
+    found |= {"first picture, ms": [], "step at 128, ms": {}, "scores at 256, ms": {}}
+    with TemporaryDirectory() as folder, sync_playwright() as play:
+        path = Path(folder) / "explore.html"
+        path.write_text(html, "utf-8")
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"))
+        requests: list[str] = []
+        for _ in range(5):
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            requests.clear()
+            page.on("request", lambda one: requests.append(one.url))
+            page.goto(path.as_uri())
+            page.wait_for_selector("html[data-ready]")
+            paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+            found["first picture, ms"].append(round(page.evaluate(f"({paint})")))
+            found["requests"] = len([one for one in requests if not one.startswith("data:")])
+            page.close()
+        for slug, option in SLIDERS.items():
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.goto(f"{path.as_uri()}#v1/encoding/{slug}?n=128")
+            page.wait_for_selector("html[data-ready]")
+            found["step at 128, ms"][slug] = said(page.evaluate(STEP, option))
+            page.close()
+        page = browser.new_page()
+        page.add_script_tag(content=document.script("page/compute.js"))
+        data = json.loads(document.data.to_json(document.data.page()))
+        for slug in SLIDERS:
+            found["scores at 256, ms"][slug] = said(page.evaluate(SCORES, [data, slug, 256]))
+        found["browser"] = browser.version
+        browser.close()
+    made = since(begun)
+    found["machine"], found["started"] = made.machine, made.started
+    json.dump(found, sys.stdout, indent=1)
+    print()
+
+
+if __name__ == "__main__":
+    main()
