@@ -1,5 +1,7 @@
 """Every test starts from the same seed; one small comparison of everything serves all."""
 
+import os
+import shutil
 from pathlib import Path
 
 import jaxtyping
@@ -26,6 +28,25 @@ def seed():
 def no_numba(monkeypatch):
     """It cannot compile what the shape checker has wrapped; rotation/in_numba.py tests it apart."""
     monkeypatch.setattr("posenc.rotation.dispatch._import_numba", lambda: None)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The browser of the system. CI sets POSENC_BROWSER: then none is an error, not a skip."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        found, lacking = None, "playwright is not installed"
+    else:
+        lacking = "there is no chromium on the path"
+    if found is None:
+        assert "POSENC_BROWSER" not in os.environ, f"POSENC_BROWSER is set, but {lacking}"
+        pytest.skip(lacking)
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=found)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import shutil
 import time
 from dataclasses import dataclass
 
@@ -43,25 +41,6 @@ class Seen:
     empty: list[str]  # figures that are not drawn
     wide: int  # pixels by which the page is wider than the window
     seconds: float
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """The browser of the system. CI sets POSENC_BROWSER: then none is an error, not a skip."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        found, lacking = None, "playwright is not installed"
-    else:
-        lacking = "there is no chromium on the path"
-    if found is None:
-        assert "POSENC_BROWSER" not in os.environ, f"POSENC_BROWSER is set, but {lacking}"
-        pytest.skip(lacking)
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 import { encodingChoice, instead, reason } from "./app.js";
 import { adds, apart, hasHeads, obstacle, shuffled } from "./compute.js";
 import { button, html, newId, slider, tick } from "./dom.js";
-import { heatMap, largest } from "./draw.js";
+import { heatMap } from "./draw.js";
 import { attention, changed, twins } from "./layer.js";
+import { largest } from "./scales.js";
 import { MOST_WORDS } from "./state.js";
 import { joined, shown, tokensOf } from "./words.js";
 

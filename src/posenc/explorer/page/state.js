@@ -31,7 +31,7 @@ const OPTION = "option.";
 
 /** @param {string} part @returns {string} as it is, where that is readable in an address */
 const written = (part) =>
-  encodeURIComponent(part).replace(/%20/g, "+").replace(/%2C/g, ",").replace(/%3A/g, ":").replace(/%2F/g, "/");
+  encodeURIComponent(part).replace(/%20/g, "+").replace(/%3A/g, ":");
 
 /** @param {string} part @returns {string} nothing, where it cannot be read */
 function unwritten(part) {
@@ -91,7 +91,7 @@ export function fromHash(hash) {
   if (list.length) state.names = [...new Set(list)].slice(0, MOST_NAMES);
   for (const part of query.split(/[&?]/)) {
     const [name, value = ""] = [unwritten(part.split("=")[0]), part.split(/=(.*)/s)[1]];
-    if (name in WHOLE) state[name] = within(value, WHOLE[name], state[name]);
+    if (Object.hasOwn(WHOLE, name)) state[name] = within(value, WHOLE[name], state[name]);
     else if (WORDS.includes(name)) state[name] = unwritten(value).slice(0, LONGEST_TEXT);
     else if (name === "order") state.order = permutation(value);
     else if (name === "having") state.having = value.split(",").map(unwritten).filter(Boolean);

@@ -1,0 +1,83 @@
+"""The state of the page and its address, in node: what is written is read, whatever was there."""
+
+import random
+import string
+
+from javascript import evaluate
+
+STATE = ["page/state.js"]
+VIEWS = ["encoding", "order", "rotation", "compare", "context", "tour"]
+LETTERS = string.ascii_letters + string.digits + " .,:;/?#&=+%-_'\"ßé…中🙂"
+
+
+def some_text(random, most=30):
+    return "".join(random.choices(LETTERS, k=random.randrange(most)))
+
+
+def some_state(random):
+    count = random.randrange(7)
+    return {
+        "view": random.choice(VIEWS),
+        "names": random.sample(["rope", "alibi", "t5", "Mine 2", "a/b,c"], random.randrange(5)),
+        "n": random.randint(2, 128),
+        "i": random.randrange(128),
+        "j": random.randrange(128),
+        "head": random.randrange(64),
+        "axis": random.randrange(8),
+        "options": {f"o{n}{some_text(random, 4)}": random.lognormvariate(0, 9) for n in range(3)},
+        "text": some_text(random),
+        "order": random.sample(range(count), count),
+        "causal": random.random() < 0.5,
+        "at": random.randrange(513),
+        "apart": random.randint(-64, 64),
+        "model": some_text(random),
+        "wanted": random.randrange(10**9),
+        "group": random.randrange(64),
+        "having": random.sample(["shift_invariant", "decaying", "x y"], random.randrange(4)),
+        "stop": random.randint(1, 10),
+        "embed": random.random() < 0.5,
+    }
+
+
+def test_two_hundred_states_are_read_as_they_were_written():
+    states = [some_state(random.Random(seed)) for seed in range(200)]
+    again = evaluate(STATE, "(states) => states.map((one) => fromHash(toHash(one)))", states)
+    for state, read in zip(states, again, strict=True):
+        assert read == state
+
+
+def test_an_address_says_only_what_differs_and_can_be_read():
+    states = evaluate(
+        STATE,
+        "(patches) => patches.map((patch) => toHash({ ...FIRST, ...patch }))",
+        [
+            {},
+            {"names": ["rope", "alibi"], "view": "compare"},
+            {"names": ["rope"], "options": {"base": 500000}, "i": 17},
+            {"view": "order", "text": "dog bites man", "order": [2, 1, 0]},
+        ],
+    )
+    assert states == [
+        "#v1/encoding",
+        "#v1/compare/rope,alibi",
+        "#v1/encoding/rope?i=17&option.base=500000",
+        "#v1/order?text=dog+bites+man&order=2,1,0",
+    ]
+
+
+def test_an_address_without_sense_is_the_first_state():
+    nonsense = ["", "#", "#v2/order/rope", "#v1", "#v1/none", "#v1/encoding?n=many&i=&order=1,1"]
+    nonsense += ["#v1/encoding?model=%E0%A4%A", "#v1/encoding?option.base=x&__proto__=1&constructor=2"]
+    first, *read = evaluate(STATE, "(all) => [FIRST, ...all.map(fromHash)]", nonsense)
+    assert all(one == first for one in read)
+
+
+def test_numbers_beyond_their_bounds_are_the_nearest():
+    (read,) = evaluate(STATE, "(all) => all.map(fromHash)", ["#v1/tour?n=9999&i=-3&stop=11&at=2.7"])
+    assert (read["n"], read["i"], read["stop"], read["at"]) == (128, 0, 10, 2)
+
+
+def test_embed_may_stand_anywhere():
+    read = evaluate(STATE, "(all) => all.map(fromHash)", ["#v1/order/rope&embed", "#v1/order?embed"])
+    assert [one["embed"] for one in read] == [True, True]
+    assert read[0]["names"] == ["rope"]
