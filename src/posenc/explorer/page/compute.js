@@ -274,8 +274,8 @@ export function turningOf(one, options, axis) {
   const TINY = 1e-9;
   const partner = new Array(dim).fill(-1);
   for (let c = 0; c < dim; c++) {
-    if (Math.abs(before[c * dim + c] - 1) > TINY) return null; // turned at position 0 already
     for (let o = 0; o < dim; o++) {
+      if (o !== c && Math.abs(before[c * dim + o]) > TINY) return null; // turned at position 0 already
       if (o === c || Math.abs(after[c * dim + o]) < TINY) continue;
       if (partner[c] >= 0) return null;
       partner[c] = o;
