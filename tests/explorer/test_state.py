@@ -67,7 +67,10 @@ def test_an_address_says_only_what_differs_and_can_be_read():
 
 def test_an_address_without_sense_is_the_first_state():
     nonsense = ["", "#", "#v2/order/rope", "#v1", "#v1/none", "#v1/encoding?n=many&i=&order=1,1"]
-    nonsense += ["#v1/encoding?model=%E0%A4%A", "#v1/encoding?option.base=x&__proto__=1&constructor=2"]
+    nonsense += [
+        "#v1/encoding?model=%E0%A4%A",
+        "#v1/encoding?option.base=x&__proto__=1&constructor=2",
+    ]
     first, *read = evaluate(STATE, "(all) => [FIRST, ...all.map(fromHash)]", nonsense)
     assert all(one == first for one in read)
 
@@ -78,6 +81,8 @@ def test_numbers_beyond_their_bounds_are_the_nearest():
 
 
 def test_embed_may_stand_anywhere():
-    read = evaluate(STATE, "(all) => all.map(fromHash)", ["#v1/order/rope&embed", "#v1/order?embed"])
+    read = evaluate(
+        STATE, "(all) => all.map(fromHash)", ["#v1/order/rope&embed", "#v1/order?embed"]
+    )
     assert [one["embed"] for one in read] == [True, True]
     assert read[0]["names"] == ["rope"]

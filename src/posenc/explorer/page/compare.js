@@ -17,6 +17,8 @@ import { whole } from "./words.js";
  *   scores: {slug: string, mean: number[], low: number[], high: number[]}[]}} Study
  */
 
+const BESIDE = ["alibi", "sinusoidal"]; // shown with a single one
+
 /** @param {Data} data @returns {Study[]} */
 const studiesOf = (data) => data.study?.tasks ?? [];
 
@@ -62,7 +64,7 @@ export function compareView(app) {
     const can = (/** @type {string} */ name) => { const one = app.find(name); return one !== null && !obstacle(one); };
     const names = state.names.filter(can);
     const enough = names.length ? 2 : 3;
-    for (const name of app.data.first) if (names.length < enough && can(name) && !names.includes(name)) names.push(name);
+    for (const name of [...app.data.first, ...BESIDE]) if (names.length < enough && can(name) && !names.includes(name)) names.push(name);
     return names;
   }
 

@@ -15,6 +15,7 @@ const FURTHEST = 512, NEAREST_APART = -32, FURTHEST_APART = 32;
 const A_SECOND = 8; // positions
 const BOTH = ["dog", "chased"]; // their seeded vectors are the query and the key
 const RADIUS = 44;
+const ROUNDED = 1e-6; // radians: cos and sin are rounded to float32
 
 /** @param {Encoding} one */
 const turnsPairs = (one) => !obstacle(one) && turns(one) && turningOf(one, {}, 0) !== null;
@@ -146,7 +147,7 @@ export function rotationView(app) {
       return [pair.join(", "), shown(speed, 3), Math.abs(speed) < 1e-12 ? "–" : whole(2 * Math.PI / Math.abs(speed)), degrees(x), degrees(y), degrees(gap)];
     });
     numbers.replaceChildren(table(["channels", "radians a position", "positions a turn", `“${BOTH[0]}”`, `“${BOTH[1]}”`, "between them"], rows));
-    const moved = most < 1e-9 ? "stays the same in every pair" : `changes by up to ${degrees(most)}`;
+    const moved = most < ROUNDED ? `stays the same in every pair, to ${degrees(most)}` : `changes by up to ${degrees(most)}`;
     const [first, second] = [state.at, state.at - state.apart];
     claim.textContent = `“${BOTH[0]}” at ${shown(first, 6)} scores “${BOTH[1]}” at ${shown(second, 6)} with ${shown(here.score, 6)}. `
       + `Where the two begin, at ${Math.max(0, state.apart)} and ${Math.max(0, -state.apart)}, the score is ${shown(start.score, 6)}; the angle between them ${moved}.`;
@@ -177,7 +178,7 @@ export function rotationView(app) {
           known = { one, turning, key };
           dials(turning);
         }
-        if (!timer) hands(one, known.turning, state, state.at);
+        if (!timer || still.matches) hands(one, known.turning, state, state.at);
         tell(one, known.turning, state);
       } catch (error) {
         body.hidden = true;
