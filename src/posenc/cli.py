@@ -161,10 +161,10 @@ def compare(
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     out
-        A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
-        or hold an earlier report.
+        A folder for `index.html`, which opens offline, `results.json`, and the explorer, which it
+        links to. It must be new, empty, or hold an earlier report.
     force
-        Write into the folder whatever else it holds. Only those two files are ever replaced.
+        Write into the folder whatever else it holds. Only earlier pages are ever replaced.
     as_json
         Print the results as one JSON document instead of tables.
     """
@@ -177,7 +177,7 @@ def compare(
     with _own_code(cards), _progress() as progress:
         result = comparison.compare(cards, given, progress=progress)
     if out is not None:
-        _write(result, out)
+        _write(result, out, views=_explorer(cards, out))
     if as_json:
         return _print_json(result.to_json())
     from posenc.report.terminal import tables
@@ -229,7 +229,7 @@ def report(
     read = None if model is None else _read(model, given)
     with _own_code(cards), _progress() as progress:
         result = portrait.portray(cards, given, read, progress=progress)
-    _write(result, out, figures)
+    _write(result, out, figures, _explorer(cards, out))
     if as_json:
         return _print_json(result.to_json())
     from posenc.report.terminal import tables
@@ -926,11 +926,28 @@ def _writable(out: Path, force: bool, beside: bool = False) -> None:
         raise UsageError(f"--out: {error}") from None
 
 
-def _write(result: Any, out: Path, figures: str | None = None) -> None:
+def _explorer(cards: Sequence[Any], out: Path) -> dict[str, str] | None:
+    """Write the explorer beside a report: the names of its views; None if a file is in the way."""
+    from posenc.catalog import CATALOG
+    from posenc.explorer import data, document
+    from posenc.report.saving.folder import EXPLORER
+
+    try:
+        document.check_place(out / EXPLORER)
+        with _own_code(cards):
+            document.write(document.Explorer(data.page(cards)).html, out / EXPLORER)
+    except OSError:
+        return None
+    return {card.slug: data.renamed(card).slug for card in cards or CATALOG}
+
+
+def _write(
+    result: Any, out: Path, figures: str | None = None, views: dict[str, str] | None = None
+) -> None:
     from posenc.report import page
 
     try:
-        page.write(result, out, figures)
+        page.write(result, out, figures, views)
     except OSError as error:
         raise Failure(f"{out} could not be written: {error.strerror}.") from None
 

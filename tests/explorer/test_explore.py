@@ -7,6 +7,7 @@ import webbrowser
 import pytest
 
 from posenc import cli
+from posenc.studies import comparison
 
 OWN = '''
 import torch
@@ -107,3 +108,21 @@ def test_bad_input_gets_one_line_and_nothing_is_written(posenc, tmp_path, words,
     assert err.count("\n") == 1
     assert [one.name for one in tmp_path.iterdir()] == ["taken.html"]
     assert (tmp_path / "taken.html").read_text() == "mine"
+
+
+def test_a_report_links_each_encoding_to_its_view(posenc, tmp_path, small, monkeypatch):
+    monkeypatch.setattr(comparison, "Settings", lambda: small)
+    assert posenc("compare", "nope", "rope", "--out", "report")[0] == 0
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert re.findall(r'href="explore.html(#[^"]*)"', page) == [
+        "#v1/encoding/nope",
+        "#v1/encoding/rope",
+    ]
+    assert data(tmp_path / "report" / "explore.html")["first"] == ["nope", "rope"]
+    assert posenc("compare", "nope", "rope", "--out", "report")[0] == 0  # it is an earlier report
+    (tmp_path / "report" / "explore.html").write_text("mine")
+    assert posenc("compare", "nope", "rope", "--out", "report", "--force")[0] == 0
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert "explore.html" not in page
+    assert "<code>posenc explore rope</code>" in page
+    assert (tmp_path / "report" / "explore.html").read_text() == "mine"

@@ -128,7 +128,7 @@ def page(
 
     What cannot be exported is on the page as a sentence, and in `notes`.
     """
-    cards, known = [_renamed(card) for card in cards], catalog()
+    cards, known = [renamed(card) for card in cards], catalog()
     own = [card for card in cards if card not in CATALOG]
     measured = {card.slug: measure(card) for card in own} | known
     shown = {card.slug: card for card in (*own, *CATALOG)}
@@ -255,7 +255,7 @@ def _lines(value: Any) -> str:
     return to_json(value)
 
 
-def _renamed(card: Card) -> Card:
+def renamed(card: Card) -> Card:
     """A user's own under a name that the catalogue does not have."""
     taken = card not in CATALOG and card.slug in {one.slug for one in CATALOG}
     return replace(card, name=f"{card.name} own") if taken else card

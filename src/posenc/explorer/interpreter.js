@@ -155,6 +155,33 @@ function map(tensors, shape, f) {
   return tensor(shape, out);
 }
 
+/**
+ * a · b, or a + alpha · b: what is done most, in loops that call nothing.
+ * @param {any} first
+ * @param {any} second
+ * @param {number | null} alpha null: a product
+ * @returns {Tensor}
+ */
+function combined(first, second, alpha) {
+  const [a, b] = [lifted(first), lifted(second)];
+  const shape = broadcast([a.shape, b.shape]);
+  const out = new Float64Array(count(shape));
+  const last = shape.length - 1;
+  const n = last < 0 ? 1 : shape[last];
+  const [da, db] = [a, b].map((one) => stridesFor(one, shape)[last] ?? 0);
+  const [x, y] = [a.data, b.data];
+  let at = 0;
+  if (n) {
+    rows([a, b], shape, (starts) => {
+      let [i, j] = starts;
+      const end = at + n;
+      if (alpha === null) for (; at < end; at++, i += da, j += db) out[at] = x[i] * y[j];
+      else for (; at < end; at++, i += da, j += db) out[at] = x[i] + alpha * y[j];
+    });
+  }
+  return tensor(shape, out);
+}
+
 /** @param {any} value @returns {Tensor} */
 function lifted(value) {
   if (typeof value === "object") return value;
@@ -171,8 +198,7 @@ const each = (f) => (/** @type {any[]} */ ...operands) => {
 
 /** @param {any} a @param {any} b @param {{alpha?: number} | undefined} options @param {number} sign */
 function plus(a, b, options, sign) {
-  const alpha = sign * (options?.alpha ?? 1);
-  return each((x, y) => x + alpha * y)(a, b);
+  return combined(a, b, sign * (options?.alpha ?? 1));
 }
 
 /** @param {number} a @param {number} b */
@@ -456,8 +482,12 @@ function bmm(a, b) {
       if (across) {
         for (let j = 0; j < m; j++) {
           const column = (g * m + j) * k;
-          let sum = 0;
-          for (let l = 0; l < k; l++) sum += x[start + l * ka] * rowsOfB[column + l];
+          let [sum, l] = [0, 0];
+          for (let at = start; l + 3 < k; l += 4, at += 4 * ka) { // four at once: half the time
+            sum += x[at] * rowsOfB[column + l] + x[at + ka] * rowsOfB[column + l + 1]
+              + x[at + 2 * ka] * rowsOfB[column + l + 2] + x[at + 3 * ka] * rowsOfB[column + l + 3];
+          }
+          for (; l < k; l++) sum += x[start + l * ka] * rowsOfB[column + l];
           out[row + j] = sum;
         }
       } else {
@@ -622,8 +652,8 @@ const OPERATIONS = {
   "sub.Tensor": (a, b, options) => plus(a, b, options, -1),
   "sub.Scalar": (a, b, options) => plus(a, b, options, -1),
   "rsub.Scalar": (a, b) => each((x, y) => y - x)(a, b),
-  "mul.Tensor": each((a, b) => a * b),
-  "mul.Scalar": each((a, b) => a * b),
+  "mul.Tensor": (a, b) => combined(a, b, null),
+  "mul.Scalar": (a, b) => combined(a, b, null),
   "div.Tensor": (a, b) => divided(a, b),
   "div.Scalar": (a, b) => divided(a, b),
   "div.Tensor_mode": divided,

@@ -1,6 +1,7 @@
 """One HTML page that opens offline, and the numbers beside it as JSON."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from posenc.report.drawing.data_table import data_table
 from posenc.report.drawing.figure import Figure, Table
 from posenc.report.figures.studies import in_order
 from posenc.report.saving import folder
-from posenc.report.saving.folder import FIGURES, MARK, NUMBERS, PAGE, reserve
+from posenc.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
 from posenc.report.words import studies as study_words
 from posenc.report.words import weights as weights_words
 from posenc.studies.comparison import Comparison
@@ -31,11 +32,15 @@ __all__ = ["render", "reserve", "write"]
 PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL]
 
 
-def write(result: Result, out: Path, figures: str | None = None) -> None:
+def write(
+    result: Result, out: Path, figures: str | None = None, views: Mapping[str, str] | None = None
+) -> None:
     """Write `results.json` and `index.html`, which replace an earlier report as a whole.
 
-    `figures` is png, svg or pdf: each figure as a file of that kind as well. `results.json` lists
-    them, so that the next report recognises them and removes them.
+    `views` are the names of encodings in the explorer beside it, by slug; without them the page
+    names the command that makes one. `figures` is png, svg or pdf: each figure as a file of that
+    kind as well. `results.json` lists them, so that the next report recognises them and removes
+    them.
     """
     drawn = contents.figures_for_paper(result) if figures else {}
     with folder.replacing(out) as new:
@@ -45,12 +50,12 @@ def write(result: Result, out: Path, figures: str | None = None) -> None:
             paper.save(figure, new / FIGURES / f"{name}.{figures}")
         tree = result.to_json() | {"figures": [f"{name}.{figures}" for name in drawn]}
         numbers = json.dumps(tree, ensure_ascii=False, allow_nan=False, indent=1)
-        for name, text in ((NUMBERS, numbers), (PAGE, render(result))):
+        for name, text in ((NUMBERS, numbers), (PAGE, render(result, views))):
             # names of files may hold half of a surrogate pair, for a byte that is no text
             (new / name).write_text(text, "utf-8", "backslashreplace")
 
 
-def render(result: Result) -> str:
+def render(result: Result, views: Mapping[str, str] | None = None) -> str:
     """The page; text of users and models is escaped."""
     shown = {name: _shown(figure) for name, figure in contents.figures_of(result).items()}
     if isinstance(result, Inspection):
@@ -58,14 +63,14 @@ def render(result: Result) -> str:
         sections = _weight_sections(result.weighing) if result.weighing else {}
         return _filled("inspect.html", shown, inspection=result, stacks=stacks, sections=sections)
     if isinstance(result, Comparison):
-        return _filled("compare.html", shown, result=result)
+        return _filled("compare.html", shown, result=result, views=views)
     if isinstance(result, Benchmark):
         return _filled("bench.html", shown, result=result)
     if isinstance(result, Summary):
         rows = in_order(result.analysis.rows)
         bits = {row.task: row.bits for row in rows}
         return _filled("study.html", shown, result=result, rows=rows, bits=bits, say=study_words)
-    return _filled("portrait.html", shown, portrait=result)
+    return _filled("portrait.html", shown, portrait=result, views=views)
 
 
 def _weight_sections(weighing: Weighing) -> dict[str, list[str]]:
@@ -114,7 +119,7 @@ def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
     environment = Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
-    environment.globals |= {"words": words, "mathml": mathml}
+    environment.globals |= {"words": words, "mathml": mathml, "explorer": EXPLORER}
     environment.filters |= {"code": _code, "visible": _visible}
     return environment.get_template(template).render(
         mark=MARK, plotly=get_plotlyjs(), figures=shown, properties=PROPERTIES, **values

@@ -3,6 +3,7 @@
     index.html      the page
     results.json    the numbers, and the names of the figures
     figures         figures as files, where `--figures` asks for them
+    explore.html    the explorer, which is written by itself
 
 A report is written into a new folder inside `out` and moved in when all of it is on the disk: first
 the old files are moved away, the page before all others, then numbers, figures and at last the page
@@ -33,6 +34,7 @@ except ImportError:  # Windows
     fcntl = None
 
 PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
+EXPLORER = "explore.html"  # a page of its own, which the report links to
 MARK = '<meta name="generator" content="posenc">'
 FIGURE_MARK = "posenc.report"  # in the metadata of a figure
 MARK_REACH = 2**16  # bytes at either end of a file that are searched for its mark
@@ -136,7 +138,7 @@ def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
 def _is_report_part(out: Path, name: str) -> bool:
     """True if an earlier report made this entry, or a run that was killed."""
     path = out / name
-    if name == PAGE:
+    if name in (PAGE, EXPLORER):
         return has_mark(path, MARK)
     if name == NUMBERS:
         return _figures_of_report(out) is not None
