@@ -3,7 +3,7 @@
 import { choice, html } from "./dom.js";
 
 /** @import {Data, Encoding} from "./data.js" */
-/** @import {Desk, Place} from "./draw.js" */
+/** @import {Desk} from "./draw.js" */
 /** @import {State} from "./state.js" */
 
 /**

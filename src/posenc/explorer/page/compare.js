@@ -9,7 +9,7 @@ import { MOST_NAMES, MOST_TOKENS, toHash } from "./state.js";
 import { whole } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
-/** @import {Data, Encoding} from "./data.js" */
+/** @import {Data} from "./data.js" */
 /** @import {State} from "./state.js" */
 
 /**
@@ -74,7 +74,7 @@ export function compareView(app) {
     const all = app.data.encodings.length;
     count.textContent = has.length === all ? `All ${whole(all)} encodings.` : `${has.length} of ${whole(all)} encodings.`;
     const head = html("tr", {}, html("th", { scope: "col" }, "encoding"),
-      ...app.data.properties.map(({ name, label, meaning }) => html("th", { scope: "col", title: meaning }, html("span", {}, label))));
+      ...app.data.properties.map(({ label, meaning }) => html("th", { scope: "col", title: meaning }, html("span", {}, label))));
     const rows = has.map((one) => html("tr", {},
       html("th", { scope: "row" }, html("a", { href: toHash({ ...state, view: "encoding", names: [one.slug], options: {} }) }, one.name)),
       ...app.data.properties.map(({ name }) => {

@@ -9,7 +9,6 @@ import { shown, whole } from "./words.js";
 /** @import {App, View} from "./app.js" */
 /** @import {Model, Outlook, Rotation} from "./data.js" */
 /** @import {Series} from "./draw.js" */
-/** @import {State} from "./state.js" */
 
 /** @param {Rotation} rotation @param {number[]} slower @returns {number[]} tokens in which each pair turns once */
 export function wavelengths(rotation, slower) {

@@ -1,7 +1,7 @@
 // One encoding: what it does to positions, its scores, its options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, biases, biasOf, byOffset, dots, hasHeads, obstacle, rowsOf, scoresOf, slidersOf, stepOf, turnedOf, turns, walk } from "./compute.js";
+import { adds, biases, biasOf, byOffset, hasHeads, obstacle, rowsOf, scoresOf, slidersOf, stepOf, turnedOf, turns, walk } from "./compute.js";
 import { copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { MOST_TOKENS } from "./state.js";

@@ -52,7 +52,8 @@ export function rotationView(app) {
   let known = null;
 
   function stop() {
-    if (timer) still.matches ? clearInterval(timer) : cancelAnimationFrame(timer);
+    if (timer && still.matches) clearInterval(timer);
+    else if (timer) cancelAnimationFrame(timer);
     timer = 0;
     play.textContent = "Play";
     play.setAttribute("aria-pressed", "false");

@@ -26,7 +26,6 @@ const WHOLE = {
   apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 10],
 };
 const WORDS = ["text", "model"];
-const LISTS = ["names", "having"];
 const OPTION = "option.";
 
 /** @param {string} part @returns {string} as it is, where that is readable in an address */
