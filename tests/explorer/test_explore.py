@@ -7,7 +7,7 @@ import webbrowser
 import pytest
 
 from posenc import cli
-from posenc.studies import comparison
+from posenc.studies import comparison, portrait
 
 OWN = '''
 import torch
@@ -111,7 +111,8 @@ def test_bad_input_gets_one_line_and_nothing_is_written(posenc, tmp_path, words,
 
 
 def test_a_report_links_each_encoding_to_its_view(posenc, tmp_path, small, monkeypatch):
-    monkeypatch.setattr(comparison, "Settings", lambda: small)
+    for one in (comparison, portrait):
+        monkeypatch.setattr(one, "Settings", lambda: small)
     assert posenc("compare", "nope", "rope", "--out", "report")[0] == 0
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
     assert re.findall(r'href="explore.html(#[^"]*)"', page) == [
