@@ -268,6 +268,105 @@ def test_a_second_process_is_refused_before_torch_is_loaded(posenc, tmp_path):
     assert "is in use by process" in done.stderr
 
 
+@pytest.fixture
+def trained_here(monkeypatch):
+    """Studies that train as they are, in this process."""
+
+    class Here:
+        free, busy = 1, 0
+
+        def __init__(self, runner, cells):
+            self.done, self.place = [], (runner, cells)
+
+        def start(self, cell):
+            event = execute.run_cell(cell, *self.place, lambda: False, lambda progress: None)
+            self.done.append(event)
+            self.busy = 1
+
+        def wait(self, seconds):
+            events, self.done, self.busy = self.done, [], 0
+            return events
+
+        def stop(self):
+            pass
+
+        close = stop
+
+    whole = execute.study
+    monkeypatch.setattr(
+        execute, "study", lambda *words, **named: whole(*words, **named | {"engine": Here})
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "encodings", "trained", "protocols", "unit"),
+    [
+        ("masked", ("rope", "learned"), 8, {"apart"}, "apart: bits per word, less is better"),
+        ("sentences", ("rope", "learned"), None, {"forced"}, "forced: sentences all right, %"),
+        ("images", ("axial-rope", "nope"), None, {"forced"}, "forced: pictures all right, %"),
+    ],
+)
+def test_texts_and_pictures_that_are_read_both_ways(
+    posenc, trained_here, task, encodings, trained, protocols, unit
+):
+    """A few steps of training, on files of one's own; the store is read by another command."""
+    import numpy
+
+    felt = (("good", "well "), ("bad", "ill "))
+    lines = [f"{felt[n % 2][0]}\t{felt[n % 2][1] * (18 + n % 5)}" for n in range(600)]
+    Path("sentences.tsv").write_text("\n".join(lines))
+    pictures = numpy.random.default_rng(0).integers(0, 16, (40, 4, 4))
+    numpy.savez("pictures.npz", pictures=pictures, labels=numpy.arange(40) % 2)
+    content = PLAN | {"tasks": [task], "encodings": [*encodings], "seeds": 1, "contrast": []}
+    content |= {"profile": asdict(TINY) | {"width": 16, "steps": 3, "prompts": 4}}
+    del content["trained"]
+    content |= {"trained": trained, "tested": [trained, 2 * trained]} if trained else {}
+    content |= {"sentences": {"text": "sentences.tsv"}, "images": {"images": "pictures.npz"}}.get(
+        task, {}
+    )
+    Path("plan.toml").write_text(Plan.of(content).text)
+    code, said, err = posenc("study", "plan.toml", "--out", "out")
+    assert code == 0, err
+    assert unit in said
+    held = store.read(Path("out")).records
+    assert {record.failure for record in held.values()} == {None}
+    assert {name for record in held.values() for name, _ in record.outcomes} >= protocols
+    assert posenc("results", "--from", "out")[1] == said
+
+
+def test_without_scikit_learn_the_digits_say_how_to_get_it(posenc, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    code, _, err = posenc("study", "--task", "images", "--out", "out")
+    assert code == 2
+    assert "python -m pip install 'posenc[images]', or give pictures of your own" in err
+
+
+def test_somebody_elses_store_has_a_table_and_a_page(out, posenc, tmp_path):
+    """Its file alone, that nobody may write: without times, checkpoints or the folder."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    shutil.move("out/results.db", theirs / "renamed.db")
+    (theirs / "renamed.db").chmod(0o444)
+    code, said, err = posenc("results", "--from", "theirs/renamed.db", "--out", "page")
+    assert code == 0, err
+    assert Plan.of(PLAN).digest in said
+    assert "The page: page/index.html" in said
+    assert len(json.loads(Path("page/results.json").read_text())["rows"]) == 2
+    assert [path.name for path in theirs.iterdir()] == ["renamed.db"]
+
+
+def test_two_tasks_have_a_table_over_both(posenc, fast):
+    Path("plan.toml").write_text(Plan.of(PLAN | {"tasks": ["copy", "sort"]}).text)
+    code, said, _ = posenc("study", "plan.toml", "--out", "out")
+    assert code == 0
+    assert "over tasks copy, sort, L…2L" in said
+    assert "interquartile mean" in said
+    held = json.loads(posenc("results", "out", "--json")[1])["overall"]
+    assert [(one["encoding"], one["runs"]) for one in held] == [("nope", 4), ("rope", 4)]
+    assert "Over all tasks" in Path("out/index.html").read_text()
+
+
 @pytest.mark.slow
 def test_the_whole_way_with_training(posenc, tmp_path):
     """The command as it is, its processes started from nothing, with every kind of encoding."""

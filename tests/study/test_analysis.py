@@ -205,3 +205,31 @@ def test_some_rows_can_be_asked_for_and_keep_their_numbers():
     ]
     assert [(one.task, one.other) for one in some.contrasts] == [("reverse", ("alibi",))]
     assert some.stamp == found.stamp
+
+
+def test_over_tasks_all_runs_of_an_encoding_count_once():
+    """Against the rows; ALiBi has no run of one task, and bits per character are no shares."""
+    planned = plan(tasks=["copy", "sort", "language"])
+    held = contents(planned, falling)
+    for digest, record in held.records.items():
+        if record.cell.task == "language":
+            bits = {("sliding", n): torch.full((PROMPTS,), 2.0) for n in LENGTHS}
+            held.records[digest] = Record.of(record.cell, Result(bits, (1.0,), 100, 0.5))
+    for seed in range(1, 7):
+        (lost,) = [
+            digest
+            for digest, record in held.records.items()
+            if (record.cell.task, record.cell.name, record.cell.seed) == ("sort", "alibi", seed)
+        ]
+        del held.records[lost]
+    found = analysis.analyse(held, resamples=50)
+    assert [one.encoding for one in found.overall] == ["nope", "rope"]
+    for one in found.overall:
+        assert list(one.tasks) == ["copy", "sort"]
+        rows = [r for r in found.rows if r.encoding == one.encoding and r.task in one.tasks]
+        scores = sorted(score for row in rows for score in row.by_seed)
+        assert one.runs == len(scores) == 12
+        assert one.interquartile.value == pytest.approx(mean(scores[3:9]))
+        assert one.profile[0.5] == sum(score > 0.5 for score in scores) / 12
+    assert [one.encoding for one in found.only(encoding=["rope"]).overall] == ["rope"]
+    assert found.only(task=["copy"]).overall == []

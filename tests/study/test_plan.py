@@ -161,3 +161,13 @@ def test_files_go_to_the_tasks_that_are_made_of_them():
     )
     assert [plan.source(task) for task in tasks] == ["", "a.txt", "a.txt", "b.npz"]
     assert Plan.of(tomllib.loads(plan.text)) == plan
+
+
+def test_the_order_of_texts_may_be_one_for_all_seeds():
+    fixed = Plan.of(SMALL | {"data_seed": 4})
+    assert {cell.data_seed for cell in fixed.cells()} == {4}
+    assert Plan.of(tomllib.loads(fixed.text)) == fixed
+    assert {cell.data_seed for cell in Plan.of(SMALL).cells()} == {None}
+    assert "data_seed" not in Plan.of(SMALL).text  # so that earlier plans keep their digest
+    with pytest.raises(PlanError, match="data_seed: must be a whole number from 0"):
+        Plan.of(SMALL | {"data_seed": -1})

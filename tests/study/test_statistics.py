@@ -124,3 +124,28 @@ def test_outcomes_of_other_prompts_are_refused():
         stats.bootstrap([torch.ones(2), torch.ones(3)])
     with pytest.raises(ValueError, match="a vector of each seed, got none"):
         stats.bootstrap([])
+
+
+def test_the_interquartile_mean_over_tasks_is_that_of_all_runs():
+    runs = torch.rand(3, 6, 20)
+    found = stats.interquartile([[*task] for task in runs], resamples=300)
+    middle = sorted(runs.double().mean(2).flatten().tolist())
+    expected = (0.5 * middle[4] + sum(middle[5:13]) + 0.5 * middle[13]) / 9
+    assert found.value == pytest.approx(expected)
+    assert found.low < found.value < found.high
+    with pytest.raises(ValueError, match="`outcomes` must hold the runs of each task, got none"):
+        stats.interquartile([])
+
+
+def test_seeds_are_drawn_within_their_task():
+    """A task where all runs are right and one where all are wrong: nothing is left to chance."""
+    tasks = [[torch.ones(9)] * 6, [torch.zeros(9)] * 6]
+    found = stats.interquartile(tasks, resamples=300)
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_a_performance_profile_counts_the_runs_above_each_score():
+    scores = torch.rand(17).tolist()
+    found = stats.performance_profile(scores, (0.0, 0.3, 0.9))
+    for level, share in found.items():
+        assert share == pytest.approx(sum(score > level for score in scores) / 17)

@@ -69,6 +69,7 @@ def _of_study(result: Summary) -> Figures:
         drawn[f"seeds-{n}"] = draw.seeds(rows, found.metric)
         ours = [one for one in found.contrasts if one.task == task]
         drawn[f"contrasts-{n}"] = draw.contrasts(ours, rows[0].bits)
+    drawn["profiles"] = draw.profiles(found.overall, found.metric)
     return {name: figure for name, figure in drawn.items() if figure}
 
 

@@ -3,6 +3,7 @@
     in range   share of right answers, mean over the lengths n ≤ L of training
     area       the same over L < n ≤ 2L, with an interval: seeds are drawn anew, then prompts
     below      the first length with fewer than half of the answers right
+    over tasks the interquartile mean of all runs, and the share of them above each score
 
 Of a language model they are bits per character, where less is better. Contrasts are of runs that
 are paired by seed; a difference above 0 speaks for the first side.
@@ -27,6 +28,7 @@ from posenc.study.store import BITS, Contents, Outcome, Record
 PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
 RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
 RESAMPLES = 2_000
+SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,17 @@ class Contrast:
 
 
 @dataclass(frozen=True)
+class Overall:
+    """One encoding over all tasks that have right answers, and all seeds."""
+
+    encoding: str
+    tasks: Sequence[str]
+    runs: int
+    interquartile: Interval  # the mean of the middle half of the runs
+    profile: Mapping[float, float]  # by score, the share of runs above it
+
+
+@dataclass(frozen=True)
 class Analysis:
     """The table of a study."""
 
@@ -81,6 +94,7 @@ class Analysis:
     of: int
     rows: Sequence[Row]
     contrasts: Sequence[Contrast]
+    overall: Sequence[Overall]
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """The same with the rows and contrasts of these tasks and encodings alone."""
@@ -90,7 +104,12 @@ class Analysis:
 
         rows = [row for row in self.rows if asked(row.task, row.encoding)]
         kept = [one for one in self.contrasts if asked(one.task, *one.one, *one.other)]
-        return replace(self, rows=rows, contrasts=kept)
+        whole = [
+            one
+            for one in self.overall
+            if asked(one.tasks[0], one.encoding) and (not task or {*one.tasks} <= {*task})
+        ]
+        return replace(self, rows=rows, contrasts=kept, overall=whole)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -123,6 +142,7 @@ def analyse(
         len(cells),
         rows if stamp else _ranked(rows),
         contrasts if not stamp else [_without_claim(one, stamp) for one in contrasts],
+        _overall(rows, grid, metric, protocol, resamples),
     )
 
 
@@ -267,6 +287,24 @@ def _contrast(
         statistics.probability_of_improvement(*means),
         verdict,
     )
+
+
+def _overall(
+    rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
+) -> list[Overall]:
+    """Sum up each encoding that has outcomes of every task with right answers."""
+    able = [row for row in rows if row.value is not None and not row.bits]
+    names = [*dict.fromkeys(row.task for row in able)]
+    found = []
+    for encoding in dict.fromkeys(row.encoding for row in able):
+        if {row.task for row in able if row.encoding == encoding} != {*names}:
+            continue
+        runs = [[*_values(grid[task, encoding], metric, protocol).values()] for task in names]
+        scores = [one.mean().item() for vectors in runs for one in vectors]
+        middle = statistics.interquartile(runs, resamples=resamples)
+        profile = statistics.performance_profile(scores, SCORES)
+        found.append(Overall(encoding, names, len(scores), middle, profile))
+    return found
 
 
 def _values(

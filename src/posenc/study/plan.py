@@ -6,6 +6,7 @@
     profile = "cpu"                      # or a table: { base = "cpu", steps = 2000 }
     seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
     metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
+    data_seed = 1                        # one order of texts for all seeds; else each has its own
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
 
@@ -69,6 +70,7 @@ class Plan:
     tested: tuple[int, ...] = ()
     texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
     images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
+    data_seed: int | None = None  # of the order of texts; None: that of each run
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -106,6 +108,7 @@ class Plan:
             **({"tested": list(self.tested)} if self.tested else {}),
             **({"text": self.texts} if self.texts else {}),
             **({"images": self.images} if self.images else {}),
+            **({} if self.data_seed is None else {"data_seed": self.data_seed}),
         }
         lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
         listed = [f"    {_toml(row)}," for row in rows]
@@ -133,7 +136,7 @@ class Plan:
         return [
             Cell(
                 task, one.encoding, seed, one.name, dict(one.options), self.profile, self.trained,
-                self.tested, one.positions, one.control, one.extend,
+                self.tested, one.positions, one.control, one.extend, self.data_seed,
             )
             for task in self.tasks
             for one in self.encodings
@@ -155,7 +158,7 @@ class Plan:
 
 KEYS = (
     "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
-    "positions", "control", "trained", "tested", "text", "images",
+    "positions", "control", "trained", "tested", "text", "images", "data_seed",
 )  # fmt: skip
 ROW = ("name", "encoding", "options", "positions", "control", "extend")
 
@@ -192,6 +195,7 @@ class _Reader:
             ),
             self._text("text", content["text"]) if "text" in content else "",
             self._text("images", content["images"]) if "images" in content else "",
+            self._whole("data_seed", content["data_seed"], 0) if "data_seed" in content else None,
         )
 
     def _tasks(self, value: Any) -> list[str]:

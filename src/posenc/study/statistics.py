@@ -5,10 +5,11 @@
     sign-flip test            p = share of all 2ⁿ ways to flip the signs of n paired differences
                               whose |sum| is at least the one seen
     probability of improvement  P(X > Y) + P(X = Y) / 2, over all pairs of runs
+    performance profile       share of runs of all tasks whose score is above each level
 
 Runs are paired by seed: the same data and the same shared weights. Three of them cannot rank
 anything, for their least p is 0.25; six can (0.031). Agarwal et al. 2021, "Deep Reinforcement
-Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, for the first and the last;
+Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, for all but area and test;
 Fisher 1935, "The Design of Experiments", §21, for the test; Holm 1979 for several of them.
 """
 
@@ -52,11 +53,14 @@ def interquartile_mean(values: Sequence[float] | Tensor) -> float:
     >>> interquartile_mean([0.0, 1.0, 2.0, 100.0])
     1.5
     """
-    x = _vector(values).sort().values
-    edges = torch.linspace(0, 1, len(x) + 1, dtype=torch.float64)
+    return _middle(_vector(values)).item()
+
+
+def _middle(x: Float[Tensor, "*rows run"]) -> Float[Tensor, "*rows"]:
+    edges = torch.linspace(0, 1, x.shape[-1] + 1, dtype=torch.float64)
     inside = edges[1:].clamp(max=0.75) - edges[:-1].clamp(min=0.25)
     weight = inside.clamp_min(0)
-    return ((x * weight).sum() / weight.sum()).item()
+    return (x.sort().values * weight).sum(-1) / weight.sum()
 
 
 def area(lengths: Sequence[int], right: Sequence[float], trained: int) -> float:
@@ -96,6 +100,32 @@ def bootstrap(
     `outcomes` is a vector for each seed: of every prompt, whether it came out right, or a paired
     difference. `statistic` maps means (resample, seed) to numbers (resample,); None: their mean.
     """
+    table, random = _table(outcomes), torch.Generator().manual_seed(seed)
+    combine = statistic or (lambda means: means.mean(-1))
+    means = _redrawn(table, count(resamples, "resamples"), random)
+    return _interval(combine(table.mean(1).unsqueeze(0)), combine(means), level)
+
+
+def interquartile(
+    outcomes: Sequence[Sequence[Tensor]],
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Estimate the interquartile mean over all runs of several tasks, and its interval.
+
+    `outcomes` has for each task what `bootstrap` takes; seeds are drawn anew within each task, so
+    that none is drawn more often than another (Agarwal et al. 2021, §4.1), then prompts.
+    """
+    if not outcomes:
+        raise ValueError("`outcomes` must hold the runs of each task, got none.")
+    tables, random = [*map(_table, outcomes)], torch.Generator().manual_seed(seed)
+    drawn = [_redrawn(table, count(resamples, "resamples"), random) for table in tables]
+    seen = torch.cat([table.mean(1) for table in tables]).unsqueeze(0)
+    return _interval(_middle(seen), _middle(torch.cat(drawn, 1)), level)
+
+
+def _table(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
     if not outcomes:
         raise ValueError("`outcomes` must hold a vector of each seed, got none.")
     rows = [_vector(one) for one in outcomes]
@@ -104,20 +134,36 @@ def bootstrap(
         raise ValueError(
             f"`outcomes` must be of the same prompts for each seed, got {sorted(counts)} of them."
         )
-    table, random = torch.stack(rows), torch.Generator().manual_seed(seed)
+    return torch.stack(rows)
+
+
+def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
+    """Means (resample, seed) of seeds that are drawn anew, and of each the prompts."""
     seeds, prompts = table.shape
-    combine = statistic or (lambda means: means.mean(-1))
-    estimates, left = [], count(resamples, "resamples")
+    means, left = [], resamples
     while left:  # so many at once that they stay in the processor's cache
         some = min(left, max(1, AT_ONCE // table.numel()))
         drawn = torch.randint(seeds, (some, seeds), generator=random)
         asked = torch.randint(prompts, (some, seeds, prompts), generator=random)
-        estimates.append(table[drawn].gather(2, asked).mean(2))
+        means.append(table[drawn].gather(2, asked).mean(2))
         left -= some
-    spread = combine(torch.cat(estimates))
+    return torch.cat(means)
+
+
+def _interval(seen: Tensor, spread: Tensor, level: float) -> Interval:
     tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=spread.dtype)
     low, high = spread.quantile(tails).tolist()
-    return Interval(combine(table.mean(1).unsqueeze(0)).item(), low, high, level)
+    return Interval(seen.item(), low, high, level)
+
+
+def performance_profile(scores: Sequence[float], levels: Sequence[float]) -> dict[float, float]:
+    """The share of runs whose score is above each level.
+
+    >>> performance_profile([0.0, 0.4, 1.0, 1.0], [0.0, 0.5])
+    {0.0: 0.75, 0.5: 0.5}
+    """
+    x = _vector(scores)
+    return {level: (x > level).double().mean().item() for level in levels}
 
 
 def sign_flip(differences: Sequence[float] | Tensor, seed: int = 0) -> float:

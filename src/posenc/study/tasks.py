@@ -427,8 +427,9 @@ def digits() -> Task:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         raise LookupError(
-            "the task 'images' reads the digits of scikit-learn: `pip install scikit-learn`, or"
-            " give pictures of your own, `--images FILE.npz` with `pictures` and `labels`."
+            "the task 'images' reads the digits of scikit-learn, which is not installed: python -m"
+            " pip install 'posenc[images]', or give pictures of your own, `--images FILE.npz` with"
+            " `pictures` and `labels`."
         ) from None
     found = load_digits()
     return images(torch.tensor(found.images), found.target.tolist())
@@ -436,8 +437,13 @@ def digits() -> Task:
 
 def load_images(path: Path) -> Task:
     """The task of an .npz file with `pictures` (picture, side, side) and `labels`."""
-    import numpy
-
+    try:
+        import numpy
+    except ModuleNotFoundError:
+        raise LookupError(
+            f"{path} is read by numpy, which is not installed: python -m pip install"
+            " 'posenc[images]'."
+        ) from None
     try:
         with numpy.load(path, allow_pickle=False) as file:
             pictures, labels = file["pictures"], file["labels"]

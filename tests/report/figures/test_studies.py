@@ -138,3 +138,18 @@ def test_lengths_far_beyond_are_drawn_by_doublings():
     panel = figures.lengths(rows).panels[0]
     assert panel.x_log
     assert panel.x_ticks == [10, 20, 40, 80, 160]
+
+
+def test_profiles_are_shares_of_runs_above_each_score():
+    found, rows = drawn(study(plan(tasks=["copy", "sort"])))
+    figure = figures.profiles(found.overall, found.metric)
+    assert figure is not None
+    for name in FALL:
+        (line,) = marks(figure.panels[0], Line, name)
+        scores = [score for row in rows if row.encoding == name for score in row.by_seed]
+        assert line.y[10] == pytest.approx(100 * sum(score > 0.5 for score in scores) / 12)
+        assert line.x[10] == 50
+    best = max(found.overall, key=lambda one: one.interquartile.value)
+    assert f"largest for {best.encoding}" in figure.says
+    single, _ = drawn(study(plan()))
+    assert figures.profiles(single.overall, "area") is None

@@ -19,7 +19,7 @@ from posenc.report.drawing.figure import (
     style,
 )
 from posenc.report.words import studies as words
-from posenc.study.analysis import Contrast, Row
+from posenc.study.analysis import Contrast, Overall, Row
 from posenc.study.published import Published
 from posenc.study.statistics import Interval
 
@@ -208,6 +208,34 @@ def contrasts(found: Sequence[Contrast], bits: bool) -> Figure | None:
             ["contrast", "difference", "each seed", "95 %"], [one.cells(bits) for one in drawn]
         ),
     )
+
+
+def profiles(found: Sequence[Overall], metric: str) -> Figure | None:
+    """The share of all runs above each score; None where there is only one task."""
+    if not found or len(found[0].tasks) < 2:
+        return None
+    marks: list[Mark] = [
+        Line(
+            [100 * score for score in one.profile],
+            [100 * share for share in one.profile.values()],
+            one.encoding,
+            **style(n),
+        )
+        for n, one in enumerate(found)
+    ]
+    most, least = (
+        pick(found, key=lambda one: one.interquartile.value).encoding for pick in (max, min)
+    )
+    where = words.span(metric)
+    return Figure(
+        "Over all tasks",
+        [Panel("", marks, f"right answers over {where}, %", "runs with more, %", y_range=WHOLE,
+               x_ticks=TICKS, y_ticks=TICKS)],
+        f"Of the runs on {len(found[0].tasks)} tasks, the share that has more right answers than"
+        f" the axis says; higher is better. The interquartile mean is largest for {most}, and least"
+        f" for {least}.",
+        height=300,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

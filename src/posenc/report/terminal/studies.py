@@ -8,7 +8,7 @@ from rich.text import Text
 from posenc.report import words
 from posenc.report.terminal.tables import _table
 from posenc.report.words import studies
-from posenc.study.analysis import Analysis, Contrast, Row
+from posenc.study.analysis import Analysis, Contrast, Overall, Row
 from posenc.study.cell import Cell
 from posenc.study.store import Contents
 
@@ -24,6 +24,9 @@ def study(result: Analysis, console: Console) -> None:
     for task in dict.fromkeys(row.task for row in result.rows):
         console.print()
         _rows(task, [row for row in result.rows if row.task == task], result.metric, console)
+    if result.overall and len(result.overall[0].tasks) > 1:
+        console.print()
+        _over_tasks(result.overall, result.metric, console)
     if result.contrasts:
         console.print()
         _contrasts(result.contrasts, {row.task: row.bits for row in result.rows}, console)
@@ -65,6 +68,24 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
             "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
             str(len(row.seeds)),
             Text(studies.note(row), "yellow"),
+        )
+    console.print(table)
+
+
+def _over_tasks(found: Sequence[Overall], metric: str, console: Console) -> None:
+    span = studies.span(metric)
+    console.print(Text("over tasks", "bold"), Text(f"{', '.join(found[0].tasks)}, {span}", "dim"))
+    heads = [f"> {100 * score:g} %" for score in studies.SCORES]
+    table = _table("", "interquartile mean", "95 %", *heads, "runs")
+    for column in table.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    for one in found:
+        table.add_row(
+            Text(one.encoding, "bold"),
+            studies.share(one.interquartile.value, False),
+            studies.interval(one.interquartile, False),
+            *(studies.share(one.profile[score], False) for score in studies.SCORES),
+            str(one.runs),
         )
     console.print(table)
 
