@@ -3,10 +3,12 @@
 import json
 import re
 import webbrowser
+from pathlib import Path
 
 import pytest
+from javascript import evaluate
 
-from posenc import cli
+from posenc import CATALOG, cli
 from posenc.studies import comparison, portrait
 
 OWN = '''
@@ -127,3 +129,18 @@ def test_a_report_links_each_encoding_to_its_view(posenc, tmp_path, small, monke
     assert "explore.html" not in page
     assert "<code>posenc explore rope</code>" in page
     assert (tmp_path / "report" / "explore.html").read_text() == "mine"
+
+
+def test_addresses_of_the_gallery_are_states_of_encodings():
+    text = (Path(__file__).parents[2] / "examples" / "README.md").read_text("utf-8")
+    addresses = re.findall(r"`(#v1/[^`]*)`", text)
+    assert len(addresses) > 12
+    states = evaluate(["page/state.js"], "(all) => all.map(fromHash)", addresses)
+    slugs = {card.slug for card in CATALOG}
+    for address, state in zip(addresses, states, strict=True):
+        assert address.split("/")[1] == state["view"]
+        assert state["names"]
+        assert {*state["names"]} <= slugs
+        assert state["n"] == int((re.findall(r"n=(\d+)", address) or [64])[0])
+        assert "text=" not in address or "dog" in state["text"]
+    assert states[0]["order"] == [2, 1, 0]
