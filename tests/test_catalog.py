@@ -105,3 +105,24 @@ def test_what_resembles_nothing_is_answered_with_where_to_look():
 def test_an_unknown_option_is_named(card):
     with pytest.raises(TypeError, match=rf"{card.name} does not take \{{'bananas': 3\}}"):
         create(card.slug, dim=16, heads=4, bananas=3)
+
+
+def test_sizes_may_be_left_out():
+    assert create("rope").dim == 64
+    assert create("alibi").heads == 8
+    assert create("sinusoidal").width == 512
+
+
+def test_reprs_say_sizes_base_and_layout():
+    assert (
+        repr(create("sinusoidal")) == "Sinusoidal(512 channels, base=10000, layout='interleaved')"
+    )
+    assert repr(create("alibi")) == "ALiBi(8 heads, strength=1)"
+    assert repr(create("learned", length=9)) == "Learned(512 channels, length=9, beyond='refuse')"
+    assert repr(create("shaw")) == "Shaw(64 channels, reach=16)"
+    for card in CATALOG:
+        said = repr(create(card.slug))
+        assert card.slug == "nope" or any(f"{n} {what}" in said for n, what in SIZES), said
+
+
+SIZES = (64, "channels"), (512, "channels"), (8, "heads")

@@ -9,6 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src/posenc"
 FLOORS = (  # from the ground up: a room imports from rooms below it, and from itself
+    "names",
     "core",
     "provenance",
     "attention",
@@ -17,6 +18,8 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "encodings",
     "user_code",
     "catalog",
+    "attention.layer",  # takes the name of an encoding
+    "attention.block",
     "analysis",
     "models.files",
     "models.weights",

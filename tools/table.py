@@ -1,12 +1,16 @@
-"""Write the property table of README.md, from the cards; with --check, only say if it is stale."""
+"""Write what is made from the cards: the property table of README.md, and `cards.json`, which is
+read where torch is not loaded. With --check, only say what is stale.
+"""
 
+import json
 import sys
 from pathlib import Path
 
 from posenc.catalog import CATALOG
 from posenc.properties import ALL
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/cards.json"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 
 
@@ -23,15 +27,22 @@ def table() -> str:
     return rows + note if any("ᶜ" in line[0] for line in lines) else rows
 
 
+def printed() -> str:
+    cards = [card.to_json() for card in CATALOG]
+    return json.dumps(cards, ensure_ascii=False, indent=1) + "\n"
+
+
 def main() -> None:
     text = README.read_text()
     before, rest = text.split(START)
     after = rest.split(END)[1]
-    fresh = f"{before}{START}\n{table()}\n{END}{after}"
-    if "--check" not in sys.argv:
-        README.write_text(fresh)
-    elif fresh != text:
-        sys.exit("the property table of README.md is stale: run `make table`.")
+    fresh = {README: f"{before}{START}\n{table()}\n{END}{after}", PRINTED: printed()}
+    stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
+    if stale and "--check" in sys.argv:
+        names = " and ".join(path.name for path in stale)
+        sys.exit(f"what is made from the cards is stale in {names}: run `make table`.")
+    for path in stale:
+        path.write_text(fresh[path])
 
 
 if __name__ == "__main__":

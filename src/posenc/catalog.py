@@ -3,10 +3,9 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
-from posenc import user_code
+from posenc import names, user_code
 from posenc.core.arguments import channels, query_heads, shown
 from posenc.core.encoding import Encoding
 from posenc.properties.card import Card
@@ -73,22 +72,15 @@ def find(name: str | Card | Encoding) -> Card:
         raise TypeError(
             f"`name` must be that of an encoding, 'rope' for instance, got {shown(name)}."
         )
-    if user_code.is_own(name):
+    if names.is_own(name):
         return user_code.load(name)
-    cards = {_plain(card.name): card for card in CATALOG}
-    plain = _plain(name)
-    if plain in cards:
-        return cards[plain]
-    contain = [known for known in cards if len(plain) > 1 and plain in known]
-    near = dict.fromkeys([*get_close_matches(plain, cards, cutoff=0.7), *contain])
-    slugs = [cards[known].slug for known in near][:3]
-    hint = f"Did you mean {' or '.join(slugs)}?" if slugs else "`posenc list` shows all."
-    if name.endswith(".py"):
-        hint = f"Say which of the file: `{name}:CLASS`."
-    raise LookupError(f"no encoding is called {name!r}. {hint}")
+    cards = {names.plain(card.name): card for card in CATALOG}
+    if names.plain(name) in cards:
+        return cards[names.plain(name)]
+    raise LookupError(names.refusal(name, [card.slug for card in CATALOG]))
 
 
-def choose(names: Iterable[str | Card | Encoding]) -> list[Card]:
+def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
     """The cards of these, each once; of several with one name, the later ones get a number.
 
     >>> from posenc import ALiBi
@@ -96,7 +88,7 @@ def choose(names: Iterable[str | Card | Encoding]) -> list[Card]:
     ['ALiBi', 'RoPE', 'ALiBi 2']
     """
     chosen: dict[str, Card] = {}
-    for card in dict.fromkeys(map(find, names)):
+    for card in dict.fromkeys(map(find, wanted)):
         label, number = card.name, 1
         while label.lower() in chosen:
             number += 1
@@ -105,18 +97,15 @@ def choose(names: Iterable[str | Card | Encoding]) -> list[Card]:
     return list(chosen.values())
 
 
-def create(name: str, dim: int, heads: int, **options) -> Encoding:
+def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
     """An encoding of the catalogue, for heads of `dim` channels and embeddings of dim · heads.
 
-    >>> create("rope", dim=64, heads=8, layout="half")
-    RoPE(64 channels, layout='half', gain=1)
+    >>> create("rope"), create("rope", dim=128, base=500_000, layout="half")
+    (RoPE(64 channels, base=10000, layout='interleaved'),
+     RoPE(128 channels, base=500000, layout='half'))
     """
     card, dim, heads = find(name), channels(dim), query_heads(heads)
     try:
         return card.make(dim, heads, **options)
     except TypeError as error:
         raise TypeError(f"{card.name} does not take {options}: {error}") from error
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -65,13 +65,6 @@ class Maker:
         return encoding
 
 
-def is_own(name: str) -> bool:
-    """Test whether it names code: "my_module.py:Mine", "package.module:Mine"."""
-    place, colon, inner = name.rpartition(":")
-    plain = all(part.isidentifier() for part in place.split("."))
-    return bool(colon) and inner.isidentifier() and (plain or place.endswith(".py"))
-
-
 def card_of(source: Encoding) -> Card:
     """The card of an encoding as it stands: called by its class, with that class's docstring."""
     name = " + ".join(type(leaf).__name__ for leaf in leaves(source)) or type(source).__name__

@@ -6,8 +6,9 @@ from torch import nn
 
 from posenc import masks
 from posenc.attention.attend import attend
+from posenc.attention.block import Block
 from posenc.attention.layer import SelfAttention
-from posenc.catalog import CATALOG
+from posenc.catalog import CATALOG, create
 from posenc.core.positions import folded, sequence
 from posenc.core.sum import Sum
 from posenc.encodings.additive.sinusoidal import Sinusoidal
@@ -87,3 +88,21 @@ def test_a_layer_keeps_the_dtype_of_its_model():
 def test_says_which_heads_do_not_fit(heads, groups):
     with pytest.raises(ValueError, match=r"`heads` must divide `width`=32, and `groups` must"):
         SelfAttention(32, heads, NoPE(), groups)
+
+
+@pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
+def test_the_name_of_an_encoding_makes_it_for_the_sizes_of_the_layer(card):
+    torch.manual_seed(0)
+    named = SelfAttention(32, 4, card.slug)
+    torch.manual_seed(0)
+    made = SelfAttention(32, 4, create(card.slug, dim=8, heads=4))
+    made.load_state_dict(named.state_dict())
+    x, pos = torch.randn(2, 5, 32), folded(5, made.encoding.axes)
+    assert named(x, pos, masks.causal()).equal(made(x, pos, masks.causal()))
+
+
+def test_a_mistyped_name_is_answered_with_what_was_meant():
+    with pytest.raises(LookupError, match="called 'roep'. Did you mean rope?"):
+        SelfAttention(32, 4, "roep")
+    with pytest.raises(LookupError, match="called 'roep'. Did you mean rope?"):
+        Block(32, 4, "roep")

@@ -40,7 +40,7 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "attend(q, q, q, [RoPE(8)])": "`encoding` must be an encoding, .* got a list",
     "attend(RoPE(8), q, q, q)": "`q` must be a tensor .* got a RoPE",
     "attend(q, q, RoPE(8), q)": "`v` must be a tensor .* got a RoPE",
-    'SelfAttention(32, 4, "rope")': "`encoding` must be an encoding, .* got 'rope'",
+    'SelfAttention(32, 4, 3.5)': "`encoding` must be an encoding, .* or the name of one, got 3.5",
     "SelfAttention(32, 4, RoPE)": "`encoding` must be an encoding, .* got the class RoPE",
     "SelfAttention(32, RoPE(8), 4)": "`encoding` must be an encoding, .* got 4",
     "Sum([RoPE(8), ALiBi(4)])": r"`Sum` takes encodings, .* got a list: .* `Sum\(\*encodings\)`",

@@ -107,7 +107,8 @@ def test_every_encoding_names_itself_on_one_line(card):
 
 
 def test_repr_tells_what_matters():
-    assert repr(RoPE(4, dim=8)) == "RoPE(first 4 of 8 channels, layout='interleaved', gain=1)"
+    part = "RoPE(first 4 of 8 channels, base=10000, layout='interleaved')"
+    assert repr(RoPE(4, dim=8)) == part
     assert "(0): RoPE(8 channels" in repr(Sum(RoPE(8), ALiBi(4)))
 
 

@@ -31,7 +31,7 @@ class Block(nn.Module):
         self,
         width: int,
         heads: int,
-        encoding: Encoding,
+        encoding: Encoding | str,
         groups: int | None = None,
         mlp: int = 4,
         causal: bool = False,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from posenc.attention.attend import attend
 from posenc.attention.dispatch import Implementation
 from posenc.attention.key_cache import Cache, attend_cached
+from posenc.catalog import create
 from posenc.core.arguments import channels, positive, probability, shown, switch, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.fits import made_for
@@ -20,6 +21,8 @@ from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, See
 
 class SelfAttention(nn.Module):
     """`SelfAttention(512, heads=8, encoding=RoPE(64))(x)`, x of shape (batch, token, 512).
+
+    The name of an encoding, `encoding="rope"`, makes it for these sizes, as `posenc.create` does.
 
     With fewer `groups` than heads, neighbouring heads share keys and values. An additive encoding
     acts on what comes in, in every layer that has it; usual is the bottom of a stack alone: give
@@ -33,17 +36,17 @@ class SelfAttention(nn.Module):
         self,
         width: int,
         heads: int,
-        encoding: Encoding,
+        encoding: Encoding | str,
         groups: int | None = None,
         dropout: float = 0.0,
         softcap: float | None = None,
         sinks: bool = False,
     ):
         super().__init__()
-        if not isinstance(encoding, Encoding):
+        if not isinstance(encoding, Encoding | str):
             raise TypeError(
-                f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}:"
-                " make one; `posenc.create` does by name."
+                f"`encoding` must be an encoding, `RoPE(64)` for instance, or the name of one, got"
+                f" {shown(encoding)}: make one."
             )
         width, heads = channels(width, "width"), whole_number(heads, "heads")
         groups = heads if groups is None else whole_number(groups, "groups")
@@ -53,6 +56,8 @@ class SelfAttention(nn.Module):
                 f" got {heads} heads in {groups} groups."
             )
         dim = width // heads
+        if isinstance(encoding, str):
+            encoding = create(encoding, dim, heads)
         made_for(encoding, heads, dim, width)
         if "on_embeddings" in encoding.acts_on:
             _once(self, encoding)

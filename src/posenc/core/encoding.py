@@ -10,6 +10,7 @@ every layer, so nothing is computed twice and nothing is cached out of sight. Wh
 layer says besides (gates, learned steps) it adds in `on_hidden`, once in each layer.
 """
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ HOOK_PLACES = {
     "on_output": "values and output",
 }
 HOOKS = tuple(HOOK_PLACES)
+SIZES = "width", "dim", "heads", "axes"
 
 
 def on_meta(encoding: nn.Module) -> str:
@@ -110,6 +112,26 @@ class Encoding(nn.Module):
         0.125
         """
         return dim**-0.5 if self.softmax_scale is None else self.softmax_scale
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+    def extra_repr(self) -> str:
+        """Sizes, and the arguments of the constructor that are kept under their names.
+
+        >>> from posenc import ALiBi, Sinusoidal
+        >>> Sinusoidal(512), ALiBi(heads=8)
+        (Sinusoidal(512 channels, base=10000, layout='interleaved'), ALiBi(8 heads, strength=1))
+        """
+        axes = self.axes if self.axes > 1 else 0
+        sizes = (self.width or self.dim, "channels"), (self.heads, "heads"), (axes, "axes")
+        said = [f"{size} {what}" for size, what in sizes if size]
+        for name in signature(type(self).__init__).parameters:
+            value = vars(self).get(name)
+            if name not in SIZES and isinstance(value, str | int | float):
+                shown = f"{value:.10g}" if isinstance(value, float) else repr(value)
+                said.append(f"{name}={shown}")
+        return ", ".join(said)
 
     @property
     def acts_on(self) -> tuple[str, ...]:

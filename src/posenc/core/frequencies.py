@@ -37,10 +37,18 @@ def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
     return positive(base, "base") ** (-index / dim)
 
 
-def theta(freqs: int | Frequencies) -> Frequencies:
+BASE = 10_000.0  # of Vaswani et al., and of RoPE
+
+
+def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
     """The θ of so many channels, or these frequencies, if they can be some."""
     if not isinstance(freqs, Tensor):
-        return frequencies(freqs)
+        return frequencies(freqs, BASE if base is None else base)
+    if base is not None:
+        raise ValueError(
+            f"`base` makes the frequencies of so many channels, and these are made already: pass"
+            f" the number with it, `RoPE(64, base={shown(base)})`, or the frequencies alone."
+        )
     if freqs.dtype not in (torch.float32, torch.float64):
         raise TypeError(
             f"`freqs` must be float64, or float32 where they are learned, got {freqs.dtype}: make"
@@ -54,6 +62,25 @@ def theta(freqs: int | Frequencies) -> Frequencies:
     if visible(freqs) and not freqs.isfinite().all():
         raise ValueError("`freqs` must be finite numbers, in radians per unit of position.")
     return freqs
+
+
+def base_of(freqs: Frequencies) -> str:
+    """The base of these frequencies, as a repr says it; "" where they are no powers of one.
+
+    >>> base_of(frequencies(64, 500_000.0)), base_of(torch.tensor([1.0, 0.3, 0.2]).double())
+    (', base=500000', '')
+    """
+    if freqs.is_meta:
+        return ""
+    rows = freqs.detach().double().cpu()
+    # of several axes, either together (M-RoPE) or each by itself (axial) they are one row of powers
+    for row in [rows] if rows.ndim == 1 else [rows.sum(0), rows[0][rows[0] != 0]]:
+        if len(row) > 1 and 0 < row[1] < row[0]:
+            base = float(f"{row[1].item() ** -len(row):.10g}")
+            powers = frequencies(2 * len(row), base).where(row != 0, 0.0)  # p-RoPE's rest stands
+            if torch.allclose(row, powers, rtol=1e-9):
+                return f", base={base:.10g}"
+    return ""
 
 
 def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:

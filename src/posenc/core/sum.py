@@ -49,6 +49,8 @@ class Sum(Encoding):
         self.axes = parts[0].axes if parts else 1
         self.causal = any(part.causal for part in parts)
 
+    __repr__ = nn.Module.__repr__  # a line for each part
+
     def prepare(self, pos: Positions | Points) -> Parts:
         return self.of_parts(part.prepare(pos) for part in self)
 

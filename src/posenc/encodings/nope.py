@@ -33,6 +33,7 @@ CARD = Card(
         year=2023,
         arxiv="2305.19466",
     ),
+    used_by="every fourth layer of Llama 4, SmolLM3",
     make=lambda dim, heads: NoPE(),
     holds=frozenset({shift_invariant, symmetric, norm_preserving, any_length, length_independent}),
 )

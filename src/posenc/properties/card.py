@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from posenc.core.encoding import Encoding
 from posenc.properties import (
@@ -61,11 +62,20 @@ class Card:
     make: Callable[..., Encoding]  # (channels per head, heads, **options) -> an instance
     holds: frozenset[Property]  # these hold; every other property must measurably fail
     docstring: str | None = None  # None: that of the file of `make`
+    used_by: str = ""  # well-known models that have it
 
     @property
     def slug(self) -> str:
         """The name to type: "Linear sinusoidal" -> "linear-sinusoidal"."""
         return "-".join(self.name.lower().replace("/", " ").replace("+", " ").split())
+
+    @property
+    def family(self) -> str:
+        """Where it acts, the folder of its file: additive, rotary, bias, relative, none; or own."""
+        house, _, inner = self.make.__module__.partition("posenc.encodings.")
+        if house or not inner:
+            return "own"
+        return inner.partition(".")[0] if "." in inner else "none"
 
     @property
     def text(self) -> str:
@@ -79,6 +89,26 @@ class Card:
         """The first sentence of the docstring, without the name before the colon."""
         first = " ".join(self.text.split("\n\n")[0].split())
         return first.partition(": ")[2] or first
+
+    def to_json(self) -> dict[str, Any]:
+        """What it says of itself in print, in plain data."""
+        paper = self.paper
+        return {
+            "name": self.slug,
+            "title": self.name,
+            "family": self.family,
+            "summary": self.summary,
+            "formula": self.formula,
+            "paper": paper
+            and {
+                "short": paper.short,
+                "title": paper.title,
+                "link": paper.link,
+                "bibtex": paper.bibtex(),
+            },
+            "used_by": self.used_by,
+            "holds": sorted(measure.__name__ for measure in self.holds),
+        }
 
     @property
     def formula(self) -> str:

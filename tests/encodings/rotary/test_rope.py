@@ -9,8 +9,9 @@ from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb 
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama
 
-from posenc import RoPE, attend, masks, positions, rotate, turn
+from posenc import RoPE, XPos, attend, create, masks, positions, rotate, turn
 from posenc.core.frequencies import frequencies
+from posenc.encodings.rotary.extension import ntk
 
 FAR = torch.tensor([0, 1, 7, -100, 4095])
 
@@ -150,3 +151,29 @@ def test_ones_see_each_other_less_the_further_apart():
 def test_says_what_does_not_fit(says, wrong, unchecked):
     with pytest.raises(ValueError, match=says):
         wrong(torch.randn(2, 3, 5, 8))
+
+
+@pytest.mark.parametrize("make", [RoPE, XPos])
+def test_a_base_is_that_of_the_frequencies(make):
+    theta = 500_000.0 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8)
+    assert make(8, base=500_000).freqs.allclose(theta, rtol=1e-12)
+    assert make(8).freqs.equal(frequencies(8, 10_000.0))
+
+
+@pytest.mark.parametrize("make", [RoPE, XPos])
+def test_a_base_of_frequencies_that_are_made_is_refused(make):
+    with pytest.raises(ValueError, match=r"`base` makes the frequencies .* `RoPE\(64, base=5.0\)`"):
+        make(frequencies(8), base=5.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["rope", "xpos", "p-rope", "axial-rope", "axial-rope-3-d", "m-rope"]
+)
+def test_every_rotation_by_powers_takes_a_base_and_says_it(name):
+    assert "base=250000" in repr(create(name, dim=48, heads=2, base=250_000))
+    assert "base=10000," in repr(create(name, dim=48, heads=2))
+
+
+def test_frequencies_that_are_no_powers_say_no_base():
+    assert "base" not in repr(RoPE(torch.tensor([1.0, 0.3, 0.2], dtype=torch.float64)))
+    assert "base" not in repr(RoPE(ntk(frequencies(8), 4.0) * 0.9))

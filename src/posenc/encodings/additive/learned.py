@@ -50,7 +50,7 @@ class Learned(Encoding):
             raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {shown(beyond)}.")
         if whole_number(length, "length") < 1:
             raise ValueError(f"a table has rows: `length` must be at least 1, got {length}.")
-        self.width = channels(dim)
+        self.width, self.length = channels(dim), length
         self.beyond: Beyond = beyond
         self.table = nn.Parameter(torch.randn(room("a table", length, dim)) * 0.02)
 
@@ -81,6 +81,7 @@ CARD = Card(
         year=2017,
         arxiv="1705.03122",
     ),
+    used_by="BERT, GPT-2, RoBERTa, ViT, CLIP",
     make=lambda dim, heads, length=512, **options: Learned(length, dim * heads, **options),
     holds=frozenset({unique_positions, bounded, length_independent, order_sensitive, learned}),
 )

@@ -36,7 +36,8 @@ class SineCosine(Encoding):
     def __init__(self, dim: int, theta: float = 1.0):
         super().__init__()
         self.width = dim
-        self.freqs = torch.full_like(frequencies(dim), number(theta, "theta"))
+        self.theta = float(number(theta, "theta"))
+        self.freqs = torch.full_like(frequencies(dim), self.theta)
 
     def prepare(self, pos: Positions) -> Rows:
         return Rows(waves(pos, self.freqs))

@@ -43,7 +43,7 @@ class Sinusoidal(Encoding):
     def __init__(self, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"):
         super().__init__()
         self.width = dim
-        self.freqs = frequencies(dim, base)
+        self.freqs, self.base = frequencies(dim, base), float(base)
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions) -> Rows:
@@ -65,6 +65,7 @@ VASWANI = Paper(
 CARD = Card(
     name="Sinusoidal",
     paper=VASWANI,
+    used_by="the first Transformer, Whisper, M2M-100",
     make=lambda dim, heads, **options: Sinusoidal(dim * heads, **options),
     holds=frozenset(
         {unique_positions, bounded, norm_constant, linear_shift}

@@ -55,8 +55,8 @@ class ALiBi(Encoding):
 
     def __init__(self, heads: int, strength: float = 1.0):
         super().__init__()
-        self.heads = heads
-        self.slopes = number(strength, "strength") * slopes(heads)
+        self.heads, self.strength = heads, float(number(strength, "strength"))
+        self.slopes = self.strength * slopes(heads)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
@@ -75,6 +75,7 @@ CARD = Card(
         year=2022,
         arxiv="2108.12409",
     ),
+    used_by="BLOOM, MPT",
     make=lambda dim, heads, **options: ALiBi(heads, **options),
     holds=frozenset(
         {shift_invariant, symmetric, decaying, norm_preserving}

@@ -94,9 +94,6 @@ class FIRE(Encoding):
             q_at, ("within", self.length), made_of, lambda: bool(q_at.max() <= self.L)
         )
 
-    def __repr__(self) -> str:
-        return f"FIRE({self.heads} heads, length={self.length:g})"
-
 
 CARD = Card(
     name="FIRE",

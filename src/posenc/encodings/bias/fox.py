@@ -52,9 +52,6 @@ class FoX(Encoding):
         c, c_key = (at.total.expand(len(q), -1, -1) for at in (q_at, k_at))
         return lambda b, h, i, j: -(c[b, h, i] - c_key[b, h, j]).abs().to(dtype)
 
-    def __repr__(self) -> str:
-        return f"FoX({self.width} channels, {self.heads} heads)"
-
 
 CARD = Card(
     name="FoX",

@@ -66,9 +66,6 @@ class Kerple(Encoding):
         δ = δ.to(torch.promote_types(δ.dtype, a.dtype))  # a power in ONNX stays as whole as δ
         return -a * δ.abs() ** bounded(self.p[h], 2.0)
 
-    def extra_repr(self) -> str:
-        return f"{self.heads} heads, curve={self.curve!r}"
-
 
 CARD = Card(
     name="KERPLE",

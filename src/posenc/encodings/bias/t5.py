@@ -102,6 +102,7 @@ CARD = Card(
         year=2020,
         arxiv="1910.10683",
     ),
+    used_by="T5, mT5, Flan-T5, MPNet",
     make=lambda dim, heads, **options: T5Bias(heads, **options),
     holds=RELATIVE,
 )

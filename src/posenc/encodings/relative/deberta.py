@@ -135,6 +135,7 @@ CARD = Card(
         year=2021,
         arxiv="2006.03654",
     ),
+    used_by="DeBERTa, DeBERTa-v3",
     make=lambda dim, heads, **options: DeBERTa(dim, heads, **options),
     holds=RELATIVE,
 )

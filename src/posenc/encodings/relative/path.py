@@ -67,9 +67,6 @@ class PaTH(Encoding):
 
         return ComputedBias(block)
 
-    def __repr__(self) -> str:
-        return f"PaTH({self.width} channels, {self.heads} heads)"
-
 
 CARD = Card(
     name="PaTH",

@@ -63,6 +63,7 @@ CARD = Card(
         year=2018,
         arxiv="1803.02155",
     ),
+    used_by="W2v-BERT 2.0",
     make=lambda dim, heads, **options: Shaw(dim, **options),
     holds=RELATIVE,
 )

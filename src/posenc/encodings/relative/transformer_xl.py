@@ -52,7 +52,7 @@ class TransformerXL(Encoding):
         super().__init__()
         self.dim, self.heads = channels(dim), query_heads(heads)
         width = dim * heads if width is None else whole_number(width, "width")
-        self.freqs = frequencies(width, base)
+        self.freqs, self.base = frequencies(width, base), float(base)
         room("a projection", heads, dim, width)
         self.u = nn.Parameter(torch.randn(heads, 1, dim) * 0.02)
         self.v = nn.Parameter(torch.randn(heads, 1, dim) * 0.02)
@@ -111,6 +111,7 @@ CARD = Card(
         year=2019,
         arxiv="1901.02860",
     ),
+    used_by="Transformer-XL, XLNet",
     make=lambda dim, heads, **options: TransformerXL(dim, heads, **options),
     holds=RELATIVE,
 )

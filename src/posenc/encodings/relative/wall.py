@@ -80,9 +80,6 @@ class Wall(Encoding):
 
         return ComputedBias(block)
 
-    def __repr__(self) -> str:
-        return f"Wall({self.width} channels, {self.heads} heads)"
-
 
 CARD = Card(
     name="Wall",

@@ -51,6 +51,7 @@ CARD = Card(
         year=2021,
         url="https://kexue.fm/archives/8397",
     ),
+    used_by="EVA-02, Pixtral",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 2, base), **options),
     holds=HOLDS | {several_axes},
 )
@@ -65,6 +66,7 @@ CARD_3D = Card(
         year=2025,
         arxiv="2506.09985",
     ),
+    used_by="V-JEPA 2",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 3, base), **options),
     holds=HOLDS | {several_axes},
 )

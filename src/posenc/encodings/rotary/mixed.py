@@ -55,7 +55,7 @@ class Mixed(Encoding):
 
     def __init__(self, dim: int, heads: int, base: float = 10.0, layout: Layout = "interleaved"):
         super().__init__()
-        self.dim, self.heads = dim, query_heads(heads)
+        self.dim, self.heads, self.base = dim, query_heads(heads), float(base)
         self.layout: Layout = checked(layout)
         phi = 2 * pi * torch.rand(heads, device="cpu")
         self.freqs = nn.Parameter(slanted(dim, phi, base).float())
@@ -88,9 +88,6 @@ class Mixed(Encoding):
             )
         refuse_stale(at, "Mixed")
         return rotate(copied(k, at.cos), at, self.layout)
-
-    def extra_repr(self) -> str:
-        return f"{self.dim} channels, {self.heads} heads, layout={self.layout!r}"
 
 
 CARD = Card(

@@ -52,6 +52,7 @@ CARD = Card(
         year=2024,
         arxiv="2410.06205",
     ),
+    used_by="Gemma 4",
     make=_make,
     holds=HOLDS,
 )

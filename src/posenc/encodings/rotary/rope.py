@@ -20,7 +20,7 @@ from torch import nn
 
 from posenc.core.arguments import number, positive, switch, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import Layout, checked, frequencies, theta
+from posenc.core.frequencies import Layout, base_of, checked, theta
 from posenc.core.shapes import Frequencies, Heads, PerHead, Points, Positions
 from posenc.properties import (
     any_length,
@@ -39,7 +39,7 @@ from posenc.rotation.table import Turn, copied, made_of, refuse_stale, turn
 
 
 class RoPE(Encoding):
-    """`RoPE(64)`, or with other frequencies: `RoPE(frequencies(64, base=500_000.0))`.
+    """`RoPE(64)`, `RoPE(64, base=500_000)`, or with any frequencies: `RoPE(yarn(…))`.
 
     Partial: `RoPE(16, dim=64)` turns the first 16 of 64 channels and leaves the rest to content;
     with `trailing=True` it turns the last 16, as DeepSeek's heads do.
@@ -56,8 +56,11 @@ class RoPE(Encoding):
         trailing: bool = False,
         logit_gain: float = 1.0,
         learned: bool = False,
+        base: float | None = None,
     ):
-        """`gain` scales what turns, as YaRN needs, and `logit_gain` the softmax scale of all
+        """`base` is that of θ, 10,000 if None, where `freqs` is a number of channels.
+
+        `gain` scales what turns, as YaRN needs, and `logit_gain` the softmax scale of all
         channels, as DeepSeek does.
 
         A matrix (axis, pair) as `freqs` turns by points: see `posenc.axial`.
@@ -67,7 +70,7 @@ class RoPE(Encoding):
         dtype. An nn.Parameter as `freqs` is learned as it is, and can be shared.
         """
         super().__init__()
-        self.freqs = theta(freqs)
+        self.freqs = theta(freqs, base)
         self.turned = 2 * self.freqs.shape[-1]
         self.dim = self.turned if dim is None else _channels(dim)
         if self.dim < self.turned:
@@ -114,14 +117,18 @@ class RoPE(Encoding):
     def extra_repr(self) -> str:
         which = "last" if self.trailing else "first"
         part = "" if self.turned == self.dim else f"{which} {self.turned} of "
-        return f"{part}{self.dim} channels, layout={self.layout!r}, gain={self.gain:g}"
+        axes = f", {self.axes} axes" if self.axes > 1 else ""
+        gain = "" if self.gain == 1 else f", gain={self.gain:g}"
+        learned = "" if self.delta is None else ", learned"
+        base = base_of(self.freqs)
+        return f"{part}{self.dim} channels{axes}{base}, layout={self.layout!r}{gain}{learned}"
 
 
 def _channels(dim: int) -> int:
     if isinstance(dim, float):
         raise TypeError(
-            f"`dim` must be the channels of a head, a whole number, got {dim}: give a base with the"
-            f" frequencies, `RoPE(frequencies(64, base={dim:g}))`."
+            f"`dim` must be the channels of a head, a whole number, got {dim}: name a base,"
+            f" `RoPE(64, base={dim:g})`."
         )
     return whole_number(dim, "dim")
 
@@ -143,6 +150,7 @@ HOLDS = frozenset(  # of all rotations, whatever their frequencies
 CARD = Card(
     name="RoPE",
     paper=SU,
-    make=lambda dim, heads, base=10_000.0, **options: RoPE(frequencies(dim, base), **options),
+    used_by="Llama, Qwen, Mistral, Gemma, DeepSeek, Phi",
+    make=lambda dim, heads, base=10_000.0, **options: RoPE(dim, base=base, **options),
     holds=HOLDS,
 )

@@ -63,7 +63,7 @@ class SelectiveRoPE(Encoding):
         super().__init__()
         self.width, self.heads, self.dim = layer_sizes(width, heads)
         self.layout: Layout = checked(layout)
-        self.freqs = frequencies(self.dim, base)
+        self.freqs, self.base = frequencies(self.dim, base), float(base)
         self.down, self.up = linear(width, count(rank, "rank")), linear(rank, width // 2)
         self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))  # b: e^b of 1 at first
 
@@ -79,9 +79,6 @@ class SelectiveRoPE(Encoding):
 
     def on_keys(self, k: Heads, at: Steps) -> PerHead:
         return self.on_queries(copied(k, at.cos), at)
-
-    def __repr__(self) -> str:
-        return f"SelectiveRoPE({self.width} channels, {self.heads} heads, layout={self.layout!r})"
 
 
 CARD = Card(

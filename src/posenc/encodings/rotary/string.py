@@ -50,7 +50,7 @@ class STRING(Encoding):
         self.axes = count(axes, "axes")
         self.layout: Layout = checked(layout)
         self.freqs = frequencies(dim, base) if axes == 1 else axial(dim, axes, base)
-        self.dim = dim
+        self.dim, self.base = dim, float(base)
         self.skew = nn.Parameter(torch.zeros(room("a basis", dim, dim)))
 
     def prepare(self, pos: Positions | Points) -> Basis:
@@ -61,9 +61,6 @@ class STRING(Encoding):
 
     def on_keys(self, k: Heads, at: Basis) -> PerHead:
         return self.on_queries(copied(k, at.by.cos), at)
-
-    def extra_repr(self) -> str:
-        return f"{self.dim} channels, {self.axes} axes, layout={self.layout!r}"
 
 
 CARD = Card(

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from posenc.core.arguments import real, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import Layout, angles, checked, frequencies, theta
+from posenc.core.frequencies import Layout, angles, base_of, checked, theta
 from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
@@ -60,7 +60,10 @@ def zeta(pairs: int) -> Tensor:
 
 
 class XPos(Encoding):
-    """`XPos(64)`; for texts far from 0 move the centre: `XPos(64, centre=100_000)`."""
+    """`XPos(64)`, or `XPos(64, base=500_000)`.
+
+    For texts far from 0 move the centre: `XPos(64, centre=100_000)`.
+    """
 
     prepared = Stretch
 
@@ -70,11 +73,12 @@ class XPos(Encoding):
         span: float = 512,
         centre: int = 2048,
         layout: Layout = "interleaved",
+        base: float | None = None,
     ):
         super().__init__()
         if not 0 < real(span, "span") < float("inf"):
             raise ValueError(f"`span` is a positive number of tokens, got {span}.")
-        self.freqs = theta(freqs)
+        self.freqs = theta(freqs, base)
         if self.freqs.ndim != 1:
             given = tuple(self.freqs.shape)
             raise ValueError(f"xPos fades along one axis: `freqs` must be a vector, got {given}.")
@@ -107,9 +111,8 @@ class XPos(Encoding):
         return rotate(copied(k, at.keys.cos), at.keys, self.layout)
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.dim} channels, span={self.span:g}, centre={self.centre}, layout={self.layout!r}"
-        )
+        far = f"span={self.span:g}, centre={self.centre}"
+        return f"{self.dim} channels{base_of(self.freqs)}, {far}, layout={self.layout!r}"
 
 
 CARD = Card(
@@ -122,7 +125,8 @@ CARD = Card(
         year=2022,
         arxiv="2212.10554",
     ),
-    make=lambda dim, heads, base=10_000.0, **options: XPos(frequencies(dim, base), **options),
+    used_by="RetNet",
+    make=lambda dim, heads, base=10_000.0, **options: XPos(dim, base=base, **options),
     holds=frozenset(
         {unique_positions, bounded, shift_invariant, length_independent, order_sensitive}
     ),

@@ -1,0 +1,98 @@
+"""Names of encodings as people type them, and what the cards say in print. Needs no torch.
+
+`cards.json` is made from the cards by `make table`, so that `posenc list`, `posenc cite` and the
+answer to a mistyped name need not wait for torch; a test holds it against the cards.
+"""
+
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+STRETCHED = (
+    "a stretching of RoPE's frequencies: `RoPE({function}(frequencies(64), …))`, with {function}"
+    " from `posenc.encodings.rotary.extension`; for a model's config `posenc extend`"
+)
+SEVERAL = "a family: choose of {names}"
+ELSEWHERE = {  # names that are asked for and belong to no encoding: what they are
+    "yarn": STRETCHED.format(function="yarn"),
+    "ntk": STRETCHED.format(function="ntk"),
+    "dynamic": STRETCHED.format(function="dynamic_ntk"),
+    "dynamicntk": STRETCHED.format(function="dynamic_ntk"),
+    "linear": STRETCHED.format(function="interpolate"),
+    "interpolation": STRETCHED.format(function="interpolate"),
+    "positioninterpolation": STRETCHED.format(function="interpolate"),
+    "llama3": STRETCHED.format(function="llama3"),
+    "longrope": STRETCHED.format(function="longrope"),
+    "relative": SEVERAL.format(names="shaw, transformer-xl, deberta and t5"),
+    "bias": SEVERAL.format(names="alibi, t5, kerple and fire"),
+    "absolute": SEVERAL.format(names="sinusoidal and learned"),
+    "additive": SEVERAL.format(names="sinusoidal and learned"),
+    "partial": "RoPE on some of the channels: `RoPE(16, dim=64)`",
+    "partialrope": "RoPE on some of the channels: `RoPE(16, dim=64)`",
+    "temperature": "a scaling of queries: `posenc.encodings.temperature`",
+}
+OTHERWISE = {  # other names of encodings of the catalogue
+    "rotary": "rope",
+    "roformer": "rope",
+    "none": "nope",
+    "sincos": "sinusoidal",
+    "vaswani": "sinusoidal",
+    "transformerxl": "transformer-xl",
+    "2d": "axial-rope",
+    "rope2d": "axial-rope",
+    "rope3d": "axial-rope-3-d",
+    "xl": "transformer-xl",
+    "qwen": "m-rope",
+    "forgetting": "fox",
+}
+
+
+def plain(name: str) -> str:
+    """Letters and digits alone: case, spaces, dashes and underscores do not matter."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def is_own(name: str) -> bool:
+    """Test whether it names code: "my_module.py:Mine", "package.module:Mine"."""
+    place, colon, inner = name.rpartition(":")
+    words = all(part.isidentifier() for part in place.split("."))
+    return bool(colon) and inner.isidentifier() and (words or place.endswith(".py"))
+
+
+def refusal(name: str, slugs: Iterable[str]) -> str:
+    """Say in a sentence or two that no encoding has this name, and what may be meant.
+
+    >>> refusal("roep", ["rope", "alibi"])
+    "no encoding is called 'roep'. Did you mean rope?"
+    """
+    typed, known = plain(name), {plain(slug): slug for slug in slugs}
+    if name.endswith(".py"):
+        return f"no encoding is called {name!r}. Say which of the file: `{name}:CLASS`."
+    if typed in ELSEWHERE:
+        return f"no encoding is called {name!r}. It is {ELSEWHERE[typed]}."
+    contain = [one for one in known if len(typed) > 1 and typed in one]
+    near = [known[one] for one in [*get_close_matches(typed, known, cutoff=0.7), *contain]]
+    meant = [*dict.fromkeys([OTHERWISE[typed]] if typed in OTHERWISE else near)][:3]
+    hint = f"Did you mean {' or '.join(meant)}?" if meant else "`posenc list` shows all."
+    return f"no encoding is called {name!r}. {hint}"
+
+
+@cache
+def cards() -> dict[str, dict[str, Any]]:
+    """What each card of the catalogue says in print, by its slug, in the catalogue's order."""
+    return {card["name"]: card for card in json.loads(_printed().read_text("utf-8"))}
+
+
+def find(name: str) -> dict[str, Any]:
+    """The printed card of that name. Raises LookupError with the nearest names on a typo."""
+    by_name = {plain(slug): card for slug, card in cards().items()}
+    if plain(name) not in by_name:
+        raise LookupError(refusal(name, cards()))
+    return by_name[plain(name)]
+
+
+def _printed() -> Any:
+    return files("posenc") / "cards.json"
