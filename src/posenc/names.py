@@ -40,7 +40,6 @@ OTHERWISE = {  # other names of encodings of the catalogue
     "none": "nope",
     "sincos": "sinusoidal",
     "vaswani": "sinusoidal",
-    "transformerxl": "transformer-xl",
     "2d": "axial-rope",
     "rope2d": "axial-rope",
     "rope3d": "axial-rope-3-d",

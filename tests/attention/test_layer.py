@@ -102,7 +102,7 @@ def test_the_name_of_an_encoding_makes_it_for_the_sizes_of_the_layer(card):
 
 
 def test_a_mistyped_name_is_answered_with_what_was_meant():
-    with pytest.raises(LookupError, match="called 'roep'. Did you mean rope?"):
+    with pytest.raises(LookupError, match=r"called 'roep'. Did you mean rope?"):
         SelfAttention(32, 4, "roep")
-    with pytest.raises(LookupError, match="called 'roep'. Did you mean rope?"):
+    with pytest.raises(LookupError, match=r"called 'roep'. Did you mean rope?"):
         Block(32, 4, "roep")
