@@ -10,6 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src/posenc"
 FLOORS = (  # from the ground up: a room imports from rooms below it, and from itself
     "names",
+    "notebook",
     "core",
     "provenance",
     "attention",
@@ -38,6 +39,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "report.terminal",
     "report",
     "explorer",
+    "plot",
     "cli",
     "__main__",
 )

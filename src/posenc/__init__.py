@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from posenc import plot as plot
     from posenc import properties as properties
     from posenc.attention.attend import attend as attend
     from posenc.attention.attend import explain as explain
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from posenc.properties.card import Card as Card
     from posenc.rotation.rotate import rotate as rotate
     from posenc.rotation.table import turn as turn
+    from posenc.studies.comparison import compare as compare
 
 __version__ = "0.1.0"
 
@@ -38,6 +40,7 @@ _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.
     "SelfAttention": "attention.layer",
     "Sum": "core.sum",
     "attend": "attention.attend",
+    "compare": "studies.comparison",
     "create": "catalog",
     "explain": "attention.attend",
     "explore": "explorer.explore",
@@ -45,12 +48,18 @@ _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.
     "rotate": "rotation.rotate",
     "turn": "rotation.table",
 }
-_MODULES = {"masks": "core.masks", "positions": "core.positions", "properties": "properties"}
+_MODULES = {
+    "masks": "core.masks",
+    "plot": "plot",
+    "positions": "core.positions",
+    "properties": "properties",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return sorted({*_HOME, *_MODULES, *_encodings()})
+        public = {*_HOME, *_MODULES, *_encodings()}
+        return sorted(public - {"plot"})  # which needs the extra `report`, and `import *` does not
     if name in _MODULES:
         value: Any = import_module(f"posenc.{_MODULES[name]}")
     elif name in _HOME:
@@ -65,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    return sorted({*globals(), *__getattr__("__all__"), "plot"})
 
 
 def _encodings() -> dict[str, Any]:

@@ -143,7 +143,7 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "RoPE(8, logit_gain=0)": "`logit_gain` must be a positive number, got 0",
     'RoPE(8, trailing="yes")': "`trailing` must be True or False, got 'yes'",
     "RoPE(8, learned=1)": "`learned` must be True or False, got 1",
-    "RoPE(64, 10000.0)": r"`dim` must be the channels of a head, .* base=10000\)\)`",
+    "RoPE(64, 10000.0)": r"`dim` must be the channels of a head, .* base=10000\)`",
     "RoPE(64.0)": "`dim` must be a whole number, got 64.0",
     'RoPE("64")': "`dim` must be a whole number, got '64'",
     "RoPE(None)": "`dim` must be a whole number, got None",

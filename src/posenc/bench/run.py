@@ -58,6 +58,10 @@ class Benchmark:
     provenance: Provenance
     schema: int = SCHEMA
 
+    def __repr__(self) -> str:
+        parts = ", ".join(dict.fromkeys(table.part for table in self.tables))
+        return f"Benchmark of {len(self.tables)} tables on {self.processor}: {parts}"
+
     @property
     def targets(self) -> list[tuple[Table, Target]]:
         return [(table, target) for table in self.tables for target in table.targets]

@@ -10,7 +10,9 @@ every layer, so nothing is computed twice and nothing is cached out of sight. Wh
 layer says besides (gates, learned steps) it adds in `on_hidden`, once in each layer.
 """
 
+import sys
 from inspect import signature
+from textwrap import dedent
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ from posenc.core.shapes import (
     Positions,
     Values,
 )
+from posenc.notebook import card
 
 HOOK_PLACES = {
     "on_embeddings": "embeddings",
@@ -132,6 +135,17 @@ class Encoding(nn.Module):
                 shown = f"{value:.10g}" if isinstance(value, float) else repr(value)
                 said.append(f"{name}={shown}")
         return ", ".join(said)
+
+    def _repr_html_(self) -> str:
+        """A card for a notebook: sizes, the first sentence and the formula of its file."""
+        written = type(self).__doc__ or "" if type(self).__module__ == "__main__" else ""
+        written = written or sys.modules[type(self).__module__].__doc__ or ""
+        blocks = dedent(written).split("\n\n")
+        formula = next((dedent(one) for one in blocks if one.startswith("    ")), "")
+        learned = sum(weight.numel() for weight in self.parameters())
+        places = dict.fromkeys(HOOK_PLACES[hook] for hook in self.acts_on)
+        acts = f"acts on {', '.join(places) or 'nothing'}; {learned:,} learned numbers"
+        return card(repr(self), [" ".join(blocks[0].split()), acts], formula)
 
     @property
     def acts_on(self) -> tuple[str, ...]:

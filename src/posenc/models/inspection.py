@@ -30,6 +30,7 @@ from posenc.models.extend import METHODS
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
 from posenc.models.outlook import judged, outlook, sees_all
+from posenc.notebook import card, table
 from posenc.provenance import Provenance, since
 
 if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
@@ -94,6 +95,18 @@ class Inspection:
         if self.target is None:
             return None
         return "breaks" if self.problems else "cannot say" if self.unknown else "fits"
+
+    def __repr__(self) -> str:
+        spec, asked = self.spec, f", {self.target:,} tokens: {self.verdict}" if self.target else ""
+        return f"Inspection({spec.model or self.file}, {len(spec.layers)} layers{asked})"
+
+    def _repr_html_(self) -> str:
+        """A card for a notebook: what the layers do, and the answer on the target."""
+        rows = [(f"{len(group.layers)}", group.does) for group in self.groups]
+        lines = [self.embedding and f"embeddings: {self.embedding}"]
+        lines += [f"{self.target:,} tokens: {self.verdict}"] if self.target else []
+        lines += [*self.problems, *self.unknown, *self.advice]
+        return card(self.spec.model or self.file, lines, more=table(["layers", "encoding"], rows))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON, without repetitions."""

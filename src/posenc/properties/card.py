@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.core.encoding import Encoding
+from posenc.notebook import card
 from posenc.properties import (
+    ALL,
     Property,
     any_length,
     learned,
@@ -64,6 +66,19 @@ class Card:
     docstring: str | None = None  # None: that of the file of `make`
     used_by: str = ""  # well-known models that have it
 
+    def __repr__(self) -> str:
+        return f"Card({self.name!r}, {self.paper.short if self.paper else 'your own'})"
+
+    def _repr_html_(self) -> str:
+        holds = [_words(one.__name__) for one in ALL if one in self.holds]
+        fails = [_words(one.__name__) for one in ALL if one not in self.holds]
+        marks = [f"✓ {', '.join(holds)}" if holds else "", f"✗ {', '.join(fails)}"]
+        paper = f"{self.paper.title}. {self.paper.short}, {self.paper.link}" if self.paper else ""
+        used = f"used by {self.used_by}" if self.used_by else ""
+        return card(
+            self.name, [self.summary, *(marks if self.paper else []), used, paper], self.formula
+        )
+
     @property
     def slug(self) -> str:
         """The name to type: "Linear sinusoidal" -> "linear-sinusoidal"."""
@@ -115,3 +130,7 @@ class Card:
         """The indented lines of the docstring: the formula, with its symbols."""
         blocks = [b for b in self.text.split("\n\n") if b.startswith("    ")]
         return "\n".join(line[4:] for line in "\n\n".join(blocks).splitlines())
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

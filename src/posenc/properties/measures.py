@@ -21,6 +21,7 @@ from torch import Tensor
 from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
 from posenc.core.positions import grid
+from posenc.notebook import table
 from posenc.properties.probe import Probe
 
 TOLERANCE = 1e-4
@@ -46,6 +47,19 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.mark} {self.why}"
+
+
+class Findings(dict[str, Finding]):
+    """Findings by the names of the properties; printed, they are a table."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:20} {finding}" for name, finding in self.items())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [(name.replace("_", " "), one.mark, one.why) for name, one in self.items()]
+        return table(["property", "holds", "measured"], rows)
 
 
 @runtime_checkable
@@ -289,7 +303,7 @@ def check(
     width: int | None = None,
     seed: int = 0,
     causal: bool | None = None,
-) -> dict[str, Finding]:
+) -> Findings:
     """Every property, measured on any `Encoding`, also one of your own: name -> finding.
 
     What is measured is a copy in float64; the encoding itself stays as it is. With `causal` a token
@@ -325,7 +339,7 @@ def check(
             f" It said: {error}"
         ) from error
     with torch.no_grad():
-        return {measure.__name__: measure(probe) for measure in ALL}
+        return Findings({measure.__name__: measure(probe) for measure in ALL})
 
 
 def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:

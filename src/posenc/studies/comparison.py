@@ -18,6 +18,7 @@ from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, choose, find
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
+from posenc.notebook import table
 from posenc.properties import Finding, check
 from posenc.properties.card import Card
 from posenc.properties.probe import Probe
@@ -91,6 +92,23 @@ class Comparison:
     encodings: list[Measured]
     provenance: Provenance
     schema: int = SCHEMA
+
+    def __repr__(self) -> str:
+        names = ", ".join(measured.name for measured in self.encodings)
+        return f"Comparison of {len(self.encodings)} encodings on {self.source}: {names}"
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook; `posenc.plot.pictures` has the figures."""
+        heads = ["", *(name.replace("_", " ") for name in self.encodings[0].properties)]
+        heads += ["change when shuffled", "time × NoPE", "training × NoPE"]
+        rows = [
+            [measured.name, *(one.mark for one in measured.properties.values())]
+            + [f"{measured.shuffle.plain:.1%}"]
+            + [f"{measured.cost_ratio[key]:.2f}" for key in ("forward", "training")]
+            for measured in self.encodings
+        ]
+        words = f"{self.source}, {self.words:,} words; learned encodings are untrained"
+        return table(heads, rows, words)
 
     def to_json(self) -> dict[str, Any]:
         """Nothing but what JSON knows; a number that is infinite or undefined becomes null."""

@@ -30,7 +30,7 @@ from posenc.attention.layer import SelfAttention
 from posenc.catalog import choose
 from posenc.core.biases import pairs
 from posenc.core.encoding import Encoding
-from posenc.core.masks import causal
+from posenc.core.masks import Mask, causal
 from posenc.core.positions import folded
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties.card import Card
@@ -84,6 +84,12 @@ class Portrait:
     encodings: list[Closeup]
     turning: Turning | None
     reading: Reading | None  # what a real model does, if one was given
+
+    def __repr__(self) -> str:
+        return f"Portrait: {self.comparison!r}"
+
+    def _repr_html_(self) -> str:
+        return self.comparison._repr_html_()
 
     def to_json(self) -> dict[str, Any]:
         """Return the portrait for JSON, to six digits; the comparison as `compare` has it."""
@@ -143,17 +149,19 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
         similarity.of_distance(line, FAR) if line is not None else None,
         geometry.project(words, x, encoding) if added else None,
         to_patch(encoding, PATCHES, PATCHES, CHOSEN) if encoding.axes == 2 else None,
-        _attention(layer, x.unsqueeze(0)),
+        attention_weights(layer, x.unsqueeze(0), causal() if encoding.causal else None),
         decomposition.of_layer(layer, x.unsqueeze(0), mask=causal() if encoding.causal else None),
     )
 
 
 @torch.no_grad()
-def _attention(layer: SelfAttention, x: Tensor) -> list[list[list[float]]]:
+def attention_weights(
+    layer: SelfAttention, x: Tensor, mask: Mask | None = None
+) -> list[list[list[float]]]:
+    """(head, query, key) of the first text in x, (batch, token, width)."""
     encoding, pos = layer.encoding, folded(x.shape[-2], layer.encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q, k, *_ = layer.project(x, encoding.prepare(pos))
-    mask = causal() if encoding.causal else None
     logits = scores(encoding, q, k, pos, pos, x=x, mask=mask)
     if mask is not None:
         logits = logits.masked_fill(~mask(*pairs(logits.shape)), float("-inf"))

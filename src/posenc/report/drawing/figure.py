@@ -164,6 +164,9 @@ class Figure:
     frames: Sequence[Frame] = ()
     listed: Table | None = None  # in place of `data_table`, where numbers alone would not say it
 
+    def __repr__(self) -> str:
+        return f"Figure({self.title!r}, {len(self.panels)} panels)"
+
     @property
     def alt(self) -> str:
         """`says`, and how heat maps were thinned."""

@@ -22,6 +22,7 @@ from posenc.report.figures.comparison import rows as rows
 from posenc.report.figures.plane import grids as grids
 from posenc.report.figures.plane import projection as projection
 from posenc.report.figures.plane import rotation as rotation
+from posenc.report.figures.positions import bias as bias
 from posenc.report.figures.positions import bound as bound
 from posenc.report.figures.positions import decay as decay
 from posenc.report.figures.positions import encoding as encoding

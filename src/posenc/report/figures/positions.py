@@ -6,6 +6,8 @@ from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
 from posenc.report.drawing.data_table import format_number
 from posenc.report.drawing.figure import (
+    COLOURS,
+    DASHES,
     GREEN,
     VERMILION,
     Figure,
@@ -17,6 +19,7 @@ from posenc.report.drawing.figure import (
     Side,
     Values,
     heat,
+    style,
 )
 
 
@@ -58,6 +61,26 @@ def similarity(name: str, between: Between) -> Figure:
         f"Similarity of {tokens} positions of {name} with each other. Least alike are places {n}"
         f" and {m}, with a cosine of {least:.2f}; neighbours have {near:.2f} on average.",
         columns=2,
+    )
+
+
+def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
+    """What is added to the scores of one query, (head, tokens back), each head a line."""
+    back = range(len(scores[0]))
+    few = len(scores) <= len(COLOURS) * len(DASHES)
+    lines = [
+        Line(back, head, f"head {n}" if few else "", **(style(n) | {"marker": ""}))
+        for n, head in enumerate(scores)
+    ]
+    values = [value + 0.0 for head in scores for value in head]  # + 0: no −0
+    falling = sum(list(head) == sorted(head, reverse=True) for head in scores)
+    return Figure(
+        f"{name}: what it adds to scores",
+        [Panel("", lines, "tokens back", "added to the score, logits")],
+        f"What {name} adds to the scores of a query with the {len(back)} tokens up to it, between"
+        f" {format_number(min(values))} and {format_number(max(values))}. In {falling} of"
+        f" {len(scores)} heads it only falls with distance.",
+        height=280,
     )
 
 

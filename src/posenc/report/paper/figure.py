@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from io import BytesIO
 from math import ceil, log10, nan
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 from warnings import catch_warnings, filterwarnings
 
@@ -38,6 +40,7 @@ from posenc.report.saving.folder import FIGURE_MARK
 
 INCH = 100  # pixels of the screen
 WIDTH = 720  # pixels, of a page of paper
+WIDE, NARROWEST, WIDEST = 183, 40, 1_000  # millimetres: that page, and what can be asked for
 TICK = 11  # pixels for a name along an axis
 TITLE = 30  # pixels above a figure
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
@@ -75,31 +78,47 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write the figure as its suffix says: .png, .svg, .pdf. Title and alt text are kept in it."""
-    drawn = matplotlib(figure)
-    described = "Subject" if path.suffix == ".pdf" else "Description"
-    maker = "Software" if path.suffix == ".png" else "Creator"
+def save(figure: Figure, path: Path, width: float = WIDE) -> None:
+    """Write the figure as its suffix says: .png, .svg, .pdf. Title and alt text are kept in it.
+
+    `width` is in millimetres: 183 a page, 85 to 89 a column.
+    """
+    write(figure, path, path.suffix.removeprefix("."), width)
+
+
+def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) -> None:
+    """Write the figure to a file or a buffer as png, svg or pdf."""
+    drawn = matplotlib(figure, width)
+    described = "Subject" if kind == "pdf" else "Description"
+    maker = "Software" if kind == "png" else "Creator"
     metadata = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
     metadata |= {maker: FIGURE_MARK}
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     with rc_context(STYLE), catch_warnings():
         filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
-        drawn.savefig(path, dpi=2 * INCH, metadata=metadata | undated)
+        drawn.savefig(file, format=kind, dpi=2 * INCH, metadata=metadata | undated)
 
 
-def matplotlib(figure: Figure) -> Drawn:
-    """Draw black on white, as wide as a page; of an animation, four or six frames side by side."""
-    figure = _strip(figure) if figure.frames else figure
-    at = PanelLayout(figure, figure.columns, WIDTH)
+def matplotlib(figure: Figure, width: float = WIDE) -> Drawn:
+    """Draw black on white, `width` millimetres; of an animation, some frames side by side."""
+    if not NARROWEST <= width <= WIDEST:
+        raise ValueError(
+            f"`width` is that of a figure in millimetres, {NARROWEST} to {WIDEST}, got {width}: 85"
+            f" is a column, {WIDE} a page."
+        )
+    figure, pixels = _strip(figure) if figure.frames else figure, round(width / 25.4 * INCH)
+    count = min(figure.columns, max(1, round(figure.columns * pixels / WIDTH)))
+    at = PanelLayout(figure, count, pixels)
+    title = wrap(_safe(figure.title), max(12, pixels // 8)) or [""]
+    above = TITLE + LINE * (len(title) - 1)
     inside = at.rows * at.row + (at.rows - 1) * at.between + at.head + at.under
-    legend, columns = _legend_size(legend_names(figure))
-    high = inside + TITLE + legend
+    legend, columns = _legend_size(legend_names(figure), pixels)
+    high = inside + above + legend
     with rc_context(STYLE):
         engine = ConstrainedLayoutEngine(rect=(0, 0, 1, inside / high))
-        drawn = Drawn(figsize=(WIDTH / INCH, high / INCH), layout=engine)
-        drawn.text(0.01, 1 - 6 / high, _safe(figure.title), va="top", fontsize=11)
-        axes = drawn.subplots(at.rows, figure.columns, squeeze=False).flatten().tolist()
+        drawn = Drawn(figsize=(pixels / INCH, high / INCH), layout=engine)
+        drawn.text(0.01, 1 - 6 / high, "\n".join(title), va="top", fontsize=11)
+        axes = drawn.subplots(at.rows, count, squeeze=False).flatten().tolist()
         for spare in axes[len(figure.panels) :]:
             spare.set_axis_off()
         for n, (panel, ax) in enumerate(zip(figure.panels, axes, strict=False)):
@@ -116,7 +135,7 @@ def matplotlib(figure: Figure) -> Drawn:
             drawn.legend(
                 **_legend(legend_names(figure), axes),
                 ncols=columns,
-                bbox_to_anchor=(0, 1 - TITLE / high),
+                bbox_to_anchor=(0, 1 - above / high),
                 loc="upper left",
                 frameon=False,
             ).set_in_layout(False)
@@ -255,11 +274,11 @@ def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
     return {"handles": [handles[label] for label in labels], "labels": labels}
 
 
-def _legend_size(wanted: list[str]) -> tuple[float, int]:
+def _legend_size(wanted: list[str], pixels: int) -> tuple[float, int]:
     """The height of the legend in pixels, and its columns."""
     if not wanted:
         return 0, 1
-    columns = max(1, int(WIDTH // (6 * max(map(len, wanted)) + 50)))
+    columns = max(1, int(pixels // (6 * max(map(len, wanted)) + 50)))
     return LINE * ceil(len(wanted) / columns) + 6, columns
 
 

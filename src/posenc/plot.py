@@ -1,0 +1,174 @@
+"""Pictures from Python, in a notebook or as files: each function returns a `Picture`.
+
+    posenc.plot.rows("sinusoidal")                     shows itself in a notebook
+    posenc.plot.similarity(RoPE(64)).save("rope.svg")
+
+An encoding is given as itself or by its name in the catalogue.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from posenc.analysis import similarity as similarities
+from posenc.analysis.text import words
+from posenc.analysis.trajectory import advance
+from posenc.attention.layer import SelfAttention
+from posenc.catalog import create, find
+from posenc.core.arguments import count, shown
+from posenc.core.encoding import Encoding
+from posenc.core.masks import causal as earlier
+from posenc.models import inspection
+from posenc.properties.probe import Probe
+from posenc.studies.portrait import attention_weights
+
+try:
+    from posenc.report import figures
+    from posenc.report.picture import Picture, pictures
+except ImportError as error:  # pragma: no cover
+    raise ImportError(
+        f"`posenc.plot` needs the extra `report` ({error.name} is missing): python -m pip install"
+        " 'posenc[report]'"
+    ) from error
+
+__all__ = ["attention", "bias", "clocks", "pictures", "rows", "similarity", "wavelengths"]
+
+DIM, HEADS = 64, 4
+CLOCKS = 4  # pairs that are shown turning
+
+
+def rows(encoding: Encoding | str, tokens: int = 64) -> Picture:
+    """What the encoding adds at each position, or what it makes of a query of ones there.
+
+    Raises ValueError for encodings that act on scores alone.
+    """
+    one = _encoding(encoding, heads=1)
+    probe = Probe(one, heads=None if one.heads else 1)
+    with torch.no_grad():
+        values = probe.rows(probe.line(count(tokens, "tokens")))
+    if values is None:
+        raise ValueError(_no_rows(encoding, one))
+    return Picture(figures.encoding(_name(encoding), values.tolist()))
+
+
+def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
+    """How alike positions are: the dot product of their rows, and the cosine.
+
+    Raises ValueError for encodings that act on scores alone.
+    """
+    one = _encoding(encoding, heads=1)
+    found = similarities.between(one, count(tokens, "tokens", 2))
+    if found is None:
+        raise ValueError(_no_rows(encoding, one))
+    return Picture(figures.similarity(_name(encoding), found))
+
+
+def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
+    """What the encoding adds to the scores of the last query, against the distance of the key.
+
+    Raises ValueError for encodings whose bias goes by queries and keys, or that have none.
+    """
+    one, pos = _encoding(encoding), torch.arange(count(tokens, "tokens", 2))
+    if "on_scores" not in one.acts_on:
+        raise ValueError(
+            f"{_name(encoding)} adds nothing to scores: `plot.bias` is for encodings such as ALiBi,"
+            " T5 and KERPLE; see `plot.rows`."
+        )
+    try:
+        with torch.no_grad():
+            scores = one(pos[-1:], pos)[0, :, 0].flip(-1)  # (head, tokens back)
+    except TypeError as error:
+        raise ValueError(
+            f"the bias of {_name(encoding)} goes by what queries and keys hold, so by itself it has"
+            " no picture: `plot.attention` shows it on words."
+        ) from error
+    learned = ", untrained" if isinstance(encoding, str) and [*one.parameters()] else ""
+    return Picture(figures.bias(_name(encoding) + learned, scores.tolist()))
+
+
+def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
+    """Pairs of channels as the hands of clocks, from fast to slow, which turn with the position.
+
+    Raises ValueError for encodings that turn nothing.
+    """
+    one = _encoding(encoding, dim=16, heads=1)
+    vector = torch.randn(one.dim or 16, generator=torch.Generator().manual_seed(0))
+    if "on_queries" not in one.acts_on or one.axes != 1:
+        raise ValueError(
+            f"{_name(encoding)} does not turn pairs of channels by a number: `plot.clocks` is for"
+            " encodings such as RoPE, p-RoPE and xPos."
+        )
+    number = len(vector) // 2
+    chosen = sorted({round(n * (number - 1) / (CLOCKS - 1)) for n in range(CLOCKS)})
+    half = getattr(one, "layout", "interleaved") == "half"
+    pairs = [(n, n + number) if half else (2 * n, 2 * n + 1) for n in chosen]
+    return Picture(
+        figures.turning(
+            _name(encoding), advance(one, vector, range(count(tokens, "tokens", 2))), pairs
+        )
+    )
+
+
+def attention(
+    encoding: Encoding | str, sentence: str = "the dog bites the man", causal: bool = False
+) -> Picture:
+    """Where the words of a sentence look, in a layer of random weights.
+
+    Equal words have equal vectors, and queries are projected as keys are: a word looks for words
+    like itself, and what else it does is the encoding's doing.
+    """
+    tokens = words(sentence)
+    if not tokens:
+        raise ValueError(f"`sentence` must have a word, got {shown(sentence)}.")
+    one = _encoding(encoding)
+    dim, heads = one.dim or DIM, one.heads or HEADS
+    layer = SelfAttention(one.width or dim * heads, heads, one)
+    distinct = sorted({*tokens})
+    vectors = _normal(len(distinct), layer.width)
+    for part in (layer.q, layer.k):
+        nn.init.zeros_(part.bias)
+        with torch.no_grad():
+            part.weight.copy_(_normal(*part.weight.shape) * layer.width**-0.5)
+    x = vectors[[distinct.index(word) for word in tokens]].unsqueeze(0)
+    weights = attention_weights(layer, x, earlier() if causal or one.causal else None)
+    return Picture(figures.attention(weights, tokens))
+
+
+def wavelengths(model: str | Path, target: int | None = None) -> Picture:
+    """Wavelength of each pair of a model's RoPE against the length that it was trained on.
+
+    `model` is a config.json or a model folder; `target` a length in tokens.
+    Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
+    """
+    found = inspection.inspect(Path(model), target)
+    turning = next((group.turning for group in found.groups if group.turning), None)
+    if turning is None:
+        raise ValueError(f"{model} turns no pairs of channels: `posenc inspect` says what it does.")
+    return Picture(figures.bands(turning))
+
+
+def _encoding(encoding: Encoding | str, dim: int = DIM, heads: int = HEADS) -> Encoding:
+    if isinstance(encoding, Encoding):
+        return encoding
+    if not isinstance(encoding, str):
+        raise TypeError(
+            "`encoding` must be an encoding, `RoPE(64)` for instance, or the name of one, got"
+            f" {shown(encoding)}: make one."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return create(encoding, dim, heads)
+
+
+def _name(encoding: Encoding | str) -> str:
+    return find(encoding).name
+
+
+def _no_rows(encoding: Encoding | str, one: Encoding) -> str:
+    see = "`plot.bias`" if "on_scores" in one.acts_on else "`plot.attention`"
+    return f"{_name(encoding)} gives no row to a position, for it acts on scores alone: see {see}."
+
+
+def _normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
