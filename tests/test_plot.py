@@ -73,11 +73,10 @@ def test_wavelengths_are_those_of_the_config(tmp_path):
         (lambda: plot.clocks("alibi"), "ALiBi does not turn pairs of channels by a number"),
         (lambda: plot.attention("rope", " "), "`sentence` must have a word, got ' '"),
         (lambda: plot.rows("roep"), "Did you mean rope"),
-        (lambda: plot.rows(3), "`encoding` must be an encoding, .* or the name of one, got 3"),
     ],
 )
 def test_what_has_no_picture_is_answered_with_one_that_has(call, says):
-    with pytest.raises((ValueError, LookupError, TypeError), match=says):
+    with pytest.raises((ValueError, LookupError), match=says):
         call()
 
 

@@ -17,13 +17,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 try:
-    from cyclopts import App, CycloptsError, Parameter, Token, validators
+    from cyclopts import App, CycloptsError, Parameter, Token, UnknownCommandError, validators
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 except ImportError:  # pragma: no cover
     sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
 
-from posenc import __version__
+from posenc import __version__, command_help, names
 from posenc.models.files.errors import printable, shown
 from posenc.provenance import typed
 from posenc.report.saving.interrupt import interruptible
@@ -34,7 +41,8 @@ app = App(
     name="posenc",
     help="Positional encodings: every one, plugged into real attention, and measured.",
     version=__version__,
-    help_epilogue="posenc compare --out report/    all of them on a novel, with a page to look at",
+    help_epilogue=command_help.examples(""),
+    default_parameter=Parameter(show_default=lambda value: value if value else None),
 )
 
 
@@ -77,26 +85,37 @@ Tokens = Annotated[int, Parameter(converter=_whole)]
 Place = Annotated[Path, Parameter(converter=_place)]
 Force = Annotated[bool, Parameter(negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
+Open = Annotated[bool, Parameter(name="--open", negative="", help="Show the page in a browser.")]
+Figures = Annotated[
+    Literal["png", "svg", "pdf"] | None,
+    Parameter(help="Write each figure as a file too, in the folder `figures`: png, svg or pdf."),
+]
+Width = Annotated[
+    float,
+    Parameter(
+        validator=validators.Number(gte=40, lte=1_000),
+        help="Millimetres of those files across: 85 is a column of a paper, 183 a page.",
+    ),
+]
+PAGE_WIDTH = 183.0
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, negative="")]
 FIRST = ("nope", "rope", "sinusoidal", "alibi", "t5")  # encodings of a study that names none
 
 
 @app.command(name="list")
 def list_(*, as_json: AsJson = False) -> None:
-    """List every encoding.
+    """List every encoding, by family, with what it does and who uses it.
 
     Parameters
     ----------
     as_json
         Print one JSON document instead.
     """
-    from posenc.catalog import CATALOG
-
     if as_json:
-        return _print_json([_described(card) for card in CATALOG])
-    from posenc.report.terminal import tables
+        return _print_json([*names.cards().values()])
+    from posenc.report.terminal import catalog
 
-    tables.catalog(CATALOG, Console())
+    catalog.catalog(names.cards().values(), Console())
 
 
 @app.command
@@ -119,7 +138,7 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
         findings = check(encoding, 64, 4)
     if as_json:
         properties = {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}
-        described = _described(card) | {"causal": encoding.causal, "text": card.text}
+        described = card.to_json() | {"causal": encoding.causal, "text": card.text}
         return _print_json(described | {"properties": properties})
     from posenc.report.terminal import tables
 
@@ -127,20 +146,19 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
 
 
 @app.command
-def cite(*names: Annotated[str, Parameter(required=True)]) -> None:
+def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> None:
     """Print the BibTeX entries of encodings.
 
     Parameters
     ----------
-    names
+    encodings
         As `posenc list` spells them.
     """
-    cards = _chosen(names)
-    for card in cards:
-        if card.paper is None:
-            raise UsageError(f"{card.name} is an encoding of your own, and has no paper to cite.")
-    papers = dict.fromkeys(card.paper for card in cards if card.paper)
-    print("\n\n".join(paper.bibtex() for paper in papers))
+    for name in filter(names.is_own, encodings):
+        mine = name.rpartition(":")[2]
+        raise UsageError(f"{mine} is an encoding of your own, and has no paper to cite.")
+    papers = dict.fromkeys(card["paper"]["bibtex"] for card in map(_printed, encodings))
+    print("\n\n".join(papers))
 
 
 @app.command
@@ -148,7 +166,10 @@ def compare(
     *names: str,
     text: Place | None = None,
     out: Place | None = None,
+    figures: Figures = None,
+    width: Width = PAGE_WIDTH,
     force: Force = False,
+    open_: Open = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure encodings side by side on a real text; all of them, unless you name some.
@@ -170,21 +191,21 @@ def compare(
     """
     cards = _chosen(names)
     given = _text(text)
-    if out is not None:
-        _writable(out, force)
+    _prepare(out, force, figures, open_)
     from posenc.studies import comparison
 
     with _own_code(cards), _progress() as progress:
         result = comparison.compare(cards, given, progress=progress)
-    if out is not None:
-        _write(result, out, views=_explorer(cards, out))
+        _write(result, out, figures, width, progress, _explorer(cards, out))
     if as_json:
-        return _print_json(result.to_json())
-    from posenc.report.terminal import tables
+        _print_json(result.to_json())
+    else:
+        from posenc.report.terminal import tables
 
-    console = Console()
-    tables.comparison(result, console)
-    _say_where(out, console)
+        console = Console()
+        tables.comparison(result, console)
+        _say_where(out, console)
+    _open(out, open_)
 
 
 @app.command
@@ -193,8 +214,10 @@ def report(
     out: Place,
     text: Place | None = None,
     model: Place | None = None,
-    figures: Literal["png", "svg", "pdf"] | None = None,
+    figures: Figures = None,
+    width: Width = PAGE_WIDTH,
     force: Force = False,
+    open_: Open = False,
     as_json: AsJson = False,
 ) -> None:
     """Look closely at a few encodings, and at what a real model does with its own.
@@ -212,8 +235,6 @@ def report(
     model
         A folder with a model of transformers, in safetensors, and its tokenizer.json; it reads the
         text. No code of it is run, and nothing is fetched.
-    figures
-        Write each figure as a file too, in a folder `figures`: png, svg or pdf.
     force
         Write into the folder whatever else it holds. Only files of those names are replaced.
     as_json
@@ -221,22 +242,26 @@ def report(
     """
     cards = _chosen(names)
     given = _text(text)
-    _writable(out, force)
+    _prepare(out, force, figures, open_)
     from posenc.analysis.text import novel
     from posenc.studies import portrait
 
     given = given or novel()
-    read = None if model is None else _read(model, given)
     with _own_code(cards), _progress() as progress:
+        if model is not None:
+            progress("reading the text with the model", 0, 1)
+        read = None if model is None else _read(model, given)
         result = portrait.portray(cards, given, read, progress=progress)
-    _write(result, out, figures, _explorer(cards, out))
+        _write(result, out, figures, width, progress, _explorer(cards, out))
     if as_json:
-        return _print_json(result.to_json())
-    from posenc.report.terminal import tables
+        _print_json(result.to_json())
+    else:
+        from posenc.report.terminal import tables
 
-    console = Console()
-    tables.comparison(result.comparison, console)
-    _say_where(out, console)
+        console = Console()
+        tables.comparison(result.comparison, console)
+        _say_where(out, console)
+    _open(out, open_)
 
 
 @app.command
@@ -247,7 +272,10 @@ def inspect(
     target: Tokens | None = None,
     weights: Annotated[bool, Parameter(negative="")] = False,
     out: Place | None = None,
+    figures: Figures = None,
+    width: Width = PAGE_WIDTH,
     force: Force = False,
+    open_: Open = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what a model does about positions, layer by layer, and what would break in longer texts.
@@ -275,19 +303,21 @@ def inspect(
 
     with _models():
         path = hub.local(model, weights)
-    if out is not None:
-        _writable(out, force)
-    with _models():
+    _prepare(out, force, figures, open_)
+    with _models(), _progress() as progress:
+        if weights:
+            progress("reading weights", 0, 1)
         found = inspection.inspect(path, target, weights)
-    if out is not None:
-        _write(found, out)
+        _write(found, out, figures, width, progress)
     if as_json:
-        return _print_json(found.to_json())
-    from posenc.report.terminal import tables
+        _print_json(found.to_json())
+    else:
+        from posenc.report.terminal import tables
 
-    console = Console()
-    tables.inspection(found, console)
-    _say_where(out, console)
+        console = Console()
+        tables.inspection(found, console)
+        _say_where(out, console)
+    _open(out, open_)
 
 
 @app.command
@@ -444,7 +474,10 @@ def bench(
     quick: Annotated[bool, Parameter(negative="")] = False,
     malloc: Literal["warm", "default"] = "warm",
     out: Place | None = None,
+    figures: Figures = None,
+    width: Width = PAGE_WIDTH,
     force: Force = False,
+    open_: Open = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure posenc beside other libraries in one run, as ratios to the limit.
@@ -474,24 +507,24 @@ def bench(
         os.execv(
             sys.executable, [sys.executable, "-P", "-m", "posenc", *shlex.split(typed.get())[1:]]
         )
-    if out is not None:
-        _writable(out, force)
+    _prepare(out, force, figures, open_)
     from posenc.bench import run
 
     try:
         with _progress() as progress:
             found = run.benchmark(parts, quick, progress)
+            _write(found, out, figures, width, progress)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
-    if out is not None:
-        _write(found, out)
     if as_json:
-        return _print_json(found.to_json())
-    from posenc.report.terminal import benchmarks
+        _print_json(found.to_json())
+    else:
+        from posenc.report.terminal import benchmarks
 
-    console = Console()
-    benchmarks.benchmark(found, console)
-    _say_where(out, console)
+        console = Console()
+        benchmarks.benchmark(found, console)
+        _say_where(out, console)
+    _open(out, open_)
 
 
 @app.command
@@ -803,6 +836,41 @@ def _said_by(progress: Callable[[str, int, int], None]) -> Callable[[Any], None]
     return say
 
 
+@app.command(name="help")
+def help_(*command: str) -> None:
+    """Show the help of a command, or of all.
+
+    Parameters
+    ----------
+    command
+        Its name.
+    """
+    if command and command[0] not in _commands():
+        raise UsageError(command_help.unknown(command[0], _commands()))
+    app.help_print([*command])
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print a script that lets a shell complete commands and options.
+
+    Parameters
+    ----------
+    shell
+        bash, zsh or fish.
+    """
+    print(app.generate_completion(prog_name="posenc", shell=shell))
+
+
+def _commands() -> list[str]:
+    return [name for name in app if not name.startswith("-")]
+
+
+for _name_of_command in _commands():
+    if _name_of_command in command_help.EXAMPLES:
+        app[_name_of_command].help_epilogue = command_help.examples(_name_of_command)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
@@ -810,6 +878,9 @@ def main(words: Sequence[str] | None = None) -> None:
         typed.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
+    except UnknownCommandError as error:
+        word = next((word for word in words or () if not word.startswith("-")), "")
+        _say_wrong(command_help.unknown(word, _commands()) if word else error, 2)
     except (UsageError, CycloptsError) as error:
         _say_wrong(error, 2)
     except Failure as error:
@@ -835,12 +906,23 @@ def _say_wrong(what: object, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _chosen(names: Sequence[str]) -> list[Any]:
+def _printed(name: str) -> dict[str, Any]:
+    """The printed card of an encoding of the catalogue; a typo is answered without torch."""
+    try:
+        return names.find(name)
+    except LookupError as error:
+        raise UsageError(error.args[0]) from None
+
+
+def _chosen(wanted: Sequence[str]) -> list[Any]:
     """The cards of these encodings."""
+    for name in wanted:
+        if not names.is_own(name):
+            _printed(name)
     from posenc.catalog import choose
 
     try:
-        return choose(names)
+        return choose(wanted)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
 
@@ -894,18 +976,6 @@ def _models() -> Iterator[None]:
         raise Failure(f"{error.filename or 'a file of the model'}: {error.strerror}.") from None
 
 
-def _described(card: Any) -> dict[str, Any]:
-    return {
-        "name": card.slug,
-        "title": card.name,
-        "summary": card.summary,
-        "formula": card.formula,
-        "paper": card.paper
-        and {"short": card.paper.short, "title": card.paper.title, "link": card.paper.link},
-        "holds": sorted(measure.__name__ for measure in card.holds),
-    }
-
-
 def _print_json(document: Any) -> None:
     plain = not output.universal()
     print(json.dumps(document, ensure_ascii=plain, indent=1, allow_nan=False))
@@ -926,8 +996,10 @@ def _writable(out: Path, force: bool, beside: bool = False) -> None:
         raise UsageError(f"--out: {error}") from None
 
 
-def _explorer(cards: Sequence[Any], out: Path) -> dict[str, str] | None:
+def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
     """Write the explorer beside a report: the names of its views; None if a file is in the way."""
+    if out is None:
+        return None
     from posenc.catalog import CATALOG
     from posenc.explorer import data, document
     from posenc.report.saving.folder import EXPLORER
@@ -941,13 +1013,36 @@ def _explorer(cards: Sequence[Any], out: Path) -> dict[str, str] | None:
     return {card.slug: data.renamed(card).slug for card in cards or CATALOG}
 
 
+def _prepare(out: Path | None, force: bool, figures: str | None, open_: bool) -> None:
+    """Check what is asked to be written, before the work begins."""
+    for asked, option in ((figures, "--figures"), (open_, "--open")):
+        if asked and out is None:
+            raise UsageError(f"{option} needs a page: name its folder with --out.")
+    if out is not None:
+        _writable(out, force)
+
+
+def _open(out: Path | None, open_: bool) -> None:
+    if out is not None and open_:
+        import webbrowser
+
+        webbrowser.open((out / "index.html").resolve().as_uri())
+
+
 def _write(
-    result: Any, out: Path, figures: str | None = None, views: dict[str, str] | None = None
+    result: Any,
+    out: Path | None,
+    figures: str | None,
+    width: float,
+    progress: Callable[[str, int, int], None],
+    views: dict[str, str] | None = None,
 ) -> None:
+    if out is None:
+        return
     from posenc.report import page
 
     try:
-        page.write(result, out, figures, views)
+        page.write(result, out, figures, views, width, progress)
     except OSError as error:
         raise Failure(f"{out} could not be written: {error.strerror}.") from None
 
@@ -965,19 +1060,33 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
     if not sys.stderr.isatty():
         yield _line_every(10.0)
         return
-    columns = (TextColumn("{task.description:18}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description:24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading")
+        task = bar.add_task("reading", total=None)
         yield lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of)
 
 
 def _line_every(seconds: float) -> Callable[[str, int, int], None]:
-    last = time.monotonic()
+    begun = last = time.monotonic()
 
     def say(doing: str, done: int, of: int) -> None:
         nonlocal last
-        if time.monotonic() - last >= seconds:
-            last = time.monotonic()
-            print(f"{done} of {of}: {doing}", file=sys.stderr, flush=True)
+        if (now := time.monotonic()) - last >= seconds:
+            last = now
+            left = (now - begun) / done * (of - done) if done else None
+            about = "" if left is None else f", about {_spoken(left)} left"
+            print(f"{done} of {of}: {doing}{about}", file=sys.stderr, flush=True)
 
     return say
+
+
+def _spoken(seconds: float) -> str:
+    """A time to wait, in words: "40 s", "12 min"."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -123,7 +123,8 @@ def attention(
         raise ValueError(f"`sentence` must have a word, got {shown(sentence)}.")
     one = _encoding(encoding)
     dim, heads = one.dim or DIM, one.heads or HEADS
-    layer = SelfAttention(one.width or dim * heads, heads, one)
+    with torch.random.fork_rng(devices=[]):
+        layer = SelfAttention(one.width or dim * heads, heads, one)
     distinct = sorted({*tokens})
     vectors = _normal(len(distinct), layer.width)
     for part in (layer.q, layer.k):

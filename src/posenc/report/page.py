@@ -1,7 +1,7 @@
 """One HTML page that opens offline, and the numbers beside it as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,21 +33,27 @@ PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL
 
 
 def write(
-    result: Result, out: Path, figures: str | None = None, views: Mapping[str, str] | None = None
+    result: Result,
+    out: Path,
+    figures: str | None = None,
+    views: Mapping[str, str] | None = None,
+    width: float = paper.WIDE,
+    progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> None:
     """Write `results.json` and `index.html`, which replace an earlier report as a whole.
 
     `views` are the names of encodings in the explorer beside it, by slug; without them the page
     names the command that makes one. `figures` is png, svg or pdf: each figure as a file of that
-    kind as well. `results.json` lists them, so that the next report recognises them and removes
-    them.
+    kind as well, `width` millimetres across. `results.json` lists them, so that the next report recognises them and removes them.
     """
     drawn = contents.figures_for_paper(result) if figures else {}
     with folder.replacing(out) as new:
         if drawn:
             (new / FIGURES).mkdir()
-        for name, figure in drawn.items():
-            paper.save(figure, new / FIGURES / f"{name}.{figures}")
+        for n, (name, figure) in enumerate(drawn.items()):
+            progress(f"drawing {name}", n, len(drawn) + 1)
+            paper.save(figure, new / FIGURES / f"{name}.{figures}", width)
+        progress("drawing the page", len(drawn), len(drawn) + 1)
         tree = result.to_json() | {"figures": [f"{name}.{figures}" for name in drawn]}
         numbers = json.dumps(tree, ensure_ascii=False, allow_nan=False, indent=1)
         for name, text in ((NUMBERS, numbers), (PAGE, render(result, views))):

@@ -146,7 +146,7 @@ def compare(
         for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
             progress(card.name, done, of)
             parts.append(_measure(card, encoding, material))
-        costs, ratios = _costs(cards, encodings, settings, lambda n: progress("cost", n, of))
+        costs, ratios = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
     progress("done", of, of)
     return Comparison(
         source=text.source,

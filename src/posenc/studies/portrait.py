@@ -117,10 +117,22 @@ def portray(
     begun = time.time()
     cards = choose(names or USUAL)
     text, settings = text or novel(), settings or Settings()
-    compared = comparison.compare(cards, text, settings, progress)
+    closely = len(cards) + 1  # steps after those of the comparison
+    done = 0
+
+    def compared_so_far(doing: str, step: int, of: int) -> None:
+        nonlocal done
+        done = of
+        progress(doing, step, of + closely)
+
+    compared = comparison.compare(cards, text, settings, compared_so_far)
     with torch.random.fork_rng(devices=[]):
         material = Material(text, settings)
-        close = [_closeup(card, material, text) for card in cards]
+        close = []
+        for n, card in enumerate(cards):
+            progress(f"{card.name}, closely", done + n, done + closely)
+            close.append(_closeup(card, material, text))
+        progress("frequencies", done + closely - 1, done + closely)
         rotary = [(card, e) for card in cards if isinstance(e := seeded(card, settings), RoPE)]
         turning = next((_turning(c, e, material, text) for c, e in rotary if e.axes == 1), None)
     compared = replace(compared, provenance=since(begun, settings.seed))

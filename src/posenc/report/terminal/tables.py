@@ -1,6 +1,5 @@
 """Tables on the terminal, drawn with rich from the same data objects as the page."""
 
-from collections.abc import Sequence
 from textwrap import indent
 
 from rich import box
@@ -18,17 +17,6 @@ from posenc.studies.comparison import Comparison
 
 WIDE = 124  # columns of a terminal on which properties are spelled out
 MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
-
-
-def catalog(cards: Sequence[Card], console: Console) -> None:
-    table = _table("name", "what it does", "paper")
-    for card in cards:
-        table.add_row(
-            Text(card.slug, "bold"),
-            escape(card.summary),
-            escape(card.paper.short if card.paper else ""),
-        )
-    console.print(table)
 
 
 def card(card: Card, findings: dict[str, Finding], console: Console, causal: bool = False) -> None:

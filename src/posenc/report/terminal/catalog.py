@@ -1,0 +1,40 @@
+"""The catalogue on the terminal, by families, from the printed cards: needs no torch."""
+
+from collections.abc import Collection
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+FAMILIES = {  # the most used first
+    "rotary": "Turned: queries and keys are rotated by position",
+    "bias": "Biases: added to scores, by distance or by what tokens say",
+    "additive": "Added: to the embeddings, before the first layer",
+    "relative": "Relative: distance meets content in the scores",
+    "none": "Nothing, to compare with",
+}
+
+
+def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
+    """Print the encodings, a table for each family, those in use first."""
+    by_family: dict[str, list[dict[str, Any]]] = {family: [] for family in FAMILIES}
+    for card in cards:
+        by_family[card["family"]].append(card)
+    widest = max(len(card["name"]) for card in cards)
+    for family, members in by_family.items():
+        table = Table(
+            box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False, expand=True
+        )
+        table.add_column(width=widest, no_wrap=True)
+        table.add_column(ratio=3)
+        table.add_column(ratio=2)
+        for card in sorted(members, key=lambda card: not card["used_by"]):
+            used = Text(card["used_by"] or card["paper"]["short"], "" if card["used_by"] else "dim")
+            table.add_row(Text(card["name"], "bold"), escape(card["summary"].rstrip(".")), used)
+        console.print(Text(FAMILIES[family], "bold blue"))
+        console.print(table)
+        console.print()
+    hint = "Right, who uses it; dim, its paper, where no well-known model does. More of one:"
+    console.print(Text(f"{hint} posenc show NAME", "dim"))
