@@ -130,9 +130,9 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
     as_json
         Print one JSON document instead.
     """
+    (card,) = cards = _chosen([name])
     from posenc.properties import check
 
-    (card,) = cards = _chosen([name])
     with _own_code(cards):
         encoding = card.make(64, 4)
         findings = check(encoding, 64, 4)
@@ -307,7 +307,7 @@ def inspect(
     with _models(), _progress() as progress:
         if weights:
             progress("reading weights", 0, 1)
-        found = inspection.inspect(path, target, weights)
+        found = inspection.inspect(path, target, weights, "" if str(path) == model else model)
         _write(found, out, figures, width, progress)
     if as_json:
         _print_json(found.to_json())

@@ -114,7 +114,7 @@ def test_no_base_is_named_for_lengths_to_which_none_was_looked_for(tmp_path):
     assert not any("base of at least" in line for line in found.advice)
     assert not any("base" in line for line in words.turning(found.groups[0].turning))
     found = inspected(tmp_path, QWEN | {"head_dim": 2}, target=40000)
-    assert "over 40,000 tokens takes, unstretched, a base above 10¹⁵" in " ".join(
+    assert "within 40,000 tokens, without scaling, takes a base > 10¹⁵" in " ".join(
         words.turning(found.groups[0].turning)
     )
     assert len(found.advice) == 2
@@ -169,7 +169,7 @@ def test_a_stretched_model_says_from_what(tmp_path):
     assert (found.spec.context, found.spec.trained) == (131072, 32768)
     turning = found.groups[0].turning
     assert turning.changes == {"kept": 24, "stretched": 16, "interpolated": 24}
-    assert words.turning(turning)[0] == "cos and sin × 1.13863, so scores × 1.29648"
+    assert words.turning(turning)[0] == "attention factor 1.13863: logits × 1.29648"
     assert "must not be multiplied once more" in found.spec.notes[0]
 
 

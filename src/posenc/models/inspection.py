@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a 
     from posenc.models.weighing import Weighing
 
 NOTHING = "no encoding (NoPE)"
+SCHEMA = 2
 LONGEST = 2**21  # tokens to which similarity is summed
 MOST_WAYS = 16  # of turning, in one model
 
@@ -88,6 +89,8 @@ class Inspection:
     parts: Mapping[str, Inspection]
     weighing: Weighing | None = None  # what the weights say, if they were asked
     provenance: Provenance | None = None  # of the whole, not of its parts
+    name: str = ""  # of its folder, or its id on the hub; of a part: none
+    schema: int = SCHEMA
 
     @property
     def verdict(self) -> Verdict | None:
@@ -98,7 +101,9 @@ class Inspection:
 
     def __repr__(self) -> str:
         spec, asked = self.spec, f", {self.target:,} tokens: {self.verdict}" if self.target else ""
-        return f"Inspection({spec.model or self.file}, {len(spec.layers)} layers{asked})"
+        return (
+            f"Inspection({self.name or spec.model or self.file}, {len(spec.layers)} layers{asked})"
+        )
 
     def _repr_html_(self) -> str:
         """A card for a notebook: what the layers do, and the answer on the target."""
@@ -106,11 +111,17 @@ class Inspection:
         lines = [self.embedding and f"embeddings: {self.embedding}"]
         lines += [f"{self.target:,} tokens: {self.verdict}"] if self.target else []
         lines += [*self.problems, *self.unknown, *self.advice]
-        return card(self.spec.model or self.file, lines, more=table(["layers", "encoding"], rows))
+        return card(
+            self.name or self.spec.model or self.file,
+            lines,
+            more=table(["layers", "encoding"], rows),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON, without repetitions."""
         return {
+            "schema": self.schema,
+            "name": self.name,
             "provenance": self.provenance and asdict(self.provenance),
             "file": self.file,
             "model": self.spec.model,
@@ -134,8 +145,12 @@ class Inspection:
         }
 
 
-def inspect(path: Path, target: int | None = None, weights: bool = False) -> Inspection:
+def inspect(
+    path: Path, target: int | None = None, weights: bool = False, name: str = ""
+) -> Inspection:
     """Inspect the config at `path`, a file or a model folder; `target` is a number of tokens.
+
+    `name` is what the model is called, where its folder does not say so.
 
     With `weights` the tensors are measured too; then a config may be missing, as it is beside ONNX.
     Raises ModelError for what cannot be read, ValueError for a target below 1.
@@ -156,7 +171,13 @@ def inspect(path: Path, target: int | None = None, weights: bool = False) -> Ins
         weighing = weigh(None if bare else spec, open_weights(files))
     file = files.config or (files.weights[0] if bare else path)
     report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing)
-    return replace(report, provenance=since(start))
+    return replace(report, provenance=since(start), name=name or _name_of(path))
+
+
+def _name_of(path: Path) -> str:
+    """The name of the folder of a config, or of a folder; else that of the file."""
+    here = path.absolute()
+    return here.parent.name if here.name == "config.json" else here.name
 
 
 def inspect_spec(
@@ -229,7 +250,7 @@ def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> 
         turning = measured(layer.encoding, layer.window)
     words = does(layer)
     if spec.embedding and words == NOTHING:
-        words = "nothing more"
+        words = "no encoding of their own (positions are in the embeddings)"
     return Alike(numbers, layer.kind, words, layer.window, turning)
 
 
@@ -369,7 +390,7 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
         return []
     return [
         f"or train on with a base of at least {rounded(base)} (now {rotary.base:,.10g}), which"
-        f" keeps like keys ahead of unrelated ones for {target:,} tokens"
+        f" keeps a key equal to the query above a random one for {target:,} tokens"
     ]
 
 

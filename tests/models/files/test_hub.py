@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from posenc.models.files.errors import ModelError
-from posenc.models.files.hub import local
+from posenc.models.files.hub import _reachable, local
 
 
 def cached(cache, name, files):
@@ -58,3 +58,35 @@ def test_offline_and_not_in_the_cache_is_one_clear_line(tmp_path):
         "error: somebody/model: is no path here, and neither in the cache nor could the hub be"
         " asked (HF_HUB_OFFLINE, or no connection)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("modles/llama", "models/llama"),
+        ("models/lama", "models/llama"),
+        ("models/llama/config.jsn", "models/llama/config.json"),
+        ("models/llama/confg.json", "models/llama/config.json"),
+    ],
+)
+def test_a_mistyped_path_is_answered_without_the_hub(typed, meant, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models/llama").mkdir(parents=True)
+    (tmp_path / "models/llama/config.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # whose import would fail
+    with pytest.raises(ModelError, match=f"did you mean {meant}"):
+        local(typed)
+
+
+def test_a_file_that_is_not_here_is_no_id(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ModelError, match="does not exist"):
+        local("model/weights.gguf")
+
+
+def test_without_a_connection_nothing_is_tried_again(monkeypatch):
+    """An address of the machine itself at which nobody listens answers at once."""
+    monkeypatch.setattr("posenc.models.files.hub.getproxies", dict)
+    assert not _reachable("http://127.0.0.1:9")
+    monkeypatch.setattr("posenc.models.files.hub.getproxies", lambda: {"https": "proxy"})
+    assert _reachable("http://127.0.0.1:9")

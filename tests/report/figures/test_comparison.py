@@ -9,7 +9,7 @@ def test_every_property_of_every_encoding_is_marked_once(everything):
     marks = {mark.name: set(zip(mark.x, mark.y, strict=True)) for mark in figure.panels[0].marks}
     for y, measured in enumerate(everything.encodings):
         for x, finding in enumerate(measured.properties.values()):
-            word = {True: "holds", False: "does not", None: "has no meaning here"}[finding.holds]
+            word = {True: "holds", False: "does not", None: "not applicable"}[finding.holds]
             assert [name for name, places in marks.items() if (x, y) in places] == [word]
     listed = data_table(figure)
     assert listed.heading[1:] == [name.replace("_", " ") for name in measured.properties]
@@ -24,7 +24,7 @@ def test_the_slowest_is_named_and_nope_is_only_the_measure(everything):
 
 
 def test_who_is_blind_to_the_order_is_named(everything):
-    assert "Blind to the order without a mask: NoPE." in figures.order(everything).says
+    assert "Without a mask these cannot see the order: NoPE." in figures.order(everything).says
 
 
 def test_curves_leave_out_the_token_itself(everything):

@@ -69,4 +69,7 @@ CARD_3D = Card(
     used_by="V-JEPA 2",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 3, base), **options),
     holds=HOLDS | {several_axes},
+    docstring=(__doc__ or "")
+    .strip()
+    .replace("the axes of an image or a volume", "the frames, rows and columns of a video"),
 )

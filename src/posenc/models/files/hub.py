@@ -5,11 +5,17 @@ Only an id such as "Qwen/Qwen3-8B", where no such folder exists, makes a connect
 """
 
 import re
+import socket
+from difflib import get_close_matches
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from posenc.models.files.errors import ModelError, printable
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+FILES = {".json", ".gguf", ".safetensors", ".onnx", ".bin", ".pt", ".pth"}  # ends of paths
+PATIENCE = 3.0  # seconds
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 
@@ -21,19 +27,40 @@ def local(name: str, weights: bool = False) -> Path:
     path = Path(name)
     if path.exists():
         return path
-    if not ID.fullmatch(name):
-        raise ModelError(name, "", "does not exist")
+    if not ID.fullmatch(name) or path.suffix in FILES:
+        raise ModelError(name, "", f"does not exist{_nearest(path)}")
+    if near := _nearest(path):
+        raise ModelError(name, "", f"is no path here{near}")
     return _fetched(name, weights)
+
+
+def _nearest(path: Path) -> str:
+    """A path here that may be meant, as the end of a sentence; "" where none is near."""
+    here = Path(path.anchor)
+    for part in path.relative_to(here).parts if path.is_absolute() else path.parts:
+        if not (here / part).exists():
+            try:
+                there = [entry.name for entry in here.iterdir()]
+            except OSError:
+                return ""
+            near = get_close_matches(part, there, n=1, cutoff=0.75)
+            if not near:
+                return ""
+            part = near[0]
+        here /= part
+    return f": did you mean {printable(str(here))}?"
 
 
 def _fetched(name: str, weights: bool) -> Path:
     try:
-        from huggingface_hub import hf_hub_download, snapshot_download
+        from huggingface_hub import constants, hf_hub_download, snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError:
         raise ModelError(
             name, "", "is no path here, and to ask the hub for it takes the extra `models`"
         ) from None
+    if not _reachable(constants.ENDPOINT) and not constants.HF_HUB_OFFLINE:
+        constants.HF_HUB_OFFLINE = True  # then the cache answers at once, and nothing is retried
     try:
         if weights:
             return Path(snapshot_download(name, allow_patterns=["config.json", *WEIGHTS]))
@@ -43,3 +70,15 @@ def _fetched(name: str, weights: bool) -> Path:
     except HfHubHTTPError as error:
         why = f"the hub does not give it: {printable(str(error).splitlines()[0])}"
     raise ModelError(name, "", f"is no path here, and {why}")
+
+
+def _reachable(endpoint: str) -> bool:
+    """Test within seconds whether the hub can be asked; through a proxy it may be."""
+    where = urlsplit(endpoint)
+    if getproxies():
+        return True
+    try:
+        socket.create_connection((where.hostname, where.port or 443), PATIENCE).close()
+    except OSError:
+        return False
+    return True

@@ -45,7 +45,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
         return drawn
 
     lengths = [
-        f"{name} from {_norm(advance.placed[0]):.3g} to {_norm(advance.placed[-1]):.3g}"
+        f"{name} {_span([_norm(row) for row in advance.placed])}"
         for name, advance in advances.items()
     ]
     position = _positions(advances)
@@ -53,7 +53,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
         "One vector, its position advancing",
         panels(len(position) // 4),
         f"What a vector of length {_norm(next(iter(advances.values())).vector):.3g} becomes at"
-        f" positions {position[0]} to {position[-1]}. Its length goes: {'; '.join(lengths)}.",
+        f" positions {position[0]} to {position[-1]}. Its length: {'; '.join(lengths)}.",
         columns=2,
         height=220,
         frames=_states(position, panels),
@@ -187,6 +187,12 @@ def _states(position: Sequence[int], panels: Callable[[int], list[Panel]]) -> li
 
 def _positions(advances: Mapping[str, Advance]) -> list[int]:
     return next(iter(advances.values())).position
+
+
+def _span(lengths: Sequence[float]) -> str:
+    """The least and the largest length, or that it stays."""
+    least, largest = (f"{value:.3g}" for value in (min(lengths), max(lengths)))
+    return f"stays {least}" if least == largest else f"between {least} and {largest}"
 
 
 def _norm(values: Sequence[float]) -> float:

@@ -33,12 +33,12 @@ def attention(
             for j, weight in enumerate(row)
             if weight is not None
         ]
-        distances.append(f"{name} {sum(back) / len(head):.1f}")
+        distances.append(f"{name}: {sum(back) / len(head):.1f}")
     return Figure(
         "Attention",
         panels,
-        f"Attention between {len(weights[0])} tokens. On average a token looks so many tokens away:"
-        f" {', '.join(distances)}.",
+        f"Attention between {len(weights[0])} tokens. Mean attention distance in tokens:"
+        f" {' · '.join(distances)}.",
         columns=min(len(panels), 2 if len(panels) < 5 else 3),
     )
 

@@ -95,7 +95,7 @@ def order(result: Comparison) -> Figure:
         "Does it know the order?",
         panels,
         "How much changes when a sentence is shuffled, and between two occurrences of a word."
-        f" Blind to the order without a mask: {_listed(blind)}.",
+        f" Without a mask these cannot see the order: {_listed(blind)}.",
         columns=2,
         height=max(120, 24 * len(names)),
     )
@@ -130,21 +130,21 @@ def costs(result: Comparison) -> Figure:
                 y_down=True,
             )
         ],
-        "Time and memory of a layer as multiples of the layer without positions. To train,"
-        f" {cheapest.name} takes {cheapest.cost_ratio['training']:.2g} times as long, and"
-        f" {dearest.name}, the slowest, {dearest.cost_ratio['training']:.2g} times.",
+        "Time and memory of a layer as multiples of the layer without positions. Training takes"
+        f" {cheapest.cost_ratio['training']:.2g} × the time of NoPE with {cheapest.name}, and"
+        f" {dearest.cost_ratio['training']:.2g} × with {dearest.name}, the slowest.",
         height=max(120, 24 * len(names)),
     )
 
 
 def properties(result: Comparison) -> Figure:
-    """Properties by encoding: holds, fails, or has no meaning."""
+    """Properties by encoding: holds, fails, or not applicable."""
     names = [measured.name for measured in result.encodings]
     asked = list(result.encodings[0].properties)
     kinds: Sequence[tuple[bool | None, str, str, Marker, float]] = (
         (True, "holds", BLUE, "circle", 11),
         (False, "does not", GREY, "x", 6),
-        (None, "has no meaning here", GREY, "dash", 6),
+        (None, "not applicable", GREY, "dash", 6),
     )
     verdicts = [[m.properties[name].holds for name in asked] for m in result.encodings]
     marks = []
@@ -158,7 +158,7 @@ def properties(result: Comparison) -> Figure:
     }
     largest = max(held.values())
     panel = Panel("", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True)
-    word = {True: "holds", False: "does not", None: "no meaning"}
+    word = {True: "holds", False: "does not", None: "not applicable"}
     return Figure(
         "What holds",
         [panel],
@@ -181,7 +181,7 @@ def _curve(title: str, measured: Measured, plain: Curve | None) -> Panel:
     curve = measured.curve
     x = curve.distance[others]
     marks = [
-        Band(x, curve.low[others], curve.high[others], "four fifths of the scores"),
+        Band(x, curve.low[others], curve.high[others], "80 % of the scores"),
         Line(x, curve.mean[others], "mean score"),
     ]
     if plain and measured.slug != "nope":

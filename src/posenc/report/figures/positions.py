@@ -137,7 +137,7 @@ def bound(bounds: Bound) -> Figure:
                 y_log=True,
             ),
             Panel(
-                "the bound but for its factor",
+                "RoFormer's bound without the norm factor",
                 [Line(distance, bounds.mean, "", GREEN, "dashdot", width=1.5)],
                 "distance δ, tokens",
                 "mean |S|",

@@ -41,7 +41,7 @@ def _curve(layer: Layer) -> Panel:
     curve, others = layer.curve, slice(1, None)  # a token is most like itself
     x = curve.distance[others]
     marks = [
-        Band(x, curve.low[others], curve.high[others], "four fifths of the scores"),
+        Band(x, curve.low[others], curve.high[others], "80 % of the scores"),
         Line(x, curve.mean[others], "mean score"),
     ]
     return Panel(f"layer {layer.number}", marks, "tokens back", "score, logits")

@@ -6,7 +6,7 @@ from posenc.analysis.frequencies import Extended
 from posenc.analysis.precision import Precision
 from posenc.models.inspection import Turning
 from posenc.report.drawing.figure import GREY, Figure, Line, Mark, Panel, Rule, style
-from posenc.report.words import tokens
+from posenc.report.words import CHANGES, tokens
 
 
 def bands(turning: Turning) -> Figure:
@@ -28,8 +28,9 @@ def bands(turning: Turning) -> Figure:
         says += (
             f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
         )
-    changes = ", ".join(f"{count} {change}" for change, count in turning.changes.items())
-    says += f". Stretching left {changes}." if stretched else "."
+    counted = turning.changes.items()
+    changes = ", ".join(f"{count} {CHANGES[change]}" for change, count in counted)
+    says += f". Of {len(pairs)} pairs: {changes}." if stretched else "."
     panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
     return Figure("Wavelengths", [panel], says)
 
@@ -89,7 +90,7 @@ def precision(measured: Precision) -> Figure:
         )
         for title, ways, y_title in (
             ("cos and sin", measured.error, "largest error"),
-            ("scores of near tokens, moved along", measured.drift, "error / size of scores"),
+            ("scores 0–63 tokens apart, text moved", measured.drift, "error / size of scores"),
             ("scores of keys at the beginning", measured.far, "error / size of scores"),
         )
     ]
@@ -102,7 +103,7 @@ def precision(measured: Precision) -> Figure:
         "What few bits do",
         panels,
         f"Errors of angles and scores by how they are formed. At position {measured.position[-1]:,}"
-        f" scores of keys at the beginning are off by: {errors}.",
+        f" the errors of scores of keys at the beginning are: {errors}.",
         columns=3,
         height=300,
     )

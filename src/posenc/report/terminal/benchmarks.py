@@ -10,6 +10,8 @@ from posenc.bench.run import Benchmark
 from posenc.report import words
 from posenc.report.terminal.tables import _table
 
+MEMORY = {"warm": "memory reused", "default": "memory from the system"}
+
 
 def benchmark(result: Benchmark, console: Console) -> None:
     for table in result.tables:
@@ -27,9 +29,11 @@ def benchmark(result: Benchmark, console: Console) -> None:
 
 
 def _ways(table: Table, console: Console) -> None:
-    note = f"ratio to {table.limit}; malloc {table.malloc}, {table.threads} threads"
+    note = (
+        f"ratio to {table.limit}; {MEMORY.get(table.malloc, table.malloc)}, {table.threads} threads"
+    )
     console.print(Text(f"{table.part}, {table.case}", "bold"), Text(f" {note}", "dim"))
-    shown = _table("", "median", "least", "ratio", "off by", "MB", "kept / dropped")
+    shown = _table("", "median", "min", "ratio", "max error", "MB", "samples / discarded")
     for row in table.rows:
         error = "" if row.error is None else f"{row.error:.0e}"
         memory = "" if row.memory is None else f"{row.memory:,.0f}"

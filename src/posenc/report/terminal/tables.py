@@ -97,9 +97,11 @@ def _turning(group: Alike, turning: Turning, console: Console) -> None:
         console.print(
             Text(f"{marks if done else ''} complete a turn within {trained:,} tokens", "dim")
         )
-    changes = ", ".join(f"{BLOCKS[kind]} {n} {kind}" for kind, n in turning.changes.items())
+    changes = ", ".join(
+        f"{BLOCKS[kind]} {n} {words.CHANGES[kind]}" for kind, n in turning.changes.items()
+    )
     console.print(Text(changes, "dim"))
-    table = _table("pair", "wavelength", "turns when trained", "slower now")
+    table = _table("pair", "wavelength", "turns within training", "slowed by")
     for column in table.columns[1:]:
         column.justify = "right"
     last = len(turning.pairs) - 1
@@ -128,16 +130,16 @@ def _properties(result: Comparison, console: Console) -> None:
         legend = [f"{a} {words.label(name)}" for a, name in zip(letters, names, strict=False)]
         together = "  ".join(entry.replace(" ", "\N{NO-BREAK SPACE}") for entry in legend)
         console.print(Text(together, "dim"))
-    console.print(Text("✓ holds   · does not   – has no meaning here", "dim"))
+    console.print(Text("✓ holds   · does not   – not applicable", "dim"))
     if said := words.masked([m.name for m in result.encodings if m.causal]):
         console.print(Text(said, "dim"))
 
 
 def _measurements(result: Comparison, console: Console) -> None:
     settings = result.settings
-    starts = ("×4", "×64", "10⁶")
+    starts = tuple(words.count(start) for start in settings.starts)
     costs = ("time", "train", "mem")
-    heads = ("on real words", "params", "shuffle", "twins", *starts, *costs)
+    heads = ("on real words", "params", "shuffle", "repeat", *(f"+{s}" for s in starts), *costs)
     table = _table(*heads, gap=1 if console.width < 90 else 2)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -155,18 +157,23 @@ def _measurements(result: Comparison, console: Console) -> None:
     console.print(
         Text(
             f"{result.source}, {result.words:,} words. shuffle: change of what attention computes"
-            " when a sentence is shuffled; twins: difference between two occurrences of a word; no"
-            f" mask. ×4, ×64, 10⁶: the same {settings.window} words moved to 4 and 64 windows on,"
-            " and to a million. time, train (with backward), mem (of train): as multiples of NoPE,"
+            " when a sentence is shuffled; repeat: difference between two occurrences of a word; no"
+            f" mask. {_moved(settings.starts)}: change when the same {settings.window} words are"
+            " moved by so many tokens. time, train (with backward), mem (of train): as multiples of"
+            " NoPE,"
             f" {settings.cost_tokens} tokens. Learned encodings are untrained.",
             "dim",
         )
     )
 
 
+def _moved(starts: Sequence[int]) -> str:
+    return ", ".join(f"+{words.count(start)}" for start in starts)
+
+
 def _share(change: float | None) -> Text:
     text = words.change(change)
-    return Text(text, {"blind": "red", "": "dim"}.get(text, ""))
+    return Text(text, {"none": "red", "": "dim"}.get(text, ""))
 
 
 def _far(change: float | None) -> Text:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from math import inf
+from math import inf, pi
 from textwrap import dedent
 
 from posenc.models.files.errors import printable
@@ -26,6 +26,14 @@ SHORT = {  # headings of two short lines
 }
 
 
+CHANGES = {  # of a pair, by stretching
+    "kept": "unchanged",
+    "stretched": "slowed in part",
+    "interpolated": "slowed by the full factor",
+    "still": "not turning",
+}
+
+
 def label(name: str) -> str:
     """The name of a property in words: "any length"."""
     return name.replace("_", " ")
@@ -42,10 +50,10 @@ def masked(names: Sequence[str]) -> str:
 
 
 def change(share: float | None) -> str:
-    """A change by shuffling or repeating: "blind", "39%"; "" where nothing was tried."""
+    """A change by shuffling or repeating: "none", "39%"; "" where nothing was tried."""
     if share is None:
         return ""
-    return "blind" if share < BLIND else _percent(share)
+    return "none" if share < BLIND else _percent(share)
 
 
 def count(parameters: int) -> str:
@@ -72,11 +80,17 @@ def moved(share: float | None) -> str:
 def verdict(result: Comparison) -> list[str]:
     """Summarise a comparison in a few sentences made from its numbers."""
     sentences = [
-        ("Blind to word order without a mask", lambda m: m.shuffle.plain < BLIND),
-        ("The same wherever the text stands, to a million", _everywhere),
-        ("Different further along", lambda m: _accepts(m) and not _everywhere(m)),
-        ("Refuses positions further along", lambda m: not _accepts(m)),
-        ("Scores never rise with distance", lambda m: m.properties["decaying"].holds),
+        ("Cannot see word order (unless the mask is causal)", lambda m: m.shuffle.plain < BLIND),
+        (
+            "Output does not change when the whole text is moved (tested to position 1,000,000)",
+            _everywhere,
+        ),
+        (
+            "Output changes when the whole text is moved",
+            lambda m: _accepts(m) and not _everywhere(m),
+        ),
+        ("Has a last position, and refuses those beyond", lambda m: not _accepts(m)),
+        ("Scores only fall with distance", lambda m: m.properties["decaying"].holds),
     ]
     return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
 
@@ -116,8 +130,9 @@ def brief(seconds: float) -> str:
 
 
 def model(inspection: Inspection) -> str:
-    """The `model_type` of a model, safe to print."""
-    return printable(inspection.spec.model) or printable(inspection.file)
+    """The name of a model, that of its folder, and its `model_type`; safe to print."""
+    kind, name = printable(inspection.spec.model), printable(inspection.name, 80)
+    return f"{name} ({kind})" if name and kind else name or kind or printable(inspection.file)
 
 
 def facts(inspection: Inspection) -> str:
@@ -136,8 +151,13 @@ def facts(inspection: Inspection) -> str:
 
 
 def verdict_of(inspection: Inspection) -> str:
-    """The verdict on the target: it fits, breaks, or cannot be judged."""
+    """The verdict on the target: it fits, breaks, or cannot be judged.
+
+    Beside a warning it does not say that nothing breaks.
+    """
     target = f"{inspection.target:,} tokens"
+    if inspection.verdict == "fits" and warned(inspection):
+        return f"No fault is known at {target}; mind the notes on the layers, which may be one."
     return {
         "fits": f"Nothing breaks at {target}.",
         "breaks": f"At {target}:",
@@ -145,12 +165,26 @@ def verdict_of(inspection: Inspection) -> str:
     }[inspection.verdict or "fits"]
 
 
+def warned(inspection: Inspection) -> bool:
+    """Test whether anything said of a model or its parts speaks against a text of the target."""
+    target = inspection.target or 0
+    weak = any(
+        group.turning and not group.window and group.turning.reach < target
+        for group in inspection.groups
+    )
+    return weak or bool(inspection.spec.notes) or any(map(_noted, inspection.parts.values()))
+
+
+def _noted(part: Inspection) -> bool:
+    return bool(part.spec.notes) or any(map(_noted, part.parts.values()))
+
+
 def basis(inspection: Inspection) -> str:
     """The files that the verdict was judged by."""
     config = [printable(inspection.file)] if inspection.spec.model or inspection.spec.layers else []
     if inspection.weighing:
         return f"judged by {' and '.join([*config, 'the weights'])}"
-    return f"judged by {''.join(config)} alone; --weights asks the weights too"
+    return f"judged by {''.join(config)} alone; with --weights the weights are read too"
 
 
 def tokens(count: float) -> str:
@@ -184,31 +218,44 @@ def turning(rotation: Turning) -> list[str]:
     rotary = rotation.rotary
     lines = []
     if rotary.gain != 1:
-        lines.append(f"cos and sin × {rotary.gain:.6g}, so scores × {rotary.gain**2:.6g}")
+        lines.append(f"attention factor {rotary.gain:.6g}: logits × {rotary.gain**2:.6g}")
     if rotary.logit_gain != 1:
-        lines.append(f"softmax scale × {rotary.logit_gain:.6g}, of turned and unturned channels")
+        lines.append(
+            f"softmax scale × {rotary.logit_gain:.6g}, for turned and unturned channels alike"
+        )
     if rotation.trained:
         lines.append(
-            f"{rotation.unfinished} of {len(rotation.pairs)} pairs complete no turn within"
-            f" {rotation.trained:,} tokens"
+            f"{rotation.unfinished} of {len(rotation.pairs)} pairs complete no turn within the"
+            f" trained {rotation.trained:,} tokens: of their angles training has shown a part"
         )
-    far = "nowhere up to" if rotation.reach >= LONGEST else "first at"
-    lines.append(
-        f"like keys fall behind unrelated ones (Σ cos mθ < 0) {far} {rotation.reach:,} tokens"
-    )
+    behind = "a key equal to the query can score below a random one (Σ cos mθ < 0)"
+    if rotation.reach >= LONGEST:
+        lines.append(
+            f"up to {rotation.reach:,} tokens a key equal to the query scores above a random one"
+        )
+    else:
+        lines.append(f"from {rotation.reach:,} tokens on, {behind}")
     if rotation.smallest_base is not None and rotation.span:
-        keeping = (
-            f"keeping like keys ahead over {rotation.span:,} tokens takes, unstretched, a base"
+        least = f"≥ {rounded(rotation.smallest_base)}"
+        lines.append(
+            f"for that not to happen within {rotation.span:,} tokens, without scaling, takes a base"
+            f" {'> 10¹⁵' if rotation.smallest_base == inf else least} (now {rotary.base:,.10g})"
         )
-        least = f"of at least {rounded(rotation.smallest_base)}; it has {rotary.base:,.10g}"
-        lines.append(f"{keeping} {'above 10¹⁵' if rotation.smallest_base == inf else least}")
-    errors = ", ".join(f"{name} {_radians(error)}" for name, error in rotation.errors.items())
-    lines.append(f"phase error at the last position, frequencies kept in {errors}")
+    errors = "; ".join(
+        f"in {name}: {_radians(error)} ({_judged(error)})"
+        for name, error in rotation.errors.items()
+    )
+    lines.append(f"angle error at the last position if frequencies are stored {errors}")
     return lines
 
 
 def _radians(error: float) -> str:
     return f"{error:.2g} rad" if error < 10 else f"{error:.0f} rad"
+
+
+def _judged(error: float) -> str:
+    """What an error of an angle means: a tenth of a radian is 6 degrees, π is the other side."""
+    return "fine" if error < 0.1 else "harmful" if error < pi else "meaningless"
 
 
 def _everywhere(measured: Measured) -> bool:
@@ -225,5 +272,5 @@ def _names(result: Comparison, test: Callable[[Measured], bool | None]) -> str:
 
 def _percent(share: float) -> str:
     if share > 9.99:
-        return f"{share:.0e}".replace("e+0", "e") + "×" if share >= 1000 else f"{share:.0f}×"
+        return f"{float(f'{share:.2g}'):,.0f}×" if share >= 1000 else f"{share:.0f}×"
     return f"{share:.0%}" if share >= 0.01 else "<1%"
