@@ -411,12 +411,12 @@ def test_a_name_that_is_empty_does_not_mean_this_folder(posenc, tmp_path, monkey
         (["compare", "sinusodal"], "sinusoidal"),
         (["report", "deberta-v3", "--out=o"], "deberta"),
         (["show", "learnt"], "learned"),
-        (["shwo"], '"show"'),
-        (["inspct", "."], '"inspect"'),
+        (["shwo"], "`posenc show`"),
+        (["inspct", "."], "`posenc inspect`"),
         (["compare", "--txt=x"], "--text"),
         (["report", "--ot=x"], "--out"),
     ],
 )
 def test_a_slip_of_the_keys_is_told_what_was_meant(posenc, words, meant):
     code, _, err = posenc(*words)
-    assert (code, f"Did you mean {meant}" in err) == (2, True)
+    assert (code, f"id you mean {meant}" in err) == (2, True)

@@ -30,8 +30,8 @@ def test_each_command_shows_its_own_examples(command, capsys):
     cli.main([command, "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     for line, does in EXAMPLES[command]:
-        assert " ".join(line.split()) in shown.replace("│ ", "")
-        assert f"posenc {command} " in line
+        assert " ".join(line.split()) in shown
+        assert words_of(line)[0] == command
         assert does in shown
 
 
@@ -56,6 +56,7 @@ def test_an_example_that_is_short_runs(line, tmp_path, monkeypatch, capsys):
     words = words_of(line)
     if words[:1] == ["extend"]:
         words = ["4096" if word == "131072" else word for word in words]
+        words = ["1024" if word == "32768" else word for word in words]
     cli.main(words)
     assert capsys.readouterr().out
 
@@ -107,18 +108,6 @@ def test_what_is_static_does_not_wait_for_torch(words):
     assert ran.stderr.splitlines()[-1] == "False"
 
 
-def test_the_list_is_by_family_and_use(capsys):
-    cli.main(["list"])
-    lines = capsys.readouterr().out.splitlines()
-    places = [
-        next(n for n, line in enumerate(lines) if line.startswith(name))
-        for name in ("Turned", "rope ", "xpos ", "liere ", "Biases", "t5 ", "kerple ", "Added",
-                     "sinusoidal ", "sine ", "Relative", "Nothing", "nope ")
-    ]  # fmt: skip
-    assert places == sorted(places)
-    assert "Llama" in lines[places[1]]
-
-
 @pytest.mark.parametrize("command", ["compare", "inspect model", "bench"])
 @pytest.mark.parametrize("option", ["--open", "--figures svg"])
 def test_figures_and_open_need_a_page(command, option, capsys, tmp_path, monkeypatch):
@@ -143,7 +132,7 @@ def test_figures_of_a_model_are_as_wide_as_asked_and_the_page_is_opened(
     cli.main("inspect model --out page --figures svg --width 85 --open".split())
     assert opened == [(tmp_path / "page" / "index.html").as_uri()]
     (svg,) = (tmp_path / "page" / "figures").iterdir()
-    points = 85 / 25.4 * 72
+    points = 72 * round(85 / 25.4 * 100) / 100
     assert (
         f'width="{points:.0f}' in svg.read_text()[:3000]
         or f'width="{points:.4g}' in svg.read_text()

@@ -26,6 +26,7 @@ from typing import Any
 from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
 from posenc.core.sum import leaves
+from posenc.names import is_own as is_own
 from posenc.properties.card import Card
 from posenc.properties.probe import copied
 

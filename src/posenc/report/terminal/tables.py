@@ -1,5 +1,6 @@
 """Tables on the terminal, drawn with rich from the same data objects as the page."""
 
+from collections.abc import Sequence
 from textwrap import indent
 
 from rich import box
