@@ -205,7 +205,8 @@ def compare(
         console = Console()
         tables.comparison(result, console)
         _say_where(out, console)
-    _open(out, open_)
+    if open_ and out is not None:
+        _open(out / "index.html")
 
 
 @app.command
@@ -261,7 +262,8 @@ def report(
         console = Console()
         tables.comparison(result.comparison, console)
         _say_where(out, console)
-    _open(out, open_)
+    if open_ and out is not None:
+        _open(out / "index.html")
 
 
 @app.command
@@ -317,7 +319,8 @@ def inspect(
         console = Console()
         tables.inspection(found, console)
         _say_where(out, console)
-    _open(out, open_)
+    if open_ and out is not None:
+        _open(out / "index.html")
 
 
 @app.command
@@ -524,7 +527,8 @@ def bench(
         console = Console()
         benchmarks.benchmark(found, console)
         _say_where(out, console)
-    _open(out, open_)
+    if open_ and out is not None:
+        _open(out / "index.html")
 
 
 @app.command
@@ -660,6 +664,9 @@ def results(
     protocol: str | None = None,
     cells: Annotated[bool, Parameter(negative="")] = False,
     out: Place | None = None,
+    figures: Figures = None,
+    width: Width = PAGE_WIDTH,
+    open_: Open = False,
     csv: Place | None = None,
     parquet: Place | None = None,
     force: Force = False,
@@ -695,6 +702,7 @@ def results(
     """
     if (path is None) == (from_ is None):
         raise UsageError("name one store: the folder of a study, or its results.db.")
+    _need_page(out, figures, open_)
     with _studies():
         from posenc.study import analysis, export, store
 
@@ -717,7 +725,10 @@ def results(
     if out is not None:
         from posenc.study.summary import summarise
 
-        _write(summarise(contents, result), out)
+        with _progress() as progress:
+            _write(summarise(contents, result), out, figures, width, progress)
+        if open_:
+            _open(out / "index.html")
     if as_json:
         if result is not None and not cells:
             return _print_json(result.to_json())
@@ -1015,26 +1026,23 @@ def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
 
 def _prepare(out: Path | None, force: bool, figures: str | None, open_: bool) -> None:
     """Check what is asked to be written, before the work begins."""
-    for asked, option in ((figures, "--figures"), (open_, "--open")):
-        if asked and out is None:
-            raise UsageError(f"{option} needs a page: name its folder with --out.")
+    _need_page(out, figures, open_)
     if out is not None:
         _writable(out, force)
 
 
-def _open(out: Path | None, open_: bool) -> None:
-    if out is not None and open_:
-        import webbrowser
-
-        webbrowser.open((out / "index.html").resolve().as_uri())
+def _need_page(out: Path | None, figures: str | None, open_: bool) -> None:
+    for asked, option in ((figures, "--figures"), (open_, "--open")):
+        if asked and out is None:
+            raise UsageError(f"{option} needs a page: name its folder with --out.")
 
 
 def _write(
     result: Any,
     out: Path | None,
-    figures: str | None,
-    width: float,
-    progress: Callable[[str, int, int], None],
+    figures: str | None = None,
+    width: float = PAGE_WIDTH,
+    progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
     views: dict[str, str] | None = None,
 ) -> None:
     if out is None:

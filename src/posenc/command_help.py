@@ -41,6 +41,10 @@ EXAMPLES = {
         ("posenc inspect model/ --target 131072", "what breaks at that length, and what to do"),
         ("posenc inspect model/ --out page/ --figures svg", "a page, and its figures"),
     ),
+    "explore": (
+        ("posenc explore", "a page that runs the encodings, with sliders"),
+        ("posenc explore rope alibi --out mine.html --no-browser", "two of them, to a file"),
+    ),
     "extend": (
         ("posenc extend model/ --to 131072 --method yarn", "the old config is kept"),
         ("posenc extend model/ --factor 4 --trained 32768 --method yarn", "Qwen3's recipe"),
