@@ -29,7 +29,7 @@ def test_each_state_shows_its_position(moved):
         assert now.y == moved["RoPE"].placed[p]
         _, added, now = frame.panels[1].marks
         assert now.y == pytest.approx([x + a for x, a in zip(X.tolist(), added.y, strict=True)])
-    assert "RoPE from 5.1 to 5.1" in figure.says  # √(3² + 4² + 1²)
+    assert "RoPE stays 5.1" in figure.says  # √(3² + 4² + 1²)
 
 
 def test_axes_stand_still_while_a_position_advances(moved):

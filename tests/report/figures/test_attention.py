@@ -24,7 +24,7 @@ def test_parts_shown_sum_to_the_scores_shown():
 def test_how_far_a_token_looks_is_told():
     weights = [[[1, 0, 0], [1, 0, 0], [1, 0, 0]], [[1, None, None], [0, 1, None], [0, 0.5, 0.5]]]
     figure = figures.attention(weights, ["a", "b", "a"])
-    assert figure.says.endswith("head 0 1.0, head 1 0.2.")  # (0 + 1 + 2) / 3, (0 + 0 + 0.5) / 3
+    assert figure.says.endswith("head 0: 1.0 · head 1: 0.2.")  # (0 + 1 + 2) / 3, (0 + 0 + 0.5) / 3
     assert list(figure.panels[0].x_names) == ["a", "b", "a"]
 
 

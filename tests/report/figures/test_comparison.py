@@ -19,8 +19,8 @@ def test_every_property_of_every_encoding_is_marked_once(everything):
 def test_the_slowest_is_named_and_nope_is_only_the_measure(everything):
     says = figures.costs(everything).says
     slowest = max(everything.encodings, key=lambda m: m.cost_ratio["training"])
-    assert f"and {slowest.name}, the slowest" in says or slowest.slug == "nope"
-    assert "NoPE takes" not in says
+    assert f"with {slowest.name}, the slowest" in says or slowest.slug == "nope"
+    assert "with NoPE" not in says
 
 
 def test_who_is_blind_to_the_order_is_named(everything):
