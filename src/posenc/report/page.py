@@ -44,7 +44,8 @@ def write(
 
     `views` are the names of encodings in the explorer beside it, by slug; without them the page
     names the command that makes one. `figures` is png, svg or pdf: each figure as a file of that
-    kind as well, `width` millimetres across. `results.json` lists them, so that the next report recognises them and removes them.
+    kind as well, `width` millimetres across. `results.json` lists them, so that the next report
+    recognises them and removes them.
     """
     drawn = contents.figures_for_paper(result) if figures else {}
     with folder.replacing(out) as new:
