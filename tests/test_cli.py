@@ -253,7 +253,8 @@ def test_a_full_disk_is_1_and_says_so(posenc, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "write", full)
     code, _, err = posenc("compare", "nope", "--out", tmp_path)
     assert code == 1
-    assert err == f"error: {tmp_path} could not be written: No space left on device.\n"
+    said = f"error: {tmp_path} could not be written: No space left on device."
+    assert err.splitlines()[-1] == said  # a busy machine is told how far it is before
 
 
 def test_help_does_not_wait_for_torch():
