@@ -72,8 +72,8 @@ def test_trained_encodings_are_ranked_by_their_area():
 
 
 def test_what_is_not_right_in_range_is_undertrained_and_not_ranked():
-    weak = lambda cell, n: 0.94 if cell.encoding == "nope" else falling(cell, n)  # noqa: E731
-    planned = plan(contrast=[["nope", "rope"], ["alibi", "rope"]])
+    weak = lambda cell, n: 0.92 if cell.encoding == "nope" else falling(cell, n)  # noqa: E731
+    planned = plan(seeds=7, contrast=[["nope", "rope"], ["alibi", "rope"]])
     found = analysis.analyse(contents(planned, weak))
     rows = {row.encoding: row for row in found.rows}
     assert (rows["nope"].undertrained, rows["nope"].rank) == (True, None)
@@ -233,3 +233,15 @@ def test_over_tasks_all_runs_of_an_encoding_count_once():
         assert one.profile[0.5] == sum(score > 0.5 for score in scores) / 12
     assert [one.encoding for one in found.only(encoding=["rope"]).overall] == ["rope"]
     assert found.only(task=["copy"]).overall == []
+
+
+@pytest.mark.parametrize(
+    ("contrasts", "seeds", "able"), [(1, 6, True), (2, 6, False), (2, 7, True)]
+)
+def test_too_few_seeds_for_so_many_contrasts_are_said(contrasts, seeds, able):
+    """All signs agree, so that p is the least there is: does Holm's stay below 0.05?"""
+    pairs = [["nope", "rope"], ["alibi", "rope"]][:contrasts]
+    found = analysis.analyse(contents(plan(seeds=seeds, contrast=pairs), falling), resamples=50)
+    for one in found.contrasts:
+        assert (one.adjusted < 0.05) == able
+        assert one.verdict == ("" if able else "6 seeds cannot decide 2 contrasts: 7 can")

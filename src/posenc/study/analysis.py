@@ -249,7 +249,17 @@ def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> 
             seeds = sorted(set.intersection(*(set(member) for member in members)))
             found.append(_contrast(task, one, other, seeds, values, rows, resamples))
     adjusted = statistics.holm({str(n): c.p for n, c in enumerate(found) if c.p is not None})
-    return [replace(one, adjusted=adjusted.get(str(n))) for n, one in enumerate(found)]
+    tested = max((len(one.seeds) for one in found), default=0)
+    needed = statistics.seeds_for(len(found))
+    why = f"{tested} seeds cannot decide {len(found)} contrasts: {needed} can"
+    return [
+        replace(
+            one,
+            adjusted=adjusted.get(str(n)),
+            verdict=one.verdict or (why if tested < needed else ""),
+        )
+        for n, one in enumerate(found)
+    ]
 
 
 def _contrast(

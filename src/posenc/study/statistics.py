@@ -216,6 +216,17 @@ def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int =
     return seeds >= most or (seeds >= RANKING and interval.half_width <= half_width)
 
 
+def seeds_for(comparisons: int, level: float = 0.05) -> int:
+    """The fewest paired seeds with which one of several comparisons can be significant at all.
+
+    The least p of n seeds is 2 / 2ⁿ, and Holm multiplies it by the number of comparisons.
+
+    >>> seeds_for(1), seeds_for(2), seeds_for(6)
+    (6, 7, 8)
+    """
+    return next(n for n in range(1, 1024) if comparisons * 2 / 2**n < level)
+
+
 def may_rank(seeds: int) -> bool:
     """Test whether so many paired seeds can show a difference at all; else: no ranking claims."""
     return seeds >= RANKING
