@@ -94,3 +94,18 @@ def test_numbers_read_as_they_are_written_in_print():
     found = evaluate(["page/words.js"], "(all) => all.map((one) => shown(one))", numbers)
     assert found == ["0", "1", "−0.25", "1,234,567", "3.0 · 10⁻⁷", "62,832"]
     assert json.dumps(found)
+
+
+def test_a_study_is_drawn_task_by_task_from_the_seeds():
+    curve = {"16": [1.0, 0.8], "32": [0.5, 0.1], "8": [1.0, 1.0]}
+    rows = [
+        {"task": "copy", "encoding": "RoPE", "bits": False, "curve": curve},
+        {"task": "copy", "encoding": "NoPE", "bits": False, "curve": {}},  # every seed failed
+    ]
+    asked = "(rows) => [studiesOf({ rows }), studiesOf(null)]"
+    (study,), none = evaluate(["page/studies.js"], asked, rows)
+    assert (study["task"], study["seeds"], len(study["curves"])) == ("copy", 2, 1)
+    assert study["curves"][0]["lengths"] == [8, 16, 32]
+    assert study["curves"][0]["mean"] == pytest.approx([1, 0.9, 0.3])
+    assert study["curves"][0]["low"] == [1, 0.8, 0.1]
+    assert none == []

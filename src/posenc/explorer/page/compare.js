@@ -6,21 +6,28 @@ import { button, choice, html, slider } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { markOf } from "./encoding.js";
 import { MOST_NAMES, MOST_TOKENS, toHash } from "./state.js";
+import { studiesOf } from "./studies.js";
 import { whole } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
-/** @import {Data} from "./data.js" */
+/** @import {Encoding} from "./data.js" */
+/** @import {Lines} from "./draw.js" */
 /** @import {State} from "./state.js" */
+/** @import {Study} from "./studies.js" */
 
-/**
- * @typedef {{name: string, about: string, lengths: number[],
- *   scores: {slug: string, mean: number[], low: number[], high: number[]}[]}} Study
- */
+/** @param {Study} study @param {Encoding[]} shown @returns {Lines} those that are shown, or the first few */
+function linesOf({ task, bits, seeds, curves }, shown) {
+  const slug = (/** @type {string} */ name) => name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const chosen = curves.filter(({ encoding }) => shown.some((one) => one.slug === slug(encoding)));
+  return {
+    title: `Trained short, tested long: ${task}`,
+    about: `mean of ${seeds} seeds; the band runs from the worst to the best.${chosen.length ? "" : " None of the encodings above was in it."}`,
+    x: { label: "length" }, y: { label: bits ? "bits per character" : "share correct" },
+    series: (chosen.length ? chosen : curves.slice(0, MOST_NAMES)).map(({ encoding, lengths, mean, low, high }) => ({ name: encoding, xs: lengths, ys: mean, low, high })),
+  };
+}
 
 const BESIDE = ["alibi", "sinusoidal"]; // shown with a single one
-
-/** @param {Data} data @returns {Study[]} */
-const studiesOf = (data) => data.study?.tasks ?? [];
 
 /** @param {App} app @returns {View} */
 export function compareView(app) {
@@ -48,8 +55,8 @@ export function compareView(app) {
   const count = html("p", { class: "soft", "aria-live": "polite" });
   const matrix = html("div", { class: "scroll matrix", tabindex: 0, role: "region", "aria-label": "Properties of each encoding" });
   const studies = html("section");
-  const study = studiesOf(app.data).map((one) => ({ one, plot: linePlot(app.desk) }));
-  if (study.length) studies.append(html("h3", {}, "Trained short, tested long"), html("div", { class: "figures" }, ...study.map(({ plot }) => plot.element)));
+  const study = studiesOf(app.data.study).map((one) => ({ one, plot: linePlot(app.desk) }));
+  if (study.length) studies.append(html("h3", {}, "Results of a study"), html("div", { class: "figures" }, ...study.map(({ plot }) => plot.element)));
   const element = html("div", {},
     html("h2", {}, "Side by side"),
     html("p", { class: "summary" }, "One word against itself at every pair of places, under one cursor. Each figure has colours of its own; the lines below are on one scale."),
@@ -120,14 +127,7 @@ export function compareView(app) {
       const key = `${state.having} ${toHash({ ...state, i: 0, j: 0 })}`;
       if (key !== filled) fill(state);
       filled = key;
-      for (const { one, plot } of study) {
-        const chosen = one.scores.filter(({ slug }) => names.includes(slug));
-        plot.element.hidden = !chosen.length;
-        if (chosen.length) {
-          plot.draw({ title: one.name, about: one.about, x: { label: "length tested" }, y: { label: "share correct" },
-            series: chosen.map(({ slug, mean, low, high }) => ({ name: app.find(slug)?.name ?? slug, xs: one.lengths, ys: mean, low, high })) }, place);
-        }
-      }
+      for (const { one, plot } of study) plot.draw(linesOf(one, names.flatMap((name) => app.find(name) ?? [])), place);
     },
   };
 }
