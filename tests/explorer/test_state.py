@@ -22,6 +22,7 @@ def some_state(random):
         "n": random.randint(2, 128),
         "i": random.randrange(128),
         "j": random.randrange(128),
+        "c": random.randrange(64),
         "head": random.randrange(64),
         "axis": random.randrange(8),
         "options": {f"o{n}{some_text(random, 4)}": random.lognormvariate(0, 9) for n in range(3)},

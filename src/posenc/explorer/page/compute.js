@@ -181,9 +181,20 @@ export function scoresOf(one, pos, options, head) {
   return grid(computed(one, pos, options, ["scores"], alike(one, pos.shape[0])).scores, head);
 }
 
-/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @returns {Grid} */
-export const biasOf = (one, pos, options, head) =>
-  grid(computed(one, pos, options, ["bias"], alike(one, pos.shape[0])).bias, head);
+/**
+ * What an encoding does to one word, and its scores, in one run of its graph.
+ * @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head
+ * @returns {{action: Grid | null, scores: Grid}} rows that are added, a turned vector, or a bias
+ */
+export function picturesOf(one, pos, options, head) {
+  if (adds(one)) {
+    const action = rowsOf(one, pos, options);
+    return { action, scores: dots(action) };
+  }
+  const act = turns(one) ? "q" : biases(one) ? "bias" : "";
+  const found = computed(one, pos, options, act ? [act, "scores"] : ["scores"], alike(one, pos.shape[0]));
+  return { action: act ? grid(found[act], head) : null, scores: grid(found.scores, head) };
+}
 
 /** @param {Encoding} one @param {number} n one word everywhere: of ones where channels are turned */
 function alike(one, n) {

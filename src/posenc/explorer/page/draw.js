@@ -48,6 +48,24 @@ const label = (x, y, text, more = {}) =>
   svg("text", { x, y, "font-size": FONT, fill: theme("soft"), ...more }, text);
 
 /**
+ * The width of an element, kept so that drawing need not ask for a layout each time.
+ * @param {HTMLElement} element @param {() => void} changed
+ * @returns {() => number}
+ */
+function widthOf(element, changed) {
+  let width = 0;
+  new ResizeObserver(([entry]) => {
+    const now = Math.round(entry.contentRect.width);
+    if (now === width || !now) return;
+    const first = !width;
+    width = now;
+    if (!first || drawn !== now) changed();
+  }).observe(element);
+  let drawn = 0;
+  return () => (drawn = width || Math.round(element.clientWidth));
+}
+
+/**
  * A figure's frame: caption, picture, readout, table and files.
  * @param {Desk} desk
  * @param {string} role of the picture for who cannot see it
@@ -143,8 +161,8 @@ export function heatMap(desk) {
     const longest = (/** @type {Axis} */ axis) => Math.max(0, ...(axis.names ?? []).map((one) => one.length));
     const left = of.row.names ? Math.min(110, 30 + LETTER * longest(of.row)) : 50;
     const bottom = of.column.names ? Math.min(100, 34 + 0.75 * LETTER * longest(of.column)) : 42;
-    const right = 52;
-    const whole = Math.max(240, picture.clientWidth || 420);
+    const right = 60;
+    const whole = Math.max(240, across() || 420);
     const room = whole - left - right;
     const square = of.row.role !== "channel" && of.column.role !== "channel";
     const width = square ? Math.min(room, 400) : room;
@@ -278,7 +296,7 @@ export function heatMap(desk) {
     axes(spec, pixels(spec));
     point();
   };
-  new ResizeObserver(() => { if (Math.abs(picture.clientWidth - box.whole) > 1) redraw(); }).observe(picture);
+  const across = widthOf(picture, redraw);
 
   function drawing() {
     const copy = /** @type {SVGSVGElement} */ (over.cloneNode(true));
@@ -346,7 +364,7 @@ export function linePlot(desk) {
   function redraw() {
     if (!spec || !element.isConnected) return;
     const of = spec;
-    const whole = Math.max(240, picture.clientWidth || 420);
+    const whole = Math.max(240, across() || 420);
     const height = Math.min(300, Math.max(200, whole * 0.55));
     box = { left: LEFT, top: 10, width: whole - LEFT - 12, height, whole };
     const finite = (/** @type {number[]} */ all) => all.filter(Number.isFinite);
@@ -461,7 +479,7 @@ export function linePlot(desk) {
     return found >= 0;
   }
   desk.lit((lit) => { if (element.isConnected && follow(lit)) point(); });
-  new ResizeObserver(() => { if (Math.abs(picture.clientWidth - box.whole) > 1) redraw(); }).observe(picture);
+  const across = widthOf(picture, redraw);
 
   function drawing() {
     const copy = /** @type {SVGSVGElement} */ (drawn.cloneNode(true));
@@ -476,7 +494,7 @@ export function linePlot(desk) {
     draw(next, place) {
       spec = next;
       at = Math.min(at, Math.max(0, (next.series[0]?.xs.length ?? 1) - 1));
-      follow(place);
+      if (!follow(place)) at = Math.max(0, (next.series[0]?.xs ?? []).indexOf(0));
       legend.replaceChildren(...(next.series.length > 1 ? next.series : []).map((one, n) => {
         const stroke = theme(SERIES[n % SERIES.length]);
         const line = svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke, "stroke-width": 2.5, "stroke-dasharray": DASHES[n % DASHES.length] });

@@ -1,7 +1,7 @@
 // One encoding: what it does to positions, its scores, its options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, biases, biasOf, byOffset, hasHeads, obstacle, rowsOf, scoresOf, slidersOf, stepOf, turnedOf, turns, walk } from "./compute.js";
+import { adds, byOffset, hasHeads, obstacle, picturesOf, slidersOf, stepOf, turns, walk } from "./compute.js";
 import { copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { MOST_TOKENS } from "./state.js";
@@ -74,13 +74,10 @@ export function encodingView(app) {
   /** @param {Encoding} one @param {State} state */
   function draw(one, state) {
     const pos = walk(state.n, one.graph.axes, state.axis);
-    const place = { i: state.i, j: state.j };
-    const scores = scoresOf(one, pos, state.options, state.head);
-    const acted = adds(one) ? rowsOf(one, pos, state.options)
-      : turns(one) ? turnedOf(one, pos, state.options, state.head)
-      : biases(one) ? biasOf(one, pos, state.options, state.head) : null;
-    first.element.hidden = !acted;
-    if (acted) first.draw(action(one, state, acted), place);
+    const place = { i: state.i, j: state.j, c: state.c };
+    const found = picturesOf(one, pos, state.options, state.head), { scores } = found;
+    first.element.hidden = !found.action;
+    if (found.action) first.draw(action(one, state, found.action), place);
     const alike = adds(one) ? "Rows against rows" : "Score of one word with itself";
     const because = adds(one) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
     second.draw({ title: alike, about: because, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
@@ -128,6 +125,9 @@ export function encodingView(app) {
   };
 }
 
+/** @type {Object<string, string>} */
+const WHERE = { by_weight: "values, by their weights", hidden: "what the layer reads" };
+
 /** @param {App} app @param {Encoding} one @returns {HTMLElement[]} what it means, formula, properties, paper, code */
 function described(app, one) {
   const about = html("section", {}, html("h3", {}, "What it means"));
@@ -149,7 +149,7 @@ function described(app, one) {
     ? html("p", {}, html("a", { href: one.paper.link, rel: "noreferrer" }, one.paper.title), ` (${one.paper.short})`)
     : html("p", {}, "An encoding of your own: no paper is known."));
   const size = one.parameters ? `It learns ${whole(one.parameters)} numbers in a layer of 4 heads with 64 channels.` : "It learns nothing.";
-  source.append(html("p", {}, `Where it acts: ${one.acts_on.length ? one.acts_on.join(", ") : "nowhere"}. ${size}`));
+  source.append(html("p", {}, `Where it acts: ${one.acts_on.length ? one.acts_on.map((hook) => WHERE[hook] ?? hook).join(", ") : "nowhere"}. ${size}`));
 
   const code = html("section", {}, html("h3", {}, "Use it"));
   const written = html("pre", { tabindex: 0 }, pythonOf(one, {}));
@@ -190,7 +190,9 @@ export function markOf(holds) {
 
 /** @param {Encoding} one @param {Object<string, number>} options @returns {string} */
 export function pythonOf(one, options) {
-  const chosen = { ...one.graph.options, ...Object.fromEntries(Object.entries(options).filter(([name]) => name in slidersOf(one))) };
+  const moved = Object.entries(slidersOf(one)).filter(([name]) => name in options);
+  const drawn = moved.map(([name, slider]) => [name, slider.values[stepOf(slider, options[name])]]); // the nearest that there is
+  const chosen = { ...one.graph.options, ...Object.fromEntries(drawn) };
   const said = Object.entries(chosen).map(([name, value]) => `, ${name}=${JSON.stringify(value)}`).join("");
   const { heads = 4, dim = 16, seed = 0 } = one.graph, { axes } = one;
   const pos = axes > 1 ? `posenc.grid(${Array(axes).fill(4).join(", ")})` : "torch.arange(64)";

@@ -42,9 +42,9 @@ function begin() {
     desk: {
       light, say,
       put(place) {
-        const { i, j } = { ...kept.now(), ...place };
+        const { i, j, c } = { ...kept.now(), ...place };
         light(place);
-        if (place.i !== undefined || place.j !== undefined) kept.set({ i, j }, "cursor");
+        if ("i" in place || "j" in place || "c" in place) kept.set({ i, j, c }, "cursor");
       },
       lit: (listener) => listeners.push(listener),
       where: () => `${location.href.split("#")[0].replace(/^file:.*\//, "")}${toHash(kept.now())}`,

@@ -1,8 +1,8 @@
 // The whole state of the page, and its address: #v1/order/rope?n=64&i=40&option.base=5000&embed
 
 /**
- * What the page shows. `i` and `j` are the places of the cursor: query and key.
- * @typedef {{view: string, names: string[], n: number, i: number, j: number, head: number,
+ * What the page shows. `i`, `j` and `c` are the places of the cursor: query, key, channel.
+ * @typedef {{view: string, names: string[], n: number, i: number, j: number, c: number, head: number,
  *   axis: number, options: Object<string, number>, text: string, order: number[],
  *   causal: boolean, at: number, apart: number, model: string, wanted: number, group: number,
  *   having: string[], stop: number, embed: boolean}} State
@@ -15,14 +15,14 @@ const LONGEST_TEXT = 300;
 
 /** @type {Readonly<State>} */
 export const FIRST = Object.freeze({
-  view: "encoding", names: [], n: 64, i: 40, j: 24, head: 0, axis: 0, options: {},
+  view: "encoding", names: [], n: 64, i: 40, j: 24, c: 0, head: 0, axis: 0, options: {},
   text: "the old dog chased another dog", order: [], causal: false, at: 12, apart: 3, model: "",
   wanted: 0, group: 0, having: [], stop: 1, embed: false,
 });
 
 /** The numbers, and what they may be. @type {Object<string, [number, number]>} */
 const WHOLE = {
-  n: [2, MOST_TOKENS], i: [0, MOST_TOKENS - 1], j: [0, MOST_TOKENS - 1], head: [0, 63], axis: [0, 7],
+  n: [2, MOST_TOKENS], i: [0, MOST_TOKENS - 1], j: [0, MOST_TOKENS - 1], c: [0, 4095], head: [0, 63], axis: [0, 7],
   apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 10],
 };
 const WORDS = ["text", "model"];

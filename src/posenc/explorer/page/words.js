@@ -1,5 +1,7 @@
 // Numbers and names as a reader meets them.
 
+const ENGLISH = new Intl.NumberFormat("en", { maximumFractionDigits: 12 }); // made once: that is slow
+
 /** @param {number} x @param {number} [digits] @returns {string} */
 export function shown(x, digits = 3) {
   if (x === -Infinity) return "hidden";
@@ -11,8 +13,7 @@ export function shown(x, digits = 3) {
     return `${mantissa} · 10${raised(Number(power))}`.replace("-", "−");
   }
   const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
-  const text = Number(x.toFixed(Math.min(places, 12))).toLocaleString("en", { maximumFractionDigits: 12 });
-  return text.replace("-", "−");
+  return ENGLISH.format(Number(x.toFixed(Math.min(places, 12)))).replace("-", "−");
 }
 
 /** @param {number} power @returns {string} */
@@ -20,7 +21,7 @@ const raised = (power) =>
   String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(sign)] ?? "⁻");
 
 /** @param {number} x @returns {string} thousands apart */
-export const whole = (x) => Math.round(x).toLocaleString("en").replace("-", "−");
+export const whole = (x) => ENGLISH.format(Math.round(x)).replace("-", "−");
 
 /** @param {number} share @returns {string} */
 export const percent = (share) => `${shown(100 * share, 2)} %`;
