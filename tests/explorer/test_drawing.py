@@ -103,7 +103,8 @@ def test_a_study_is_drawn_task_by_task_from_the_seeds():
         {"task": "copy", "encoding": "NoPE", "bits": False, "curve": {}},  # every seed failed
     ]
     asked = "(rows) => [studiesOf({ rows }), studiesOf(null)]"
-    (study,), none = evaluate(["page/studies.js"], asked, rows)
+    studies, none = evaluate(["page/studies.js"], asked, rows)
+    (study,) = studies
     assert (study["task"], study["seeds"], len(study["curves"])) == ("copy", 2, 1)
     assert study["curves"][0]["lengths"] == [8, 16, 32]
     assert study["curves"][0]["mean"] == pytest.approx([1, 0.9, 0.3])
