@@ -102,8 +102,8 @@ def test_a_study_is_drawn_task_by_task_from_the_seeds():
         {"task": "copy", "encoding": "RoPE", "bits": False, "curve": curve},
         {"task": "copy", "encoding": "NoPE", "bits": False, "curve": {}},  # every seed failed
     ]
-    asked = "(rows) => [studiesOf({ rows }), studiesOf(null)]"
-    studies, none = evaluate(["page/studies.js"], asked, rows)
+    asked = "(study) => [studiesOf(study), studiesOf(null)]"
+    studies, none = evaluate(["page/studies.js"], asked, {"rows": rows})
     (study,) = studies
     assert (study["task"], study["seeds"], len(study["curves"])) == ("copy", 2, 1)
     assert study["curves"][0]["lengths"] == [8, 16, 32]
