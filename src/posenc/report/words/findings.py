@@ -132,7 +132,9 @@ def brief(seconds: float) -> str:
 def model(inspection: Inspection) -> str:
     """The name of a model, that of its folder, and its `model_type`; safe to print."""
     kind, name = printable(inspection.spec.model), printable(inspection.name, 80)
-    return f"{name} ({kind})" if name and kind else name or kind or printable(inspection.file)
+    if name and kind and name != kind:
+        return f"{name} ({kind})"
+    return name or kind or printable(inspection.file)
 
 
 def facts(inspection: Inspection) -> str:
@@ -226,7 +228,7 @@ def turning(rotation: Turning) -> list[str]:
     if rotation.trained:
         lines.append(
             f"{rotation.unfinished} of {len(rotation.pairs)} pairs complete no turn within the"
-            f" trained {rotation.trained:,} tokens: of their angles training has shown a part"
+            f" trained {rotation.trained:,} tokens: training has shown only part of their angles"
         )
     behind = "a key equal to the query can score below a random one (Σ cos mθ < 0)"
     if rotation.reach >= LONGEST:
