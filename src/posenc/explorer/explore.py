@@ -25,7 +25,7 @@ def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None
     a folder with results. Raises LookupError or ModelError for what cannot be found or read.
 
     >>> explore("rope")
-    Explorer(30 encodings, …
+    Explorer(30 encodings, 288 models, ...): a notebook shows it, and save(...) writes it
     """
     cards, paths = sorted_out(what)
     found = None if study is None else results(study)

@@ -104,7 +104,8 @@ def outputs(encoding: Encoding, content: Content) -> dict[str, Tensor]:
     if {"on_queries", "on_keys"} & {*acts_on}:
         q, k = encoding.on_queries(q, at), encoding.on_keys(k, at)
         found |= {"q": q, "k": k}
-    scale, shape = encoding.scale(q.shape[-1]), (*q.shape[:3], k.shape[-2])
+    scale = encoding.scale(q.shape[-1])
+    shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[-2])
     scores = q @ k.mT * scale
     seen = dense(causal(), shape) if encoding.causal else None
     bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
@@ -366,5 +367,5 @@ def numbers(x: Tensor) -> dict[str, Any]:
         return form | {"values": x.flatten().tolist()}
     short = torch.equal(x.float().double(), x.double())
     raw = x.float() if short else x.double()
-    data = base64.b64encode(raw.cpu().contiguous().numpy().astype("<f4" if short else "<f8"))
+    data = base64.b64encode(bytes(raw.cpu().flatten().view(torch.uint8).tolist()))
     return form | {"float32" if short else "float64": data.decode()}
