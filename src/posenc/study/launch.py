@@ -119,7 +119,9 @@ class Share:
         drawn(self.cell, (own.start, tokens), random)  # positions of the texts before its own
         place = partial(torch.Tensor.to, device=self.device)
         mine = Batch(
-            *(place(x[own]) for x in (batch.inputs, batch.targets, batch.answers)),
+            place(batch.inputs[own]),
+            place(batch.targets[own]),
+            place(batch.answers[own]),
             batch.lengths[own],
             None if batch.points is None else place(batch.points),
         )
