@@ -1,4 +1,4 @@
-"""Write studies/pairs/plan.toml: which pairs of channels turn, everything else equal to the bit.
+"""Write the plans of studies/pairs-*: which pairs turn, everything else equal to the bit.
 
 none        NoPE
 all         θⱼ = 10,000^(−j/16), j = 0 … 15                      RoPE
@@ -13,15 +13,16 @@ import sys
 from pathlib import Path
 
 PAIRS, BASE = 16, 10_000.0
-PLAN = Path(__file__).parent.parent / "studies/pairs/plan.toml"
+STUDIES = Path(__file__).parent.parent / "studies"
 TURNING = (4, 8)
 
 HEAD = """\
 # Written by tools/pairs_plan.py.
-hypothesis = "Which pairs of a RoPE turn decides how well a model reads texts longer than those of \
-training, the slowest harming most: turning the fastest alone is better than turning all."
-tasks = ["language", "copy"]
-metric = "area"
+hypothesis = "Which pairs of a RoPE turn decides how well a model {does} texts longer than those \
+of training, the slowest harming most: turning the fastest alone is better than turning all."
+tasks = ["{task}"]
+metric = "{metric}"
+trained = {trained}
 seeds = 10
 contrast = [
     ["highest-8", "all"],
@@ -37,10 +38,20 @@ contrast = [
 [profile]
 base = "smoke"
 heads = 2
-steps = 3000
+layers = {layers}
 batch = 32
-rate = 2e-3
+steps = {steps}
 """
+KINDS = {
+    "pairs-text": {
+        "does": "predicts", "task": "language", "metric": "area", "trained": 64, "layers": 2,
+        "steps": 1500,
+    },
+    "pairs-copy": {
+        "does": "copies", "task": "copy", "metric": "at 1.2", "trained": 10, "layers": 4,
+        "steps": 2000,
+    },
+}  # fmt: skip
 
 
 def frequencies() -> dict[str, list[float]]:
@@ -56,8 +67,8 @@ def frequencies() -> dict[str, list[float]]:
     return rows
 
 
-def plan() -> str:
-    lines = [HEAD, '[[encodings]]\nname = "none"\nencoding = "nope"\n']
+def plan(kind: str) -> str:
+    lines = [HEAD.format(**KINDS[kind]), '[[encodings]]\nname = "none"\nencoding = "nope"\n']
     for name, theta in frequencies().items():
         numbers = ", ".join(map(repr, theta))
         lines.append(f'[[encodings]]\nname = "{name}"\nencoding = "rope"\ntheta = [{numbers}]\n')
@@ -65,6 +76,10 @@ def plan() -> str:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(PLAN.read_text("utf-8") != plan() and f"{PLAN} is stale: run {sys.argv[0]}")
-    PLAN.write_text(plan(), "utf-8")
+    for kind in KINDS:
+        path = STUDIES / kind / "plan.toml"
+        if "--check" not in sys.argv:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(plan(kind), "utf-8")
+        elif path.read_text("utf-8") != plan(kind):
+            sys.exit(f"{path} is stale: run {sys.argv[0]}")

@@ -1,0 +1,129 @@
+"""Write studies/README.md from the stored outcomes; with --check, only say if it is stale.
+
+The text of a study is its finding.md, whose numbers are places to be filled in:
+
+    {copy.nope}         the metric of an encoding on a task, and its interval
+    {copy.nope.in}      the same in range
+    {copy.nope-rope}    a contrast of the plan: difference, interval, seeds, p by Holm
+    {seeds}             how many seeds there are at least
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from posenc.study.analysis import Analysis, Contrast, Row, analyse
+from posenc.study.statistics import Interval
+from posenc.study.store import RESULTS, read
+
+STUDIES = Path(__file__).parent.parent / "studies"
+PLACE = re.compile(r"\{([^{}\n]+)\}")
+HEAD = """\
+# Studies
+
+Written by `python tools/findings.py` from the outcomes that lie beside it; a test runs it anew.
+Each folder has the plan, whose hash was registered before the first training, and `results.db`, the
+outcome of every prompt. To repeat one, in another folder:
+
+    posenc study studies/shape-copy/plan.toml --out mine
+
+`posenc results studies/shape-copy` prints its table, `--csv` and `--parquet` export every outcome.
+A study that says "n of m cells" is not complete: `posenc study --resume FOLDER` goes on with it.
+"""
+
+
+def number(value: float, bits: bool) -> str:
+    return f"{value:.3f}" if bits else f"{100 * value:.0f} %"
+
+
+def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
+    """66 % [58, 73]; of a difference +32 points [20, 43]."""
+    if value is None:
+        return "not measured"
+    factor, digits = (1, 3) if bits else (100, 0)
+    of = "" if bits else " points" if sign else " %"
+    low, high = (f"{factor * end:{sign}.{digits}f}" for end in (value.low, value.high))
+    return f"{factor * value.value:{sign}.{digits}f}{of} [{low}, {high}]"
+
+
+def contrast(one: Contrast, bits: bool) -> str:
+    if one.difference is None:
+        return one.verdict
+    wins = sum(difference > 0 for difference in one.by_seed)
+    p = "" if one.adjusted is None else f", p = {one.adjusted:.2g} by Holm"
+    why = f" ({one.verdict})" if one.verdict else ""
+    said = f"above 0 in {wins} of {len(one.by_seed)} seeds"
+    return f"{interval(one.difference, bits, '+')}, {said}{p}{why}"
+
+
+def places(result: Analysis) -> dict[str, str]:
+    found, bits = {}, {row.task: row.bits for row in result.rows}
+    for row in result.rows:
+        name = f"{row.task}.{row.encoding}"
+        found[name] = interval(row.value, row.bits)
+        if row.in_range is not None:
+            found[f"{name}.in"] = number(row.in_range, row.bits)
+    for one in result.contrasts:
+        sides = "+".join(one.one), "+".join(one.other)
+        found[f"{one.task}.{'-'.join(sides)}"] = contrast(one, bits[one.task])
+    found["seeds"] = str(min(len(row.seeds) for row in result.rows))
+    return found
+
+
+def table(rows: list[Row], metric: str) -> Iterator[str]:
+    span = "L … 2 L" if metric == "area" else f"{metric.removeprefix('at ')} L"
+    yield f"| {rows[0].task} | n ≤ L | {span} | seeds | parameters | ms a step | |"
+    yield "|---|--:|--:|--:|--:|--:|---|"
+    for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
+        inside = "" if row.in_range is None else number(row.in_range, row.bits)
+        speed = "" if row.seconds is None else f"{1e3 * row.seconds:.0f}"
+        size = "" if row.parameters is None else f"{row.parameters:,}"
+        note = "undertrained" if row.undertrained else ""
+        cells = row.encoding, inside, interval(row.value, row.bits), len(row.seeds), size, speed
+        yield f"| {' | '.join(map(str, cells))} | {note} |"
+
+
+def section(folder: Path) -> Iterator[str]:
+    result = analyse(read(folder))
+    text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
+    title, _, rest = text.partition("\n")
+    known = places(result)
+    unknown = {place for place in PLACE.findall(text) if place not in known}
+    if unknown:
+        sys.exit(f"{folder.name}/finding.md asks for {', '.join(sorted(unknown))}: not measured.")
+    yield f"\n## {title.removeprefix('# ') or folder.name}\n"
+    yield f"*{result.hypothesis}*\n"
+    yield (
+        f"[plan]({folder.name}/plan.toml), registered as `{result.registered[:16]}…`;"
+        f" {result.done} of {result.of} cells.{' ' + result.stamp + '.' if result.stamp else ''}"
+    )
+    yield from (f"\nDeviation: {what}" for what in result.deviations)
+    if rest.strip():
+        yield "\n" + PLACE.sub(lambda place: known[place[1]], rest.strip())
+    for task in dict.fromkeys(row.task for row in result.rows):
+        yield ""
+        yield from table([row for row in result.rows if row.task == task], result.metric)
+    if result.contrasts:
+        yield "\nDifferences, paired by seed; above 0 speaks for the first:\n"
+    bits = {row.task: row.bits for row in result.rows}
+    for one in result.contrasts:
+        sides = f"{' + '.join(one.one)} − {' + '.join(one.other)}"
+        yield f"- {one.task}, {sides}: {contrast(one, bits[one.task])}"
+
+
+def written() -> str:
+    folders = sorted(path.parent for path in STUDIES.glob(f"*/{RESULTS}"))
+    return HEAD + "\n".join(line for folder in folders for line in section(folder)) + "\n"
+
+
+def main() -> None:
+    path, fresh = STUDIES / "README.md", written()
+    if "--check" not in sys.argv:
+        path.write_text(fresh)
+    elif not path.exists() or path.read_text() != fresh:
+        sys.exit("studies/README.md is stale: run `python tools/findings.py`.")
+
+
+if __name__ == "__main__":
+    main()
