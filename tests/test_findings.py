@@ -1,0 +1,101 @@
+"""Every number of studies/README.md, read out of the stores by SQL, without this library's code."""
+
+import json
+import re
+import runpy
+import sqlite3
+import sys
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean
+from struct import unpack
+
+import pytest
+
+from posenc.study.plan import Plan
+
+STUDIES = Path(__file__).parent.parent / "studies"
+STORED = sorted(path.parent for path in STUDIES.glob("*/results.db"))
+TOOL = STUDIES.parent / "tools/findings.py"
+GRADED = ("generated", "sliding")
+
+
+def written():
+    return runpy.run_path(str(TOOL))["written"]()
+
+
+def rows(folder, statement):
+    name = f"{(folder / 'results.db').as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(name, uri=True)) as file:
+        return file.execute(statement).fetchall()
+
+
+def means(folder):
+    """By task, encoding, length and seed: the mean over prompts."""
+    found = {}
+    select = "SELECT settings, label, protocol, length, kind, prompts, data"
+    for settings, label, protocol, n, kind, prompts, data in rows(
+        folder, f"{select} FROM cells JOIN outcomes USING (digest)"
+    ):
+        if protocol not in GRADED:
+            continue
+        if kind == "bits":
+            values = [byte >> place & 1 for byte in data for place in range(7, -1, -1)][:prompts]
+        else:
+            values = unpack(f"<{prompts}f", data)
+        settings = json.loads(settings)
+        place = settings["task"], label or settings["encoding"], n, settings["seed"]
+        found[place] = fmean(values)
+    return found
+
+
+def lengths(plan, trained, tested):
+    if plan.metric == "area":
+        return [n for n in tested if trained < n <= 2 * trained]
+    return [n for n in tested if abs(n - float(plan.metric.split()[1]) * trained) <= 0.5]
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda folder: folder.name)
+def test_each_row_has_the_mean_that_the_store_holds(folder):
+    plan, found = Plan.read(folder / "plan.toml"), means(folder)
+    text = (STUDIES / "README.md").read_text().partition(f"({folder.name}/plan.toml)")[2]
+    text = text.partition("\n## ")[0]
+    for task in {task for task, *_ in found}:
+        of_task = {place[1:]: mean for place, mean in found.items() if place[0] == task}
+        trained = plan.trained or json.loads(
+            rows(folder, "SELECT settings FROM cells")[0][0]
+        )["trained"]  # fmt: skip
+        asked = lengths(plan, trained, {n for _, n, _ in of_task})
+        for name in {name for name, *_ in of_task}:
+            mean = fmean(
+                value for (who, n, _), value in of_task.items() if who == name and n in asked
+            )
+            bits = not 0 <= mean <= 1 or task == "language"
+            shown = f"{mean:.3f}" if bits else f"{100 * mean:.0f} %"
+            assert re.search(rf"^\| {re.escape(name)} \|[^|]*\| {re.escape(shown)} ", text, re.M), (
+                name
+            )
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda folder: folder.name)
+def test_the_plan_is_the_one_that_was_registered(folder):
+    digest, text = rows(folder, "SELECT digest, text FROM plans ORDER BY number")[-1]
+    assert digest == sha256(text.encode()).hexdigest()
+    assert Plan.read(folder / "plan.toml").digest == digest
+
+
+def test_what_is_written_is_what_the_outcomes_say():
+    assert (STUDIES / "README.md").read_text() == written()
+
+
+@pytest.mark.parametrize("file", sorted(STUDIES.glob("*/finding.md")), ids=lambda f: f.parent.name)
+def test_a_finding_has_no_number_of_its_own(file):
+    """But years, L, and the n of a plan's labels."""
+    text = re.sub(r"\{[^{}\n]+\}|`[^`]+`|\b(19|20)\d\d\b|\d(\.\d)? ?L\b", "", file.read_text())
+    assert not re.findall(r"\d+", text)
+
+
+def test_plans_of_pairs_are_as_their_tool_writes_them(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["pairs_plan.py", "--check"])
+    runpy.run_path(str(STUDIES.parent / "tools/pairs_plan.py"), run_name="__main__")
