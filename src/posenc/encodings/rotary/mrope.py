@@ -101,7 +101,7 @@ CARD = Card(
         year=2024,
         arxiv="2409.12191",
     ),
-    used_by="Qwen2-VL, Qwen2.5-VL, Qwen3-VL, GLM-4V",
+    used_by="Qwen2-VL, Qwen2.5-VL, Qwen3-VL, GLM-4.1V",
     make=_make,
     holds=HOLDS | {several_axes},
 )
