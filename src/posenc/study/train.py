@@ -56,8 +56,8 @@ class Progress:
 class Split(Protocol):
     """The share of this process in each step. Every process calls each method, in one order."""
 
-    leads: bool  # whether this process writes checkpoints
-
+    @property
+    def leads(self) -> bool: ...  # whether this process writes checkpoints
     def loss(self, batch: Batch, random: Random) -> Tensor: ...
     def mean(self, loss: Tensor) -> float: ...
     def any(self, flag: bool) -> bool: ...

@@ -1,6 +1,7 @@
 """Figures of positions: their rows, how alike they are, how one is moved to another."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
@@ -69,7 +70,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
     back = range(len(scores[0]))
     few = len(scores) <= len(COLOURS) * len(DASHES)
     lines = [
-        Line(back, head, f"head {n}" if few else "", **(style(n) | {"marker": ""}))
+        replace(Line(back, head, f"head {n}" if few else "", **style(n)), marker="")
         for n, head in enumerate(scores)
     ]
     values = [value + 0.0 for head in scores for value in head]  # + 0: no −0
