@@ -29,7 +29,7 @@ outcome of every prompt. To repeat one, in another folder:
     posenc study studies/shape-copy/plan.toml --out mine
 
 `posenc results studies/shape-copy` prints its table, `--csv` and `--parquet` export every outcome.
-A study that says "n of m cells" is not complete: `posenc study --resume FOLDER` goes on with it.
+A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` goes on with it.
 """
 
 
