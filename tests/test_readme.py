@@ -27,7 +27,7 @@ def test_one_word_swaps_the_encoding():
     assert len(offered) >= 5
     for name in offered:
         names = {}
-        exec(quickstart.replace('"rope", dim', f'"{name}", dim'), names)
+        exec(quickstart.replace('encoding="rope"', f'encoding="{name}"'), names)
         assert names["out"].shape == (1, 128, 512)
 
 
