@@ -7,6 +7,7 @@ import pytest
 
 import posenc
 from posenc.explorer import document
+from posenc.explorer.explore import sorted_out
 from posenc.models.files.errors import ModelError
 
 
@@ -62,7 +63,7 @@ def test_what_is_neither_an_encoding_nor_a_model_is_said():
     with pytest.raises(ModelError, match=r"none.json: does not exist"):
         posenc.explore("none.json")
     with pytest.raises(TypeError, match="`what` must be encodings, their names, or models' files"):
-        posenc.explore(3)  # type: ignore[arg-type]
+        sorted_out([3])
 
 
 @pytest.fixture

@@ -274,5 +274,5 @@ def _names(result: Comparison, test: Callable[[Measured], bool | None]) -> str:
 
 def _percent(share: float) -> str:
     if share > 9.99:
-        return f"{float(f'{share:.2g}'):,.0f}×" if share >= 1000 else f"{share:.0f}×"
+        return f"{share:,.0f}×"
     return f"{share:.0%}" if share >= 0.01 else "<1%"
