@@ -197,16 +197,9 @@ def compare(
     with _own_code(cards), _progress() as progress:
         result = comparison.compare(cards, given, progress=progress)
         _write(result, out, figures, width, progress, _explorer(cards, out))
-    if as_json:
-        _print_json(result.to_json())
-    else:
-        from posenc.report.terminal import tables
+    from posenc.report.terminal import tables
 
-        console = Console()
-        tables.comparison(result, console)
-        _say_where(out, console)
-    if open_ and out is not None:
-        _open(out / "index.html")
+    _show(result, lambda console: tables.comparison(result, console), out, as_json, open_)
 
 
 @app.command
@@ -254,16 +247,11 @@ def report(
         read = None if model is None else _read(model, given)
         result = portrait.portray(cards, given, read, progress=progress)
         _write(result, out, figures, width, progress, _explorer(cards, out))
-    if as_json:
-        _print_json(result.to_json())
-    else:
-        from posenc.report.terminal import tables
+    from posenc.report.terminal import tables
 
-        console = Console()
-        tables.comparison(result.comparison, console)
-        _say_where(out, console)
-    if open_ and out is not None:
-        _open(out / "index.html")
+    _show(
+        result, lambda console: tables.comparison(result.comparison, console), out, as_json, open_
+    )
 
 
 @app.command
@@ -311,16 +299,9 @@ def inspect(
             progress("reading weights", 0, 1)
         found = inspection.inspect(path, target, weights, "" if str(path) == model else model)
         _write(found, out, figures, width, progress)
-    if as_json:
-        _print_json(found.to_json())
-    else:
-        from posenc.report.terminal import tables
+    from posenc.report.terminal import tables
 
-        console = Console()
-        tables.inspection(found, console)
-        _say_where(out, console)
-    if open_ and out is not None:
-        _open(out / "index.html")
+    _show(found, lambda console: tables.inspection(found, console), out, as_json, open_)
 
 
 @app.command
@@ -519,16 +500,9 @@ def bench(
             _write(found, out, figures, width, progress)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
-    if as_json:
-        _print_json(found.to_json())
-    else:
-        from posenc.report.terminal import benchmarks
+    from posenc.report.terminal import benchmarks
 
-        console = Console()
-        benchmarks.benchmark(found, console)
-        _say_where(out, console)
-    if open_ and out is not None:
-        _open(out / "index.html")
+    _show(found, lambda console: benchmarks.benchmark(found, console), out, as_json, open_)
 
 
 @app.command
@@ -985,6 +959,20 @@ def _models() -> Iterator[None]:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise Failure(f"{error.filename or 'a file of the model'}: {error.strerror}.") from None
+
+
+def _show(
+    found: Any, table: Callable[[Console], None], out: Path | None, as_json: bool, open_: bool
+) -> None:
+    """Say what was found, as JSON or as its table, and where its page is, which may be opened."""
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        console = Console()
+        table(console)
+        _say_where(out, console)
+    if open_ and out is not None:
+        _open(out / "index.html")
 
 
 def _print_json(document: Any) -> None:

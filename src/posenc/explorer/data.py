@@ -30,7 +30,7 @@ from posenc.report import mathml, words
 SCHEMA = 1
 WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
 FAMILIES = {  # by room, in the order of the catalogue
-    "nope": "no encoding",
+    "none": "no encoding",
     "additive": "added to embeddings",
     "relative": "read by distance",
     "bias": "added to scores",
@@ -172,7 +172,7 @@ def encoding(card: Card, measured: Measured) -> Encoding:
         **measured,
         "name": card.name,
         "slug": card.slug,
-        "family": _family(card),
+        "family": card.family,
         "acts_on": [hook.removeprefix("on_") for hook in made.acts_on],
         "axes": made.axes,
         "summary": card.summary,
@@ -259,12 +259,6 @@ def renamed(card: Card) -> Card:
     """A user's own under a name that the catalogue does not have."""
     taken = card not in CATALOG and card.slug in {one.slug for one in CATALOG}
     return replace(card, name=f"{card.name} own") if taken else card
-
-
-def _family(card: Card) -> str:
-    if card not in CATALOG:
-        return "own"
-    return card.make.__module__.removeprefix("posenc.encodings.").partition(".")[0]
 
 
 def _options(card: Card, made: type) -> Iterable[Option]:

@@ -7,17 +7,16 @@ which they import each other; so nothing has to be built, and names of one do no
 import os
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from tempfile import mkstemp
 from typing import Any
 
 from posenc.explorer import data
 from posenc.models.files.errors import printable
 from posenc.report.saving.folder import MARK, has_mark
+from posenc.study.checkpoints import write_whole
 
 HERE = files("posenc.explorer")
 MAIN, TEMPLATE, STYLE = "page/main.js", "page/page.html", "page/page.css"
@@ -96,24 +95,7 @@ def _text(name: str) -> str:
 
 def write(page: str, out: Path) -> None:
     """Write the page in place of an earlier one, as a whole or not at all."""
-    handle, unfinished = mkstemp(prefix=".posenc-", suffix=".html", dir=out.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(OSError):
-            os.chmod(unfinished, 0o666 & ~_umask())
-        os.replace(unfinished, out)
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """What the user lets others not do: mkstemp lets them do nothing."""
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
+    write_whole(out, page.encode("utf-8", "backslashreplace"))
 
 
 def check_place(out: Path, force: bool = False) -> None:

@@ -64,13 +64,7 @@ def _known(name: str) -> bool:
 
 
 def described(paths: Iterable[Path]) -> list[tuple[models.Model, dict[str, models.Turning]]]:
-    return [models.model(path, _name(path)) for path in paths]
-
-
-def _name(path: Path) -> str:
-    """The folder says more than "config.json"."""
-    path = path.resolve()
-    return path.parent.name if path.name == "config.json" and path.parent.name else path.name
+    return [models.model(path) for path in paths]
 
 
 def results(folder: str | Path) -> dict[str, Any]:

@@ -94,9 +94,10 @@ def architecture(name: str) -> tuple[Model, dict[str, Turning]]:
     return _described(name, False, spec, inspect_spec(spec, file, file, None), file)
 
 
-def model(path: Path, name: str) -> tuple[Model, dict[str, Turning]]:
+def model(path: Path, name: str = "") -> tuple[Model, dict[str, Turning]]:
     """A user's model folder or config.json. Raises ModelError for what is not read."""
-    return _described(name, True, config.read(path), inspect(path), str(path))
+    found = inspect(path, name=name)
+    return _described(found.name, True, config.read(path), found, str(path))
 
 
 def _described(

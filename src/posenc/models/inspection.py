@@ -4,6 +4,7 @@ longer texts, and what to do about it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -175,8 +176,11 @@ def inspect(
 
 
 def _name_of(path: Path) -> str:
-    """The name of the folder of a config, or of a folder; else that of the file."""
-    here = path.absolute()
+    """The name of the folder of a config, or of a folder; else that of the file.
+
+    Links are not followed: where the hub keeps a model, a config is a link to a hash.
+    """
+    here = Path(os.path.abspath(path))
     return here.parent.name if here.name == "config.json" else here.name
 
 
