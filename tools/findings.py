@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from posenc.report.figures.studies import in_order
+from posenc.report.words import studies as words
 from posenc.study.analysis import Analysis, Contrast, Row, analyse
 from posenc.study.statistics import Interval
 from posenc.study.store import RESULTS, read
@@ -72,16 +74,14 @@ def places(result: Analysis) -> dict[str, str]:
 
 
 def table(rows: list[Row], metric: str) -> Iterator[str]:
-    span = "L … 2 L" if metric == "area" else f"{metric.removeprefix('at ')} L"
-    yield f"| {rows[0].task} | n ≤ L | {span} | seeds | parameters | ms a step | |"
+    yield f"| {rows[0].task} | n ≤ L | {words.span(metric)} | seeds | parameters | ms a step | |"
     yield "|---|--:|--:|--:|--:|--:|---|"
-    for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
+    for row in in_order(rows):
         inside = "" if row.in_range is None else number(row.in_range, row.bits)
         speed = "" if row.seconds is None else f"{1e3 * row.seconds:.0f}"
         size = "" if row.parameters is None else f"{row.parameters:,}"
-        note = "undertrained" if row.undertrained else ""
         cells = row.encoding, inside, interval(row.value, row.bits), len(row.seeds), size, speed
-        yield f"| {' | '.join(map(str, cells))} | {note} |"
+        yield f"| {' | '.join(map(str, cells))} | {words.note(row)} |"
 
 
 def section(folder: Path) -> Iterator[str]:
@@ -108,8 +108,7 @@ def section(folder: Path) -> Iterator[str]:
         yield "\nDifferences, paired by seed; above 0 speaks for the first:\n"
     bits = {row.task: row.bits for row in result.rows}
     for one in result.contrasts:
-        sides = f"{' + '.join(one.one)} − {' + '.join(one.other)}"
-        yield f"- {one.task}, {sides}: {contrast(one, bits[one.task])}"
+        yield f"- {one.task}, {words.sides(one)}: {contrast(one, bits[one.task])}"
 
 
 def written() -> str:

@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from posenc.bench.results import OURS, Table, Target, table
 from posenc.bench.timing import timed
-from posenc.catalog import CATALOG, HOME
+from posenc.catalog import CATALOG
 from posenc.properties.card import Card
 from posenc.study import tasks
 from posenc.study.build import build
@@ -51,9 +51,8 @@ def _row(card: Card) -> str:
 
 def _speed(card: Card) -> Iterator[float]:
     """The share of NoPE's speed that an encoding should train at, if one is set."""
-    if "on_hidden" not in card.make(16, 4).acts_on:
-        room = card.make.__module__.removeprefix(HOME).partition(".")[0]
-        yield from (speed for name, speed in SPEEDS.items() if name == room)
+    if card.family in SPEEDS and "on_hidden" not in card.make(16, 4).acts_on:
+        yield SPEEDS[card.family]
 
 
 def _step(card: Card, task: Task, sizes: Profile) -> Callable[[], None]:

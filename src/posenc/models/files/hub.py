@@ -59,8 +59,9 @@ def _fetched(name: str, weights: bool) -> Path:
         raise ModelError(
             name, "", "is no path here, and to ask the hub for it takes the extra `models`"
         ) from None
-    if not _reachable(constants.ENDPOINT) and not constants.HF_HUB_OFFLINE:
-        constants.HF_HUB_OFFLINE = True  # then the cache answers at once, and nothing is retried
+    forbidden = constants.HF_HUB_OFFLINE
+    # Offline the cache answers at once, and nothing is retried
+    constants.HF_HUB_OFFLINE = forbidden or not _reachable(constants.ENDPOINT)
     try:
         if weights:
             return Path(snapshot_download(name, allow_patterns=["config.json", *WEIGHTS]))
@@ -69,6 +70,8 @@ def _fetched(name: str, weights: bool) -> Path:
         why = "neither in the cache nor could the hub be asked (HF_HUB_OFFLINE, or no connection)"
     except HfHubHTTPError as error:
         why = f"the hub does not give it: {printable(str(error).splitlines()[0])}"
+    finally:
+        constants.HF_HUB_OFFLINE = forbidden
     raise ModelError(name, "", f"is no path here, and {why}")
 
 
