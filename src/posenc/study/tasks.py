@@ -314,7 +314,8 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
     2018, "BERT", arXiv:1810.04805, §3.1, all hidden words by <mask>.
     """
     known = [word for word, _ in Counter(text).most_common(most)]
-    words = [word if word in {*known} else RARE for word in text]
+    every = {*known}
+    words = [word if word in every else RARE for word in text]
     cut = round(len(words) * 0.9)
     tested = tuple(round(trained * part) for part in (0.5, 1, 1.25, 1.5, 2, 4))
     if len(words) - cut <= tested[-1]:
