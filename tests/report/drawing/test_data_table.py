@@ -2,7 +2,19 @@
 
 from posenc.report.drawing.data_table import data_table as listed
 from posenc.report.drawing.data_table import evenly_spaced
-from posenc.report.drawing.figure import Band, Figure, Frame, Heat, Line, Panel, Points, Rule, Table
+from posenc.report.drawing.figure import (
+    Area,
+    Band,
+    Figure,
+    Frame,
+    Heat,
+    Line,
+    Panel,
+    Points,
+    Rule,
+    Stems,
+    Table,
+)
 
 
 def table(*panels, **options):
@@ -16,6 +28,12 @@ def test_curves_over_the_same_places_stand_side_by_side():
     assert made.heading == ["tokens", "RoPE", "range, lower end", "range, upper end"]
     assert made.rows == [["1", "0.5", "0", "3"], ["2", "–", "1", "4"], ["4,096", "0.25", "2", "5"]]
     assert made.note == "trained: 7."
+
+
+def test_stems_are_listed_and_words_and_polygons_are_not():
+    words = Points([0], [9], marker="", labels=["word"])
+    made = table(Panel("", [Stems([0, 1], [2, 3], "v"), words, Area([0, 1], [0, 1])], "channel"))
+    assert made == Table(["channel", "v"], [["0", "2"], ["1", "3"]])
 
 
 def test_many_curves_are_rows_and_say_their_panel():

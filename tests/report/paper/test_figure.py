@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from posenc.report import paper
-from posenc.report.drawing.figure import Figure, Heat, Line, Panel
+from posenc.report.drawing.figure import Area, Figure, Heat, Line, Panel, Points, Stems
 
 EVIL = "$\\frac{<b>&\u202e\x00 犬 𝕏"
 
@@ -42,6 +42,26 @@ def test_of_many_states_four_are_shown(drawn):
     titles = [ax.get_title() for ax in made.axes]
     assert [title.split(":")[0] for title in titles[:4]] == [f"position {p}" for p in (0, 4, 7, 11)]
     assert len(titles) == 8
+
+
+def test_stems_polygons_words_and_numbers_in_cells_are_drawn():
+    areas = Area([0, 1, 1, None, 2, 3, 3], [0, 0, 1, None, 0, 0, 1], "areas")
+    words = Points([1], [2], marker="", labels=["word"], side="middle")
+    first = Panel("", [Stems([0, 1], [2, -3], "stems"), areas, words], bare=True)
+    second = Panel("", [Heat([[0.0, 0.96], [0.5, None]], [0, 1], [0, 1], high=1, digits=1)])
+    drawn, heat, *_ = paper.matplotlib(Figure("", [first, second], "")).axes
+    assert [len(patch.get_xy()) for patch in drawn.patches] == [4, 4, 0]  # the last: the legend
+    (stems,) = drawn.collections
+    assert [segment.tolist() for segment in stems.get_segments()] == [
+        [[0, 0], [0, 2]],
+        [[1, 0], [1, -3]],
+    ]
+    assert [text.get_text() for text in drawn.texts] == ["word"]
+    assert [(text.get_text(), text.get_color()) for text in heat.texts] == [
+        ("0.0", "white"),
+        ("1.0", "black"),
+        ("0.5", "white"),
+    ]
 
 
 def test_pyplot_and_its_figures_are_left_alone():

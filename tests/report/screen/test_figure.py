@@ -6,6 +6,7 @@ import pytest
 from plotly_json import read
 
 from posenc.report.drawing.figure import (
+    Area,
     Arrows,
     Band,
     Figure,
@@ -15,6 +16,7 @@ from posenc.report.drawing.figure import (
     Panel,
     Points,
     Rule,
+    Stems,
 )
 
 EVIL = "<b>&%{x}</b>\u202e\x00"
@@ -42,6 +44,29 @@ def test_marks_become_traces_one_by_one():
     assert (line["showlegend"], end["text"]) == (False, [" named at its end"])
     assert (end["x"], end["y"]) == ([2], [5])
     assert made["layout"]["annotations"][1]["x"] == pytest.approx(0.30103)  # plotly wants log₁₀
+
+
+def test_stems_polygons_and_bare_labels_become_traces():
+    marks = [
+        Stems([0, 1], [2, None], "stems"),
+        Area([0, 1, 1, None, 2, 3, 3], [0, 0, 1, None, 0, 0, 1], "areas", "#0072B2", faint=True),
+        Points([1], [2], marker="", labels=["word"], side="middle"),
+    ]
+    made = read(Figure("", [Panel("", marks, bare=True)], ""))
+    stems, area, words = made["data"]
+    assert (stems["x"], stems["y"]) == ([0, 0, None, 1, 1, None], [0, 2, None, 0, None, None])
+    assert area["fill"] == "toself"
+    assert (area["x"][3], area["fillcolor"]) == (None, "rgba(0, 114, 178, 0.22)")
+    assert (words["mode"], words["text"]) == ("text", ["word"])
+    axis = made["layout"]["xaxis"]
+    assert (axis["showgrid"], axis["showticklabels"]) == (False, False)
+
+
+def test_numbers_are_written_in_cells_where_that_is_asked():
+    heats = [Heat([[0.25]], [0], [0], digits=digits) for digits in (None, 2)]
+    plain, numbered = (read(Figure("", [Panel("", [heat])], ""))["data"][0] for heat in heats)
+    assert "texttemplate" not in plain
+    assert numbered["texttemplate"] == "%{z:.2f}"
 
 
 def test_text_is_shown_as_it_is_written():

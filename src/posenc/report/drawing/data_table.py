@@ -9,6 +9,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from posenc.report.drawing.figure import (
+    Area,
     Arrows,
     Band,
     Figure,
@@ -17,6 +18,7 @@ from posenc.report.drawing.figure import (
     Panel,
     Points,
     Rule,
+    Stems,
     Table,
     Values,
 )
@@ -107,10 +109,12 @@ def _series(panel: Panel) -> Iterator[Series]:
     for mark in panel.marks:
         name = getattr(mark, "name", "")
         match mark:
+            case Points() if not mark.marker:
+                pass  # words, which are not numbers
             case Line() | Points() if panel.y_names:
                 _, places = _axis_texts(panel, mark.x, mark.y)
                 yield Series(panel.title, name or panel.x_title, panel.y_title, places, mark.x)
-            case Line() | Points():
+            case Line() | Stems() | Points():
                 places, _ = _axis_texts(panel, mark.x, mark.y)
                 yield Series(panel.title, name or panel.y_title, panel.x_title, places, mark.y)
             case Band():
@@ -129,7 +133,7 @@ def _series(panel: Panel) -> Iterator[Series]:
                 x, y = _axis_texts(panel, mark.x, mark.y)
                 for row, values in zip(y, mark.z, strict=True):
                     yield Series(panel.title, row, panel.x_title, x, values)
-            case Rule():
+            case Rule() | Area():
                 pass
 
 

@@ -1,6 +1,6 @@
 """Describe a figure before anything draws it: panels of marks, in plain numbers and words.
 
-    Figure ─ panels ─▶ Panel ─ marks ─▶ Line Band Points Arrows Rule Heat
+    Figure ─ panels ─▶ Panel ─ marks ─▶ Line Stems Band Area Points Arrows Rule Heat
 
 `screen.plotly` and `paper.matplotlib` draw it; `Figure.alt` describes it, and
 `data_table` lists its numbers.
@@ -15,7 +15,7 @@ from typing import Literal, TypedDict
 
 Values = Sequence[float | None]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
-Side = Literal["above", "right above", "left below"]
+Side = Literal["above", "right above", "left below", "right", "middle"]
 Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
 
 # Okabe and Ito's, of those that stand out from white and from black alike
@@ -42,6 +42,17 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Stems:
+    """Values of things that nothing joins, channels for instance: a line from 0 and a head each."""
+
+    x: Sequence[float]
+    y: Values
+    name: str = ""
+    colour: str = BLUE
+    marker: Marker = "circle"
+
+
+@dataclass(frozen=True)
 class Band:
     """The room between two curves."""
 
@@ -53,8 +64,22 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Area:
+    """Filled polygons; None stands between two of them. `faint` lets the paper through."""
+
+    x: Values
+    y: Values
+    name: str = ""
+    colour: str = BLUE
+    faint: bool = False
+
+
+@dataclass(frozen=True)
 class Points:
-    """Marks that nothing joins; `labels` are written beside them, on one `side`."""
+    """Marks that nothing joins; `labels` are written beside them, on one `side`.
+
+    Without a marker only the labels are seen.
+    """
 
     x: Values
     y: Values
@@ -107,6 +132,7 @@ class Heat:
     high: float | None = None
     bar: bool = True
     block: tuple[int, int] = (1, 1)  # cells of which each shows the one farthest from 0
+    digits: int | None = None  # of the number that is written in each cell; None: no number
 
     @property
     def span(self) -> tuple[float, float]:
@@ -116,7 +142,7 @@ class Heat:
         return (-high if self.signed else self.low), high
 
 
-Mark = Line | Band | Points | Arrows | Rule | Heat
+Mark = Line | Stems | Band | Area | Points | Arrows | Rule | Heat
 
 
 @dataclass(frozen=True)
@@ -135,6 +161,7 @@ class Panel:
     y_ticks: Sequence[float] = ()
     y_down: bool = False
     square: bool = False  # a step along x is as long as one along y
+    bare: bool = False  # no grid, no numbers along the axes: names alone
 
 
 @dataclass(frozen=True)
@@ -187,6 +214,7 @@ def heat(
     low: float = 0,
     high: float | None = None,
     bar: bool = True,
+    digits: int | None = None,
 ) -> Heat:
     """A heat map of at most 256 cells a side; larger ones show the extreme value of each block."""
     rows, columns = ceil(len(z) / CELLS), ceil(len(z[0]) / CELLS)
@@ -195,7 +223,8 @@ def heat(
         for r in range(0, len(z), rows)
     ]
     x, y = x or range(len(z[0])), y or range(len(z))
-    return Heat(cells, x[::columns], y[::rows], signed, unit, low, high, bar, (rows, columns))
+    x, y, block = x[::columns], y[::rows], (rows, columns)
+    return Heat(cells, x, y, signed, unit, low, high, bar, block, digits)
 
 
 def _farthest(rows: Sequence[Values], first: int, last: int) -> float | None:

@@ -13,7 +13,17 @@ from math import ceil, inf, log10
 from textwrap import wrap
 from typing import Literal
 
-from posenc.report.drawing.figure import Band, Figure, Heat, Line, Mark, Panel, Points, Rule
+from posenc.report.drawing.figure import (
+    Band,
+    Figure,
+    Heat,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Rule,
+    Stems,
+)
 
 LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
 BAR = 70  # pixels of a colour bar with its numbers and unit
@@ -71,7 +81,7 @@ class PanelLayout:
     def gap(self) -> float:
         """Pixels between two columns."""
         inner = [n for n in range(len(self.panels)) if n % self.columns]
-        ticks = any(not p.y_names or self.y_names(n) for n, p in enumerate(self.panels))
+        ticks = any(self.y_names(n) if p.y_names else not p.bare for n, p in enumerate(self.panels))
         titles = any(self.y_title(n) for n in inner)
         # numbers of ticks take 46, a title written upwards 20, a colour bar BAR
         return (46 if ticks else 14) + 20 * titles + BAR * self.bars
@@ -103,7 +113,8 @@ class PanelLayout:
     def foot(self, n: int) -> float:
         """Pixels below a panel."""
         names = self.panels[n].x_names if self.x_names(n) else ()
-        ticks = 20 + (5 * max(map(len, names)) if names else 0)  # names are written upwards
+        # names are written upwards
+        ticks = 20 + 5 * max(map(len, names)) if names else 6 if self.panels[n].bare else 20
         return ticks + LINE * len(self.x_title(n))
 
     @cached_property
@@ -140,7 +151,9 @@ def _direct(mark: Mark) -> bool:
 
 def decades(panel: Panel, axis: Literal["x", "y"]) -> float:
     """Number of powers of ten that the values along an axis span."""
-    coordinates = [getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Points)]
+    coordinates = [
+        getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Stems | Points)
+    ]
     coordinates += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
     values = [v for series in coordinates for v in series if v is not None and 0 < v < inf]
     return log10(max(values) / min(values)) if values else 0

@@ -23,6 +23,7 @@ from posenc.report.drawing.data_table import evenly_spaced
 from posenc.report.drawing.figure import (
     GREY,
     VERMILION,
+    Area,
     Arrows,
     Band,
     Figure,
@@ -32,6 +33,7 @@ from posenc.report.drawing.figure import (
     Panel,
     Points,
     Rule,
+    Stems,
     Values,
     short,
 )
@@ -58,6 +60,8 @@ SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
     "above": {"xytext": (0, 4), "ha": "center"},
     "right above": {"xytext": (3, 3), "ha": "left"},
     "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
+    "right": {"xytext": (4, 0), "ha": "left", "va": "center"},
+    "middle": {"xytext": (0, 0), "ha": "center", "va": "center"},
 }
 OFFSET: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "annotation_clip": False}
 STYLE: dict[Any, Any] = {
@@ -165,6 +169,23 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 points = zip(short(mark.x), short(mark.y), strict=True)
                 *_, end = [point for point in points if None not in point]
                 ax.annotate(_safe(mark.name), end, (4, 0), va="center", **OFFSET)
+        case Stems():
+            x, y = _numbers(mark.x), _numbers(mark.y)
+            ax.vlines(x, 0, y, color=mark.colour, linewidth=1.2)
+            ax.plot(
+                x,
+                y,
+                color=mark.colour,
+                linestyle="",
+                marker=MARKERS[mark.marker],
+                markersize=3.5,
+                label=_safe(mark.name),
+            )
+        case Area():
+            style: dict[str, Any] = {"color": mark.colour, "alpha": 0.22 if mark.faint else 1}
+            for polygon in _polygons(mark):
+                ax.fill(*zip(*polygon, strict=True), linewidth=0, **style)
+            ax.fill([], [], linewidth=0, label=_safe(mark.name), **style)
         case Band():
             bounds = (_numbers(mark.low), _numbers(mark.high))
             ax.fill_between(
@@ -226,6 +247,31 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 interpolation="nearest",
                 aspect="auto",
             )
+            if mark.digits is not None:
+                _write_numbers(mark, ax)
+
+
+def _polygons(mark: Area) -> list[list[tuple[float, float]]]:
+    polygons: list[list[tuple[float, float]]] = [[]]
+    for x, y in zip(short(mark.x), short(mark.y), strict=True):
+        if x is None or y is None:
+            polygons.append([])
+        else:
+            polygons[-1].append((x, y))
+    return [polygon for polygon in polygons if polygon]
+
+
+def _write_numbers(mark: Heat, ax: Axes) -> None:
+    """Write the number of each cell in it, black or white, whichever stands out."""
+    colours = _colours(mark)
+    for y, row in zip(mark.y, mark.z, strict=True):
+        for x, value in zip(mark.x, row, strict=True):
+            if value is not None:
+                red, green, blue, _ = colours.to_rgba(value)
+                light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
+                ink = {"color": "black" if light else "white", "fontsize": 5.5}
+                centred = {"ha": "center", "va": "center"}
+                ax.text(x, y, f"{value:.{mark.digits}f}", **ink, **centred)
 
 
 def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
@@ -260,8 +306,11 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
         ax.invert_yaxis()
     if panel.square:
         ax.set_aspect("equal")
-    if any(isinstance(mark, Heat) for mark in panel.marks):
+    if panel.bare or any(isinstance(mark, Heat) for mark in panel.marks):
         ax.grid(False)
+    if panel.bare:
+        ax.tick_params(length=0, labelbottom=bool(panel.x_names), labelleft=bool(panel.y_names))
+        ax.spines[:].set_visible(False)
 
 
 def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from posenc.report.drawing.figure import (
+    Area,
     Arrows,
     Band,
     Figure,
@@ -19,12 +20,19 @@ from posenc.report.drawing.figure import (
     Panel,
     Points,
     Rule,
+    Stems,
     short,
 )
 from posenc.report.drawing.panel_layout import one_palette
 from posenc.report.screen.layout import narrow, nth, safe, wide
 
-SIDES = {"above": "top center", "right above": "top right", "left below": "bottom left"}
+SIDES = {
+    "above": "top center",
+    "right above": "top right",
+    "left below": "bottom left",
+    "right": "middle right",
+    "middle": "middle center",
+}
 
 
 def plotly(figure: Figure) -> go.Figure:
@@ -79,6 +87,37 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "hovertemplate": _hover(mark.name, panel),
                 "name": "" if mark.direct else safe(mark.name),
             }
+        case Stems():
+            x, y = short(mark.x), short(mark.y)
+            return {
+                "type": "scatter",
+                "x": [v for at in x for v in (at, at, None)],
+                "y": [v for height in y for v in (0, height, None)],
+                "mode": "lines+markers",
+                "line": {"color": mark.colour, "width": 2},
+                "marker": {
+                    "symbol": _symbol(mark.marker),
+                    "size": [0, 8, 0] * len(x),
+                    "line": {"width": 0},
+                    "opacity": 1,
+                    "color": mark.colour,
+                },
+                "hovertemplate": _hover(mark.name, panel),
+                "name": safe(mark.name),
+            }
+        case Area():
+            colour = _faint(mark.colour) if mark.faint else mark.colour
+            return {
+                "type": "scatter",
+                "x": short(mark.x),
+                "y": short(mark.y),
+                "fill": "toself",
+                "fillcolor": colour,
+                "mode": "lines",
+                "line": {"width": 0, "color": colour},
+                "hoverinfo": "skip",
+                "name": safe(mark.name),
+            }
         case Band():
             bounded = [
                 (x, low, high)
@@ -102,7 +141,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "type": "scatter",
                 "x": short(mark.x),
                 "y": short(mark.y),
-                "mode": "markers+text" if mark.labels else "markers",
+                "mode": "text" if not mark.marker else "markers+text" if mark.labels else "markers",
                 "text": [safe(label) for label in mark.labels] or None,
                 "textposition": SIDES[mark.side],
                 "marker": {
@@ -142,7 +181,7 @@ def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
                 "y": list(mark.y),
                 "hovertemplate": _hover("", panel, mark.unit or "value"),
                 "hoverongaps": False,
-            }
+            } | ({} if mark.digits is None else {"texttemplate": f"%{{z:.{mark.digits}f}}"})
         case Rule():
             raise TypeError("a rule belongs to the layout")
 

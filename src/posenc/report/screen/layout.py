@@ -101,7 +101,7 @@ def _x_axis(panel: Panel, n: int, at: PanelLayout) -> dict[str, Any]:
     axis["title"] = {"text": "<br>".join(map(safe, at.x_title(n))), "standoff": 6}
     if panel.x_names:
         axis |= {"tickangle": -90, "showticklabels": at.x_names(n)}
-    return axis | {"anchor": nth("y", n), "constrain": "domain", "showgrid": not _has_heat(panel)}
+    return axis | {"anchor": nth("y", n), "constrain": "domain"} | _grid(panel, panel.x_names)
 
 
 def _y_axis(panel: Panel, n: int, at: PanelLayout) -> dict[str, Any]:
@@ -116,11 +116,7 @@ def _y_axis(panel: Panel, n: int, at: PanelLayout) -> dict[str, Any]:
     if panel.square:
         axis |= {"scaleanchor": nth("x", n), "constrain": "domain"}
     automargin = at.beside(n) is None
-    return axis | {
-        "anchor": nth("x", n),
-        "automargin": automargin,
-        "showgrid": not _has_heat(panel),
-    }
+    return axis | {"anchor": nth("x", n), "automargin": automargin} | _grid(panel, panel.y_names)
 
 
 def _axis(
@@ -217,8 +213,10 @@ def _right(figure: Figure, at: PanelLayout) -> int:
     return round(15 + max(bar, LETTER * max(direct, default=0)))
 
 
-def _has_heat(panel: Panel) -> bool:
-    return any(isinstance(mark, Heat) for mark in panel.marks)
+def _grid(panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+    """The grid of an axis; a bare one has its names alone."""
+    grid = not panel.bare and not any(isinstance(mark, Heat) for mark in panel.marks)
+    return {"showgrid": grid} | ({"showticklabels": False} if panel.bare and not names else {})
 
 
 def _within(low: float, high: float) -> list[float]:
