@@ -63,6 +63,20 @@ def test_wavelengths_are_those_of_the_config(tmp_path):
     assert list(line.y) == pytest.approx([2 * math.pi * 100 ** (j / 4) for j in range(4)])
 
 
+def test_dials_say_what_is_new_beyond_the_trained_length(tmp_path):
+    """θ = 1, 0.316, 0.1, 0.0316 a token: 64 tokens are a turn of all but the slowest."""
+    config = {"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4}
+    config |= {"num_hidden_layers": 2, "max_position_embeddings": 64, "rope_theta": 100.0}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    picture = plot.dials(tmp_path, target=256)
+    assert picture.figure.panels[0].title == "as trained: 1 of 4 pairs meet new angles"
+    assert picture.numbers.rows[3][3:] == ["32%", "68%", "0%"]
+    with pytest.raises(
+        ValueError, match=r"`target` must be longer .* 64 tokens, got 64: within that"
+    ):
+        plot.dials(tmp_path, target=64)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

@@ -1,17 +1,22 @@
-"""Draw the picture of the README: docs/pictures/encodings.png."""
+"""Draw the pictures of the README, in docs/pictures: encodings.png and dials.png."""
 
 from pathlib import Path
 
 import torch
 
+from posenc.analysis.dials import by_method
 from posenc.catalog import create, find
 from posenc.core.biases import ALL, as_bias
+from posenc.core.frequencies import frequencies
+from posenc.report import figures
 from posenc.report.drawing.figure import Figure, Panel, heat
 from posenc.report.paper import save
 
 FOLDER = Path(__file__).parent.parent / "docs/pictures"
 SHOWN = ("integer", "binary", "sinusoidal", "rope", "xpos", "alibi", "kerple", "fire")
 TOKENS, DIM = 64, 64
+TRAINED, TARGET = 8_192, 131_072  # of the dials, in tokens
+USUAL = "none", "interpolate", "ntk", "yarn"
 
 
 def added(name: str) -> list[list[float]]:
@@ -35,6 +40,9 @@ panels = [
     for name in SHOWN
 ]
 figure = Figure("", panels, "What eight encodings add to a score.", columns=4)
+found = by_method(frequencies(128, 500_000), TRAINED, TARGET)  # of Llama 3
+dials = figures.dials({name: found[name] for name in USUAL}, TRAINED, TARGET)
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     save(figure, FOLDER / "encodings.png")
+    save(dials, FOLDER / "dials.png")

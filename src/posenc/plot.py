@@ -32,7 +32,16 @@ except ImportError as error:  # pragma: no cover
         " 'posenc[report]'"
     ) from error
 
-__all__ = ["attention", "bias", "clocks", "pictures", "rows", "similarity", "wavelengths"]
+__all__ = [
+    "attention",
+    "bias",
+    "clocks",
+    "dials",
+    "pictures",
+    "rows",
+    "similarity",
+    "wavelengths",
+]
 
 DIM, HEADS = 64, 4
 CLOCKS = 4  # pairs that are shown turning
@@ -142,11 +151,33 @@ def wavelengths(model: str | Path, target: int | None = None) -> Picture:
     `model` is a config.json or a model folder; `target` a length in tokens.
     Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
     """
+    return Picture(figures.bands(_turning(model, target)))
+
+
+def dials(model: str | Path, target: int) -> Picture:
+    """Which angles each pair of a model's RoPE meets for the first time at `target` tokens.
+
+    As the model is, and after each extension. `model` is a config.json or a model folder.
+    Raises ValueError for a model that turns nothing or was trained on texts as long, and ModelError
+    for what cannot be read.
+    """
+    turning = _turning(model, target)
+    if not turning.dials or not turning.trained or not turning.span:
+        raise ValueError(
+            f"`target` must be longer than what {model} turns over in training"
+            f"{f', {turning.trained:,} tokens' if turning.trained else ''}, got {target:,}: within"
+            " that no angle is new; see `plot.wavelengths`."
+        )
+    return Picture(figures.dials(turning.dials, turning.trained, turning.span))
+
+
+def _turning(model: str | Path, target: int | None) -> inspection.Turning:
+    """What turns in the layers that see farthest."""
     found = inspection.inspect(Path(model), target)
-    turning = next((group.turning for group in found.groups if group.turning), None)
-    if turning is None:
+    turnings = [group.turning for group in found.groups if group.turning]
+    if not turnings:
         raise ValueError(f"{model} turns no pairs of channels: `posenc inspect` says what it does.")
-    return Picture(figures.bands(turning))
+    return max(turnings, key=lambda turning: turning.span or 0)
 
 
 def _encoding(encoding: Encoding | str, dim: int = DIM, heads: int = HEADS) -> Encoding:

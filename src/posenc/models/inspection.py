@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -35,6 +35,7 @@ from posenc.notebook import card, table
 from posenc.provenance import Provenance, since
 
 if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
+    from posenc.analysis.dials import Dial
     from posenc.analysis.frequencies import Pair
     from posenc.models.weighing import Weighing
 
@@ -62,6 +63,7 @@ class Turning:
     ]  # dtype -> radians, at the last position, if frequencies are kept in it
     reach: int  # distance at which the sum of similarities turns negative
     smallest_base: float | None  # that keeps the sum from turning negative; None: not summed so far
+    dials: dict[str, list[Dial]] = field(default_factory=dict)  # by method, where a text is longer
 
 
 @dataclass(frozen=True)
@@ -259,6 +261,7 @@ def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> 
 
 
 def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
+    from posenc.analysis.dials import by_method
     from posenc.analysis.frequencies import pairs, reach, smallest_base
     from posenc.analysis.precision import DTYPES, phase_error
 
@@ -269,6 +272,10 @@ def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None)
     before, after = flat.unscaled(), flat.frequencies(length or trained or 1)
     trained, span = _within(trained, window), _within(length, window)
     rows = pairs(before, after, trained or 0, rotary.factor)
+    longer = {}
+    if trained and span and span > trained:
+        configured = None if rotary.method == "default" else after
+        longer = by_method(before, trained, span, configured)
     return Turning(
         rotary,
         trained,
@@ -279,6 +286,7 @@ def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None)
         {name: phase_error(after, length or 1, dtype) for name, dtype in DTYPES.items()},
         reach(after, LONGEST),
         smallest_base(rotary.turned, span) if span and span <= LONGEST else None,
+        longer,
     )
 
 

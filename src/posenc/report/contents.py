@@ -74,12 +74,16 @@ def _of_study(result: Summary) -> Figures:
 
 
 def _of_inspection(inspection: Inspection) -> Figures:
-    return {
-        f"bands-{n}-{m}": figures.bands(group.turning)
-        for n, stack in enumerate([inspection, *inspection.parts.values()])
-        for m, group in enumerate(stack.groups)
-        if group.turning
-    } | (_of_weights(inspection.weighing) if inspection.weighing else {})
+    drawn = {}
+    for n, stack in enumerate([inspection, *inspection.parts.values()]):
+        for m, group in enumerate(stack.groups):
+            if turning := group.turning:
+                if turning.dials and turning.trained and turning.span:
+                    drawn[f"dials-{n}-{m}"] = figures.dials(
+                        turning.dials, turning.trained, turning.span
+                    )
+                drawn[f"bands-{n}-{m}"] = figures.bands(turning)
+    return drawn | (_of_weights(inspection.weighing) if inspection.weighing else {})
 
 
 def _of_weights(weighing: Weighing) -> Figures:
@@ -136,8 +140,10 @@ def _of_closeup(name: str, closeup: Closeup, sentence: list[str]) -> Figures:
 
 
 def _of_turning(turning: Turning, name: str, result: Portrait) -> Figures:
+    reached = turning.extended
     drawn = {
-        "extensions": figures.extensions(turning.extended),
+        "dials": figures.dials(turning.dials, reached.trained, reached.target),
+        "extensions": figures.extensions(reached),
         "precision": figures.precision(turning.precision),
         "bound": figures.bound(turning.bound),
         "peak": figures.peak(turning.peak),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from posenc.analysis import decomposition, geometry, similarity
 from posenc.analysis.decomposition import Decomposition
+from posenc.analysis.dials import Dial, by_method
 from posenc.analysis.frequencies import Extended, extended
 from posenc.analysis.geometry import Plane, Turned
 from posenc.analysis.grids import Map, to_patch
@@ -72,6 +73,7 @@ class Turning:
     pair: tuple[str, str] | None  # two words that follow each other in two sentences
     sentences: dict[str, Turned]
     extended: Extended
+    dials: dict[str, list[Dial]]  # by method of extension
     precision: Precision
     bound: Bound
     peak: Peak
@@ -198,6 +200,7 @@ def _turning(card: Card, encoding: RoPE, given: Material, text: Text) -> Turning
         pair,
         sentences,
         extended(encoding.freqs, FAR, FACTOR),
+        by_method(encoding.freqs, FAR, round(FACTOR * FAR)),
         precision(encoding.freqs, seed=given.settings.seed),
         similarity.bound(encoding.freqs, q[-1], k[0], FAR, encoding.layout),
         similarity.peak(encoding.freqs, q[-1], TARGET, 2 * TARGET, encoding.layout),

@@ -2,7 +2,10 @@
 
 import math
 
+import pytest
+
 from posenc import frequencies
+from posenc.analysis.dials import by_method
 from posenc.analysis.frequencies import extended
 from posenc.analysis.precision import Precision
 from posenc.report import figures
@@ -27,3 +30,32 @@ def test_errors_that_are_no_numbers_leave_gaps():
     figure = figures.precision(Precision([1, 10**5], ways, ways, ways))
     assert "float16 positions not a number" in figure.says
     assert figure.panels[0].marks[1].y == [1e-3, None]
+
+
+def test_dials_are_as_large_as_the_shares_of_their_circles():
+    """The area of a sector is ½ r² α; of a polygon it is found by the shoelace formula."""
+    found = by_method(frequencies(8, 100.0), 20, 80)
+    figure = figures.dials(found, 20, 80)
+    assert "as trained 2, PI 0" in figure.says
+    assert figure.panels[0].title == "as trained: 2 of 4 pairs meet new angles"
+    for panel, pairs in zip(figure.panels, found.values(), strict=True):
+        never, met, new = (sectors(area) for area in panel.marks)
+        circle = math.pi * 0.42**2
+        for n, pair in enumerate(pairs):
+            assert met.get(n, 0) / circle == pytest.approx(pair.met, abs=2e-3)
+            assert new.get(n, 0) / circle == pytest.approx(pair.new, abs=2e-3)
+            assert sum(area.get(n, 0) for area in (never, met, new)) == pytest.approx(circle, 2e-3)
+
+
+def sectors(area):
+    """The area of the polygon of each dial, by its place."""
+    found, outline = {}, []
+    for x, y in [*zip(area.x, area.y, strict=True), (None, None)]:
+        if x is not None:
+            outline.append((x, y))
+        elif outline:
+            following = [*outline[1:], outline[0]]
+            twice = sum(a * d - b * c for (a, b), (c, d) in zip(outline, following, strict=True))
+            found[round(outline[0][0])] = abs(twice) / 2
+            outline = []
+    return found

@@ -1,12 +1,31 @@
 """Figures of rotary frequencies: wavelengths, extensions, precision."""
 
-from math import isfinite
+from collections.abc import Mapping, Sequence
+from math import cos, isfinite, pi, sin
 
+from posenc.analysis.dials import Dial
 from posenc.analysis.frequencies import Extended
 from posenc.analysis.precision import Precision
 from posenc.models.inspection import Turning
-from posenc.report.drawing.figure import GREY, Figure, Line, Mark, Panel, Rule, style
-from posenc.report.words import CHANGES, tokens
+from posenc.report.drawing.data_table import evenly_spaced
+from posenc.report.drawing.figure import (
+    BLUE,
+    GREY,
+    VERMILION,
+    Area,
+    Figure,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    Table,
+    Values,
+    style,
+)
+from posenc.report.words import CHANGES, METHODS, tokens
+
+DIALS = 12  # of the pairs of a method
+RADIUS = 0.42  # of a dial, whose neighbour is 1 away
 
 
 def bands(turning: Turning) -> Figure:
@@ -33,6 +52,68 @@ def bands(turning: Turning) -> Figure:
     says += f". Of {len(pairs)} pairs: {changes}." if stretched else "."
     panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
     return Figure("Wavelengths", [panel], says)
+
+
+def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
+    """The circle of each pair: angles met in training, met for the first time now, never met."""
+    panels, rows, words = [], [], []
+    pairs = len(by_method["none"])
+    picked = evenly_spaced(pairs, DIALS)
+    names = [f"{n}: {tokens(by_method['none'][n].wavelength)}" for n in picked]
+    for method, all_dials in by_method.items():
+        name = METHODS[method]
+        new = sum(dial.new > 0 for dial in all_dials)
+        words.append(f"{name} {new}")
+        shown = [all_dials[n] for n in picked]
+        panels.append(_dials(f"{name}: {new} of {pairs} pairs meet new angles", shown, names))
+        for n, dial in zip(picked, shown, strict=True):
+            parts = (dial.met, dial.new, 1 - dial.met - dial.new)
+            shares = [f"{part:.0%}" if part >= 0.005 or part < 1e-9 else "< 1%" for part in parts]
+            rows.append([name, str(n), tokens(dial.wavelength), *shares])
+    heading = ["extension", "pair", "wavelength, tokens", "met in training", "new", "never met"]
+    return Figure(
+        f"Which angles are new at {target:,} tokens?",
+        panels,
+        f"Each dial is the circle of angles of a pair of channels, fast pairs to the left. Trained"
+        f" on {trained:,} tokens and used at {target:,}, so many of {pairs} pairs meet angles that"
+        f" training never showed: {', '.join(words)}.",
+        listed=Table(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
+    )
+
+
+def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
+    arcs = [(where, dial.met, dial.met + dial.new) for where, dial in enumerate(shown)]
+    areas = (
+        ("never met", GREY, [(where, used, 1.0) for where, _, used in arcs], True),
+        ("met in training", BLUE, [(where, 0.0, met) for where, met, _ in arcs], False),
+        ("met for the first time", VERMILION, arcs, False),
+    )
+    marks = [
+        Area(*_sectors(sectors), name, colour, faint) for name, colour, sectors, faint in areas
+    ]
+    return Panel(
+        title,
+        marks,
+        "pair of channels: its wavelength as trained, in tokens",
+        x_names=names,
+        x_range=(-0.5, len(shown) - 0.5),
+        y_range=(-0.5, 0.5),
+        square=True,
+        bare=True,
+    )
+
+
+def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Values]:
+    """Outlines of sectors (place of the dial, from, to), in turns clockwise from the top."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for where, start, end in sectors:
+        if end > start:
+            steps = max(1, round(72 * (end - start)))
+            turns = [start + (end - start) * n / steps for n in range(steps + 1)]
+            x += [where, *(where + RADIUS * sin(2 * pi * turn) for turn in turns), where, None]
+            y += [0, *(RADIUS * cos(2 * pi * turn) for turn in turns), 0, None]
+    return x[:-1], y[:-1]
 
 
 def extensions(extended: Extended) -> Figure:

@@ -1,6 +1,7 @@
 """Put results into words, the same on the terminal and on the page."""
 
 from posenc.report.words.findings import CHANGES as CHANGES
+from posenc.report.words.findings import METHODS as METHODS
 from posenc.report.words.findings import SHORT as SHORT
 from posenc.report.words.findings import basis as basis
 from posenc.report.words.findings import blocks as blocks

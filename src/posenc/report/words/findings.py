@@ -34,6 +34,19 @@ CHANGES = {  # of a pair, by stretching
 }
 
 
+METHODS = {  # of stretching frequencies, as papers call them
+    "none": "as trained",
+    "configured": "as configured",
+    "interpolate": "PI",
+    "ntk": "NTK-aware",
+    "dynamic_ntk": "dynamic NTK",
+    "by_parts": "NTK by parts",
+    "yarn": "YaRN",
+    "llama3": "Llama 3",
+    "longrope": "LongRoPE",
+}
+
+
 def label(name: str) -> str:
     """The name of a property in words: "any length"."""
     return name.replace("_", " ")
