@@ -14,7 +14,7 @@ import study_runner
 from study_runner import TINY
 
 from posenc import cli
-from posenc.study import execute, store, train
+from posenc.study import analysis, execute, store, train
 from posenc.study.lock import locked
 from posenc.study.plan import Plan
 
@@ -365,6 +365,21 @@ def test_two_tasks_have_a_table_over_both(posenc, fast):
     held = json.loads(posenc("results", "out", "--json")[1])["overall"]
     assert [(one["encoding"], one["runs"]) for one in held] == [("nope", 4), ("rope", 4)]
     assert "Over all tasks" in Path("out/index.html").read_text()
+
+
+def test_whether_properties_foretell_the_outcomes_is_asked(posenc, fast, monkeypatch):
+    monkeypatch.setattr(analysis, "RANGE", 0.0)  # twelve steps train nothing
+    names = ["nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal"]
+    Path("plan.toml").write_text(Plan.of(PLAN | {"encodings": names}).text)
+    posenc("study", "plan.toml", "--out", "out")
+    code, said, _ = posenc("results", "out", "--properties")
+    assert (code, "Of 6 encodings of 4 families" in said) == (0, True)
+    assert "decaying" in said
+    (held,) = json.loads(posenc("results", "out", "--properties", "--json")[1])["properties"]
+    assert held["encodings"] == names
+    assert "undecided" in said or held["p"] < 0.05
+    code, _, err = posenc("results", "out", "--properties", "--encoding", "rope")
+    assert (code, err.startswith("error: To predict by properties takes 6")) == (2, True)
 
 
 @pytest.mark.slow

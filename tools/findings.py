@@ -6,6 +6,7 @@ The text of a study is its finding.md, whose numbers are places to be filled in:
     {copy.nope.in}      the same in range
     {copy.nope-rope}    a contrast of the plan: difference, interval, seeds, p by Holm
     {seeds}             how many seeds there are at least
+    {copy.properties}   whether measured properties foretell the metric; then a table of them
 """
 
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from posenc.report.figures.studies import in_order
 from posenc.report.words import studies as words
 from posenc.study.analysis import Analysis, Contrast, Row, analyse
+from posenc.study.prediction import Prediction, predict
 from posenc.study.statistics import Interval
 from posenc.study.store import RESULTS, read
 
@@ -84,11 +86,26 @@ def table(rows: list[Row], metric: str) -> Iterator[str]:
         yield f"| {' | '.join(map(str, cells))} | {words.note(row)} |"
 
 
+def effects(found: Prediction) -> Iterator[str]:
+    heads = "property", f"rank correlation with {words.span(found.metric)}", "p by Holm"
+    yield f"\n| {found.task}: {' | '.join(heads)} | holds for | does not hold for |"
+    yield "|---|--:|--:|---|---|"
+    for one in found.effects:
+        sides = ", ".join(one.having), ", ".join(one.lacking)
+        name = one.property.replace("_", " ")
+        cells = name, f"{one.correlation:+.2f}", f"{one.adjusted:.2g}", *sides
+        yield f"| {' | '.join(cells)} |"
+
+
 def section(folder: Path) -> Iterator[str]:
-    result = analyse(read(folder))
+    contents = read(folder)
+    result = analyse(contents)
     text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
     title, _, rest = text.partition("\n")
     known = places(result)
+    asked = any(place.endswith(".properties") for place in PLACE.findall(text))
+    predicted = predict(contents, result) if asked else []
+    known |= {f"{one.task}.properties": words.foretold(one) for one in predicted}
     unknown = {place for place in PLACE.findall(text) if place not in known}
     if unknown:
         sys.exit(f"{folder.name}/finding.md asks for {', '.join(sorted(unknown))}: not measured.")
@@ -104,6 +121,8 @@ def section(folder: Path) -> Iterator[str]:
     for task in dict.fromkeys(row.task for row in result.rows):
         yield ""
         yield from table([row for row in result.rows if row.task == task], result.metric)
+    for one in predicted:
+        yield from effects(one)
     if result.contrasts:
         yield "\nDifferences, paired by seed; above 0 speaks for the first:\n"
     bits = {row.task: row.bits for row in result.rows}

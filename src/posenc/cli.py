@@ -637,6 +637,7 @@ def results(
     encoding: Names = (),
     protocol: str | None = None,
     cells: Annotated[bool, Parameter(negative="")] = False,
+    properties: Annotated[bool, Parameter(negative="")] = False,
     out: Place | None = None,
     figures: Figures = None,
     width: Width = PAGE_WIDTH,
@@ -662,6 +663,9 @@ def results(
         How answers are graded: generated, forced, windowed, shuffled; sliding, apart, cropped.
     cells
         List the cells instead of the table.
+    properties
+        Also ask whether the measured properties of the encodings foretell the outcomes: each
+        encoding is predicted by a fit on the other families.
     out
         A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
         or hold an earlier report or a study.
@@ -696,6 +700,14 @@ def results(
         result = None
         if out is not None or not cells:
             result = analysis.analyse(contents, protocol).only(task, encoding)
+        foretold = None
+        if properties and result is not None:
+            from posenc.study.prediction import predict
+
+            try:
+                foretold = predict(contents, result)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
     if out is not None:
         from posenc.study.summary import summarise
 
@@ -705,7 +717,8 @@ def results(
             _open(out / "index.html")
     if as_json:
         if result is not None and not cells:
-            return _print_json(result.to_json())
+            more = {} if foretold is None else {"properties": [one.to_json() for one in foretold]}
+            return _print_json(result.to_json() | more)
         return _print_json(
             [
                 {"cell": digest, "settings": one.cell.settings, "label": one.cell.name}
@@ -721,6 +734,8 @@ def results(
         studies.cells(chosen, console)
     else:
         studies.study(result, console)
+        for one in foretold or ():
+            studies.prediction(one, console)
     _say_where(out, console)
 
 

@@ -62,6 +62,7 @@ EXAMPLES = {
     "results": (
         ("posenc results runs/", ""),
         ("posenc results runs/ --task copy --csv outcomes.csv", "every outcome"),
+        ("posenc results runs/ --properties", "do measured properties foretell them?"),
     ),
     "completion": (
         ("posenc completion bash >> ~/.bashrc", ""),

@@ -10,6 +10,7 @@ from posenc.report.terminal.tables import _table
 from posenc.report.words import studies
 from posenc.study.analysis import Analysis, Contrast, Overall, Row
 from posenc.study.cell import Cell
+from posenc.study.prediction import Prediction
 from posenc.study.store import Contents
 
 
@@ -109,6 +110,21 @@ def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console:
             str(len(one.seeds)),
             Text(studies.verdict(one), "yellow"),
         )
+    console.print(table)
+
+
+def prediction(found: Prediction, console: Console) -> None:
+    """Whether properties foretold the outcomes, then each property by itself."""
+    console.print()
+    console.print(Text(f"{found.task}: do measured properties foretell it?", "bold"))
+    console.print(Text(studies.foretold(found)))
+    table = _table("property", "rank correlation", "p (Holm)", "holds for", "does not hold for")
+    for column in table.columns[1:3]:
+        column.justify, column.no_wrap = "right", True
+    for one in found.effects:
+        sides = ", ".join(one.having), ", ".join(one.lacking)
+        name = one.property.replace("_", " ")
+        table.add_row(name, f"{one.correlation:+.2f}", f"{one.adjusted:.2g}", *sides)
     console.print(table)
 
 

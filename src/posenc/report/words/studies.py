@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from posenc.study.analysis import Analysis, Contrast, Row
 from posenc.study.cell import Profile
+from posenc.study.prediction import Prediction
 from posenc.study.statistics import Interval
 
 LEVEL = 0.05  # of Holm's p, below which a contrast is decided
@@ -84,6 +85,18 @@ def findings(contrasts: Sequence[Contrast], bits: bool) -> list[str]:
         ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
         said.append(f"{found} than {' + '.join(less)}, by {ends} {unit}.")
     return said + ([f"Undecided: {'; '.join(open_)}."] if open_ else [])
+
+
+def foretold(found: Prediction) -> str:
+    """How well properties foretold the order of encodings, and whether that may be chance."""
+    rho = found.correlation
+    kinds = len({*found.families})
+    verdict = "more than by chance" if found.p < LEVEL and rho.low > 0 else "undecided"
+    return (
+        f"Of {len(found.encodings)} encodings of {kinds} families, each predicted by a fit on the"
+        f" other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}] of"
+        f" what was foretold with {span(found.metric)} as measured, p = {found.p:.2g}: {verdict}."
+    )
 
 
 def design(analysis: Analysis, profile: Profile | None) -> str:

@@ -1,0 +1,222 @@
+"""Ask whether the measured properties of encodings tell beforehand how their models generalise.
+
+    yₑ    the rank of encoding e by the metric of the study, of its mean over seeds; 1 is the worst
+    xₑₚ   1 where property p holds, 0 where it does not; the mean where it has no meaning
+    ŷₑ    a ridge regression of y on standardised x, fitted without the whole family of e
+
+ρ is Spearman's correlation of ŷ with the outcome. Nothing is chosen by looking at it: the ridge
+weighs as much as the outcomes do, and all properties take part. The interval draws seeds anew, then
+encodings; p is the share of 2,000 shufflings of outcomes among encodings whose ρ is as high. A mean
+fitted without a family is low where that family is high, so that ρ of nothing is below 0: p counts
+that in, and the bare ρ does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.catalog import find
+from posenc.properties import Finding, check
+from posenc.study import statistics
+from posenc.study.analysis import Analysis, Row, plan_of
+from posenc.study.build import encoding_of
+from posenc.study.cell import Cell
+from posenc.study.statistics import Interval
+from posenc.study.store import Contents
+
+FEWEST = 6  # encodings, and of three families: else there is nothing to leave out
+RESAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One property: the encodings that have it, and how it goes with the outcome."""
+
+    property: str
+    having: Sequence[str]
+    lacking: Sequence[str]
+    correlation: float  # Spearman's, of ticks with outcomes; above 0: who has it does better
+    adjusted: float  # two-sided p, by Holm over the properties
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What properties foretold of one task, every encoding predicted without its family."""
+
+    task: str
+    metric: str
+    encodings: Sequence[str]
+    families: Sequence[str]
+    outcome: Sequence[float]  # the metric's mean over seeds
+    predicted: Sequence[float]  # ranks of those that were fitted; the higher, the better
+    correlation: Interval
+    p: float  # one-sided
+    effects: Sequence[Effect]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def predict(contents: Contents, analysis: Analysis, seed: int = 0) -> list[Prediction]:
+    """Predict each task of a store that has at least six encodings of three families.
+
+    Raises ValueError, in one sentence, where no task has as many.
+    """
+    cells = {cell.name: cell for cell in _cells(contents)}
+    kept: dict[str, list[Row]] = {}
+    for row in analysis.rows:
+        if row.by_seed and not row.undertrained:
+            kept.setdefault(row.task, []).append(row)
+    families = {name: find(cell.encoding).family for name, cell in cells.items()}
+    enough = {
+        task: rows
+        for task, rows in kept.items()
+        if len(rows) >= FEWEST and len({families[row.encoding] for row in rows}) >= 3
+    }
+    if not enough:
+        most = max((len(rows) for rows in kept.values()), default=0)
+        raise ValueError(
+            f"To predict by properties takes {FEWEST} trained encodings of three families on one"
+            f" task; this study has {most}: add `encodings` to its plan."
+        )
+    names = {row.encoding for rows in enough.values() for row in rows}
+    found = {name: _properties(cells[name]) for name in names}
+    return [
+        _predict(rows, [families[row.encoding] for row in rows], found, analysis.metric, seed)
+        for rows in enough.values()
+    ]
+
+
+def _cells(contents: Contents) -> list[Cell]:
+    plan = plan_of(contents)
+    return plan.cells() if plan else [record.cell for record in contents.records.values()]
+
+
+def _properties(cell: Cell) -> Mapping[str, Finding]:
+    """The properties of a cell's encoding before training, under the mask of its decoder."""
+    profile = cell.profile
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(cell.seed)
+        encoding = encoding_of(cell)
+    dim = profile.width // profile.heads
+    return check(encoding, dim, profile.heads, profile.width, causal=True)
+
+
+def _predict(
+    rows: Sequence[Row],
+    families: Sequence[str],
+    found: Mapping[str, Mapping[str, Finding]],
+    metric: str,
+    seed: int,
+) -> Prediction:
+    random = torch.Generator().manual_seed(seed)
+    names = [*found[rows[0].encoding]]
+    ticks = torch.tensor(
+        [[_number(found[row.encoding][name].holds) for name in names] for row in rows],
+        dtype=torch.float64,
+    )
+    sign = -1.0 if rows[0].bits else 1.0  # so that more is better
+    seen = torch.tensor([[sign * fmean(row.by_seed)] for row in rows], dtype=torch.float64)
+    fitted = without_family(ticks, seen, families)
+    rho = spearman(fitted, seen).item()
+
+    shuffled = torch.stack([torch.randperm(len(rows), generator=random) for _ in range(RESAMPLES)])
+    by_chance = seen[:, 0][shuffled].mT
+    chance = spearman(without_family(ticks, by_chance, families), by_chance)
+    p = (1 + (chance >= rho - 1e-9).sum().item()) / (1 + RESAMPLES)
+
+    drawn = sign * torch.stack([_redrawn(row.by_seed, random) for row in rows])
+    again = torch.randint(len(rows), (len(rows), RESAMPLES), generator=random)
+    spread = spearman(
+        without_family(ticks, drawn, families).gather(0, again), drawn.gather(0, again)
+    )
+    low, high = spread.quantile(spread.new_tensor([0.025, 0.975])).tolist()
+    return Prediction(
+        rows[0].task,
+        metric,
+        [row.encoding for row in rows],
+        families,
+        (sign * seen[:, 0]).tolist(),
+        fitted[:, 0].tolist(),
+        Interval(rho, low, high),
+        p,
+        _effects(names, ticks, seen, by_chance, [row.encoding for row in rows]),
+    )
+
+
+def _effects(
+    names: Sequence[str], ticks: Tensor, seen: Tensor, by_chance: Tensor, encodings: Sequence[str]
+) -> list[Effect]:
+    """Those that some encodings have and others lack, the strongest first."""
+    found: dict[str, tuple[list[str], list[str], float]] = {}
+    p: dict[str, float] = {}
+    for name, column in zip(names, ticks.T, strict=True):
+        known = ~column.isnan()
+        if not 0 < column[known].sum() < known.sum():
+            continue
+        has = column[known].unsqueeze(1)
+        rho = spearman(has, seen[known]).item()
+        chance = spearman(has.expand(-1, RESAMPLES), by_chance[known])
+        p[name] = (1 + (chance.abs() >= abs(rho) - 1e-9).sum().item()) / (1 + RESAMPLES)
+        having, lacking = (
+            [one for one, tick in zip(encodings, column, strict=True) if tick == value]
+            for value in (1, 0)
+        )
+        found[name] = having, lacking, rho
+    adjusted = statistics.holm(p)
+    ordered = sorted(found, key=lambda name: -abs(found[name][2]))
+    return [Effect(name, *found[name], adjusted[name]) for name in ordered]
+
+
+def without_family(
+    ticks: Float[Tensor, "encoding property"],
+    outcomes: Float[Tensor, "encoding study"],
+    families: Sequence[str],
+) -> Float[Tensor, "encoding study"]:
+    """Predict the rank of each encoding from a fit on those of the other families."""
+    fitted = torch.empty_like(outcomes, dtype=torch.float64)
+    for family in dict.fromkeys(families):
+        out = torch.tensor([one == family for one in families])
+        x, y = ticks[~out], ranks(outcomes[~out])
+        mean = x.nanmean(0)
+        apart = x - mean
+        spread = apart.square().nanmean(0).sqrt()
+        # a property that all others share, or none of them has, says nothing
+        scale = torch.where(spread > 0, 1 / spread, 0.0)
+        z = (apart * scale).nan_to_num(0.0)
+        held = ((ticks[out] - mean) * scale).nan_to_num(0.0)
+        square = z.mT @ z / len(z) + torch.eye(z.shape[1], dtype=z.dtype)
+        weights = torch.linalg.solve(square, z.mT @ (y - y.mean(0)) / len(z))
+        fitted[out] = y.mean(0) + held @ weights
+    return fitted
+
+
+def ranks(x: Float[Tensor, "encoding study"]) -> Float[Tensor, "encoding study"]:
+    """The places of each column's numbers from 1 on; equal ones share the mean of theirs."""
+    below = (x.unsqueeze(0) < x.unsqueeze(1)).sum(1)
+    same = (x.unsqueeze(0) == x.unsqueeze(1)).sum(1)
+    return below.double() + (same.double() + 1) / 2
+
+
+def spearman(
+    x: Float[Tensor, "encoding study"], y: Float[Tensor, "encoding study"]
+) -> Float[Tensor, "study"]:
+    """The rank correlation of each column; 0 where all of one side are equal."""
+    one, other = (ranks(side) - (len(side) + 1) / 2 for side in (x, y))
+    both = one.square().sum(0) * other.square().sum(0)
+    return torch.where(both > 0, (one * other).sum(0) / both.sqrt(), 0.0)
+
+
+def _redrawn(by_seed: Sequence[float], random: torch.Generator) -> Float[Tensor, "study"]:
+    """Means of seeds that are drawn anew."""
+    drawn = torch.randint(len(by_seed), (RESAMPLES, len(by_seed)), generator=random)
+    return torch.tensor(by_seed, dtype=torch.float64)[drawn].mean(1)
+
+
+def _number(holds: bool | None) -> float:
+    return float("nan") if holds is None else float(holds)
