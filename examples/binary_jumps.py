@@ -11,7 +11,7 @@ import torch
 
 from posenc import Binary, Sinusoidal
 from posenc.analysis.trajectory import advance
-from posenc.report.figures import paths
+from posenc.report.drawing.figure import Figure, Line, Panel
 from posenc.report.paper import save
 
 bits = Binary(8)(torch.zeros(1, 256, 8))[0].int()
@@ -22,13 +22,29 @@ print(
 )
 flips = int((bits[128] != bits[127]).sum())
 print(f"from 127 to 128 {flips} bits flip")
-found = {
-    name: advance(encoding, torch.zeros(8), range(64))
-    for name, encoding in (("binary", Binary(8)), ("sinusoids", Sinusoidal(8)))
-}
-for name, one in found.items():
-    print(f"{name}: the largest step is {one.largest_step:.2f} of the mean distance of positions")
+steps = {}
+for name, encoding in (("binary", Binary(8)), ("sinusoids", Sinusoidal(8))):
+    placed = torch.tensor(advance(encoding, torch.zeros(8), range(129)).placed)
+    steps[name] = placed.diff(dim=0).norm(dim=-1).tolist()
+    print(
+        f"{name}: the longest step is {max(steps[name]):.2f}, the shortest {min(steps[name]):.2f}"
+    )
 
-figure = paths(found)
+figure = Figure(
+    "Binary numbers jump where sinusoids walk",
+    [
+        Panel(
+            name,
+            [Line(range(1, 129), step)],
+            "position",
+            "distance from the one before",
+            y_range=(0, 3),
+        )
+        for name, step in steps.items()
+    ],
+    "How far each position is from the one before, in 8 channels. At 128 all bits flip: √8.",
+    columns=2,
+    height=230,
+)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

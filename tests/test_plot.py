@@ -39,19 +39,28 @@ def test_a_bias_is_drawn_against_distance():
 def test_clocks_are_pairs_of_the_layout_and_turn_by_their_frequency(layout):
     picture = plot.clocks(RoPE(8, layout=layout), tokens=4)
     first = {"interleaved": "channels 0 and 1", "half": "channels 0 and 4"}[layout]
-    assert picture.figure.panels[0].title == first
-    start, later = (picture.figure.frames[n].panels[0].marks[2] for n in (0, 3))
+    assert picture.figure.panels[0].title.startswith(first)
+    start, later = (picture.figure.frames[n].panels[0].marks[1] for n in (0, 3))
     turned = math.atan2(later.to_y[0], later.to_x[0]) - math.atan2(start.to_y[0], start.to_x[0])
     assert math.remainder(turned - 3.0, 2 * math.pi) == pytest.approx(0, abs=1e-5)
 
 
 def test_attention_of_words_sums_to_one_and_sees_the_mask():
     picture = plot.attention("nope", "dog bites dog", causal=True)
-    (heat,) = marks(picture)
+    heat, *_ = marks(picture, 1)
     assert [sum(row) for row in heat.z] == pytest.approx([1, 1, 1], abs=1e-3)
     assert heat.z[0][1:] == [0, 0]
     assert heat.z[2][0] == heat.z[2][2]  # the same word: without positions it cannot tell
     assert picture.figure.panels[0].x_names == ["dog", "bites", "dog"]
+
+
+def test_beside_attention_is_that_of_the_same_layer_without_positions():
+    """RoPE keeps the score of a word with itself where it stands, and no other."""
+    plain, turned = (marks(plot.attention("rope", "dog bites dog"), n)[0].z for n in (0, 1))
+    assert plain[0] == plain[2]
+    assert turned[0] != turned[2]
+    nope = marks(plot.attention("nope", "dog bites dog"), 1)[0].z
+    assert plain == nope
 
 
 def test_wavelengths_are_those_of_the_config(tmp_path):

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from posenc.analysis import clocks as analysis_clocks
 from posenc.analysis import similarity as similarities
 from posenc.analysis.text import words
-from posenc.analysis.trajectory import advance
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import create, find
 from posenc.core.arguments import count, shown
@@ -21,7 +21,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import causal as earlier
 from posenc.models import inspection
 from posenc.properties.probe import Probe
-from posenc.studies.portrait import attention_weights
+from posenc.studies.portrait import attention_weights, without
 
 try:
     from posenc.report import figures
@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 DIM, HEADS = 64, 4
-CLOCKS = 4  # pairs that are shown turning
 
 
 def rows(encoding: Encoding | str, tokens: int = 64) -> Picture:
@@ -97,32 +96,24 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
 
 
 def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
-    """Pairs of channels as the hands of clocks, from fast to slow, which turn with the position.
+    """A query and a key as hands of clocks, from fast to slow, which turn while their angle stays.
 
     Raises ValueError for encodings that turn nothing.
     """
     one = _encoding(encoding, dim=16, heads=1)
-    vector = torch.randn(one.dim or 16, generator=torch.Generator().manual_seed(0))
     if "on_queries" not in one.acts_on or one.axes != 1:
         raise ValueError(
             f"{_name(encoding)} does not turn pairs of channels by a number: `plot.clocks` is for"
             " encodings such as RoPE, p-RoPE and xPos."
         )
-    number = len(vector) // 2
-    chosen = sorted({round(n * (number - 1) / (CLOCKS - 1)) for n in range(CLOCKS)})
-    half = getattr(one, "layout", "interleaved") == "half"
-    pairs = [(n, n + number) if half else (2 * n, 2 * n + 1) for n in chosen]
-    return Picture(
-        figures.turning(
-            _name(encoding), advance(one, vector, range(count(tokens, "tokens", 2))), pairs
-        )
-    )
+    found = analysis_clocks.clocks(one, range(count(tokens, "tokens", 2)))
+    return Picture(figures.turning(_name(encoding), found))
 
 
 def attention(
     encoding: Encoding | str, sentence: str = "the dog bites the man", causal: bool = False
 ) -> Picture:
-    """Where the words of a sentence look, in a layer of random weights.
+    """Where the words of a sentence look, in a layer of random weights, without and with it.
 
     Equal words have equal vectors, and queries are projected as keys are: a word looks for words
     like itself, and what else it does is the encoding's doing.
@@ -141,8 +132,9 @@ def attention(
         with torch.no_grad():
             part.weight.copy_(_normal(*part.weight.shape) * layer.width**-0.5)
     x = vectors[[distinct.index(word) for word in tokens]].unsqueeze(0)
-    weights = attention_weights(layer, x, earlier() if causal or one.causal else None)
-    return Picture(figures.attention(weights, tokens))
+    mask = earlier() if causal or one.causal else None
+    plain, weights = (attention_weights(each, x, mask) for each in (without(layer), layer))
+    return Picture(figures.compared(plain, weights, tokens))
 
 
 def wavelengths(model: str | Path, target: int | None = None) -> Picture:

@@ -5,7 +5,7 @@ import cmath
 import pytest
 import torch
 
-from posenc import ALiBi, Binary, Integer, RoPE, Sinusoidal, frequencies
+from posenc import ALiBi, Binary, RoPE, Sinusoidal, frequencies
 from posenc.analysis.trajectory import advance
 
 X = torch.tensor([0.5, -1.0, 2.0, 0.25, 1.5, 0.0, -0.75, 1.0])
@@ -28,13 +28,18 @@ def test_a_query_is_turned_pair_by_pair():
             assert complex(*row[2 * pair : 2 * pair + 2]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_binary_numbers_jump_where_sinusoids_move_smoothly_and_integers_in_a_line():
-    steps = {
-        type(one).__name__: advance(one, X, range(32))
-        for one in (Binary(8, bits=8), Sinusoidal(8), Integer(8))
+def test_binary_numbers_jump_where_sinusoids_move_smoothly():
+    """The longest step from a position to the next: √8 where eight bits flip."""
+    longest = {
+        type(one).__name__: torch.tensor(advance(one, X, range(256)).placed)
+        .diff(dim=0)
+        .norm(dim=-1)
+        .max()
+        .item()
+        for one in (Binary(8, bits=8), Sinusoidal(8))
     }
-    assert steps["Binary"].largest_step > 2 * steps["Sinusoidal"].largest_step
-    assert all(abs(y) < 1e-4 for _, y in steps["Integer"].path)
+    assert longest["Binary"] == pytest.approx(8**0.5)
+    assert longest["Sinusoidal"] < 1
 
 
 def test_a_bias_moves_nothing():

@@ -8,6 +8,8 @@ import torch
 from posenc import Binary, Integer, Mixed, RoPE, SelfAttention, Sinusoidal, axial, frequencies
 from posenc.analysis import decomposition, geometry, grids, order, similarity
 from posenc.analysis import frequencies as turns
+from posenc.analysis.clocks import clocks
+from posenc.analysis.dials import by_method
 from posenc.analysis.precision import precision
 from posenc.analysis.relative_tables import Steps, Vectors
 from posenc.analysis.rotary_pairs import Evidence
@@ -42,6 +44,7 @@ def drawn(everything, tmp_path_factory):
     )
     return {
         "attention": figures.attention(weights, words),
+        "compared": figures.compared(weights, weights, words),
         "bands": figures.bands(inspect(config).groups[0].turning),
         "bound": figures.bound(similarity.bound(frequencies(32), x[0], x[1], 300)),
         "codes": figures.codes(moved),
@@ -50,6 +53,8 @@ def drawn(everything, tmp_path_factory):
         "decay": figures.decay({"64 channels": similarity.of_distance(frequencies(64), 1000)}),
         "decomposition": figures.decomposition(parts, words),
         "encoding": figures.encoding("Sinusoidal", everything.encodings[7].rows),
+        "dials": figures.dials(by_method(frequencies(64), 512, 2048), 512, 2048),
+        "stretch": figures.stretch(turns.extended(frequencies(64), 512, 4.0)),
         "extensions": figures.extensions(turns.extended(frequencies(64), 512, 4.0)),
         "grids": figures.grids(
             {
@@ -58,7 +63,6 @@ def drawn(everything, tmp_path_factory):
             }
         ),
         "order": figures.order(everything),
-        "paths": figures.paths(moved),
         "peak": figures.peak(similarity.peak(frequencies(32), x[0], 77, 300)),
         "precision": figures.precision(precision(frequencies(32))),
         "projection": figures.projection({"Integer": geometry.project(words, x, Integer(32))}),
@@ -74,7 +78,7 @@ def drawn(everything, tmp_path_factory):
         "shift": figures.shift("Sinusoidal", group(Sinusoidal(8), 3, 5)),
         "shuffled": figures.shuffled(seen),
         "similarity": figures.similarity("Binary", similarity.between(Binary(64), 300)),
-        "turning": figures.turning("RoPE", moved["RoPE"], [(0, 1), (2, 3)]),
+        "turning": figures.turning("RoPE", clocks(RoPE(16), range(12))),
         "vectors": figures.vectors(moved),
     }
 

@@ -56,6 +56,7 @@ class Decomposition:
     scores: list[list[list[float]]]  # (head, query, key), in logits: the sum of the parts
     parts: dict[str, list[list[list[float]]]]
     shares: dict[str, float]
+    by_head: dict[str, list[float]]  # the share of each part in each head by itself
     sizes: dict[str, float]  # standard deviation over the keys of a query, in logits
 
 
@@ -327,11 +328,14 @@ def _with_shares(encoding: str, summands: dict[str, Tensor], seen: Tensor | None
     scores = sum(parts.values(), torch.zeros(shape, dtype=torch.float64))
     total = centred(scores)
     apart = {name: centred(part) for name, part in parts.items()}
-    square, pairs_seen = total.square().sum().clamp_min(1e-300), int(mask.sum())
+    squares = total.square().sum((-2, -1)).clamp_min(1e-300)  # (head,)
+    products = {name: (part * total).sum((-2, -1)) for name, part in apart.items()}
+    pairs_seen = int(mask.sum())
     return Decomposition(
         encoding,
         scores.tolist(),
         {name: part.tolist() for name, part in parts.items()},
-        {name: float((part * total).sum() / square) for name, part in apart.items()},
+        {name: float(product.sum() / squares.sum()) for name, product in products.items()},
+        {name: (product / squares).tolist() for name, product in products.items()},
         {name: float((part.square().sum() / pairs_seen).sqrt()) for name, part in apart.items()},
     )

@@ -18,7 +18,7 @@ from posenc.analysis.frequencies import stretched
 from posenc.core.shapes import Frequencies
 
 TINY = 1e-9  # of a turn: what rounding may leave
-SAME = "by_parts"  # turns as "yarn" does, with another gain
+SAME = "by_parts"  # turns as "yarn" does but for where its ramp is rounded to
 
 
 @dataclass(frozen=True)

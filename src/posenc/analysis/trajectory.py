@@ -1,10 +1,7 @@
 """Follow one vector as its position advances.
 
-    additive    x + PE(p)              the vector is an embedding
-    rotary      R(p) x                 a query of one head
-
-The path is also given in the plane of its two widest directions. It shows whether neighbouring
-positions are neighbours: binary numbers jump, sinusoids move smoothly.
+additive    x + PE(p)              the vector is an embedding
+rotary      R(p) x                 a query of one head
 """
 
 from collections.abc import Sequence
@@ -14,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.geometry import plane
 from posenc.core.encoding import Encoding
 from posenc.properties.probe import in_float64
 
@@ -27,15 +23,13 @@ class Advance:
     vector: list[float]
     added: list[list[float]] | None  # (position, channel); None: it is turned, nothing is added
     placed: list[list[float]]  # (position, channel): what it becomes
-    path: list[list[float]]  # (position, 2): along the two widest directions of `placed`
-    largest_step: float  # from one position to the next, as a share of the mean distance of any two
 
 
 @torch.no_grad()
 def advance(
     encoding: Encoding, vector: Float[Tensor, "channel"], positions: Sequence[int]
 ) -> Advance:
-    """The path of `vector` over `positions`.
+    """`vector` at each of `positions`.
 
     Raises ValueError for encodings that change neither embeddings nor queries, as biases.
     """
@@ -50,14 +44,11 @@ def advance(
     else:
         raise ValueError(
             f"{type(encoding).__name__} changes neither embeddings nor queries but the scores: its"
-            " positions have no path."
+            " positions move no vector."
         )
-    steps, apart = placed.diff(dim=0).norm(dim=-1), torch.pdist(placed)
     return Advance(
         pos.tolist(),
         vector.tolist(),
         added,
         placed.tolist(),
-        plane(placed)[0].tolist(),
-        (steps.max() / apart.mean()).item(),
     )

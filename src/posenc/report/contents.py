@@ -1,7 +1,5 @@
 """List the figures of each kind of report, by their names on the page and as files."""
 
-from dataclasses import replace
-
 from posenc.bench.run import Benchmark
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
@@ -14,7 +12,6 @@ from posenc.studies.portrait import Closeup, Portrait, Turning
 from posenc.studies.real_model import Reading
 from posenc.study.summary import Summary
 
-PAIRS = (0, 1), (2, 3), (6, 7), (14, 15)  # of 16 channels, from fast to slow
 Figures = dict[str, Figure]
 Result = Comparison | Inspection | Portrait | Benchmark | Summary
 
@@ -112,7 +109,6 @@ def _of_portrait(result: Portrait) -> Figures:
         drawn |= {
             "codes": figures.codes(moved),
             "vectors": figures.vectors(moved),
-            "paths": figures.paths(moved),
         }
     if waves:
         drawn["decay"] = figures.decay(waves)
@@ -129,7 +125,7 @@ def _of_portrait(result: Portrait) -> Figures:
 
 def _of_closeup(name: str, closeup: Closeup, sentence: list[str]) -> Figures:
     drawn = {
-        "attention": replace(figures.attention(closeup.attention, sentence), columns=4),
+        "attention": figures.compared(closeup.without, closeup.attention, sentence),
         "parts": figures.decomposition(closeup.parts, sentence),
     }
     if closeup.similarity:
@@ -143,6 +139,7 @@ def _of_turning(turning: Turning, name: str, result: Portrait) -> Figures:
     reached = turning.extended
     drawn = {
         "dials": figures.dials(turning.dials, reached.trained, reached.target),
+        "stretch": figures.stretch(reached),
         "extensions": figures.extensions(reached),
         "precision": figures.precision(turning.precision),
         "bound": figures.bound(turning.bound),
@@ -150,8 +147,8 @@ def _of_turning(turning: Turning, name: str, result: Portrait) -> Figures:
     }
     if turning.pair:
         drawn["rotation"] = figures.rotation(turning.sentences, turning.pair)
-    advance = next(closeup.advance for closeup in result.encodings if closeup.slug == turning.slug)
-    return drawn | ({"turning": figures.turning(name, advance, PAIRS)} if advance else {})
+    clocks = next(closeup.clocks for closeup in result.encodings if closeup.slug == turning.slug)
+    return drawn | ({"turning": figures.turning(name, clocks)} if clocks else {})
 
 
 def _of_reading(reading: Reading) -> Figures:

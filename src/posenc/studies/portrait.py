@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from posenc.analysis import decomposition, geometry, similarity
+from posenc.analysis.clocks import Clocks, clocks
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.dials import Dial, by_method
 from posenc.analysis.frequencies import Extended, extended
@@ -33,6 +34,7 @@ from posenc.core.biases import pairs
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal
 from posenc.core.positions import folded
+from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties.card import Card
 from posenc.provenance import since
@@ -58,10 +60,12 @@ class Closeup:
     similarity: Between | None
     shift: Group | None
     advance: Advance | None
+    clocks: Clocks | None  # where queries and keys are turned by a number
     waves: Waves | None
     plane: Plane | None
     patches: Map | None  # of an image, where it has two axes
     attention: list[list[list[float]]]  # (head, query, key) of the sentence
+    without: list[list[list[float]]]  # the same layer without the encoding
     parts: Decomposition
 
 
@@ -155,17 +159,29 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
         moved = advance(small, vector, range(ADVANCE)) if encoding.axes == 1 else None
     freqs = getattr(encoding, "freqs", None)
     line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
+    mask = causal() if encoding.causal else None
     return Closeup(
         card.slug,
         similarity.between(card.make(settings.dim, 1), POSITIONS),
         group(small, 3, 5) if encoding.axes == 1 else None,
         moved,
+        clocks(small, range(ADVANCE)) if isinstance(small, RoPE) and small.axes == 1 else None,
         similarity.of_distance(line, FAR) if line is not None else None,
         geometry.project(words, x, encoding) if added else None,
         to_patch(encoding, PATCHES, PATCHES, CHOSEN) if encoding.axes == 2 else None,
-        attention_weights(layer, x.unsqueeze(0), causal() if encoding.causal else None),
-        decomposition.of_layer(layer, x.unsqueeze(0), mask=causal() if encoding.causal else None),
+        attention_weights(layer, x.unsqueeze(0), mask),
+        attention_weights(without(layer), x.unsqueeze(0), mask),
+        decomposition.of_layer(layer, x.unsqueeze(0), mask=mask),
     )
+
+
+def without(layer: SelfAttention) -> SelfAttention:
+    """The same weights without an encoding."""
+    with torch.random.fork_rng(devices=[]):  # which making a layer draws from
+        plain = SelfAttention(layer.width, layer.heads, NoPE())
+    for name in ("q", "k", "v", "out"):
+        setattr(plain, name, getattr(layer, name))
+    return plain
 
 
 @torch.no_grad()

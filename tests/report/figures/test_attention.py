@@ -17,8 +17,11 @@ def test_parts_shown_sum_to_the_scores_shown():
     assert len(parts) == 2
     assert sum(parts).allclose(whole, atol=1e-4)
     assert len({panel.marks[0].span for panel in figure.panels}) == 1
-    for name, share in found.shares.items():
-        assert f"{name}: {_percent(share)}" in [panel.title for panel in figure.panels]
+    titles = [panel.title for panel in figure.panels]
+    centred = [part - part.mean(-1, keepdim=True) for part in (whole, *parts)]
+    for name, part in zip(found.parts, centred[1:], strict=True):
+        share = (part * centred[0]).sum() / centred[0].square().sum()  # of this head alone
+        assert f"{name}: {_percent(share.item())}" in titles
 
 
 def test_how_far_a_token_looks_is_told():
@@ -26,6 +29,23 @@ def test_how_far_a_token_looks_is_told():
     figure = figures.attention(weights, ["a", "b", "a"])
     assert figure.says.endswith("head 0: 1.0 · head 1: 0.2.")  # (0 + 1 + 2) / 3, (0 + 0 + 0.5) / 3
     assert list(figure.panels[0].x_names) == ["a", "b", "a"]
+
+
+def test_words_that_stand_twice_are_framed_without_positions_and_with():
+    plain, weights = [[[0.5, 0.2, 0.3]] * 3], [[[0.5, 0.2, 0.3], [0, 1, 0], [0.1, 0.2, 0.7]]]
+    figure = figures.compared(plain, weights, ["dog", "bites", "dog"])
+    assert [panel.title for panel in figure.panels] == [
+        "head 0, without positions",
+        "head 0, with positions",
+    ]
+    for panel, layer in zip(figure.panels, (plain, weights), strict=True):
+        cells, *frames = panel.marks
+        assert (cells.z, cells.digits) == (layer[0], 2)
+        assert [(min(frame.y), max(frame.y)) for frame in frames] == [(-0.5, 0.5), (1.5, 2.5)]
+    assert "random weights" in figure.says
+    assert "“dog”, framed, differ by 0.00 at most without, and by 0.40 with." in figure.says
+    many = figures.compared(torch.eye(13)[None].tolist(), torch.eye(13)[None].tolist(), ["a"] * 13)
+    assert many.panels[0].marks[0].digits is None
 
 
 def test_names_are_left_out_where_cells_are_thinned():

@@ -22,10 +22,17 @@ def test_decay_names_where_similarity_first_rises_and_turns_negative():
     assert negative.y[0] < 0
 
 
-def test_an_upper_bound_is_never_below_the_score():
+def test_an_upper_bound_stands_beside_the_largest_score_from_there_on():
     q, k = torch.randn(2, 32)
-    score, bound = figures.bound(similarity.bound(frequencies(32), q, k, 200)).panels[0].marks
-    assert all(b >= s - 1e-6 for b, s in zip(bound.y, score.y, strict=True))
+    found = similarity.bound(frequencies(32), q, k, 200)
+    (panel,) = figures.bound(found).panels
+    limit, score = panel.marks
+    assert list(limit.x) == list(range(1, len(found.distance)))
+    for n, (bound, largest) in enumerate(zip(limit.y, score.y, strict=True), 1):
+        assert largest == max(abs(value) for value in found.score[n:])
+        assert bound == max(found.bound[n:])
+        assert bound >= largest - 1e-6
+    assert panel.x_log
 
 
 def test_a_peak_is_marked_where_it_was_put():

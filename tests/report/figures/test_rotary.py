@@ -9,6 +9,7 @@ from posenc.analysis.dials import by_method
 from posenc.analysis.frequencies import extended
 from posenc.analysis.precision import Precision
 from posenc.report import figures
+from posenc.report.words import METHODS
 
 
 def test_each_method_is_shown_against_what_was_trained():
@@ -21,8 +22,27 @@ def test_each_method_is_shown_against_what_was_trained():
     assert before.y[0] == 2 * math.pi
     assert stretched.y == [4 * w for w in before.y]  # interpolated
     assert [panel.title.split(",")[0] for panel in figure.panels] == [
-        name.replace("_", " ") for name in found.methods if name != "none"
+        METHODS[name] for name in found.methods if name != "none"
     ]
+    (span,) = {panel.y_range for panel in figure.panels}
+    waves = [p.wavelength for method in found.methods.values() for p in method.pairs]
+    assert span[0] < min(waves) < max(waves) < span[1]
+
+
+def test_methods_are_laid_over_each_other_once_each():
+    """PI slows all pairs by 4, YaRN none that turn 32 times in training, NTK the slowest by 4."""
+    figure = figures.stretch(extended(frequencies(128), 4096, 4.0))
+    *lines, rule = figure.panels[0].marks
+    assert rule.at == 1
+    slower = {line.name: line.y for line in lines}
+    assert slower["PI"] == pytest.approx([4] * 64)
+    assert (slower["NTK-aware"][0], slower["NTK-aware"][-1]) == pytest.approx((1, 4))
+    blended = slower["NTK by parts"]
+    for share, times in zip(lines[0].x, blended, strict=True):
+        expected = 1 if share < 1 / 32 else 4 if share > 1 else times
+        assert times == pytest.approx(expected, rel=1e-5)
+    theta = frequencies(128).tolist()
+    assert list(lines[0].x) == pytest.approx([math.tau / t / 4096 for t in theta])
 
 
 def test_errors_that_are_no_numbers_leave_gaps():

@@ -83,7 +83,7 @@ def test_text_is_shown_as_it_is_written():
 
 
 def test_frames_hold_what_changes_and_lead_to_every_state(drawn):
-    for name in ("vectors", "codes", "paths", "turning"):
+    for name in ("vectors", "codes", "turning"):
         figure = drawn[name]
         made = read(figure)
         assert len(json.dumps(made["frames"])) < 100_000, name

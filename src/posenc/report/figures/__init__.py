@@ -5,10 +5,10 @@ paper.save(figures.similarity("RoPE", between(RoPE(64), 64)), Path("rope.svg"))
 """
 
 from posenc.report.figures.animations import codes as codes
-from posenc.report.figures.animations import paths as paths
 from posenc.report.figures.animations import turning as turning
 from posenc.report.figures.animations import vectors as vectors
 from posenc.report.figures.attention import attention as attention
+from posenc.report.figures.attention import compared as compared
 from posenc.report.figures.attention import decomposition as decomposition
 from posenc.report.figures.attention import shuffled as shuffled
 from posenc.report.figures.benchmarks import growth as growth
@@ -36,3 +36,4 @@ from posenc.report.figures.rotary import bands as bands
 from posenc.report.figures.rotary import dials as dials
 from posenc.report.figures.rotary import extensions as extensions
 from posenc.report.figures.rotary import precision as precision
+from posenc.report.figures.rotary import stretch as stretch

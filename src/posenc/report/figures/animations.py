@@ -1,11 +1,13 @@
 """Animations of a vector as its position advances; a slider moves them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import cos, hypot, pi, sin
+from math import atan2, cos, hypot, pi, sin
 
+from posenc.analysis.clocks import Clock, Clocks
 from posenc.analysis.trajectory import Advance
 from posenc.report.drawing.figure import (
     BLUE,
+    GREEN,
     GREY,
     PURPLE,
     VERMILION,
@@ -13,11 +15,13 @@ from posenc.report.drawing.figure import (
     Figure,
     Frame,
     Line,
+    Mark,
     Panel,
     Points,
-    Values,
+    Stems,
     heat,
 )
+from posenc.report.words import tokens
 
 CIRCLE = [pi * n / 36 for n in range(73)]
 
@@ -29,14 +33,14 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
         drawn = []
         for name, advance in advances.items():
             channels = range(len(advance.vector))
-            marks = [Line(channels, advance.vector, "without position", GREY, "dash", "square")]
+            marks: list[Mark] = [
+                Points(channels, advance.vector, "without position", GREY, "dash", 14)
+            ]
             if advance.added:
                 marks.append(
-                    Line(channels, advance.added[step], "added", VERMILION, "dot", "diamond")
+                    Points(channels, advance.added[step], "added", VERMILION, "diamond", 7)
                 )
-            marks.append(
-                Line(channels, advance.placed[step], "with position", BLUE, marker="circle")
-            )
+            marks.append(Stems(channels, advance.placed[step], "with position", BLUE))
             shown = [advance.vector, *advance.placed, *(advance.added or [])]
             values = [v for row in shown for v in row] + [0]
             room = 0.05 * (max(values) - min(values))
@@ -92,62 +96,24 @@ def codes(advances: Mapping[str, Advance]) -> Figure:
     )
 
 
-def paths(advances: Mapping[str, Advance]) -> Figure:
-    """The path of a vector in the plane of its two widest directions."""
+def turning(name: str, clocks: Clocks) -> Figure:
+    """A query and a key some tokens before it, turning together; the angle between them stays."""
 
     def panels(step: int) -> list[Panel]:
-        drawn = []
-        for name, advance in advances.items():
-            x, y = map(list, zip(*advance.path, strict=True))
-            marks = [
-                Line(x, y, "whole path", GREY, "dot", width=1),
-                Line(x[: step + 1], y[: step + 1], "so far", BLUE),
-                Points([x[step]], [y[step]], "now", VERMILION, size=11),
-            ]
-            room = 1.1 * max(map(abs, x + y))
-            first, second = "widest direction", "second widest"
-            drawn.append(
-                Panel(
-                    name,
-                    marks,
-                    first,
-                    second,
-                    x_range=(-room, room),
-                    y_range=(-room, room),
-                    square=True,
-                )
-            )
-        return drawn
+        return [_clock(clock, clocks, step) for clock in clocks.clocks]
 
-    steps = [f"{name} {advance.largest_step:.2g}" for name, advance in advances.items()]
-    position = _positions(advances)
+    first, last, gap = clocks.position[0], clocks.position[-1], clocks.gap
+    angles = ", ".join(f"{clock.theta * gap:.3g}" for clock in clocks.clocks)
+    changed = max(clock.changed for clock in clocks.clocks)
     return Figure(
-        "The path of a vector",
-        panels(len(position) - 1),
-        f"Positions {position[0]} to {position[-1]} in a plane. The longest step from one to the"
-        f" next, to the mean distance of any two: {', '.join(steps)}.",
-        columns=min(3, len(advances)),
-        frames=_states(position, panels),
-    )
-
-
-def turning(name: str, advance: Advance, pairs: Sequence[tuple[int, int]]) -> Figure:
-    """Pairs of channels (first, second) of a query turning, each in its own plane."""
-
-    def panels(step: int) -> list[Panel]:
-        return [
-            _turned(advance.vector, advance.placed[step], first, second) for first, second in pairs
-        ]
-
-    lengths = [hypot(row[a], row[b]) for a, b in pairs[:1] for row in advance.placed]
-    return Figure(
-        f"{name}: pairs of channels turn",
-        panels(len(advance.position) // 4),
-        f"{len(pairs)} pairs of channels of a query, at positions {advance.position[0]} to"
-        f" {advance.position[-1]}. The first pair keeps its length, {min(lengths):.3g} to"
-        f" {max(lengths):.3g}; later pairs turn more slowly.",
-        columns=min(4, len(pairs)),
-        frames=_states(advance.position, panels),
+        f"{name}: query and key turn, the angle between them stays",
+        panels(len(clocks.position) // 4),
+        f"{len(clocks.clocks)} pairs of channels as clocks: the key at n goes from position {first}"
+        f" to {last}, the query at m stays {gap} tokens ahead. Each token turns both hands by θ, so"
+        f" that the angle from key to query is {gap} θ throughout: {angles} radians. Measured, it"
+        f" changes by {changed:.1g} radians at most.",
+        columns=min(4, len(clocks.clocks)),
+        frames=_states(clocks.position, panels),
     )
 
 
@@ -156,28 +122,46 @@ def _around(position: int, channels: int) -> Line:
     return Line([left, right, right, left, left], [top, top, bottom, bottom, top], "now", PURPLE)
 
 
-def _turned(vector: Values, placed: Values, first: int, second: int) -> Panel:
-    (x0, y0), (x, y) = ((row[first] or 0, row[second] or 0) for row in (vector, placed))
-    radius = hypot(x, y)
-    room = 1.15 * max(radius, hypot(x0, y0))
+def _clock(clock: Clock, clocks: Clocks, step: int) -> Panel:
+    """Both hands at one step, the arc from key to query, and the angles in words below."""
+    (x, y), (u, v) = clock.query[step], clock.key[step]
+    n, gap = clocks.position[step], clocks.gap
+    radius = max(hypot(*hand) for hand in (*clock.query, *clock.key))
+    start, between = atan2(v, u), clock.theta * gap
+    arc = [start + between * share / 24 for share in range(25)]
+    lines = (
+        f"query, m = {n + gap}: mθ = {_radians(clock.theta * (n + gap))}",
+        f"key, n = {n}: nθ = {_radians(clock.theta * n)}",
+        f"(m − n)θ = {_radians(between)}",
+    )
+    below = [-radius * (1.35 + 0.3 * line) for line in range(len(lines))]
     return Panel(
-        f"channels {first} and {second}",
+        f"channels {clock.channels[0]} and {clock.channels[1]}: {tokens(clock.wavelength)} tokens"
+        " a turn",
         [
             _circle(radius),
-            Arrows([0], [0], [x0], [y0], "without position", GREY, "dash"),
-            Arrows([0], [0], [x], [y], "with position", BLUE),
+            Arrows([0], [0], [x], [y], "query", BLUE),
+            Arrows([0], [0], [u], [v], "key", VERMILION),
+            Line(*_at(arc, 0.5 * radius), "angle between them", GREEN, width=3),
+            Points([0] * len(lines), below, marker="", labels=lines, side="middle"),
         ],
-        "first channel",
-        "second channel",
-        x_range=(-room, room),
-        y_range=(-room, room),
+        x_range=(-1.15 * radius, 1.15 * radius),
+        y_range=(-2.15 * radius, 1.15 * radius),
         square=True,
+        bare=True,
     )
 
 
+def _radians(angle: float) -> str:
+    return f"{angle:.3g}".replace("-", "−")
+
+
+def _at(angles: Sequence[float], radius: float) -> tuple[list[float], list[float]]:
+    return [radius * cos(angle) for angle in angles], [radius * sin(angle) for angle in angles]
+
+
 def _circle(radius: float) -> Line:
-    x, y = ([radius * of(angle) for angle in CIRCLE] for of in (cos, sin))
-    return Line(x, y, "", GREY, "dot", width=1)
+    return Line(*_at(CIRCLE, radius), "", GREY, "dot", width=1)
 
 
 def _states(position: Sequence[int], panels: Callable[[int], list[Panel]]) -> list[Frame]:

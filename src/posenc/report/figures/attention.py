@@ -4,7 +4,20 @@ from collections.abc import Sequence
 
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.order import Order
-from posenc.report.drawing.figure import CELLS, VERMILION, Figure, Panel, Points, Values, heat
+from posenc.report.drawing.figure import (
+    CELLS,
+    PURPLE,
+    VERMILION,
+    Figure,
+    Line,
+    Panel,
+    Points,
+    Values,
+    heat,
+)
+
+NUMBERED = 12  # tokens up to which a cell has room for its number
+HEADS = 2  # that are shown without positions and with them
 
 
 def attention(
@@ -43,6 +56,60 @@ def attention(
     )
 
 
+def compared(
+    without: Sequence[Sequence[Values]],
+    weights: Sequence[Sequence[Values]],
+    tokens: Sequence[str],
+) -> Figure:
+    """Weights (head, query, key) of a layer without positions and with them, side by side.
+
+    Rows of words that stand there more than once are framed.
+    """
+    shown = range(min(HEADS, len(weights)))
+    digits = 2 if len(tokens) <= NUMBERED else None
+    places = [n for n, token in enumerate(tokens) if list(tokens).count(token) > 1]
+    end = len(tokens) - 0.5
+    frames = [
+        Line(
+            [-0.5, end, end, -0.5, -0.5], [n - 0.5, n - 0.5, n + 0.5, n + 0.5, n - 0.5], "", PURPLE
+        )
+        for n in places
+    ]
+    panels = [
+        Panel(
+            f"head {n}, {how} positions",
+            [heat(layer[n], unit="weight", high=1.0, digits=digits), *frames],
+            "key: looked at",
+            "query: looks",
+            x_names=_fitting(tokens, layer[n]),
+            y_names=_fitting(tokens, layer[n]),
+            y_down=True,
+            square=True,
+        )
+        for n in shown
+        for how, layer in (("without", without), ("with", weights))
+    ]
+    says = f"Attention of {len(tokens)} words in a layer of random weights"
+    if places:
+        word = tokens[places[0]]
+        rows = [n for n in places if tokens[n] == word]
+        apart = [
+            max(
+                abs(a - b)
+                for head in layer
+                for a, b in zip(head[rows[0]], head[rows[1]], strict=True)
+            )
+            for layer in (without, weights)
+        ]
+        says += (
+            f", without positions and with them. The rows of “{word}”, framed, differ by"
+            f" {apart[0]:.2f} at most without, and by {apart[1]:.2f} with."
+        )
+    else:
+        says += ", without positions and with them; no word stands there twice."
+    return Figure("Attention without positions and with them", panels, says, columns=2)
+
+
 def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
     """The scores of one head, and the parts that they are the sum of, with one palette for all."""
     parts = {name: values[head] for name, values in decomposed.parts.items()}
@@ -50,7 +117,7 @@ def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: i
     high = max(abs(v) for rows in (whole, *parts.values()) for row in rows for v in row) or 1.0
     named = {name: f"{name} tokens" if name.startswith("λ") else name for name in parts}
     shown = {"scores": whole} | {
-        f"{named[name]}: {_percent(decomposed.shares[name])}": values
+        f"{named[name]}: {_percent(decomposed.by_head[name][head])}": values
         for name, values in parts.items()
     }
     panels = [
@@ -67,11 +134,12 @@ def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: i
         for title, values in shown.items()
     ]
     shares = ", ".join(f"{named[name]} {_percent(s)}" for name, s in decomposed.shares.items())
+    heads = len(decomposed.scores)
     return Figure(
         f"{decomposed.encoding}: what the scores are made of",
         panels,
-        f"Scores of head {head} and their {len(parts)} parts. Shares in what softmax sees, over all"
-        f" heads: {shares}.",
+        f"Scores of head {head} of {heads} and their {len(parts)} parts, each with its share in"
+        f" what softmax sees in that head. Over all heads: {shares}.",
         columns=3,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
@@ -9,7 +10,6 @@ from posenc.report.drawing.data_table import format_number
 from posenc.report.drawing.figure import (
     COLOURS,
     DASHES,
-    GREEN,
     VERMILION,
     Figure,
     Line,
@@ -120,37 +120,36 @@ def decay(by_name: Mapping[str, Waves]) -> Figure:
 
 
 def bound(bounds: Bound) -> Figure:
-    """RoFormer's upper bound next to the score that it bounds."""
-    sizes = bounds.size
-    times = sorted(b / s if s else float("inf") for b, s in zip(bounds.bound, sizes, strict=True))
-    apart, distance = times[len(times) // 2], bounds.distance
+    """RoFormer's upper bound next to the largest score from each distance on."""
+    distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])  # no 0 on a log axis
+    limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
     return Figure(
         "An upper bound is not a decay",
         [
             Panel(
-                "this query and this key",
+                "",
                 [
-                    Line(distance, sizes, "size of the score", width=1),
-                    Line(distance, bounds.bound, "upper bound", VERMILION, "dash"),
+                    Line(distance, limit, "upper bound", VERMILION, "dash"),
+                    Line(distance, farther, "score"),
                 ],
                 "distance δ, tokens",
-                "|q · R(δ) k|",
+                "largest at δ or farther",
+                x_log=True,
                 y_log=True,
-            ),
-            Panel(
-                "RoFormer's bound without the norm factor",
-                [Line(distance, bounds.mean, "", GREEN, "dashdot", width=1.5)],
-                "distance δ, tokens",
-                "mean |S|",
-                y_range=(0, 1.05 * max(bounds.mean)),
-            ),
+            )
         ],
-        f"RoFormer's bound falls from {format_number(bounds.bound[0])} at distance 0 to"
-        f" {format_number(bounds.bound[-1])} at {distance[-1]:,}, and levels off; typically it is"
-        f" {format_number(apart)} times the score.",
-        columns=2,
+        f"The largest score |q · R(δ) k| of this query and key is {format_number(farther[0])}; from"
+        f" {half:,} tokens on it is still {format_number(farther[half - 1])}. RoFormer's bound, the"
+        f" largest from there on, falls from {format_number(limit[0])} to"
+        f" {format_number(limit[half - 1])}, far above both: that it falls does not make scores"
+        " fall.",
         height=280,
     )
+
+
+def _largest_from(values: Sequence[float]) -> list[float]:
+    """The running maximum from the end: the largest of values[n:] for each n."""
+    return [*accumulate(reversed(values), max)][::-1]
 
 
 def peak(curve: Peak) -> Figure:

@@ -1,6 +1,7 @@
 """Figures of rotary frequencies: wavelengths, extensions, precision."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import cos, isfinite, pi, sin
 
 from posenc.analysis.dials import Dial
@@ -116,10 +117,47 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
     return x[:-1], y[:-1]
 
 
+def stretch(extended: Extended) -> Figure:
+    """How many times slower each method turns a pair, against its wavelength as trained."""
+    before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
+    curves: dict[tuple[float, ...], list[str]] = {}  # methods that do the same share a line
+    for name, method in extended.methods.items():
+        if name != "none":
+            slower = tuple(float(f"{pair.slower:.6g}") for pair in method.pairs)
+            curves.setdefault(slower, []).append(METHODS[name])
+    marks: list[Mark] = [
+        replace(Line(before, slower, ", ".join(names), **style(n)), marker="")
+        for n, (slower, names) in enumerate(curves.items())
+    ]
+    whole = {
+        ", ".join(names): sum(value >= 0.99 * extended.factor for value in slower)
+        for slower, names in curves.items()
+    }
+    counts = "; ".join(f"{name} {count}" for name, count in whole.items())
+    panel = Panel(
+        "",
+        [*marks, Rule(1, "x", "one turn in training")],
+        "wavelength as trained / trained length",
+        "times slower",
+        x_log=True,
+        y_log=True,
+    )
+    return Figure(
+        "What each extension does to fast and slow pairs",
+        [panel],
+        f"From {extended.trained:,} to {extended.target:,} tokens. Of {len(before)} pairs are"
+        f" slowed {extended.factor:g} times or more: {counts}. Pairs to the right of the rule never"
+        " completed a turn in training.",
+    )
+
+
 def extensions(extended: Extended) -> Figure:
     """Wavelengths before and after each method, against the trained length and the target."""
     before = [pair.wavelength for pair in extended.methods["none"].pairs]
     numbers = range(len(before))
+    all_pairs = [pair.wavelength for method in extended.methods.values() for pair in method.pairs]
+    moving = [*filter(isfinite, all_pairs), extended.target]
+    span = 0.8 * min(moving), 1.25 * max(moving)
     panels = []
     for name, method in extended.methods.items():
         if name != "none":
@@ -132,15 +170,16 @@ def extensions(extended: Extended) -> Figure:
             gain = "" if method.gain == 1 else f", cos and sin × {method.gain:.4g}"
             panels.append(
                 Panel(
-                    name.replace("_", " ") + gain,
+                    METHODS[name] + gain,
                     marks,
                     "pair of channels, fastest first",
                     "wavelength, tokens",
                     y_log=True,
+                    y_range=span,
                 )
             )
     unchanged = ", ".join(
-        f"{name.replace('_', ' ')} {sum(pair.change == 'kept' for pair in method.pairs)}"
+        f"{METHODS[name]} {sum(pair.change == 'kept' for pair in method.pairs)}"
         for name, method in extended.methods.items()
         if name != "none"
     )

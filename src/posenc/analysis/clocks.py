@@ -1,0 +1,104 @@
+"""Turn a query and a key together: each pair of channels is a clock with two hands.
+
+    query at m        hand at m θ          key at n        hand at n θ
+    m − n fixed       the angle from key to query is (m − n) θ, wherever both are
+
+Hands are measured through the hooks of the encoding, from vectors whose pairs all are (1, 0).
+
+Su et al. 2021, arXiv:2104.09864, eq. 11-14.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import atan2, cos, inf, pi, sin
+
+import torch
+from torch import Tensor
+
+from posenc.core.encoding import Encoding
+from posenc.properties.probe import in_float64
+
+Hand = tuple[float, float]
+SHOWN = 0, 1, 3, 7  # sevenths of the way from the fastest pair to the slowest
+
+
+@dataclass(frozen=True)
+class Clock:
+    """One pair of channels; hands step by step."""
+
+    channels: tuple[int, int]
+    theta: float  # radians a token, by what one token does
+    query: list[Hand]
+    key: list[Hand]
+    changed: float  # the most by which the angle between them changes, radians
+
+    @property
+    def wavelength(self) -> float:
+        """Tokens a turn; infinite where the pair stands still."""
+        return 2 * pi / abs(self.theta) if self.theta else inf
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """A query `gap` tokens after a key, both moving on."""
+
+    gap: int
+    position: list[int]  # of the key, step by step
+    clocks: list[Clock]  # from fast to slow
+
+
+@torch.no_grad()
+def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks:
+    """Some pairs of `encoding`, one that turns queries and keys by a position."""
+    encoding, pos = in_float64(encoding), torch.tensor(list(positions))
+    channels = encoding.dim or 16
+    pairs = channel_pairs(encoding, channels)
+    shown = dict.fromkeys(pairs[n * (len(pairs) - 1) // 7] for n in SHOWN)
+    vector = torch.zeros(1, encoding.heads or 1, len(pos), channels, dtype=torch.float64)
+    vector[..., [first for first, _ in pairs]] = 1
+    start, one = (
+        encoding.on_queries(vector[:, :, :1], encoding.prepare(torch.tensor([p])))[0, 0, 0]
+        for p in (0, 1)
+    )
+    query = encoding.on_queries(vector, encoding.prepare(pos + gap))[0, 0]
+    key = encoding.on_keys(vector, encoding.prepare(pos))[0, 0]
+    return Clocks(
+        gap,
+        pos.tolist(),
+        [
+            _clock(
+                (a, b), _hands(query, a, b), _hands(key, a, b), _turned(start[[a, b]], one[[a, b]])
+            )
+            for a, b in shown
+        ],
+    )
+
+
+def channel_pairs(encoding: Encoding, channels: int) -> list[tuple[int, int]]:
+    """The channels of each pair that turns, from fast to slow."""
+    turned = getattr(encoding, "turned", channels)
+    first = channels - turned if getattr(encoding, "trailing", False) else 0
+    count = turned // 2
+    if getattr(encoding, "layout", "interleaved") == "half":
+        return [(first + n, first + n + count) for n in range(count)]
+    return [(first + 2 * n, first + 2 * n + 1) for n in range(count)]
+
+
+def _clock(pair: tuple[int, int], query: list[Hand], key: list[Hand], theta: float) -> Clock:
+    angles = [_turned(k, q) for q, k in zip(query, key, strict=True)]
+    changed = max(abs(_wrapped(angle - angles[0])) for angle in angles)
+    return Clock(pair, theta, query, key, changed)
+
+
+def _hands(rows: Tensor, first: int, second: int) -> list[Hand]:
+    return [*zip(rows[:, first].tolist(), rows[:, second].tolist(), strict=True)]
+
+
+def _turned(before: Hand | Tensor, after: Hand | Tensor) -> float:
+    """The angle from one hand to another, −π … π."""
+    (x, y), (u, v) = map(float, before), map(float, after)
+    return atan2(x * v - y * u, x * u + y * v)
+
+
+def _wrapped(angle: float) -> float:
+    return atan2(sin(angle), cos(angle))
