@@ -19,7 +19,7 @@ from posenc.catalog import create, find
 from posenc.core.arguments import count, shown
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal as earlier
-from posenc.models import inspection
+from posenc.models import inspection, published
 from posenc.properties.probe import Probe
 from posenc.studies.portrait import attention_weights, without
 
@@ -37,6 +37,7 @@ __all__ = [
     "bias",
     "clocks",
     "dials",
+    "models",
     "pictures",
     "rows",
     "similarity",
@@ -161,6 +162,11 @@ def dials(model: str | Path, target: int) -> Picture:
             " that no angle is new; see `plot.wavelengths`."
         )
     return Picture(figures.dials(turning.dials, turning.trained, turning.span))
+
+
+def models() -> Picture:
+    """Base, trained length, context and wavelengths of published models that turn, in one chart."""
+    return Picture(figures.models(published.models()))
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:

@@ -111,3 +111,44 @@ def test_directions_count_those_along_which_rows_differ_alike():
 def test_small_tables_have_no_boundary_to_find(shape):
     table = torch.randn(shape)
     assert rows(table).trained in (0, len(table))
+
+
+def retrained(rows_met, rows_in_all, width=256, grown=0.5, moved=0.5):
+    """A smooth table of which a later training scaled the first rows and moved them all one way."""
+    table = smooth(rows_in_all, width, 0.97)
+    way = torch.randn(width)
+    table[:rows_met] = grown * table[:rows_met] + moved * way / way.norm()
+    return table
+
+
+@pytest.mark.parametrize("met", [64, 128, 300])
+def test_the_seam_of_a_later_training_on_shorter_texts_is_found(met):
+    for seed in range(10):
+        torch.manual_seed(seed)
+        found = rows(retrained(met, 512))
+        assert (found.seam, found.trained, found.untrained) == (met, 512, "")
+
+
+def test_a_row_that_stands_out_where_texts_ended_belongs_to_those_before():
+    table = retrained(128, 512)
+    table[127] = 1.6 * torch.randn(256) / 256**0.5
+    assert rows(table).seam == 128
+
+
+@pytest.mark.parametrize("alike", [0.2, 0.5, 0.9, 0.99])
+def test_a_table_of_one_training_has_no_seam(alike):
+    for seed in range(10):
+        torch.manual_seed(seed)
+        assert rows(smooth(512, 128, alike)).seam is None
+
+
+def test_a_single_odd_row_is_no_seam():
+    for row in (40, 250, 500):
+        table = smooth(512, 128, 0.95)
+        table[row] = 3 * torch.randn(128) / 128**0.5
+        assert rows(table).seam is None
+
+
+def test_rows_that_were_never_met_are_no_seam_but_a_boundary():
+    found = rows(torch.cat((smooth(300, 128), drawn(212, 128))))
+    assert (found.trained, found.seam) == (300, None)

@@ -45,3 +45,18 @@ def test_nothing_recognised_is_said_with_the_first_names(weighed):
     empty = dict(tables=[], biases=[], relative=[], bands=[], evidence=None, broken=[], skipped={})
     (said,) = sentences(replace(weighed, **empty))
     assert said.endswith("no queries and keys that turn, in 12 tensors (a, b, c, …)")
+
+
+def test_a_seam_is_told_with_the_numbers_beside_it(weighed):
+    """Norms 0.42 and 0.48 on both sides of row 128, as MiniLM has them."""
+    (table,) = weighed.tables
+    likeness = [0.85] * 511
+    likeness[127] = 0.55
+    learned = replace(table.learned, norms=[0.42] * 128 + [0.48] * 384, likeness=likeness)
+    learned = replace(learned, trained=512, untrained="", seam=128)
+    said = sentences(replace(weighed, tables=[replace(table, rows=512, learned=learned)]))[1]
+    assert said == (
+        "wpe.weight: row 128 begins another table: norms go from 0.42 to 0.48, and its cosine to"
+        " the row before is 0.55, where 0.85 is usual. Both parts are smooth: the last training met"
+        " texts of up to 128 tokens, and left rows 128 … 511 as an earlier one had made them"
+    )

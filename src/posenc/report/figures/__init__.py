@@ -35,5 +35,6 @@ from posenc.report.figures.real_model import layers as layers
 from posenc.report.figures.rotary import bands as bands
 from posenc.report.figures.rotary import dials as dials
 from posenc.report.figures.rotary import extensions as extensions
+from posenc.report.figures.rotary import models as models
 from posenc.report.figures.rotary import precision as precision
 from posenc.report.figures.rotary import stretch as stretch

@@ -8,9 +8,11 @@ from posenc.analysis.dials import Dial
 from posenc.analysis.frequencies import Extended
 from posenc.analysis.precision import Precision
 from posenc.models.inspection import Turning
+from posenc.models.published import Published
 from posenc.report.drawing.data_table import evenly_spaced
 from posenc.report.drawing.figure import (
     BLUE,
+    GREEN,
     GREY,
     VERMILION,
     Area,
@@ -18,6 +20,7 @@ from posenc.report.drawing.figure import (
     Line,
     Mark,
     Panel,
+    Points,
     Rule,
     Table,
     Values,
@@ -191,6 +194,70 @@ def extensions(extended: Extended) -> Figure:
         f" {len(before)} pairs keep their wavelength: {unchanged}.",
         columns=3,
         height=230,
+    )
+
+
+def models(found: Sequence[Published]) -> Figure:
+    """Wavelengths of many models against their trained lengths and contexts, a row each."""
+    rows = range(len(found))
+    waves = [
+        (wave, row, wave <= model.context)
+        for row, model in enumerate(found)
+        for wave in model.wavelengths
+        if isfinite(wave)
+    ]
+    bases = [f"base {model.base:,.0f}" for model in found]
+    slowest = [max(filter(isfinite, model.wavelengths)) for model in found]
+    marks = [
+        Points(
+            [wave for wave, _, turns in waves if turns is whole],
+            [row for _, row, turns in waves if turns is whole],
+            name,
+            colour,
+            size=4,
+        )
+        for name, colour, whole in (
+            ("pairs that turn within the context", BLUE, True),
+            ("pairs that do not", GREY, False),
+        )
+    ]
+    marks += [
+        Points([model.trained for model in found], rows, "trained on", GREEN, "square", 10),
+        Points([model.context for model in found], rows, "context", VERMILION, "diamond", 10),
+        Points(slowest, rows, marker="", labels=bases, side="right"),
+    ]
+    share = [model.unfinished / len(model.wavelengths) for model in found]
+    longest = max(model.context / model.trained for model in found)
+    panel = Panel(
+        "",
+        marks,
+        "tokens: wavelengths, lengths",
+        x_log=True,
+        x_range=(4, 60 * max(slowest)),
+        y_names=[model.name.removesuffix(" (class default)") for model in found],
+        y_down=True,
+    )
+    table = Table(
+        ["model", "base", "extension", "trained on", "context", "pairs", "no turn", "slowest"],
+        [
+            [
+                *(model.name, f"{model.base:,.0f}", model.method, f"{model.trained:,}"),
+                *(f"{model.context:,}", str(len(model.wavelengths)), str(model.unfinished)),
+                tokens(max(model.wavelengths)),
+            ]
+            for model in found
+        ],
+    )
+    return Figure(
+        f"{len(found)} published models: how fast their pairs turn",
+        [panel],
+        f"Wavelengths of {len(found)} published models, by context. Bases go from"
+        f" {min(model.base for model in found):,.0f} to {max(model.base for model in found):,.0f}."
+        f" In the median model {sorted(share)[len(share) // 2]:.0%} of the pairs complete no turn"
+        f" within the context; the farthest stretched takes {longest:,.0f} times its trained"
+        " length.",
+        height=22 * len(found),
+        listed=table,
     )
 
 

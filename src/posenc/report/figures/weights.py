@@ -15,6 +15,7 @@ def table(positions: Positions) -> Figure | None:
     every = -(-positions.rows // MOST_POINTS)
     ends = {
         "untrained from here": learned.trained if learned.untrained else None,
+        "another table from here": learned.seam,
         "ever less alike": learned.falls,
     }
     rules = [Rule(at, "x", name) for name, at in ends.items() if at]
@@ -35,6 +36,8 @@ def table(positions: Positions) -> Figure | None:
         f" {max(learned.norms):.3g}, and cosines of neighbours, from {min(learned.likeness):.2f} to"
         f" {max(learned.likeness):.2f}."
     )
+    if learned.seam:
+        says += f" At row {learned.seam:,} both change at once: there the last training ended."
     return Figure("A learned table", panels, says, height=170)
 
 

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from statistics import median
 
 from posenc.analysis.formula import Formula
 from posenc.analysis.rotary_pairs import DECISIVE_T, FEWEST_PAIRS
-from posenc.analysis.tables import Rows
+from posenc.analysis.tables import WINDOW, Rows
 from posenc.models.files.errors import printable
 from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
 from posenc.report.words import runs, tokens
@@ -70,11 +71,25 @@ def _learned(size: str, measured: Rows, count: int) -> Iterator[str]:
     if measured.untrained:
         rows = f"rows {measured.trained:,} … {count - 1:,}"
         yield f"{rows} are {what[measured.untrained]}: training has not met them"
+    if measured.seam is not None:
+        yield _seam(measured, measured.seam)
     if measured.falls is not None:
         yield (
             f"from row {measured.falls:,} on neighbours are less and less alike, as where training"
             " met ever fewer texts so long"
         )
+
+
+def _seam(measured: Rows, row: int) -> str:
+    beside = range(max(1, row - WINDOW), row - 1), range(row + 1, row + WINDOW)
+    before, after = (median(measured.norms[n] for n in rows) for rows in beside)
+    usual = median(measured.likeness[n - 1] for rows in beside for n in rows)
+    return (
+        f"row {row:,} begins another table: norms go from {before:.2f} to {after:.2f}, and its"
+        f" cosine to the row before is {measured.likeness[row - 1]:.2f}, where {usual:.2f} is usual."
+        f" Both parts are smooth: the last training met texts of up to {row:,} tokens, and left rows"
+        f" {row:,} … {measured.trained - 1:,} as an earlier one had made them"
+    )
 
 
 def bias(measured: Bias) -> Iterator[str]:

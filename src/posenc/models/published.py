@@ -1,0 +1,45 @@
+"""Wavelengths of published models, beside the lengths they were trained on and are used at."""
+
+import json
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from math import inf, pi
+
+from posenc.models.config import specify
+from posenc.models.config.spec import Rotary
+
+
+@dataclass(frozen=True)
+class Published:
+    """How the layers of a model turn that see the whole text."""
+
+    name: str
+    base: float
+    method: str  # "default", or how its frequencies were stretched
+    trained: int  # tokens, before they were stretched
+    context: int  # tokens that it takes
+    wavelengths: list[float]  # tokens, as configured; infinite for pairs that stand still
+
+    @property
+    def unfinished(self) -> int:
+        """Pairs that complete no turn within the context."""
+        return sum(wave > self.context for wave in self.wavelengths)
+
+
+def models() -> list[Published]:
+    """Every model of published.json, those with the shortest context first."""
+    configs = json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
+    found = [_described(name, config) for name, config in configs.items()]
+    return sorted(found, key=lambda model: (model.context, max(model.wavelengths)))
+
+
+def _described(name: str, config: dict[str, object]) -> Published:
+    spec = specify(config, name).main
+    turning = [one for one in spec.layers if isinstance(one.encoding, Rotary)]
+    layer = next((one for one in turning if not one.window), turning[0])
+    assert isinstance(layer.encoding, Rotary)
+    rotary, context = layer.encoding, spec.context or 0
+    theta = replace(rotary, sections=(), backward=False).frequencies(context)
+    waves = [2 * pi / turns if turns else inf for turns in theta.tolist()]
+    trained = rotary.trained if rotary.method != "default" else context
+    return Published(name, rotary.base, rotary.method, trained or context, context, waves)

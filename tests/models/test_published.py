@@ -1,0 +1,56 @@
+"""The packaged configs against those of tests/data, and their wavelengths worked out by hand."""
+
+import json
+import math
+from importlib.resources import files
+
+import pytest
+from published import KINDS
+from published import published as config_of
+
+from posenc.models.published import models
+from posenc.report import figures
+
+
+@pytest.fixture(scope="module")
+def found():
+    return {model.name: model for model in models()}
+
+
+def test_the_packaged_configs_are_those_that_were_read():
+    packaged = json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
+    assert packaged == {name: config_of(name) for name in KINDS}
+
+
+def test_wavelengths_are_those_of_the_formula(found):
+    model = found["Qwen2.5-7B-Instruct"]
+    assert (model.base, model.trained, model.context) == (1e6, 32_768, 32_768)
+    expected = [2 * math.pi * 1e6 ** (2 * j / 128) for j in range(64)]
+    assert model.wavelengths == pytest.approx(expected)
+    assert model.unfinished == sum(wave > 32_768 for wave in expected)
+
+
+def test_a_stretched_model_keeps_what_it_was_trained_on(found):
+    """Llama 3.1: its slowest pairs are slowed by 8, from 8,192 tokens to 131,072."""
+    model = found["Llama-3.1-8B-Instruct"]
+    assert (model.method, model.trained, model.context) == ("llama3", 8192, 131_072)
+    assert model.wavelengths[0] == pytest.approx(2 * math.pi)
+    assert model.wavelengths[-1] == pytest.approx(8 * 2 * math.pi * 500_000 ** (126 / 128))
+
+
+def test_of_gemma_the_layers_that_see_the_whole_text_are_shown(found):
+    """Its local layers have a base of 10,000."""
+    assert found["Gemma-3-12b-it (text)"].base == 1e6
+
+
+def test_each_model_is_a_row_of_the_chart(found):
+    figure = figures.models([*found.values()])
+    fast, slow, trained, context, bases = figure.panels[0].marks
+    for row, model in enumerate(found.values()):
+        for points, turns in ((fast, True), (slow, False)):
+            shown = [x for x, y in zip(points.x, points.y, strict=True) if y == row]
+            waves = [w for w in model.wavelengths if math.isfinite(w)]
+            assert shown == [w for w in waves if (w <= model.context) == turns]
+        assert (trained.x[row], context.x[row]) == (model.trained, model.context)
+        assert bases.labels[row] == f"base {model.base:,.0f}"
+    assert len(figure.listed.rows) == len(found) == len(KINDS)

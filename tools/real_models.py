@@ -1,0 +1,28 @@
+"""Write src/posenc/models/published.json: configs of published models that turn; --check.
+
+They are those of tests/data/rope_configs.json, where it says in which repository each was read.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent.parent
+FILE = HERE / "src/posenc/models/published.json"
+sys.path.insert(0, str(HERE / "tests"))
+
+from published import KINDS, published  # noqa: E402  (beside the tests that use it)
+
+
+def text() -> str:
+    """A line for each model."""
+    lines = [f"{json.dumps(name)}: {json.dumps(published(name))}" for name in KINDS]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        if FILE.read_text("utf-8") != text():
+            sys.exit(f"{FILE.name} is not what tests/data says: python tools/real_models.py")
+    else:
+        FILE.write_text(text(), "utf-8")
