@@ -6,6 +6,7 @@ pairs it is a sum of such terms, each with lengths and an angle of its own.
 """
 
 import sys
+from dataclasses import replace
 from math import radians
 from pathlib import Path
 
@@ -35,6 +36,9 @@ score = float(placed_q[0, 0, 1] @ placed_k[0, 0, 0])
 one_angle = float(q.norm() * k.norm() * torch.cos(torch.acos(q @ k / q.norm() / k.norm()) + 3))
 print(f"with four pairs of channels a score is {score:.3f}, |q| |k| cos(φ + 3) is {one_angle:.3f}")
 
-figure = rotation(found, ("ate", "cheese"))
+figure = replace(
+    rotation(found, ("ate", "cheese")),
+    title="Turned by RoPE, two words keep their angle wherever they stand together",
+)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -6,6 +6,7 @@ less connection"; that holds for vectors of ones, for which r = 0.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -23,6 +24,9 @@ for target, at in best.items():
 ones = peak(frequencies(64), torch.ones(64), 0, 1001)
 print(f"vectors of 64 ones: {ones.score[0]:.0f} at distance 0, {ones.score[1000]:.1f} at 1,000")
 
-figure = figures.peak(peak(theta, q, 777, 2000))
+figure = replace(
+    figures.peak(peak(theta, q, 777, 2000)),
+    title="A key can be made that RoPE finds best at any distance",
+)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

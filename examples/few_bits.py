@@ -6,6 +6,7 @@ million; angles formed in float64 and rounded once are right to the last bit.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,6 +27,8 @@ for way, errors in found.error.items():
     told = ", ".join(f"{e:.0e} at {p:,}" for p, e in shown.items() if e is not None)
     print(f"{way}: cos and sin are off by up to {told}")
 
-figure = figures.precision(found)
+figure = replace(
+    figures.precision(found), title="Where positions are 16-bit numbers, near tokens change places"
+)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

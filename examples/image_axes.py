@@ -6,6 +6,7 @@ around every patch; RoPE-Mixed turns by both, each pair along a slanted directio
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -35,6 +36,6 @@ moved = torch.tensor(to_patch(RoPE(axial(32, 2, base=100.0)), size, size, (9, 10
 change = float((moved[2:, 3:] - image[:-2, :-3]).abs().max())
 print(f"around another patch the axial map differs by {change:.0e}")
 
-figure = grids(maps)
+figure = replace(grids(maps), title="Rows and columns of an image must not share a pair")
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

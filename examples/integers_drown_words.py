@@ -5,6 +5,7 @@ added, that plane shows little but the order; sinusoids leave most words beside 
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from posenc import Integer, Sinusoidal
@@ -28,6 +29,6 @@ for name, plane in found.items():
         f" ({plane.ordered[0]:.2f} before)"
     )
 
-figure = projection(found)
+figure = replace(projection(found), title="Integers drown what words mean, sinusoids do not")
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -7,6 +7,7 @@ installs it.
 """
 
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,6 +39,8 @@ else:
     if alike:
         far = torch.tensor(alike.cosine)[:100, 400:].mean()
         print(f"rows 300 and more apart have a cosine of {far:.2f}")
-        figure = similarity("MiniLM's table", alike)
+        figure = replace(
+            similarity("MiniLM's table", alike), title="A trained table is smooth, but no sinusoid"
+        )
         if __name__ == "__main__" and sys.argv[1:]:
             save(figure, Path(sys.argv[1]))

@@ -7,6 +7,7 @@ another BERT.
 """
 
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,6 +39,8 @@ else:
     heads = capture(reader.model, {"input_ids": words.ids})[0].weights()[0]
     back = float(heads[2].diagonal(-1).mean())
     print(f"one of its heads looks at the token before: it has {back:.0%} of the weight")
-    figure = attention(heads[:4].tolist(), words.tokens)
+    figure = replace(
+        attention(heads[:4].tolist(), words.tokens), title="MiniLM's first layer looks by position"
+    )
     if __name__ == "__main__" and sys.argv[1:]:
         save(figure, Path(sys.argv[1]))

@@ -38,7 +38,7 @@ for n, dim in enumerate((64, 128, 512)):
     lines.append(Line(x, apart[x].tolist(), f"d = {dim}", **{**style(n), "marker": ""}, width=1))
 
 figure = Figure(
-    "How far positions are apart",
+    "No code comes back, at 63,000 tokens or anywhere",
     [
         Panel(
             "",

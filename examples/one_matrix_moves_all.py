@@ -6,6 +6,7 @@ fails at its k = 50 and 100; in float64 it holds. Integers have no such matrix.
 """
 
 import sys
+from dataclasses import replace
 from math import cos, sin
 from pathlib import Path
 
@@ -39,6 +40,8 @@ if found and none:
     print(
         f"for integers none does: 0 stays 0; the best misses by {none.a.missed * 128.5:.2f} tokens"
     )
-    figure = shift("Sinusoidal", found)
+    figure = replace(
+        shift("Sinusoidal", found), title="One matrix moves all positions: PE(p + k) = M_k PE(p)"
+    )
     if __name__ == "__main__" and sys.argv[1:]:
         save(figure, Path(sys.argv[1]))

@@ -32,7 +32,7 @@ for name, rows in made.items():
     print(f"lengths between {min(norms[name]):.3f} and {max(norms[name]):.3f}")
 
 figure = Figure(
-    "One wrong sign",
+    "One wrong sign in the fast form stretches the last pair",
     [
         Panel(
             "",

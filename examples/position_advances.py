@@ -6,6 +6,7 @@ length at all.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ import torch
 from posenc import Binary, Integer, RoPE, Sinusoidal
 from posenc.analysis.text import novel
 from posenc.analysis.trajectory import advance
-from posenc.report.figures import vectors
+from posenc.report.drawing.figure import Figure, Line, Panel, style
 from posenc.report.paper import save
 
 text = novel()
@@ -35,6 +36,19 @@ for name, one in found.items():
     print(f"{name} at 252: what is added is {ratio[name][0]:.1f} times the word,", end=" ")
     print(f"the result {ratio[name][1]:.2f} times as long, cosine with the word {cosine:.2f}")
 
-figure = vectors(found)
+lengths = {
+    name: (torch.tensor(one.placed).norm(dim=-1) / size).tolist() for name, one in found.items()
+}
+lines = [
+    replace(Line(one.position, lengths[name], name, **style(n)), marker="")
+    for n, (name, one) in enumerate(found.items())
+]
+figure = Figure(
+    "Integers outgrow a word; bits and sinusoids do not; RoPE keeps its length",
+    [Panel("", lines, "position", "length / that of the word", y_log=True)],
+    f"How long a word is with its position, to the word itself, up to position 252: by integers"
+    f" {lengths['integer'][-1]:.0f} times, by RoPE {lengths['RoPE'][-1]:.0f}.",
+    height=280,
+)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

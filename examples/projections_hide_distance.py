@@ -39,13 +39,13 @@ for name, products in made.items():
     first = [float(found[0]) for found in by_distance]
     last = [float(found[-1]) for found in by_distance]
     ends = (
-        Line(range(tokens // 2), y, f"{place} pair", **style(n))
+        Line(range(tokens // 2), y, f"{place} pair", **style(n), width=2 if n else 6)
         for n, (place, y) in enumerate((("first", first), ("last", last)))
     )
     marks.append(Panel(name, [*ends], "distance, tokens", "score"))
 
 figure = Figure(
-    "Does a score depend on the distance alone?",
+    "Through W_q and W_k sinusoids lose the distance, RoPE keeps it",
     marks,
     "Scores of the first and of the last pair of tokens so far apart. They agree for sinusoids and"
     f" for RoPE; with sinusoids projected {spread['sinusoids, projected']:.0%} of the variance is"

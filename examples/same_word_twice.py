@@ -7,6 +7,7 @@ are 1 and 4. Vectors and weights are random.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -38,6 +39,9 @@ shown = {
     "causal mask": attend(q, q, see, NoPE(), mask=masks.causal()),
     "RoPE": attend(q, q, see, RoPE(64)),
 }
-figure = attention([w[0, 0].tolist() for w in shown.values()], words, list(shown))
+figure = replace(
+    attention([w[0, 0].tolist() for w in shown.values()], words, list(shown)),
+    title="Without positions two dogs get one output, unless there is a mask",
+)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -26,7 +26,7 @@ marks = [
     Line(range(n), codes[n], f"{n:,} tokens", **style(number)) for number, n in enumerate(lengths)
 ]
 figure = Figure(
-    "One position, another code in every text",
+    "1/N gives one position another code in every text",
     [Panel("", marks, "position", "code", x_log=False, x_range=(0, 20))],
     f"The code of a position as a share of the length: position 1 is {codes[4][1]:.2f} in a text of"
     f" 4 tokens and {codes[1000][1]:.4f} in one of 1,000.",

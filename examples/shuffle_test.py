@@ -6,6 +6,7 @@ even that. Random words as in the text, their printed numbers.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,11 @@ print(f"put in the same order they differ by {equivariant:.0e}: equivariant")
 print(f"left where they are they differ by {invariant:.2f}: not invariant")
 print(f"with a causal mask they differ by {with_mask:.2f}, put in order or not")
 
-figure = attention(
-    [first.tolist(), moved.tolist()], words, ["dog bites man", "man bites dog, put in order"]
+figure = replace(
+    attention(
+        [first.tolist(), moved.tolist()], words, ["dog bites man", "man bites dog, put in order"]
+    ),
+    title="Attention without positions moves with its words: it is permutation-equivariant",
 )
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -7,6 +7,7 @@ rises first 6, 12 or 44 tokens away; half of all steps rise.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from posenc import Sinusoidal, frequencies
@@ -29,6 +30,6 @@ if dots:
     print(f"position 10 with 10, 15, 20 (d = 64): {ten:.2f}, {fifteen:.2f}, {twenty:.2f}", end=";")
     print(f" with 5 as with 15: {dots.dot[10][5]:.2f}")
 
-figure = decay(found)
+figure = replace(decay(found), title="Similarity falls with distance, but half of all steps rise")
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

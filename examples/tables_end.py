@@ -33,7 +33,7 @@ why = length.far_changes(SelfAttention(64, 4, made["learned"]), x[:, :1], [1023,
 print(f"position 1023: {why[0].change:.2f}; position 1024: {why[1].why[:60]} …")
 
 figure = Figure(
-    "The same words further along",
+    "A learned table ends; sinusoids go on and change, RoPE stays",
     [
         Panel(
             "",

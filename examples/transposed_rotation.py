@@ -38,7 +38,7 @@ for name, to_q, to_k in (("formula", 1, 1), ("matrix", -1, -1), ("mixed", 1, -1)
     print(f"{name}: moving the text by 5 tokens changes scores by up to {changes[name]:.0e}")
 
 figure = Figure(
-    "Rotations forwards, backwards, and mixed",
+    "Mixed with its transpose, a rotation loses the distance",
     [
         Panel(name, [heat(x.tolist(), signed=True)], "key", "query", y_down=True, square=True)
         for name, x in shown.items()

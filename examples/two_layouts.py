@@ -41,11 +41,11 @@ for name, at in best.items():
     print(f"{name}: looks {at} tokens back")
 
 lines = [
-    Line(range(tokens), row.tolist(), name, **style(n))
+    Line(range(tokens), row.tolist(), name, **style(n), width=2 if n else 6)
     for n, (name, row) in enumerate(made.items())
 ]
 figure = Figure(
-    "A head that looks three tokens back, in both layouts",
+    "Weights for pairs of neighbours are nonsense for pairs of halves",
     [Panel("", lines, "distance, tokens", "score")],
     f"Scores against distance. In its own layout the head looks {best['in its own layout']} tokens"
     f" back, in the other {best['in the other']}; with channels reordered the curves agree.",

@@ -26,7 +26,7 @@ lines = [
 ]
 dots = Points(list(table), list(table.values()), "as printed", VERMILION, "x")
 figure = Figure(
-    "Wavelengths of sinusoids",
+    "The printed wavelengths fit no width, and none is 62,832 tokens",
     [
         Panel(
             "",

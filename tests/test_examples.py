@@ -138,6 +138,12 @@ def test_wavelengths_end_below_62832():
     assert all(wave < 2e4 * pi for waves in made["waves"].values() for wave in waves)
 
 
+def test_all_published_models_but_one_have_pairs_that_never_turn():
+    """GLM-4's class has base 10,000, 62,832 tokens at most, and takes 131,072."""
+    made, _ = run("published_models")
+    assert (made["still"], len(made["found"])) == (33, 34)
+
+
 def test_positions_never_repeat():
     made, _ = run("no_position_repeats")
     assert made["nearest"] == 1

@@ -22,6 +22,18 @@ def test_decay_names_where_similarity_first_rises_and_turns_negative():
     assert negative.y[0] < 0
 
 
+def test_one_odd_row_does_not_set_the_palette():
+    """A first row of length 5 beside 299 of length 1."""
+    dot = torch.ones(300, 300)
+    dot[0] = dot[:, 0] = 5.0
+    dot[0, 0] = 25.0
+    found = similarity.Between([*range(300)], dot.tolist(), torch.eye(300).tolist())
+    (cells,) = figures.similarity("table", found).panels[0].marks
+    assert cells.span == (-1, 1)
+    (cells,) = figures.similarity("plain", similarity.between(Sinusoidal(8), 9)).panels[0].marks
+    assert cells.span == (-4, 4)
+
+
 def test_an_upper_bound_stands_beside_the_largest_score_from_there_on():
     q, k = torch.randn(2, 32)
     found = similarity.bound(frequencies(32), q, k, 200)

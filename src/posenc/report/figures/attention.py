@@ -28,7 +28,7 @@ def attention(
     panels = [
         Panel(
             name,
-            [heat(head, unit="weight", high=1.0)],
+            [heat(head, unit="weight", high=1.0, digits=_digits(tokens))],
             "key: looked at",
             "query: looks",
             x_names=_fitting(tokens, head[0]),
@@ -66,7 +66,6 @@ def compared(
     Rows of words that stand there more than once are framed.
     """
     shown = range(min(HEADS, len(weights)))
-    digits = 2 if len(tokens) <= NUMBERED else None
     places = [n for n, token in enumerate(tokens) if list(tokens).count(token) > 1]
     end = len(tokens) - 0.5
     frames = [
@@ -78,7 +77,7 @@ def compared(
     panels = [
         Panel(
             f"head {n}, {how} positions",
-            [heat(layer[n], unit="weight", high=1.0, digits=digits), *frames],
+            [heat(layer[n], unit="weight", high=1.0, digits=_digits(tokens)), *frames],
             "key: looked at",
             "query: looks",
             x_names=_fitting(tokens, layer[n]),
@@ -165,6 +164,11 @@ def shuffled(order: Order) -> Figure:
         )
     panel = Panel("", marks, "", "change, %", x_names=order.tokens)
     return Figure("A shuffled text", [panel], says, height=260)
+
+
+def _digits(tokens: Sequence[str]) -> int | None:
+    """Of the number in a cell, where there are few enough."""
+    return 2 if 0 < len(tokens) <= NUMBERED else None
 
 
 def _percent(share: float) -> str:

@@ -39,6 +39,7 @@ def encoding(name: str, rows: Sequence[Values]) -> Figure:
 def similarity(name: str, between: Between) -> Figure:
     """Every position with every other: dot product and cosine."""
     tokens = len(between.dot)
+    high = _usual(between.dot)
     panels = [
         Panel(
             title,
@@ -49,7 +50,7 @@ def similarity(name: str, between: Between) -> Figure:
             square=True,
         )
         for title, values, unit, high in (
-            ("dot product", between.dot, "dot product", None),
+            ("dot product", between.dot, "dot product", high),
             ("cosine", between.cosine, "cosine", 1.0),
         )
     ]
@@ -63,6 +64,13 @@ def similarity(name: str, between: Between) -> Figure:
         f" and {m}, with a cosine of {least:.2f}; neighbours have {near:.2f} on average.",
         columns=2,
     )
+
+
+def _usual(values: Sequence[Values]) -> float | None:
+    """The end of a palette where a few values, one odd row say, are far above all others."""
+    sizes = sorted(abs(v) for row in values for v in row if v is not None)
+    most = sizes[int(0.99 * (len(sizes) - 1))]
+    return most if 0 < 2 * most < sizes[-1] else None
 
 
 def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:

@@ -208,6 +208,7 @@ def models(found: Sequence[Published]) -> Figure:
     ]
     bases = [f"base {model.base:,.0f}" for model in found]
     slowest = [max(filter(isfinite, model.wavelengths)) for model in found]
+    ends = [max(one, model.context) for one, model in zip(slowest, found, strict=True)]
     marks = [
         Points(
             [wave for wave, _, turns in waves if turns is whole],
@@ -224,7 +225,7 @@ def models(found: Sequence[Published]) -> Figure:
     marks += [
         Points([model.trained for model in found], rows, "trained on", GREEN, "square", 10),
         Points([model.context for model in found], rows, "context", VERMILION, "diamond", 10),
-        Points(slowest, rows, marker="", labels=bases, side="right"),
+        Points(ends, rows, marker="", labels=bases, side="right"),
     ]
     share = [model.unfinished / len(model.wavelengths) for model in found]
     longest = max(model.context / model.trained for model in found)
@@ -233,7 +234,7 @@ def models(found: Sequence[Published]) -> Figure:
         marks,
         "tokens: wavelengths, lengths",
         x_log=True,
-        x_range=(4, 60 * max(slowest)),
+        x_range=(4, 60 * max(ends)),
         y_names=[model.name.removesuffix(" (class default)") for model in found],
         y_down=True,
     )

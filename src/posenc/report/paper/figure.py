@@ -234,6 +234,7 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 ha="right" if upright else "left",
                 va="top" if upright else "bottom",
                 fontsize=7,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
             )
         case Heat():
             low, high = mark.span

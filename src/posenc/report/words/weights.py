@@ -84,10 +84,11 @@ def _seam(measured: Rows, row: int) -> str:
     beside = range(max(1, row - WINDOW), row - 1), range(row + 1, row + WINDOW)
     before, after = (median(measured.norms[n] for n in rows) for rows in beside)
     usual = median(measured.likeness[n - 1] for rows in beside for n in rows)
+    cosine = measured.likeness[row - 1]
     return (
         f"row {row:,} begins another table: norms go from {before:.2f} to {after:.2f}, and its"
-        f" cosine to the row before is {measured.likeness[row - 1]:.2f}, where {usual:.2f} is usual."
-        f" Both parts are smooth: the last training met texts of up to {row:,} tokens, and left rows"
+        f" cosine to the row before is {cosine:.2f}, where {usual:.2f} is usual. Both parts are"
+        f" smooth: the last training met texts of up to {row:,} tokens, and left rows"
         f" {row:,} … {measured.trained - 1:,} as an earlier one had made them"
     )
 

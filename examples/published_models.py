@@ -1,0 +1,23 @@
+"""Published models turn their pairs fast and slowly, and most have pairs that complete no turn.
+
+A pair that completes no turn within the context meets in a longer text angles that training never
+showed. Larger bases made more of them, and extensions slow them further.
+"""
+
+import sys
+from pathlib import Path
+
+from posenc.models.published import models
+from posenc.report import figures
+from posenc.report.paper import save
+
+found = models()
+for model in found:
+    print(f"{model.name}: base {model.base:,.0f}, {model.context:,} tokens;", end=" ")
+    print(f"{model.unfinished} of {len(model.wavelengths)} pairs complete no turn")
+still = sum(model.unfinished > 0 for model in found)
+print(f"{still} of {len(found)} models have such pairs")
+
+figure = figures.models(found)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

@@ -1,0 +1,69 @@
+"""Write the pictures of examples/README.md: examples/pictures/NAME.png, from each script; --check.
+
+Each script is run, and its figure drawn small. Names of scripts as arguments: those alone. What
+says what a figure shows is kept in the file, and compared by --check: pixels differ with fonts. A
+script without its model draws nothing, and keeps the picture it has.
+"""
+
+import contextlib
+import io
+import re
+import runpy
+import sys
+from pathlib import Path
+
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from posenc.report.paper import write
+
+FOLDER = Path(__file__).parent.parent / "examples"
+PICTURES = FOLDER / "pictures"
+WIDE, COLOURS = 900, 64  # pixels; of the palette
+
+
+def drawn(script: Path):
+    """The figure of a script; None if it has none."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return runpy.run_path(str(script)).get("figure")
+
+
+def save(figure, path: Path) -> None:
+    whole = io.BytesIO()
+    write(figure, whole, "png")
+    picture = Image.open(whole).convert("RGB")
+    small = picture.resize((WIDE, round(picture.height * WIDE / picture.width)), Image.LANCZOS)
+    said = PngInfo()
+    said.add_itxt("Title", figure.title)
+    said.add_itxt("Description", figure.alt)
+    small.quantize(COLOURS).save(path, optimize=True, pnginfo=said)
+
+
+def said(path: Path) -> tuple[str, str] | None:
+    """Title and description in a picture."""
+    if not path.exists():
+        return None
+    with Image.open(path) as picture:
+        return picture.info.get("Title", ""), picture.info.get("Description", "")
+
+
+def main(names: list[str], check: bool) -> list[str]:
+    """Write the pictures, or say what is wrong with them."""
+    readme, faults = (FOLDER / "README.md").read_text("utf-8"), []
+    PICTURES.mkdir(exist_ok=True)
+    for script in sorted(FOLDER.glob("*.py")):
+        picture = PICTURES / f"{script.stem}.png"
+        if (names and script.stem not in names) or (figure := drawn(script)) is None:
+            continue
+        if not check:
+            save(figure, picture)
+        elif said(picture) != (figure.title, figure.alt):
+            faults.append(f"{picture.name} is not what {script.name} draws")
+        if not re.search(rf"!\[[^]]+\]\(pictures/{script.stem}\.png\)", readme):
+            faults.append(f"README.md does not show {picture.name}")
+    return faults
+
+
+if __name__ == "__main__":
+    faults = main([name for name in sys.argv[1:] if name != "--check"], "--check" in sys.argv)
+    sys.exit("\n".join(faults) and f"{chr(10).join(faults)}: python tools/gallery.py")
