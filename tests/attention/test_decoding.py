@@ -1,9 +1,25 @@
 """One new token in many layers, against `attend` in each of them."""
 
+from itertools import product
+
 import pytest
 import torch
 
-from posenc import CATALOG, ALiBi, CoPE, Kerple, RoPE, Shaw, Sum, T5Bias, attend, explain, masks
+from posenc import (
+    CATALOG,
+    ALiBi,
+    CoPE,
+    DeBERTa,
+    Kerple,
+    RoPE,
+    Shaw,
+    Sum,
+    T5Bias,
+    TransformerXL,
+    attend,
+    explain,
+    masks,
+)
 from posenc.attention.decoding import Decoding
 from posenc.core.positions import sequence
 
@@ -133,6 +149,82 @@ def test_what_is_edited_between_two_layers_is_seen(edit):
         for ours, expected in steps(kerple, at, k_at, mask):
             torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
         edit(kerple, at, k_at, pos)
+
+
+CONTENT = {
+    "Shaw": lambda: Shaw(8, reach=3),
+    "Shaw, reach 0": lambda: Shaw(8, reach=0),
+    "Shaw, all near by": lambda: Shaw(8, reach=30),
+    "DeBERTa": lambda: DeBERTa(8, 4, reach=3),
+    "DeBERTa, all near by": lambda: DeBERTa(8, 4, reach=30, released=True),
+    "DeBERTa, one term": lambda: DeBERTa(8, 4, reach=3, terms=("p2c",)),
+    "Transformer-XL": lambda: TransformerXL(8, 4),
+    "Sum": lambda: Sum(Shaw(8, reach=3), ALiBi(4)),
+}
+
+
+@pytest.mark.parametrize("make", CONTENT.values(), ids=CONTENT)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@torch.no_grad()
+def test_a_bias_of_content_too_is_prepared_for_layers_that_share_positions(make, dtype):
+    """With heads that share keys, values of other widths, masks that hide some keys, and edits."""
+    encoding, pos, k_pos = make().to(dtype), sequence(1, 8), sequence(9)
+    at, k_at = encoding.prepare(pos), encoding.prepare(k_pos)
+    close = (
+        {"rtol": 5e-2, "atol": 5e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    )
+    widths = (8,) if "by_weight" in encoding.acts_on else (8, 6, 12)
+    all_seen, some_seen = masks.causal(pos, k_pos), masks.causal(pos - 4, k_pos)
+    for mask, value in product((None, all_seen, some_seen), widths):
+        for _ in range(2):
+            for _ in range(4):
+                q, k, v = new_token(dtype, value=value)
+                ours, expected = (
+                    attend(q, k, v, encoding, at, k_at, mask, implementation=path)
+                    for path in ("auto", "reference")
+                )
+                torch.testing.assert_close(ours, expected, **close)
+            for weight in encoding.parameters():
+                weight.data.neg_()
+
+
+@pytest.mark.parametrize("name", ["Shaw", "DeBERTa", "Transformer-XL"])
+@torch.no_grad()
+def test_a_bias_of_content_is_not_asked_for_again_either(name, monkeypatch):
+    encoding = CONTENT[name]()
+    asked, on_scores = [], type(encoding).on_scores
+    counting = lambda *given: asked.append(1) or on_scores(*given)  # noqa: E731
+    monkeypatch.setattr(type(encoding), "on_scores", counting)
+    at, k_at = encoding.prepare(sequence(1, 8)), encoding.prepare(sequence(9))
+    for ours, expected in steps(encoding, at, k_at, count=6):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+    assert len(asked) == 6 + 2  # the definition asks each time
+
+
+@pytest.mark.parametrize("name", ["Shaw", "DeBERTa", "Transformer-XL"])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda encoding, at, k_at: next(encoding.parameters()).mul_(2),
+        lambda encoding, at, k_at: next(encoding.parameters()).data.mul_(2),
+        lambda encoding, at, k_at: encoding.load_state_dict(
+            {name: 2 * x for name, x in encoding.state_dict().items()}, assign=True
+        ),
+        lambda encoding, at, k_at: [x.add_(3) for x in (at if isinstance(at, tuple) else (at,))],
+        lambda encoding, at, k_at: [
+            x.sub_(1) for x in (k_at if isinstance(at, tuple) else (k_at,))
+        ],
+    ],
+    ids=["written", "data", "assigned", "at", "k_at"],
+)
+@torch.no_grad()
+def test_what_a_bias_of_content_was_prepared_from_may_change(name, edit):
+    encoding = CONTENT[name]()
+    at, k_at = encoding.prepare(sequence(1, 8)), encoding.prepare(sequence(9))
+    for _ in range(2):
+        for ours, expected in steps(encoding, at, k_at):
+            torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+        edit(encoding, at, k_at)
 
 
 @torch.no_grad()

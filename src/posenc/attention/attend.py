@@ -78,7 +78,7 @@ def attend(
     weighed = dropout, softcap, sinks
     call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation, weighed)
     if step is not None:
-        step.learn(call, q, k, v)
+        step.learn(call)
     return encoding.on_output(run(call, implementation), call.at)
 
 

@@ -4,6 +4,7 @@ A step of decoding costs what is called from Python, layer by layer. The row of 
 positions alone, so it is computed in the first layer, and serves all that share its positions.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import is_
@@ -11,16 +12,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc.attention.call import Call
-from posenc.core.biases import ALL, ScoreBias, as_bias
+from posenc.attention.dispatch import carries_values
+from posenc.core.biases import ALL, OneQuery, as_bias, held_by
 from posenc.core.cache import Version, cached_with, unchanged, version_of
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
+from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Keys, Seen, Values
-from posenc.core.sum import leaves
-from posenc.core.tracing import beyond_gradients, readable
+from posenc.core.sum import Sum, leaves
+from posenc.core.tracing import beyond_gradients, readable, transformed
 
 Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batch, head, 1, key)
 
@@ -66,51 +69,68 @@ class Decoding:
 class Step:
     """A token and the keys that it sees, all of them, as layers meet them that share positions.
 
-    From the third call on it is that of the kernel, as long as the weights that the row was
-    computed from are what they were; all checks have been passed.
+    From the third call on it is that of `one_query`, as long as the weights that it was prepared
+    from are what they were; all checks have been passed.
     """
 
     scale: float
     calls: int = 0
-    able: bool = False
-    bias: ScoreBias | None = None
-    row: Tensor | None = None
-    made_of: tuple[Any, ...] = ()
+    one_query: OneQuery | None = None
+    held: list[tuple[dict[str, Any], tuple[Any, ...]]] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
 
     def attend(self, q: Heads, k: Keys, v: Values) -> Tensor | None:
-        if not self.able:
+        if self.one_query is None:
             return None
-        if self.bias is not None:
-            now = self.bias.sources() or ()
-            same = len(now) == len(self.made_of) and all(map(is_, now, self.made_of))
-            if not same or not unchanged(self.versions):
+        for holder, values in self.held:
+            if len(holder) != len(values) or not all(map(is_, holder.values(), values)):
                 return None
-        grouped = q.shape[1] != k.shape[1]
-        return F.scaled_dot_product_attention(
-            q, k, v, self.row, scale=self.scale, enable_gqa=grouped
-        )
+        return self.one_query(q, k, v) if unchanged(self.versions) else None
 
-    def learn(self, call: Call, q: Heads, k: Keys, v: Values) -> None:
-        """Compute the row of a call that has passed all checks, if the kernel is all there is."""
-        self.calls, self.able = self.calls + 1, False
+    def learn(self, call: Call) -> None:
+        """Prepare `one_query` by a call that has passed all checks, if that is all there is."""
+        self.calls, self.one_query = self.calls + 1, None
         if self.calls < 2:  # in a cache of keys, the positions are each layer's own
             return
-        bias, acts_on = call.bias, call.encoding.acts_on
-        if acts_on != (() if bias is None else ("on_scores",)) or call.scale != self.scale:
-            return
-        if not (call.q is q and call.k is k and call.v is v and q.shape[-1] == v.shape[-1]):
-            return
         all_seen = call.mask is None or (call.seen is not None and call.seen.is_all)
-        sources = () if bias is None else bias.sources()
-        if sources is None or not all_seen or not min(call.shape) or not call.looks:
+        if not all_seen or call.scale != self.scale or not min(call.shape) or not call.looks:
             return
-        versions = [version_of(x) for x in sources if isinstance(x, Tensor)]
-        if bias is not None and None not in versions:
-            row = bias.block(ALL, ALL, None).to(call.exact)
-            self.row, self.bias, self.made_of = row.expand(*q.shape[:2], 1, -1), bias, sources
-            self.versions = versions  # type: ignore[assignment]
-        self.able = None not in versions
+        bias, acts_on = call.bias, {*call.encoding.acts_on}
+        modules, one_query = () if bias is None else bias.made_by, None
+        if bias is not None and acts_on <= {"on_scores", "by_weight"} and carries_values(call):
+            prepared = bias.one_query(call)
+            if prepared is not None:
+                one_query, modules = prepared[0], prepared[1:]
+        if one_query is None:
+            if acts_on != (set() if bias is None else {"on_scores"}):
+                return
+            if call.q.shape[-1] != call.v.shape[-1] or (bias is not None and not modules):
+                return
+        sources = [held_by(module) for module in modules]
+        if None in sources:
+            return
+        tensors = [x for one in sources for x in one or () if isinstance(x, Tensor)]
+        versions = [version_of(x) for x in tensors]
+        if None not in versions:
+            self.held, self.versions = _held(modules), versions  # type: ignore[assignment]
+            self.one_query = one_query or _with_row(call)
+
+
+def _held(modules: Iterable[nn.Module]) -> list[tuple[dict[str, Any], tuple[Any, ...]]]:
+    """The dictionaries of these modules, and of those within, and what each holds."""
+    each = [part for module in modules for part in module.modules()]
+    holders = [(x.__dict__, x._parameters, x._buffers, x._modules) for x in each]
+    return [(one, tuple(one.values())) for four in holders for one in four]
+
+
+def _with_row(call: Call) -> OneQuery:
+    """Torch's kernel, with the row of a bias that goes by positions alone, or with none."""
+    row, scale, grouped = None, call.scale, call.grouped
+    if call.bias is not None:
+        row = call.bias.block(ALL, ALL, None).to(call.exact).expand(*call.q.shape[:2], 1, -1)
+    return lambda q, k, v: F.scaled_dot_product_attention(
+        q, k, v, row, scale=scale, enable_gqa=grouped
+    )
 
 
 def step_of(
@@ -124,15 +144,28 @@ def step_of(
     scale: float | None,
 ) -> Step | None:
     """The step that these are, kept with the positions of the keys; None where it is none."""
-    if torch.is_grad_enabled() or not readable(q, k, v) or beyond_gradients():
+    if torch.is_grad_enabled() or transformed():
         return None
-    if not isinstance(k_at, Tensor) or k_at.is_inference() or not isinstance(encoding, Encoding):
+    if not (type(q) is type(k) is type(v) is Tensor and q.is_cpu and k.is_cpu and v.is_cpu):
         return None
     shape = q.shape
     if len(shape) != 4 or shape[2] != 1 or not (scale is None or type(scale) is float):
         return None
+    if not isinstance(encoding, Encoding):
+        return None
+    made_of: tuple[Any, ...] = encoding, at, k_at, mask
+    if not isinstance(k_at, Tensor):
+        if not (isinstance(k_at, Prepared) and isinstance(k_at, tuple) and isinstance(at, tuple)):
+            return None
+        if type(encoding).on_queries is not Encoding.on_queries:
+            return None
+        made_of += (*at, *k_at)  # its tensors
+    elif k_at.is_inference():
+        return None
+    if isinstance(encoding, Sum):
+        made_of += leaves(encoding)
+    if isinstance(mask, Mask) and mask.made_of:
+        made_of += mask.made_of
     scale = encoding.scale(shape[3]) if scale is None else scale
-    made_of = encoding, *leaves(encoding), at, k_at, mask
-    of_mask = (mask.made_of or ()) if isinstance(mask, Mask) else ()
     what = "step", scale, shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-    return cached_with(k_at, what, (*made_of, *of_mask), partial(Step, scale))
+    return cached_with(k_at, what, made_of, partial(Step, scale))

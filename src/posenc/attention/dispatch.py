@@ -256,7 +256,7 @@ def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
     name, bias = type(call.encoding).__name__, call.bias
     if bias is not None and bias.distance is None is bias.strided:
         return f"the bias of {name} is no view"
-    if call.by_weight and not (bias is not None and bias.adds_to_values and _one(call)):
+    if not carries_values(call):
         return f"{name} adds to the values, which takes the weights themselves"
     if call.softcap is not None or call.dropout:
         what = "`dropout`" if call.softcap is None else "`softcap`"
@@ -275,9 +275,15 @@ def viewable(call: Call) -> tuple[Strip, tuple[int, int]] | str:
     return "the mask is no strip along the diagonal" if call.seen is None else (call.seen, steps)
 
 
-def _one(call: Call) -> bool:
-    """Test whether only one encoding adds to the values."""
-    return sum("by_weight" in leaf.acts_on for leaf in leaves(call.encoding)) == 1
+def carries_values(call: Call) -> bool:
+    """Test whether the bias carries what is added to the values, or nothing is.
+
+    It does for itself: no other part of a sum may add to the values.
+    """
+    if not call.by_weight:
+        return True
+    adding = sum("by_weight" in leaf.acts_on for leaf in leaves(call.encoding))
+    return call.bias is not None and call.bias.adds_to_values and adding == 1
 
 
 def flex(call: Call) -> Tensor:

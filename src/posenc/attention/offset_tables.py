@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc.attention.call import Call, per_query_head
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import FEW, ScoreBias, for_query_heads, offset, offsets
+from posenc.core.biases import FEW, OneQuery, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.cache import cached_with
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
@@ -65,6 +65,17 @@ class TableBias(ScoreBias):
         if torch.is_grad_enabled() or not readable(self.q):
             self.query_scores()  # now, not in a block that is made again for gradients
             self.key_scores()
+
+    def one_query(self, call: Call) -> tuple[OneQuery, nn.Module] | None:
+        steps = lines(self.q_pos, self.k_pos)
+        if steps is None or self.encoding is None or not self.prepares(call):
+            return None
+        return _to(slice(0, call.k.shape[-2]), call, self, steps), self.encoding
+
+    def prepares(self, call: Call) -> bool:
+        """Test whether `_to` can serve; 16 bits are left to the kernel, which widens them."""
+        both = self.key_table is not None and self.value_table is not None
+        return call.q.dtype is call.exact and not both
 
     def query_scores(self) -> Tensor:
         """q · query_table of every row, (batch, head, query, row): computed once, if needed."""
@@ -143,8 +154,7 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     """(batch, head, query, value), of a call whose bias is a `TableBias`."""
     bias, (step, shift) = call.bias, steps
     assert isinstance(bias, TableBias)
-    # 16 bits are left to the kernel, which widens them as it reads
-    if len(strip.rows) == call.q.shape[-2] == 1 and call.q.dtype is call.exact:
+    if len(strip.rows) == call.q.shape[-2] == 1 and bias.prepares(call):
         return _one_query(call, bias, strip, steps)
     # Two strips of pairs whose offset is beyond the reach, where both terms have one row each
     behind = strip.within(ceil((bias.reach - shift) / step), strip.high)
@@ -176,59 +186,85 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
 
 
 def _one_query(call: Call, bias: TableBias, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, 1, value), of one query, as in decoding.
+    """(batch, head, 1, value), of one query, as in decoding."""
+    keys = strip.seen(slice(0, 1))
+    tables = (bias.query_table, bias.key_table, bias.value_table)
+    what = "one query", keys.start, keys.stop, call.q.shape, call.v.shape, call.exact, call.scale
+    made_of = bias.k_pos, bias.q_pos, bias.encoding, *tables
+    to_keys = cached_with(bias.k_pos, what, made_of, lambda: _to(keys, call, bias, steps))
+    if keys == slice(0, call.k.shape[-2]):
+        return to_keys(call.q, call.k, call.v)
+    return to_keys(call.q, call.k[:, :, keys], call.v[:, :, keys])
 
-    The definition, less what all keys beyond `reach` have in common. Their first term is a constant
-    of the query, which softmax does not see; their second is k · end, and joins the query. So only
-    keys near by are looked up, in tables from which the row of those far off has been taken.
+
+def _to(keys: slice, call: Call, bias: TableBias, steps: tuple[int, int]) -> OneQuery:
+    """Attention of one query to these keys, prepared for all layers that share the positions.
+
+    The definition, less what all keys beyond `reach` have in common, with rows of the tables for
+    the keys near by alone.
     """
     step, shift = steps
-    keys = strip.seen(slice(0, 1))
     # Of keys in order the near ones come last: offsets shift − step · j below the reach
     first = min(max(keys.start, (shift - bias.reach) // step + 1), keys.stop)
-    near = slice(first, keys.stop)
-    made_of = (bias.q_pos, bias.encoding, bias.query_table, bias.key_table, bias.value_table)
-    query_rows, key_rows, end, value_rows, value = cached_with(
-        bias.k_pos, ("one query", near.start, near.stop, call.exact, bias.scale),
-        (bias.k_pos, *made_of), lambda: _tables_near(bias, near, call.exact),
-    )  # fmt: skip
-    q, k, v = fitted(call.q, call.k, call.v)
-    k_near = call.k if near == slice(0, k.shape[2]) else call.k[:, :, near]
-    k, v = (x if keys == slice(0, k.shape[2]) else x[:, :, keys] for x in (k, v))
-    of_near, scale = call.q @ query_rows.mT, call.scale  # (batch, head, 1, near key)
-    if key_rows is not None:
-        by_key = torch.linalg.vecdot(per_query_head(k_near, call.q), key_rows)
-        of_near = of_near + by_key.unsqueeze(-2)
-        # Scores are q · k · scale + end · k = (q · scale + end) · k
-        padded = F.pad(end, (0, q.shape[-1] - end.shape[-1]))
-        q, scale = torch.add(padded, q, alpha=scale), 1.0
-    row = F.pad(of_near, (near.start - keys.start, 0))  # 0 for the keys that are far behind
-    out, lse = flash(q, k, v, attn_mask=row, scale=scale)
-    out = out[..., : call.v.shape[-1]]
-    if value_rows is None:
-        return out
-    # Weights of the keys near by, exp(score − L), times (their row − the far row); and the far row
-    # once, as all weights sum to 1
-    content = q[..., : call.q.shape[-1]] @ per_query_head(k_near, call.q).mT
-    weights = torch.add(of_near, content, alpha=scale).sub_(lse.unsqueeze(-1)).exp_()
-    return (out + value).add_(weights @ value_rows)
+    far, channels = first - keys.start, call.v.shape[-1]
+    apart = offsets(bias.q_pos, bias.k_pos, slice(0, 1), slice(first, keys.stop))[0, 0, 0]
+    apart = F.pad(apart, (0, 1), value=bias.reach)
+
+    def rows(table: Tensor, row: Callable[[Tensor], Tensor], times: float) -> tuple[Tensor, Tensor]:
+        """Those of the keys near by, less that of the keys far behind; and this."""
+        found = table.index_select(-2, row(apart)).to(call.exact) * times
+        found = F.pad(found, (0, max(0, channels - found.shape[-1])))  # as `fitted` does
+        return found[..., :-1, :] - found[..., -1:, :], found[..., -1:, :]
+
+    scores, _ = rows(bias.query_table, bias.query_row, bias.scale / call.scale)
+    if bias.key_table is None or bias.key_row is None:
+        values = None if bias.value_table is None else rows(bias.value_table, bias.query_row, 1.0)
+        out = _rows_added(far, call.scale, scores, values)
+    else:
+        out = _row_added(far, call.scale, scores, *rows(bias.key_table, bias.key_row, 1.0))
+    return lambda q, k, v: out(*fitted(q, k, v))[..., :channels]
 
 
-def _tables_near(bias: TableBias, near: slice, exact: torch.dtype) -> tuple[Any, ...]:
-    """Look up rows of the tables for keys near by, less those of keys far behind, and these."""
-    apart = offsets(bias.q_pos, bias.k_pos, slice(0, 1), near)[0, 0, 0]
-    at = torch.tensor([bias.reach])
-    rows, far = bias.query_row(apart), bias.query_row(at)
-    query_table = (bias.query_table * bias.scale).to(exact)
-    query_rows = query_table.index_select(-2, rows) - query_table[..., far, :]
-    key_rows = end = value_rows = value = None
-    if bias.key_row is not None and bias.key_table is not None:
-        end = bias.key_table[..., bias.key_row(at), :]
-        key_rows = bias.key_table.index_select(-2, bias.key_row(apart)) - end
-    if bias.value_table is not None:
-        value = bias.value_table[far].to(exact)  # parameters may be of another dtype
-        value_rows = bias.value_table[rows].to(exact) - value
-    return query_rows, key_rows, end, value_rows, value
+def _rows_added(
+    far: int, scale: float, scores: Tensor, values: tuple[Tensor, Tensor] | None
+) -> OneQuery:
+    """The keys after `far` are few: the rows are added to themselves, and to their values.
+
+    score(j) = q · (kⱼ + row),  out = weights · (v + value_row) + far value_row
+    """
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        parts = []
+        if far < k.shape[2]:
+            k_near, v_near = k[:, :, far:], v[:, :, far:]
+            if scores.ndim > 2:  # a table for each head of the queries
+                k_near, v_near = per_query_head(k_near, q), per_query_head(v_near, q)
+            v_near = v_near if values is None else v_near + values[0]
+            parts.append(flash(q, k_near + scores, v_near, scale=scale))
+        if far:
+            parts.append(flash(q, k[:, :, :far], v[:, :, :far], scale=scale))
+        out = _joined(parts)
+        return out if values is None else out + values[1]
+
+    return attend
+
+
+def _row_added(far: int, scale: float, scores: Tensor, by_key: Tensor, end: Tensor) -> OneQuery:
+    """A row of both terms is added to the scores of the keys after `far`.
+
+    score(j) = (q · scale + end) · kⱼ + q · row · scale + kⱼ · key_row, as key rows are less `end`
+    """
+    scores, end = (scores * scale).mT.contiguous().unsqueeze(0), end / scale
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        k_near = per_query_head(k[:, :, far:] if far else k, q)
+        row = (k_near * by_key).sum(-1).unsqueeze(-2).add_(q @ scores)
+        row = F.pad(row, (far, 0)) if far else row
+        return F.scaled_dot_product_attention(
+            q + end, k, v, row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        )
+
+    return attend
 
 
 def _all(strip: Strip, rows: slice, keys: slice) -> slice:
@@ -252,7 +288,8 @@ def _joined(parts: list[Part]) -> Tensor:
     (out, lse), *others = parts
     for other, other_lse in others:
         out = torch.lerp(out, other, (other_lse - lse).sigmoid().unsqueeze(-1))
-        lse = torch.logaddexp(lse, other_lse)  # of both parts, for the next
+        if other is not others[-1][0]:
+            lse = torch.logaddexp(lse, other_lse)  # of both parts, for the next
     return out
 
 

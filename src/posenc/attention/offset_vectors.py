@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import ALL, ScoreBias
+from posenc.core.biases import ALL, OneQuery, ScoreBias
 from posenc.core.shapes import KeyPositions, Positions
 
 ROWS, HEADS = 256, 2  # of a block
@@ -29,9 +30,10 @@ ROWS, HEADS = 256, 2  # of a block
 class VectorBias(ScoreBias):
     """(u_h · k[j] + (q[i] + v_h) · vectors(pᵢ − pⱼ)[h]) · scale,      u and v: (head, 1, channel)
 
-    `vectors` takes offsets to (head, offset, channel). `products` of some (q + v), their rows and
-    some keys is the second term by another formula, which is faster for few queries. `channels` of
+    `vectors` takes offsets to (head, offset, channel). `products` of some rows and keys takes their
+    (q + v) to the second term, by another formula, which is faster for few queries. `channels` of
     queries and keys gives them more channels that carry the whole bias, and so its gradients.
+    `of` is the encoding, `joined` the u that is in the queries already.
     """
 
     q_pos: Positions
@@ -42,8 +44,10 @@ class VectorBias(ScoreBias):
     v: Tensor
     scale: float
     vectors: Callable[[Tensor], Tensor]
-    products: Callable[[Tensor, slice, slice], Tensor]
+    products: Callable[[slice, slice], Callable[[Tensor], Tensor]]
     channels: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    of: nn.Module
+    joined: Tensor | None = None
 
     def __post_init__(self) -> None:
         self.strided = skewed
@@ -54,7 +58,7 @@ class VectorBias(ScoreBias):
         return (self.q + self.v).to(torch.promote_types(self.q.dtype, torch.float32)) * self.scale
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        bias = self.products(self.x if rows == ALL else self.x[..., rows, :], rows, keys)
+        bias = self.products(rows, keys)(self.x if rows == ALL else self.x[..., rows, :])
         if self.u is None:
             return bias
         k = per_query_head(self.k[..., keys, :], self.q).to(bias.dtype)
@@ -64,7 +68,23 @@ class VectorBias(ScoreBias):
         """u joins the queries; wholly, the bias becomes more channels of queries and keys."""
         if wholly or q.dtype == torch.float64:  # vectors are rounded to float32
             return *self.channels(q, k), None
-        return q if self.u is None else (q + self.u).to(q.dtype), k, replace(self, u=None)
+        if self.u is None:
+            return q, k, self
+        return (q + self.u).to(q.dtype), k, replace(self, u=None, joined=self.u)
+
+    def one_query(self, call: Call) -> tuple[OneQuery, nn.Module] | None:
+        u, scale = self.joined, self.scale
+        if u is None or call.q.dtype is not call.exact or scale != call.scale:
+            return None
+        products, q_added = self.products(ALL, ALL), self.v.to(call.exact) * scale
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            row = products(torch.add(q_added, q, alpha=scale))
+            return F.scaled_dot_product_attention(
+                q + u, k, v, row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+            )
+
+        return attend, self.of
 
     def terms(self) -> dict[str, ScoreBias]:
         """Name the terms as Transformer-XL's paper does; the fourth is q · k."""

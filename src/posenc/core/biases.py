@@ -23,6 +23,7 @@ FEW = 8  # queries, as in decoding
 ALL = slice(None)
 
 OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), to broadcast, -> bias
+OneQuery = Callable[[Tensor, Tensor, Tensor], Tensor]  # attention of it: (q, k, v) -> out
 
 
 class ScoreBias:
@@ -31,11 +32,14 @@ class ScoreBias:
     `distance`: f(head, offset), where the bias is nothing but that; read out of one vector a head.
     `strided`: all of attention over a strip of pairs at equal steps, (call, strip, steps) -> out.
     `q_pos` and `k_pos`: the positions that these two go by.
+    `made_by`: encodings of whose tensors and numbers alone the bias of positions is made; (): of
+    others, or it is not known.
     """
 
     distance: OfDistance | None = None
     strided: Callable[..., Tensor] | None = None
     strided_decodes = False  # whether `strided` is the faster for one query too
+    made_by: tuple[nn.Module, ...] = ()
     adds_to_values = False  # whether `strided` adds to the values what `by_weight` does
     q_pos: Any
     k_pos: Any
@@ -68,6 +72,13 @@ class ScoreBias:
 
     def sources(self) -> tuple[Any, ...] | None:
         """Tensors and numbers that it is made of; None: not known, so nothing is cached."""
+        return None
+
+    def one_query(self, call: Any) -> tuple[OneQuery, nn.Module] | None:
+        """Prepare attention of one query that sees every key, where the bias goes by content.
+
+        The function serves layers that share the positions, as long as the module is what it was.
+        """
         return None
 
     def cached(self, what: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
@@ -112,12 +123,13 @@ class DistanceBias(ScoreBias):
         self.distance, self.q_pos, self.heads = f, q_pos, q.shape[1]
         self.k_pos = for_query_heads(k_pos, self.heads)
         self.of, self.dtype, self.reach = of, q.dtype, reach
+        self.made_by = () if of is None else (of,)
         # A table is made now where blocks are made again for gradients, else when it is asked for
         now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
         self.made = f if reach is None else self.of_pairs() if now else None
 
     def sources(self) -> tuple[Any, ...] | None:
-        sources = None if self.of is None else _sources(self.of)
+        sources = None if self.of is None else held_by(self.of)
         return None if sources is None else (self.dtype, self.heads, *sources)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
@@ -164,9 +176,10 @@ class PlaceBias(ScoreBias):
         self.f, self.q_pos, self.heads = f, q_pos, q.shape[1]
         self.k_pos = for_query_heads(k_pos, self.heads)
         self.of, self.dtype = of, q.dtype
+        self.made_by = () if of is None else (of,)
 
     def sources(self) -> tuple[Any, ...] | None:
-        sources = None if self.of is None else _sources(self.of)
+        sources = None if self.of is None else held_by(self.of)
         return None if sources is None else (self.dtype, self.heads, *sources)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
@@ -190,6 +203,8 @@ class SumBias(ScoreBias):
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
+        if all([bias.made_by for bias in biases]):
+            self.made_by = tuple(chain(*[bias.made_by for bias in biases]))
         curves = [bias.distance for bias in biases if bias.distance is not None]
         if len(curves) == len(biases):
             self.distance = _total(curves)
@@ -272,16 +287,17 @@ _OBJECTS = Tensor, nn.Module
 _SIMPLE = Tensor, int, float, str, type(None)
 
 
-def _sources(module: nn.Module) -> tuple[Any, ...] | None:
+def held_by(module: nn.Module) -> tuple[Any, ...] | None:
     """The module, its tensors and its numbers; None if it holds what may change unnoticed."""
     found: list[Any] = [module, *module._parameters.values(), *module._buffers.values()]
     for name, value in module.__dict__.items():
         if name not in _OF_EVERY_MODULE:
-            if not isinstance(value, _SIMPLE):
+            words = isinstance(value, tuple) and all([type(x) is str for x in value])
+            if not (words or isinstance(value, _SIMPLE)):
                 return None
             found.append(value)
     for child in module._modules.values():
-        inner = () if child is None else _sources(child)
+        inner = () if child is None else held_by(child)
         if inner is None:
             return None
         found += inner

@@ -21,6 +21,12 @@ def traced() -> bool:
     return is_compiling() or _get_tracing_state() is not None
 
 
+def transformed() -> bool:
+    """True while torch traces, or transforms functions: of grad, vmap, jvp."""
+    functions = _are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return is_compiling() or functions or _get_tracing_state() is not None
+
+
 def unwrapped(x: Tensor) -> bool:
     """True of tensors and parameters of torch's own classes that no transform wraps."""
     if type(x) is not Tensor and type(x) is not nn.Parameter:

@@ -16,6 +16,7 @@ is large, forming (q + v) · W R for each block of offsets is three times faster
 Dai et al. 2019, "Transformer-XL", arXiv:1901.02860, §3.3: u, v and W_{k,R} by these names.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -65,40 +66,49 @@ class TransformerXL(Encoding):
         one_each(q, q_at.table)
         one_each(copied(k, k_at.table), k_at.table)
 
-        def products(x: Tensor, rows: slice, keys: slice) -> Tensor:
-            x = self.turned(x, q_at.table if rows == ALL else q_at.table[..., rows, :])
+        def products(rows: slice, keys: slice) -> Callable[[Tensor], Tensor]:
+            turn = turning(q_at.table if rows == ALL else q_at.table[..., rows, :])
             table = k_at.table if keys == ALL else k_at.table[..., keys, :]
-            table = table.to(x.dtype)
-            if table.shape[-3] != 1:  # each head stands elsewhere
-                return x @ per_query_head(table, x).mT
-            # All heads share the sines of the keys, and texts may: one product of matrices, not one
-            # a head; of many keys (key, channel) first, which for few queries is twice as fast
-            table = table.squeeze(-3)
-            flat = x.flatten(0 if table.ndim == 2 else 1, 2)
-            many = table.shape[-2] > MANY
-            scores = (table @ flat.mT).mT.contiguous() if many else flat @ table.mT
-            return scores.view(*x.shape[:3], table.shape[-2])
+
+            def of(x: Tensor) -> Tensor:
+                x, to = self.turned(x, turn), table.to(x.dtype)
+                if to.shape[-3] != 1:  # each head stands elsewhere
+                    return x @ per_query_head(to, x).mT
+                # All heads share the sines of the keys, and texts may: one product of matrices, not
+                # one a head; of many keys (key, channel) first, twice as fast for few queries
+                to = to.squeeze(-3)
+                flat = x.flatten(0 if to.ndim == 2 else 1, 2)
+                many = to.shape[-2] > MANY
+                scores = (to @ flat.mT).mT.contiguous() if many else flat @ to.mT
+                return scores.view(*x.shape[:3], to.shape[-2])
+
+            return of
 
         def channels(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-            wider = torch.cat((queries + self.u, self.turned(q + self.v, q_at.table)), -1)
+            wider = torch.cat((queries + self.u, self.turned(q + self.v, turning(q_at.table))), -1)
             keys = copied(keys, k_at.table)
             position = k_at.table.to(keys.dtype).expand(*keys.shape[:-1], -1)
             return wider.to(queries.dtype), torch.cat((keys, position), -1)
 
         return VectorBias(
-            q_at.pos, k_at.pos, q, k, self.u, self.v, scale, self.vectors, products, channels
+            q_at.pos, k_at.pos, q, k, self.u, self.v, scale, self.vectors, products, channels, self
         )
 
     def vectors(self, offset: Tensor) -> Tensor:
         """W_h R(offset), (head, offset, channel)."""
         return waves(offset, self.freqs, "half").to(self.project.dtype) @ self.project.mT
 
-    def turned(self, query: Tensor, table: Tensor) -> Tensor:
+    def turned(self, query: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
         """The coefficients of R(b), (batch, head, query, w), for z = Wᵀ query at a, of R(a)."""
-        z, z_ = (query @ self.project.to(query.dtype)).chunk(2, -1)
-        sin, cos = table.chunk(2, -1)
-        first = torch.addcmul(z_ * sin, z, cos, value=-1)
-        return torch.cat((first, torch.addcmul(z_ * cos, z, sin)), -1)
+        z = query @ self.project.to(query.dtype)
+        of_sin, of_cos = z.chunk(2, -1)
+        return torch.addcmul(z * turn[0], torch.cat((of_cos, of_sin), -1), turn[1])
+
+
+def turning(table: Tensor) -> tuple[Tensor, Tensor]:
+    """The factors of (z, z') and of (z', z) in the coefficients: (−cos, cos) and (sin, sin)."""
+    sin, cos = table.chunk(2, -1)
+    return torch.cat((-cos, cos), -1), torch.cat((sin, sin), -1)
 
 
 CARD = Card(
