@@ -98,6 +98,7 @@ class Asks(Encoding):
 """
 
 
+@pytest.mark.slow
 def test_an_encoding_of_ones_own_is_shown_compared_and_reported(posenc, tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
     mine, page = f"{tmp_path}/mine.py:Mine", tmp_path / "page"
@@ -153,6 +154,7 @@ def test_prints_one_document_with_json_and_nothing_else(posenc):
     assert [one["slug"] for one in json.loads(out)["encodings"]] == ["alibi"]
 
 
+@pytest.mark.slow
 def test_looks_closely_and_writes_figures_that_it_knows_again(posenc, tmp_path):
     out = tmp_path / "report"
     for kind in ("svg", "png"):
@@ -290,6 +292,7 @@ def test_a_length_is_a_whole_number_of_tokens(posenc, tmp_path, said):
         assert len(err) < 200
 
 
+@pytest.mark.slow
 def test_nothing_in_the_working_directory_is_run(tmp_path):
     """`posenc bench` begins a second Python, which would look for posenc there first."""
     (tmp_path / "posenc").mkdir()
@@ -309,6 +312,7 @@ def test_every_python_that_is_begun_ignores_the_working_directory():
         assert set(commands) <= {'"-P",'}, path
 
 
+@pytest.mark.slow
 def test_a_folder_may_be_called_as_a_terminal_would_be_told(posenc, tmp_path):
     """Markup of rich, or what makes a terminal red."""
     for name in ("a[/b]", "[red]", "\x1b[31m"):

@@ -166,6 +166,7 @@ def test_converting_overwrites_nothing(posenc, folder, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
+@pytest.mark.slow
 def test_the_page_draws_itself_without_errors(posenc, folder, tmp_path):
     """In Chromium, with the network blocked by the page itself."""
     posenc("inspect", folder, "--out", tmp_path / "page", "--target", 8192)

@@ -31,6 +31,7 @@ def last_value(source, names):
     return None
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_its_cells_show_themselves():
     names: dict = {}
     values = [last_value(source, names) for source in CELLS]

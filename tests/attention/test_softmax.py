@@ -250,7 +250,7 @@ def test_gradients_know_which_weights_were_dropped(path, sinks):
     """Blocks make their weights a second time for the gradients: the same must be dropped."""
     if sinks and path == "sdpa":
         return
-    q, k, v = (torch.randn(1, 2, 20, 2, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    q, k, v = (torch.randn(1, 2, 7, 2, dtype=torch.float64, requires_grad=True) for _ in range(3))
     more = {"sinks": torch.randn(2, dtype=torch.float64, requires_grad=True)} if sinks else {}
 
     def f(*inputs):

@@ -8,7 +8,7 @@ from posenc import Binary
 
 def digits(encoding, pos):
     out = encoding(torch.zeros(1, len(pos), encoding.width), torch.tensor(pos))
-    return ["".join(str(int(bit)) for bit in row) for row in out[0]]
+    return ["".join(map(str, row)) for row in out[0].int().tolist()]
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 8, 16])
