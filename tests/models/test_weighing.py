@@ -404,6 +404,7 @@ def test_heads_without_inputs_are_left_alone(tmp_path):
     assert not found.recognised
 
 
+@pytest.mark.slow
 def test_a_wide_tables_offset_is_sought_by_some_of_its_pairs(tmp_path):
     """It took 268 MB with all of the 4,096 pairs."""
     table = waves(40, 8192).roll(-3, 0)[:30]

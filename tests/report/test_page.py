@@ -43,6 +43,7 @@ def test_shows_every_encoding_property_and_witness(html, everything):
     assert "@misc{vaswani2017attention" in html
 
 
+@pytest.mark.slow
 def test_every_number_that_is_shown_is_in_the_json(html, everything):
     numbers = everything.to_json()
     assert missing(html, numbers) == []

@@ -64,6 +64,7 @@ def test_the_sizes_at_which_paths_change():
         assert kernel_for(x, at["interleaved"], "interleaved") == interleaved
 
 
+@pytest.mark.slow
 def test_numba_that_does_not_work_is_done_without(tmp_path):
     (tmp_path / "numba.py").write_text("")  # something of that name
     code = """

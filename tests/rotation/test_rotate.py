@@ -71,8 +71,8 @@ def test_gradients_of_gradients(layout, amount):
 @widths
 def test_finite_differences_in_float64(layout, width):
     start, channels = WIDTHS[width]
-    x = torch.randn(1, 1, 2, channels, dtype=torch.float64, requires_grad=True)
-    at = by(pos=torch.tensor([3, 50]))
+    x = torch.randn(1, 1, 1, channels, dtype=torch.float64, requires_grad=True)
+    at = by(pos=torch.tensor([50]))
     turned = lambda x: rotate(x, at, layout, start)  # noqa: E731
     assert kernel_for(x, at, layout, start) == "formula"
     assert torch.autograd.gradcheck(turned, x, check_forward_ad=True)

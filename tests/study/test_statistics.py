@@ -76,6 +76,7 @@ def test_the_probability_of_improvement_equals_a_loop():
     assert stats.probability_of_improvement(one, one) == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     """Seeds differ by a normal effect, prompts by a coin: 200 worlds, level 90 %."""
     random, covered = torch.Generator().manual_seed(0), 0

@@ -129,6 +129,7 @@ def test_a_loss_that_is_lost_ends_the_run():
         train.run(replace(cell(), profile=profile), COPY)
 
 
+@pytest.mark.slow
 def test_what_is_told_to_it_is_learned():
     """An oracle has each answer, so that only the machinery can keep it from being right."""
     profile = Profile(width=32, heads=2, layers=1, steps=250, batch=16, rate=5e-3, warmup=10)

@@ -96,6 +96,7 @@ def test_two_mirrors_of_one_direction_undo_each_other():
     assert bias[..., 1, 0].abs().min() > 1e-4
 
 
+@pytest.mark.slow
 def test_traced_in_one_chunk_and_exported_by_products_it_is_the_same(monkeypatch):
     path, x = PaTH(WIDTH, HEADS), torch.randn(2, 150, WIDTH)
     q, k, at = *torch.randn(2, 2, HEADS, 150, DIM), prepared(path, x)

@@ -47,6 +47,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.dictionaries(st.text(), plain, max_size=3), st.booleans())
 def test_what_json_writes_is_read_back(value, escaped):

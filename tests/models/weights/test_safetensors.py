@@ -52,6 +52,7 @@ def test_only_the_tensor_asked_for_is_read(tmp_path, monkeypatch):
 shapes = st.lists(st.integers(0, 4), max_size=4)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(
     tensors=st.dictionaries(

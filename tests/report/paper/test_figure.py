@@ -9,10 +9,11 @@ import pytest
 from posenc.report import paper
 from posenc.report.drawing.figure import Area, Figure, Heat, Line, Panel, Points, Stems
 
+pytestmark = pytest.mark.slow  # each draws with matplotlib and asks where its words stand
+
 EVIL = "$\\frac{<b>&\u202e\x00 犬 𝕏"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suffix", "begins"), [(".png", b"\x89PNG\r\n"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
 )
@@ -26,7 +27,6 @@ def test_the_suffix_says_the_format_and_twice_is_the_same(suffix, begins, tmp_pa
     assert b"One matrix moves every position" in first or suffix == ".pdf"
 
 
-@pytest.mark.slow
 def test_text_is_shown_as_it_is_written(tmp_path):
     panel = Panel(EVIL, [Line([0, 1], [0, 1], EVIL)], EVIL, EVIL, x_names=[EVIL, EVIL])
     heat = Panel(EVIL, [Heat([[1.0]], [0], [0], unit=EVIL)])

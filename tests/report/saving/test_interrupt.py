@@ -76,6 +76,7 @@ cli.main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_conversion_that_is_asked_to_end_leaves_nothing(tmp_path):
     model = tmp_path / "model"
     model.mkdir()

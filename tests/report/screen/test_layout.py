@@ -32,6 +32,7 @@ def test_heat_maps_of_one_palette_share_a_bar():
     assert colours(one, one, two) == {"coloraxis", "coloraxis2", "coloraxis3"}
 
 
+@pytest.mark.slow
 def test_nothing_plays_or_paints_by_itself(drawn):
     for figure in drawn.values():
         layout = read(figure)["layout"]
@@ -40,6 +41,7 @@ def test_nothing_plays_or_paints_by_itself(drawn):
         assert "layout" not in layout["template"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_panels_lie_side_by_side_within_the_figure(drawn, width):
     for name, figure in drawn.items():
