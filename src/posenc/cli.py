@@ -408,7 +408,8 @@ def explore(
     what
         Encodings to begin with, as `posenc list` spells them; encodings of your own as
         my_module.py:Mine or package.module:Mine, which runs that code; and models: a config.json, a
-        model folder, or an id on the Hugging Face hub. No code of a model is run.
+        model folder, or an id on the Hugging Face hub. No code of a model is run. The first folder
+        with a tokenizer.json and weights gives 2,000 common words their vectors.
     study
         The folder of a study, whose results stand beside the encodings.
     out
@@ -419,7 +420,7 @@ def explore(
         Replace the file whatever it is.
     """
     from posenc.explorer import document
-    from posenc.explorer import explore as explorer
+    from posenc.explorer.explore import explorer, sorted_out
 
     try:
         document.check_place(out, force)
@@ -427,11 +428,11 @@ def explore(
         raise UsageError(f"--out: {error}") from None
     with _models(), _studies():
         try:
-            cards, paths = explorer.sorted_out(what)
+            cards, paths = sorted_out(what)
         except LookupError as error:
             raise UsageError(error.args[0]) from None
         with _own_code(cards):
-            page = explorer.explore(*cards, *paths, study=study)
+            page = explorer(cards, paths, study)
     try:
         document.write(page.html, out)
     except OSError as error:

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from posenc import NoPE, SelfAttention, T5Bias
-from posenc.analysis.cost import _peak, costs
+from posenc import NoPE, SelfAttention, T5Bias, create
+from posenc.analysis.cost import Count, _peak, cost_of_encoding, costs, count
 
 x = torch.randn(1, 100, 10)  # 4,000 bytes
 
@@ -40,3 +40,23 @@ def test_a_bias_costs_more_than_none_and_leaves_no_gradients():
     assert plain.training_memory < biased.training_memory
     assert min(plain.forward, plain.training, biased.forward, biased.training) > 0
     assert all(p.grad is None for layer in layers for p in layer.parameters())
+
+
+class Steps(nn.Module):
+    """In the place of a layer: an operation, a view of what it makes, another operation."""
+
+    encoding = NoPE()
+
+    def forward(self, x, pos, mask):
+        return (x + 1).view(100, 10).sum()
+
+
+def test_operations_are_counted_and_views_are_none():
+    """One more makes the positions: 100 integers of 8 bytes."""
+    assert count(Steps(), x) == Count(operations=3, numbers=1_101, memory=4_804)
+
+
+def test_the_cost_of_an_encoding_is_what_its_layer_does_more_than_one_without():
+    """Integers are added to each channel of each token, in one operation, by their definition."""
+    assert cost_of_encoding(NoPE(), 8, 4, 64) == Count(0, 0, 0)
+    assert cost_of_encoding(create("integer", 8, 4), 8, 4, 64) == Count(1, 64 * 32, 4 * 64 * 32)

@@ -42,8 +42,14 @@ def in_javascript(graph: dict[str, Any], contents: list[dict[str, Any]], **how: 
     ]
 
 
+def of_each_head(encoding, tokens):
+    """The same content for each head that the graph can show."""
+    content = graphs.content(encoding, tokens)
+    return [content._replace(head=torch.tensor([head])) for head in range(content.q.shape[1])]
+
+
 def expected(encoding, content):
-    """All that the graph has, by the hooks, as attention calls them."""
+    """All that the graph has, by the hooks, as attention calls them, in all heads."""
     acts_on, at = encoding.acts_on, encoding.prepare(content.pos)
     found = {}
     if "on_embeddings" in acts_on:
@@ -69,7 +75,7 @@ def expected(encoding, content):
 def test_every_encoding_runs_in_javascript_as_in_python_at_any_length(card):
     """The graph that is exported now, and the one that is packaged: `python tools/explorer.py`."""
     encoding = in_float64(graphs.make(card))
-    contents = [graphs.content(encoding, tokens) for tokens in LENGTHS]
+    contents = [content for tokens in LENGTHS for content in of_each_head(encoding, tokens)]
     for graph in (graphs.graph(card), data.catalog()[card.slug]["graph"]):
         made = in_javascript(graph, [one._asdict() for one in contents])
         for content, outputs in zip(contents, made, strict=True):
@@ -81,6 +87,8 @@ def assert_equal(outputs, encoding, content):
         wanted = expected(encoding, content)
     assert outputs.keys() == wanted.keys()
     for name, value in wanted.items():
+        if name != "embedded":
+            value = value[:, content.head]
         seen = torch.ones_like(value, dtype=torch.bool)
         if encoding.causal and name in ("bias", "scores"):
             seen = seen.tril()
@@ -88,6 +96,23 @@ def assert_equal(outputs, encoding, content):
         torch.testing.assert_close(
             outputs[name][seen], value[seen].double(), atol=1e-12, rtol=1e-12
         )
+
+
+@pytest.mark.parametrize("slug", ["rope", "sinusoidal", "axial-rope"])
+def test_what_is_the_same_in_every_head_is_computed_once(slug):
+    assert data.catalog()[slug]["graph"]["inputs"]["q"] == [1, 1, "token", graphs.DIM]
+
+
+@pytest.mark.parametrize("slug", ["alibi", "t5", "kerple", "fire"])
+def test_no_pair_is_computed_for_a_head_that_is_not_shown(slug):
+    """Nothing of all heads is as large as the scores: each node's shape, as torch exported it."""
+    card = find(slug)
+    program = graphs.export(card, in_float64(graphs.make(card)))
+    values = [node.meta.get("val") for node in program.graph.nodes]
+    shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
+    pairs = [shape for shape in shapes if sum(not isinstance(size, int) for size in shape) == 2]
+    assert pairs
+    assert all(graphs.HEADS not in shape for shape in pairs)
 
 
 def test_only_what_an_output_needs_has_to_be_given():
@@ -177,12 +202,19 @@ def own(tmp_path):
 
 def test_an_encoding_of_ones_own_runs_too(own):
     graph = graphs.graph(own("Mine"))
-    content = graphs.content(graphs.make(own("Mine")), 17)
-    (made,) = in_javascript(graph, [content._asdict()], wanted=["bias"])
+    contents = of_each_head(graphs.make(own("Mine")), 17)
+    each = in_javascript(graph, [one._asdict() for one in contents], wanted=["bias"])
+    assert len(each) == graphs.HEADS
     offset = (torch.arange(17).unsqueeze(-1) - torch.arange(17)).abs().float().sqrt().double()
-    for head in range(graphs.HEADS):
+    for head, made in enumerate(each):
         wanted = -0.5 * offset / (1.0 + head)
-        torch.testing.assert_close(made["bias"][0, head], wanted, atol=1e-6, rtol=0)
+        torch.testing.assert_close(made["bias"][0, 0], wanted, atol=1e-6, rtol=0)
+
+
+def test_an_encoding_that_names_no_heads_may_tell_them_apart_all_the_same(tmp_path):
+    (tmp_path / "plain.py").write_text(OWN.replace("self.heads, self", "heads, self"))
+    graph = graphs.graph(find(f"{tmp_path / 'plain.py'}:Mine"))
+    assert graph["inputs"]["q"][1] == graphs.HEADS
 
 
 def test_what_cannot_be_exported_is_named_with_its_line(own):

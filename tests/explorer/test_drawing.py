@@ -34,7 +34,10 @@ def test_a_logarithmic_axis_has_powers_of_ten():
 def test_colours_run_from_the_paper_to_both_ends():
     pixels = evaluate(
         SCALES,
-        "([values, palette]) => [...coloured([...values, -Infinity], palette, true, 2)]",
+        "([values, palette]) => {"
+        "  const pixels = new Uint32Array(6);"
+        "  colour(pixels, [...values, -Infinity], palette, true, 2);"
+        "  return [...new Uint8Array(pixels.buffer)]; }",
         [[0, 2, -2, 1, 5], PALETTE],
     )
     zero, top, bottom, half, beyond, hidden = np.reshape(pixels, (6, 4)).tolist()

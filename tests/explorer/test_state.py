@@ -37,6 +37,7 @@ def some_state(random):
         "having": random.sample(["shift_invariant", "decaying", "x y"], random.randrange(4)),
         "stop": random.randint(1, 10),
         "embed": random.random() < 0.5,
+        "seeded": random.random() < 0.5,
     }
 
 

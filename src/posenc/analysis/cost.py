@@ -8,7 +8,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from posenc.attention.layer import SelfAttention
+from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
 
@@ -30,6 +31,31 @@ class Cost:
     training: float
     forward_memory: int
     training_memory: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a forward pass does: the same on every machine, unlike seconds."""
+
+    operations: int  # calls of torch that make a tensor; views make none
+    numbers: int  # that they write
+    memory: int  # bytes alive at the peak
+
+
+def count(layer: Any, x: Tensor) -> Count:
+    """`x` (batch, token, channel), under a causal mask."""
+    with _Alive() as alive:
+        _forward(layer, x)
+    return Count(alive.operations, alive.numbers, alive.peak)
+
+
+def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> Count:
+    """What a layer does more than the same layer without an encoding."""
+    x = torch.randn(1, tokens, dim * heads)
+    more, plain = (
+        count(SelfAttention(dim * heads, heads, one), x) for one in (encoding, Encoding())
+    )
+    return Count(*(a - b for a, b in zip(astuple(more), astuple(plain), strict=True)))
 
 
 def costs(
@@ -59,7 +85,7 @@ def costs(
 
 
 @torch.no_grad()
-def _forward(layer: SelfAttention, x: Tensor) -> None:
+def _forward(layer: Any, x: Tensor) -> None:
     layer(x, folded(x.shape[-2], layer.encoding.axes), causal())
 
 
@@ -75,24 +101,28 @@ def _peak(kind: Callable[[Any, Tensor], Any], layer: nn.Module, x: Tensor) -> in
 
 
 class _Alive(TorchDispatchMode):
-    """Adds up the storages that operations allocate, as long as they are referenced."""
+    """Adds up the storages that operations allocate, as long as they are referenced; and counts."""
 
     def __init__(self):
         super().__init__()
         self.storages: dict[int, tuple[StorageWeakRef, int]] = {}
-        self.peak = 0
+        self.peak = self.operations = self.numbers = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        inputs = {StorageWeakRef(s).cdata for s in _storages((args, kwargs))}
+        inputs = {StorageWeakRef(x.untyped_storage()).cdata for x in _tensors((args, kwargs))}
         outputs = func(*args, **(kwargs or {}))
         self.storages = {n: entry for n, entry in self.storages.items() if not entry[0].expired()}
-        for storage in _storages(outputs):
-            reference = StorageWeakRef(storage)
-            if reference.cdata not in inputs:
-                self.storages[reference.cdata] = reference, storage.nbytes()
+        new = [
+            x for x in _tensors(outputs) if StorageWeakRef(x.untyped_storage()).cdata not in inputs
+        ]
+        for x in new:
+            reference = StorageWeakRef(x.untyped_storage())
+            self.storages[reference.cdata] = reference, x.untyped_storage().nbytes()
+        self.operations += bool(new)
+        self.numbers += sum(x.numel() for x in new)
         self.peak = max(self.peak, sum(size for _, size in self.storages.values()))
         return outputs
 
 
-def _storages(tree: Any) -> list[torch.UntypedStorage]:
-    return [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]

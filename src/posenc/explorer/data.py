@@ -10,7 +10,7 @@ measured when the page is made.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
 from inspect import Parameter, signature
@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from posenc import __version__, provenance
+from posenc.analysis.cost import cost_of_encoding
 from posenc.catalog import CATALOG
 from posenc.explorer import graphs
 from posenc.explorer.models import Model, Turning
 from posenc.explorer.sliders import Slider, graph_or_sentence
+from posenc.explorer.vectors import Vectors
 from posenc.models.files.errors import printable
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
@@ -29,6 +31,7 @@ from posenc.report import mathml, words
 
 SCHEMA = 1
 WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
+COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
 FAMILIES = {  # by room, in the order of the catalogue
     "none": "no encoding",
     "additive": "added to embeddings",
@@ -70,6 +73,16 @@ class Option(TypedDict):
     type: str  # as it is annotated: "Literal['interleaved', 'half']"
 
 
+class Cost(TypedDict):
+    """What a layer does in a forward pass more than the same layer without an encoding."""
+
+    tokens: int
+    operations: int  # calls of torch that make a tensor
+    numbers: int  # that they write
+    memory: int  # bytes, at the peak
+    grows: float  # twice the tokens: so many times the numbers
+
+
 class Measured(TypedDict):
     """What is measured of an encoding once."""
 
@@ -77,6 +90,7 @@ class Measured(TypedDict):
     sliders: dict[str, Slider]  # by option
     properties: dict[str, Found]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
+    cost: Cost | None  # None: it cannot be made, or run, at this size
     causal: bool  # made for causal attention, and measured under such a mask
 
 
@@ -115,6 +129,7 @@ class Page(TypedDict):
     first: list[str]  # slugs to begin with
     models: list[Model]  # the user's come first
     turnings: dict[str, Turning]  # by the keys that models name
+    words: Vectors | None  # of a model; None: all words have seeded ones
     study: dict[str, Any] | None  # results, as `posenc results --json` prints them
     notes: list[str]  # what could not be shown, in sentences
 
@@ -123,6 +138,7 @@ def page(
     cards: Sequence[Card] = (),
     models: Sequence[tuple[Model, Mapping[str, Turning]]] = (),
     study: Mapping[str, Any] | None = None,
+    spoken: Vectors | None = None,
 ) -> Page:
     """All encodings of the catalogue and these of the user's; all architectures, and these models.
 
@@ -154,6 +170,7 @@ def page(
         "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
         "models": [*(model for model, _ in models), *usual["models"]],
         "turnings": turnings | usual["turnings"],
+        "words": spoken,
         "study": None if study is None else dict(study),
         "notes": [
             measured[card.slug]["graph"]["sentence"]
@@ -196,8 +213,20 @@ def measure(card: Card) -> Measured:
             for name, finding in check(made, *WIDE).items()
         },
         "parameters": sum(parameter.numel() for parameter in made.parameters()),
+        "cost": cost(card),
         "causal": made.causal,
     }
+
+
+def cost(card: Card) -> Cost | None:
+    """Count what a layer of 4 heads with 64 channels does for the encoding."""
+    try:
+        encoding = card.make(*WIDE)
+        half, whole = (cost_of_encoding(encoding, *WIDE, n) for n in (COUNTED // 2, COUNTED))
+    except (TypeError, ValueError, LookupError):
+        return None
+    grows = round(whole.numbers / half.numbers, 2) if half.numbers else 1.0
+    return {"tokens": COUNTED, **asdict(whole), "grows": grows}
 
 
 @cache

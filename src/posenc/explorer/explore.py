@@ -1,6 +1,6 @@
 """`explore`: the page for encodings and models, named as on the command line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from posenc import user_code
 from posenc.catalog import choose, find
 from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
-from posenc.explorer import data, models
+from posenc.explorer import data, graphs, models, vectors
 from posenc.explorer.document import Explorer
 from posenc.models.files import hub
 from posenc.properties.card import Card
@@ -21,15 +21,26 @@ def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None
     """The explorer, with these encodings and models in it; a notebook shows it.
 
     An encoding is named as in the catalogue, as `my_module.py:Mine`, which runs that code, or given
-    as an instance. A model is a folder, a config.json, or an id of the Hugging Face hub. `study` is
-    a folder with results. Raises LookupError or ModelError for what cannot be found or read.
+    as an instance. A model is a folder, a config.json, or an id of the Hugging Face hub; the first
+    folder with a tokenizer.json and weights gives words their vectors. `study` is a folder with
+    results. Raises LookupError or ModelError for what cannot be found or read.
 
     >>> explore("rope")
     Explorer(30 encodings, 288 models, ...): a notebook shows it, and save(...) writes it
     """
-    cards, paths = sorted_out(what)
+    return explorer(*sorted_out(what), study)
+
+
+def explorer(
+    cards: Sequence[Card], paths: Sequence[Path], study: str | Path | None = None
+) -> Explorer:
+    """The explorer with these encodings and these files of models, as `sorted_out` returns them."""
     found = None if study is None else results(study)
-    return Explorer(data.page(cards, described(paths), found))
+    described = [models.model(path) for path in paths]
+    names = {path: model["name"] for path, (model, _) in zip(paths, described, strict=True)}
+    speaking = next((path for path in paths if vectors.has_words(path)), None)
+    spoken = speaking and vectors.vectors(speaking, names[speaking], graphs.DIM * graphs.HEADS)
+    return Explorer(data.page(cards, described, found, spoken))
 
 
 def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
@@ -61,10 +72,6 @@ def _known(name: str) -> bool:
     with suppress(LookupError):
         return bool(find(name))
     return False
-
-
-def described(paths: Iterable[Path]) -> list[tuple[models.Model, dict[str, models.Turning]]]:
-    return [models.model(path) for path in paths]
 
 
 def results(folder: str | Path) -> dict[str, Any]:

@@ -8,12 +8,13 @@ named arguments, and the dtype of what comes out, where that is not float64. A g
 number of tokens, and rounds where the encoding does. What it learns is as it is at
 first: `torch.manual_seed(seed)`, then `create(name, dim, heads, **options)`, makes the same.
 
-    embedded        x with what is added to it              from pos, x
-    q, k            as they enter the dot product           from pos, q, k, hidden
-    bias, scores    (1, head, query, key), before softmax   from pos, q, k, hidden
+    embedded        x with what is added to it            from pos, x
+    q, k            as they enter the dot product         from pos, q, k, hidden, head
+    bias, scores    (1, 1, query, key), before softmax    from pos, q, k, hidden, head
 
-`hidden` is the input of the layer, which some encodings read. Pairs that an encoding made for
-causal attention does not see are −∞.
+`hidden` is the input of the layer, which some encodings read. All but `embedded` is of one head,
+number `head`; the others are not computed, but where an encoding computes all of them at once.
+Pairs that an encoding made for causal attention does not see are −∞.
 """
 
 import base64
@@ -35,7 +36,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from posenc.core import biases
-from posenc.core.biases import ALL, as_bias, dense
+from posenc.core.biases import ALL, ScoreBias, as_bias, dense, pairs
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
@@ -58,7 +59,7 @@ INTERPRETER = "interpreter.js"
 class Content(NamedTuple):
     """What a graph is run with: q and k (1, head, token, channel), x and hidden (1, token, width).
 
-    Additive encodings add to x; the layer reads `hidden`.
+    Additive encodings add to x; the layer reads `hidden`. `head`, (1,), is the one that is shown.
     """
 
     pos: Tensor
@@ -66,6 +67,7 @@ class Content(NamedTuple):
     k: Tensor
     x: Tensor
     hidden: Tensor
+    head: Tensor
 
 
 class LastCall(TorchFunctionMode):
@@ -88,14 +90,14 @@ class Hooks(nn.Module):
         self.encoding, self.last = encoding, LastCall()
 
     def forward(
-        self, pos: Tensor, q: Tensor, k: Tensor, x: Tensor, hidden: Tensor
+        self, pos: Tensor, q: Tensor, k: Tensor, x: Tensor, hidden: Tensor, head: Tensor
     ) -> dict[str, Tensor]:
         with self.last:
-            return outputs(self.encoding, Content(pos, q, k, x, hidden))
+            return outputs(self.encoding, Content(pos, q, k, x, hidden, head))
 
 
 def outputs(encoding: Encoding, content: Content) -> dict[str, Tensor]:
-    pos, q, k, x, hidden = content
+    pos, q, k, x, hidden, head = content
     found, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
         found["embedded"] = encoding.on_embeddings(x, at)
@@ -103,20 +105,36 @@ def outputs(encoding: Encoding, content: Content) -> dict[str, Tensor]:
         at = encoding.on_hidden(hidden, at)
     if {"on_queries", "on_keys"} & {*acts_on}:
         q, k = encoding.on_queries(q, at), encoding.on_keys(k, at)
-        found |= {"q": q, "k": k}
+        found |= {"q": of_head(q, head), "k": of_head(k, head)}
     scale = encoding.scale(q.shape[-1])
-    shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[-2])
-    scores = q @ k.mT * scale
+    shape = (1, 1, q.shape[2], k.shape[2])
+    scores = of_head(q, head) @ of_head(k, head).mT * scale
     seen = dense(causal(), shape) if encoding.causal else None
     bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
     if bias is not None:
-        found["bias"] = bias.block(ALL, ALL, seen).expand(shape)
+        found["bias"] = bias_of_head(bias, head, shape, seen)
         scores = scores + found["bias"]
     found["scores"] = scores
     if seen is not None:
         hidden_pairs = {name: found[name] for name in ("bias", "scores") if name in found}
         found |= {name: x.masked_fill(~seen, -torch.inf) for name, x in hidden_pairs.items()}
     return found
+
+
+def of_head(x: Tensor, head: Tensor) -> Tensor:
+    """(1, 1, …) of (1, head, …)."""
+    return x if x.shape[1] == 1 else x.index_select(1, head)
+
+
+def bias_of_head(
+    bias: ScoreBias, head: Tensor, shape: tuple[int, int, int, int], seen: Tensor | None
+) -> Tensor:
+    """The bias of every pair in this head: by the function of one pair, where there is one."""
+    of_pair = bias.pair()
+    if of_pair is None:
+        return of_head(bias.block(ALL, ALL, seen), head).expand(shape)
+    b, _, i, j = pairs(shape)
+    return of_pair(b, head.view(1, 1, 1, 1), i, j).expand(shape)
 
 
 def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Encoding:
@@ -127,12 +145,17 @@ def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Enco
 
 
 def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> Content:
-    """Seeded q, k, x and hidden, standing one after another; points fill a square or a cube."""
+    """Seeded q, k, x and hidden, standing one after another; points fill a square or a cube.
+
+    An encoding that adds no bias and names no number of heads does the same in each: one is enough.
+    """
     dim, heads = encoding.dim or dim, encoding.heads or heads
     random, width = torch.Generator().manual_seed(SEED), encoding.width or dim * heads
+    if not (encoding.heads or "on_scores" in encoding.acts_on):
+        heads = 1
     q, k = (torch.randn(1, heads, tokens, dim, generator=random).double() for _ in "qk")
     x, hidden = (torch.randn(1, tokens, width, generator=random).double() for _ in range(2))
-    return Content(folded(tokens, encoding.axes), q, k, x, hidden)
+    return Content(folded(tokens, encoding.axes), q, k, x, hidden, torch.tensor([heads - 1]))
 
 
 def with_tensors(encoding: Encoding, names: Collection[str] = ()) -> Encoding:
@@ -151,7 +174,7 @@ def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -
     Raises ValueError, which names the operation, for what cannot be exported.
     """
     hooks, tokens = Hooks(encoding), Dim("tokens", min=LEAST, max=MOST)
-    dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens})
+    dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens}, None)
     example = tuple(content(encoding, FIRST, dim, heads))
     try:
         with torch.no_grad(), with_matrix_functions(), warnings.catch_warnings():

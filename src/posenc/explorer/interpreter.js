@@ -107,19 +107,37 @@ function stridesFor(x, shape) {
 }
 
 /**
- * Visits all places of a shape but the last axis: `row(offsets)` of each tensor at its start.
+ * Visits all places of a shape but the last axis: `row(offsets, n, steps)` of each tensor at its
+ * start, for the n numbers that follow in steps. Axes that lie one in the other are one.
  * @param {Tensor[]} tensors
- * @param {readonly number[]} shape
- * @param {(offsets: number[]) => void} row
+ * @param {readonly number[]} whole the shape that they broadcast to
+ * @param {(offsets: number[], n: number, steps: number[]) => void} row
  */
-function rows(tensors, shape, row) {
-  const strides = tensors.map((x) => stridesFor(x, shape));
+function rows(tensors, whole, row) {
+  if (!count(whole)) return;
+  const each = tensors.map((x) => stridesFor(x, whole));
+  /** @type {number[]} */
+  const shape = [];
+  const strides = tensors.map(() => /** @type {number[]} */ ([]));
+  whole.forEach((size, d) => {
+    if (size === 1) return;
+    const outer = shape.length - 1;
+    const joins = outer >= 0 && strides.every((one, t) => one[outer] === each[t][d] * size);
+    if (joins) shape[outer] *= size;
+    else shape.push(size);
+    strides.forEach((one, t) => (one[shape.length - 1] = each[t][d]));
+  });
+  if (!shape.length) {
+    shape.push(1);
+    for (const one of strides) one.push(0);
+  }
   const last = shape.length - 1;
+  const steps = strides.map((one) => one[last]);
   const offsets = tensors.map((x) => x.offset);
-  const place = new Array(Math.max(last, 0)).fill(0);
-  const outer = count(shape.slice(0, Math.max(last, 0)));
+  const place = new Array(last).fill(0);
+  const outer = count(shape.slice(0, last));
   for (let n = 0; n < outer; n++) {
-    row(offsets);
+    row(offsets, shape[last], steps);
     for (let d = last - 1; d >= 0; d--) {
       const inside = ++place[d] < shape[d];
       for (let t = 0; t < tensors.length; t++) {
@@ -140,18 +158,12 @@ function rows(tensors, shape, row) {
  */
 function map(tensors, shape, f) {
   const out = new Float64Array(count(shape));
-  const n = shape.length ? shape[shape.length - 1] : 1;
   const [a, b = a, c = a] = tensors;
-  const [da, db, dc] = [a, b, c].map((x) => stridesFor(x, shape)[shape.length - 1] ?? 0);
   const [x, y, z] = [a.data, b.data, c.data];
   let at = 0;
-  if (n) {
-    rows([a, b, c], shape, ([i, j, k]) => {
-      for (let end = at + n; at < end; at++, i += da, j += db, k += dc) {
-        out[at] = f(x[i], y[j], z[k]);
-      }
-    });
-  }
+  rows([a, b, c], shape, ([i, j, k], n, [di, dj, dk]) => {
+    for (let end = at + n; at < end; at++, i += di, j += dj, k += dk) out[at] = f(x[i], y[j], z[k]);
+  });
   return tensor(shape, out);
 }
 
@@ -166,19 +178,13 @@ function combined(first, second, alpha) {
   const [a, b] = [lifted(first), lifted(second)];
   const shape = broadcast([a.shape, b.shape]);
   const out = new Float64Array(count(shape));
-  const last = shape.length - 1;
-  const n = last < 0 ? 1 : shape[last];
-  const [da, db] = [a, b].map((one) => stridesFor(one, shape)[last] ?? 0);
   const [x, y] = [a.data, b.data];
   let at = 0;
-  if (n) {
-    rows([a, b], shape, (starts) => {
-      let [i, j] = starts;
-      const end = at + n;
-      if (alpha === null) for (; at < end; at++, i += da, j += db) out[at] = x[i] * y[j];
-      else for (; at < end; at++, i += da, j += db) out[at] = x[i] + alpha * y[j];
-    });
-  }
+  rows([a, b], shape, ([i, j], n, [di, dj]) => {
+    const end = at + n;
+    if (alpha === null) for (; at < end; at++, i += di, j += dj) out[at] = x[i] * y[j];
+    else for (; at < end; at++, i += di, j += dj) out[at] = x[i] + alpha * y[j];
+  });
   return tensor(shape, out);
 }
 
@@ -301,7 +307,9 @@ function cat(tensors, d = 0) {
   let start = 0;
   for (const x of tensors) {
     const [from, n] = [values(x), count(x.shape.slice(at))];
-    for (let i = 0; i < outer; i++) out.set(from.subarray(i * n, (i + 1) * n), i * width + start);
+    for (let i = 0, read = 0; i < outer; i++) { // number by number: a view of each piece costs more
+      for (let to = i * width + start, end = to + n; to < end; to++) out[to] = from[read++];
+    }
     start += n;
   }
   return tensor(shape, out);
@@ -349,13 +357,10 @@ function norm(x, order = 2, dims = null, keep = false) {
 /** @param {Tensor} x @returns {Int32Array} where each of its elements lies, row by row */
 function offsets(x) {
   const out = new Int32Array(count(x.shape));
-  const [n, step] = [x.shape[x.shape.length - 1] ?? 1, x.strides[x.shape.length - 1] ?? 0];
   let at = 0;
-  if (out.length) {
-    rows([x], x.shape, ([i]) => {
-      for (let end = at + n; at < end; at++, i += step) out[at] = i;
-    });
-  }
+  rows([x], x.shape, ([i], n, [step]) => {
+    for (let end = at + n; at < end; at++, i += step) out[at] = i;
+  });
   return out;
 }
 
@@ -799,7 +804,9 @@ function rounded(operation, operands) {
     return one ? tensor([], [Math.fround(x.data[x.offset])], "float32") : x;
   });
   const made = operation(...short);
-  return map([made], made.shape, Math.fround);
+  const out = values(made).slice();
+  for (let i = 0; i < out.length; i++) out[i] = Math.fround(out[i]);
+  return tensor(made.shape, out);
 }
 
 /**

@@ -180,10 +180,15 @@ def inspect(
 def _name_of(path: Path) -> str:
     """The name of the folder of a config, or of a folder; else that of the file.
 
-    Links are not followed: where the hub keeps a model, a config is a link to a hash.
+    Links are not followed: where the hub keeps a model, a config is a link to a hash. There the id
+    is the name, models--ORG--NAME/snapshots/HASH.
     """
     here = Path(os.path.abspath(path))
-    return here.parent.name if here.name == "config.json" else here.name
+    here = here.parent if here.name == "config.json" else here
+    cache = here.parent.parent.name
+    if here.parent.name == "snapshots" and cache.startswith("models--"):
+        return cache.removeprefix("models--").replace("--", "/", 1)
+    return here.name
 
 
 def inspect_spec(

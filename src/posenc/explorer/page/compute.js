@@ -61,8 +61,8 @@ export const turns = (one) => makes(one, "q");
 export const biases = (one) => makes(one, "bias");
 /** @param {Encoding} one @returns {string} why it cannot be shown; empty: it can */
 export const obstacle = (one) => problem(one.graph);
-/** @param {Encoding} one heads differ, as far as one can say beforehand */
-export const hasHeads = (one) => one.graph.heads > 1 && (biases(one) || one.graph.learns && turns(one));
+/** @param {Encoding} one @returns {number} heads that it is computed for: one, where it does the same in all */
+export const headsOf = (one) => adds(one) ? 1 : Number(one.graph.inputs?.q?.[1] ?? 1);
 
 // ---- inputs
 
@@ -89,9 +89,9 @@ export function repeated(vector, n) {
   return out;
 }
 
-/** @param {Float64Array} rows (token, channel) @param {number} heads @returns {Tensor} the same for each head */
-function forHeads(rows, heads, /** @type {number} */ n) {
-  return tensor([1, heads, n, rows.length / n], repeated(rows, heads));
+/** @param {Float64Array} rows (token, channel) @param {number} heads @param {number} n @returns {Tensor} the same for each head */
+function forHeads(rows, heads, n) {
+  return tensor([1, heads, n, rows.length / n], heads > 1 ? repeated(rows, heads) : rows);
 }
 
 /** @param {Encoding} one @param {Object<string, number>} options @returns {Object<string, Tensor>} constants that a slider changes */
@@ -123,12 +123,10 @@ export function stepOf(slider, value) {
 
 /** @typedef {{rows: number, columns: number, values: Float64Array}} Grid row by row */
 
-/** @param {Tensor} x (…, n, m) @param {number} [at] which of the matrices @returns {Grid} */
-function grid(x, at = 0) {
+/** @param {Tensor} x (1, …, 1, n, m) @returns {Grid} */
+function grid(x) {
   const [n, m] = x.shape.slice(-2);
-  const all = values(x);
-  const start = at * n * m < all.length ? at * n * m : 0;
-  return { rows: n, columns: m, values: all.slice(start, start + n * m) };
+  return { rows: n, columns: m, values: values(x) };
 }
 
 /**
@@ -137,18 +135,20 @@ function grid(x, at = 0) {
  * @param {Object<string, number>} options
  * @param {string[]} wanted
  * @param {{q?: Float64Array, k?: Float64Array, x?: Float64Array, hidden?: Float64Array}} [content] (token, channel)
+ * @param {number} [head] beyond the last one: the first
  */
-export function computed(one, pos, options, wanted, content = {}) {
-  const { dim, heads, width } = one.graph;
+export function computed(one, pos, options, wanted, content = {}, head = 0) {
+  const { dim, width, inputs } = one.graph;
   const n = pos.shape[0];
-  const nothing = () => new Float64Array(n * width);
+  const heads = Number(inputs.q?.[1] ?? 1);
+  const q = content.q ?? repeated(normals(1, dim), n);
   /** @type {Object<string, Tensor>} */
   const given = { pos, ...movedConstants(one, options) };
-  const q = content.q ?? repeated(normals(1, dim), n);
   given.q = forHeads(q, heads, n);
-  given.k = forHeads(content.k ?? q, heads, n);
-  given.x = tensor([1, n, width], content.x ?? nothing());
-  given.hidden = tensor([1, n, width], content.hidden ?? repeated(normals(2, width), n));
+  given.k = content.k ? forHeads(content.k, heads, n) : given.q;
+  given.head = tensor([1], [head < heads ? head : 0], "int64");
+  if (inputs.x) given.x = tensor([1, n, width], content.x ?? new Float64Array(n * width));
+  if (inputs.hidden) given.hidden = tensor([1, n, width], content.hidden ?? repeated(normals(2, width), n));
   return run(one.graph, given, wanted);
 }
 
@@ -158,7 +158,7 @@ export const rowsOf = (one, pos, options) => grid(computed(one, pos, options, ["
 /** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @param {Float64Array} [vector] */
 export function turnedOf(one, pos, options, head, vector = new Float64Array(one.graph.dim).fill(1)) {
   const q = repeated(vector, pos.shape[0]);
-  return grid(computed(one, pos, options, ["q"], { q }).q, head);
+  return grid(computed(one, pos, options, ["q"], { q }, head).q);
 }
 
 /** @param {Grid} rows @returns {Grid} dot product of each pair of rows, by √columns */
@@ -178,7 +178,7 @@ export function dots({ rows, columns, values: all }) {
 /** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @returns {Grid} score of one word with itself at each pair of places */
 export function scoresOf(one, pos, options, head) {
   if (adds(one)) return dots(rowsOf(one, pos, options));
-  return grid(computed(one, pos, options, ["scores"], alike(one, pos.shape[0])).scores, head);
+  return grid(computed(one, pos, options, ["scores"], alike(one, pos.shape[0]), head).scores);
 }
 
 /**
@@ -192,8 +192,8 @@ export function picturesOf(one, pos, options, head) {
     return { action, scores: dots(action) };
   }
   const act = turns(one) ? "q" : biases(one) ? "bias" : "";
-  const found = computed(one, pos, options, act ? [act, "scores"] : ["scores"], alike(one, pos.shape[0]));
-  return { action: act ? grid(found[act], head) : null, scores: grid(found.scores, head) };
+  const found = computed(one, pos, options, act ? [act, "scores"] : ["scores"], alike(one, pos.shape[0]), head);
+  return { action: act ? grid(found[act]) : null, scores: grid(found.scores) };
 }
 
 /** @param {Encoding} one @param {number} n one word everywhere: of ones where channels are turned */

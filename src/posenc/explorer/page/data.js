@@ -7,11 +7,12 @@
  * @typedef {Graph & {slug: string, dim: number, heads: number, width: number, axes: number,
  *   causal: boolean, seed: number, learns: boolean, options: Object<string, any>}} Program
  * @typedef {{holds: boolean | null, why: string}} Measured
+ * @typedef {{tokens: number, operations: number, numbers: number, memory: number, grows: number}} Cost
  * @typedef {{key: string, short: string, title: string, year: number, link: string, bibtex: string}} Paper
  * @typedef {{prose: string, formula: string[][]}} Block
  * @typedef {{slug: string, name: string, family: string, acts_on: string[], axes: number,
  *   summary: string, text: Block[], paper: Paper | null, graph: Program, sliders: Object<string, Slider>, parameters: number,
- *   causal: boolean, properties: Object<string, Measured>, command: string,
+ *   cost: Cost | null, causal: boolean, properties: Object<string, Measured>, command: string,
  *   options: {name: string, default: any, type: string}[]}} Encoding
  * @typedef {{slower: number[], gain: number}} Extended
  * @typedef {{turned: number, dim: number, base: number, method: string, trained: number | null,
@@ -22,11 +23,12 @@
  * @typedef {{name: string, own: boolean, facts: string, embedding: string, context: number | null,
  *   trained: number | null, notes: string[], outlooks: Outlook[],
  *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
+ * @typedef {{model: string, words: string[], width: number, of: number, share: number, scale: number, int8: string}} Vectors
  * @typedef {{schema: number, version: string, command: string, seed: number, dim: number,
  *   heads: number, families: Object<string, string>,
  *   properties: {name: string, label: string, meaning: string}[],
  *   encodings: Encoding[], first: string[], models: Model[],
- *   turnings: Object<string, Rotation>, study: any, notes: string[]}} Data
+ *   turnings: Object<string, Rotation>, words: Vectors | null, study: any, notes: string[]}} Data
  */
 
 export const SCHEMA = 1;

@@ -1,7 +1,7 @@
 // Figures: heat maps on canvas, lines in SVG; a readout, a table and files behind each.
 
 import { button, download, html, newId, svg, table } from "./dom.js";
-import { coloured, largest, powers, ticks } from "./scales.js";
+import { colour, largest, powers, ticks } from "./scales.js";
 import { shown } from "./words.js";
 
 /** @typedef {{i?: number, j?: number, c?: number, offset?: number}} Place query, key, channel, query − key */
@@ -33,13 +33,23 @@ export const KEY_AXIS = { label: "key at", role: "key" };
 /** @type {Axis} */
 export const CHANNEL_AXIS = { label: "channel", role: "channel" };
 
+/** @type {Map<string, string>} colours of the theme by name: to ask the browser is slow */
+const themed = new Map();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => themed.clear());
+
 /** @param {string} name @returns {string} a colour of the theme */
-const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+function theme(name) {
+  let found = themed.get(name);
+  if (found === undefined) {
+    found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    themed.set(name, found);
+  }
+  return found;
+}
 
 const SERIES = ["blue", "vermilion", "green", "purple", "ink", "soft"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "1 4"];
 const FONT = 12;
-const LEFT = 72; // of a line plot: room for a label and seven digits
 const LETTER = 6.6; // pixels, on average
 export const SPREAD = 1e-6; // below it, values at one offset are the same
 
@@ -102,11 +112,12 @@ function frame(desk, role) {
     /** @param {{title: string, about?: string}} spec @param {typeof content} next */
     show(spec, next) {
       content = next;
+      fill();
+      if (title.textContent === spec.title && about.textContent === (spec.about ?? "")) return;
       title.textContent = spec.title;
       about.textContent = spec.about ?? "";
       picture.setAttribute("aria-label", `${spec.title}. ${spec.about ?? ""} Arrow keys move.`);
       scroll.setAttribute("aria-label", `Table of ${spec.title}`);
-      fill();
     },
   };
 }
@@ -155,7 +166,11 @@ export function heatMap(desk) {
   let spec = null;
   let box = { left: 0, top: 0, width: 1, height: 1, whole: 1, tall: 1 };
   let place = { i: 0, j: 0 }; // row and column of the cursor
-  const cross = svg("g");
+  const cross = svg("g"), scale = svg("g");
+  const context = canvas.getContext("2d");
+  /** @type {ImageData | null} */
+  let image = null;
+  let framed = ""; // what the axes were drawn for
 
   function layout(/** @type {Heat} */ of) {
     const longest = (/** @type {Axis} */ axis) => Math.max(0, ...(axis.names ?? []).map((one) => one.length));
@@ -172,22 +187,28 @@ export function heatMap(desk) {
 
   function pixels(/** @type {Heat} */ of) {
     const top = of.top ?? largest(of.values);
-    canvas.width = of.columns;
-    canvas.height = of.rows;
+    if (!image || image.width !== of.columns || image.height !== of.rows) {
+      canvas.width = of.columns;
+      canvas.height = of.rows;
+      image = new ImageData(of.columns, of.rows);
+    }
     const palette = { paper: theme("paper"), high: theme("heat-high"), low: theme("heat-low"), none: theme("heat-none") };
-    const image = new ImageData(coloured(of.values, palette, of.signed ?? true, top), of.columns, of.rows);
-    canvas.getContext("2d")?.putImageData(image, 0, 0);
-    canvas.style.cssText = `left:${box.left}px;top:${box.top}px;width:${box.width}px;height:${box.height}px`;
+    colour(new Uint32Array(image.data.buffer), of.values, palette, of.signed ?? true, top);
+    context?.putImageData(image, 0, 0);
     return top;
   }
 
-  function axes(/** @type {Heat} */ of, /** @type {number} */ top) {
+  function axes(/** @type {Heat} */ of) {
+    const { values: _, ...rest } = of;
+    const now = JSON.stringify([box, rest, theme("ink")]);
+    if (now === framed) return;
+    framed = now;
+    canvas.style.cssText = `left:${box.left}px;top:${box.top}px;width:${box.width}px;height:${box.height}px`;
     over.replaceChildren();
     over.setAttribute("viewBox", `0 0 ${box.whole} ${box.tall}`);
     over.setAttribute("width", String(box.whole));
     over.setAttribute("height", String(box.tall));
     over.setAttribute("font-family", "system-ui, sans-serif");
-    const ink = theme("soft");
     over.append(svg("rect", { x: box.left - 0.5, y: box.top - 0.5, width: box.width + 1, height: box.height + 1, fill: "none", stroke: theme("line") }));
     const [dy, dx] = [box.height / of.rows, box.width / of.columns];
     const each = (/** @type {number} */ n, /** @type {Axis} */ axis, /** @type {number} */ many) =>
@@ -204,22 +225,22 @@ export function heatMap(desk) {
     over.append(label(box.left + box.width / 2, box.tall - 5, of.column.label, { "text-anchor": "middle" }));
     const middle = box.top + box.height / 2;
     over.append(label(12, middle, of.row.label, { "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }));
-    bar(of, top, ink);
+    over.append(scale);
     for (const [i, j] of of.marks ?? []) {
       over.append(svg("rect", { x: box.left + j * dx + 1.5, y: box.top + i * dy + 1.5, width: Math.max(1, dx - 3), height: Math.max(1, dy - 3), fill: "none", stroke: theme("ink"), "stroke-width": 1.5, "stroke-dasharray": "3 2" }));
     }
     over.append(cross);
   }
 
-  function bar(/** @type {Heat} */ of, /** @type {number} */ top, /** @type {string} */ ink) {
+  function bar(/** @type {Heat} */ of, /** @type {number} */ top) {
     const x = box.left + box.width + 10, tall = Math.min(110, box.height), signed = of.signed ?? true;
     const id = newId();
     const stops = signed ? ["heat-high", "paper", "heat-low"] : ["heat-low", "paper"];
     const gradient = svg("linearGradient", { id, x1: 0, y1: 0, x2: 0, y2: 1 },
       ...stops.map((name, n) => svg("stop", { offset: n / (stops.length - 1), "stop-color": theme(name) })));
-    over.append(svg("defs", {}, gradient), svg("rect", { x, y: box.top, width: 8, height: tall, fill: `url(#${id})`, stroke: theme("line") }));
+    scale.replaceChildren(svg("defs", {}, gradient), svg("rect", { x, y: box.top, width: 8, height: tall, fill: `url(#${id})`, stroke: theme("line") }));
     const said = signed ? [top, 0, -top] : [top, 0];
-    said.forEach((value, n) => over.append(label(x + 12, box.top + 9 + (n / (said.length - 1)) * (tall - 10), shown(value, 2), { fill: ink, "font-size": 11 })));
+    said.forEach((value, n) => scale.append(label(x + 12, box.top + 9 + (n / (said.length - 1)) * (tall - 10), shown(value, 2), { "font-size": 11 })));
   }
 
   /** @param {number} i @param {number} j */
@@ -293,7 +314,8 @@ export function heatMap(desk) {
   const redraw = () => {
     if (!spec || !element.isConnected) return;
     layout(spec);
-    axes(spec, pixels(spec));
+    axes(spec);
+    bar(spec, pixels(spec));
     point();
   };
   const across = widthOf(picture, redraw);
@@ -348,7 +370,7 @@ export function linePlot(desk) {
   let spec = null;
   let at = 0; // index among the xs of the first series
   const mark = svg("g");
-  let box = { left: LEFT, top: 10, width: 1, height: 1, whole: 1 };
+  let box = { left: 1, top: 10, width: 1, height: 1, whole: 1 };
   /** @type {(x: number) => number} */
   let sx = (x) => x;
   /** @type {(y: number) => number} */
@@ -366,7 +388,6 @@ export function linePlot(desk) {
     const of = spec;
     const whole = Math.max(240, across() || 420);
     const height = Math.min(300, Math.max(200, whole * 0.55));
-    box = { left: LEFT, top: 10, width: whole - LEFT - 12, height, whole };
     const finite = (/** @type {number[]} */ all) => all.filter(Number.isFinite);
     const xs = finite(of.series.flatMap((one) => one.xs));
     const ys = finite(of.series.flatMap((one) => [...one.ys, ...(one.low ?? []), ...(one.high ?? [])]).concat((of.rules ?? []).map((one) => one.y)));
@@ -377,6 +398,10 @@ export function linePlot(desk) {
       const room = (y1 - y0 || Math.abs(y1) || 1) * 0.06;
       [y0, y1] = [y0 - room, y1 + room];
     }
+    const marked = of.y.log ? powers(y0, y1) : ticks(y0, y1, height / 45);
+    const names = marked.map((y) => (y === 0 ? "0" : shown(y, 4)));
+    const left = 28 + LETTER * Math.max(...names.map((name) => name.length));
+    box = { left, top: 10, width: whole - left - 12, height, whole };
     sx = scale(x0, x1, of.x.log, box.left, box.left + box.width);
     sy = scale(y0, y1, of.y.log, box.top + height, box.top);
     drawn.replaceChildren();
@@ -385,10 +410,10 @@ export function linePlot(desk) {
     drawn.setAttribute("height", String(height + 52));
     drawn.setAttribute("font-family", "system-ui, sans-serif");
     const grid = theme("grid"), base = box.top + height;
-    for (const y of of.y.log ? powers(y0, y1) : ticks(y0, y1, height / 45)) {
+    marked.forEach((y, n) => {
       drawn.append(svg("line", { x1: box.left, x2: box.left + box.width, y1: sy(y), y2: sy(y), stroke: grid }),
-        label(box.left - 6, sy(y) + 4, y === 0 ? "0" : shown(y, 4), { "text-anchor": "end" }));
-    }
+        label(box.left - 6, sy(y) + 4, names[n], { "text-anchor": "end" }));
+    });
     for (const x of of.x.log ? powers(x0, x1) : ticks(x0, x1, box.width / 60)) {
       drawn.append(svg("line", { x1: sx(x), x2: sx(x), y1: box.top, y2: base, stroke: grid }),
         label(sx(x), base + 16, shown(x, 4), { "text-anchor": "middle" }));

@@ -1,7 +1,7 @@
 // One encoding: what it does to positions, its scores, its options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, byOffset, hasHeads, obstacle, picturesOf, slidersOf, stepOf, turns, walk } from "./compute.js";
+import { adds, byOffset, headsOf, obstacle, picturesOf, slidersOf, stepOf, turns, walk } from "./compute.js";
 import { copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { MOST_TOKENS } from "./state.js";
@@ -23,7 +23,7 @@ function action(one, state, grid) {
   if (turns(one)) {
     return { title: "A vector of ones, turned", about: "to where the encoding puts it at each position.", row, column: CHANNEL_AXIS, ...grid };
   }
-  const head = hasHeads(one) ? ` in head ${state.head}` : "";
+  const head = headsOf(one) > 1 ? ` in head ${state.head}` : "";
   return { title: "What is added to scores", about: `of one word with itself${head}, before the softmax.`, row: QUERY_AXIS, column: KEY_AXIS, ...grid };
 }
 
@@ -58,9 +58,9 @@ export function encodingView(app) {
       });
     }
     own.replaceChildren(...Object.values(turned).map((each) => each.element));
-    head.range.max = String((one.graph.heads ?? 1) - 1);
+    head.range.max = String(headsOf(one) - 1);
     axis.range.max = String((one.graph.axes ?? 1) - 1);
-    head.element.hidden = !!obstacle(one) || !hasHeads(one);
+    head.element.hidden = !!obstacle(one) || headsOf(one) < 2;
     axis.element.hidden = (one.graph.axes ?? 1) === 1;
     about.replaceChildren(...described(app, one));
   }
@@ -150,6 +150,7 @@ function described(app, one) {
     : html("p", {}, "An encoding of your own: no paper is known."));
   const size = one.parameters ? `It learns ${whole(one.parameters)} numbers in a layer of 4 heads with 64 channels.` : "It learns nothing.";
   source.append(html("p", {}, `Where it acts: ${one.acts_on.length ? one.acts_on.map((hook) => WHERE[hook] ?? hook).join(", ") : "nowhere"}. ${size}`));
+  if (one.cost) source.append(html("p", {}, costOf(one.cost)));
 
   const code = html("section", {}, html("h3", {}, "Use it"));
   const written = html("pre", { tabindex: 0 }, pythonOf(one, {}));
@@ -159,6 +160,18 @@ function described(app, one) {
   if (one.paper) buttons.append(copies("Copy citation", () => one.paper?.bibtex ?? "", app.say));
   code.append(written, buttons);
   return [html("div", {}, about, source, code), properties];
+}
+
+/** @param {import("./data.js").Cost} cost @returns {string} */
+function costOf({ tokens, operations, numbers, memory, grows }) {
+  const where = `Counted in a forward pass of a layer of 4 heads with 64 channels over ${whole(tokens)} tokens`;
+  if (!operations && !numbers && !memory) return `${where}: nothing more than without an encoding.`;
+  const calls = Math.abs(operations) === 1 ? "operation" : "operations";
+  const more = (/** @type {number} */ n) => (n < 0 ? "fewer" : "more");
+  const growth = grows > 3 ? "with the square of the length" : grows > 1.5 ? "with the length" : "little with the length";
+  const megabytes = `${shown(Math.abs(memory) / 1e6, 2)} MB ${memory < 0 ? "less" : "more"}`;
+  return `${where}: ${whole(Math.abs(operations))} ${calls} of torch ${more(operations)} than without an encoding, `
+    + `${whole(Math.abs(numbers))} numbers ${more(numbers)} to write, which grows ${growth}, and ${megabytes} memory at the peak.`;
 }
 
 /**

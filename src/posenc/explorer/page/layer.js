@@ -4,7 +4,7 @@ import { values } from "../interpreter.js";
 import { adds, apart, biases, computed, mixed, normals, softmax, vectorOf, walk } from "./compute.js";
 
 /** @import {Grid} from "./compute.js" */
-/** @import {Encoding} from "./data.js" */
+/** @import {Encoding, Vectors} from "./data.js" */
 /** @import {State} from "./state.js" */
 
 /**
@@ -35,10 +35,20 @@ function against(a, b) {
 /** @param {Grid} a @param {Grid} b @param {number} sign @returns {Grid} */
 const plusGrid = (a, b, sign) => ({ ...a, values: a.values.map((one, n) => one + sign * b.values[n]) });
 
-/** @param {string[]} words @param {number} width @returns {Grid} their seeded vectors */
-export function embedded(words, width) {
+/** @typedef {{vectors: Map<string, Float64Array>, width: number}} Lexicon what a model's words are */
+
+/** @param {Vectors} vectors @returns {Lexicon} */
+export function lexiconOf({ words, width, scale, int8 }) {
+  const steps = Int8Array.from(atob(int8), (byte) => byte.charCodeAt(0));
+  const of = (/** @type {number} */ n) => Float64Array.from(steps.subarray(n * width, (n + 1) * width), (step) => step * scale);
+  return { width, vectors: new Map(words.map((word, n) => [word, of(n)])) };
+}
+
+/** @param {string[]} words @param {number} width @param {Lexicon | null} lexicon @returns {Grid} their vectors: seeded, where the lexicon has none */
+export function embedded(words, width, lexicon) {
   const rows = new Float64Array(words.length * width);
-  words.forEach((word, n) => rows.set(vectorOf(word, width), n * width));
+  const known = lexicon?.width === width ? lexicon.vectors : new Map();
+  words.forEach((word, n) => rows.set(known.get(word) ?? vectorOf(word, width), n * width));
   return { rows: words.length, columns: width, values: rows };
 }
 
@@ -46,11 +56,12 @@ export function embedded(words, width) {
  * @param {Encoding} one
  * @param {string[]} words in the order in which they stand
  * @param {Pick<State, "options" | "head" | "axis" | "causal">} state
+ * @param {Lexicon | null} [lexicon] none: all words are seeded
  * @returns {Attention}
  */
-export function attention(one, words, state) {
+export function attention(one, words, state, lexicon = null) {
   const { dim, width, axes } = one.graph;
-  const x = embedded(words, width), pos = walk(words.length, axes, state.axis);
+  const x = embedded(words, width, lexicon), pos = walk(words.length, axes, state.axis);
   const [toQ, toK] = [projection(width, dim, 11), projection(width, dim, 12)];
   const [q, k] = [mixed(x, toQ), mixed(x, toK)];
   const content = against(q, k);
@@ -61,7 +72,7 @@ export function attention(one, words, state) {
   let valuesWith = x;
   if (adds(one)) {
     const rows = computed(one, pos, state.options, ["embedded"]).embedded;
-    const p = { rows: words.length, columns: width, values: Float64Array.from(values(rows)) };
+    const p = { rows: words.length, columns: width, values: values(rows) };
     const [pq, pk] = [mixed(p, toQ), mixed(p, toK)];
     terms = [
       { name: "word · word", grid: content }, { name: "word · position", grid: against(q, pk) },
@@ -71,10 +82,7 @@ export function attention(one, words, state) {
     valuesWith = plusGrid(x, p, 1);
   } else {
     const vectors = { q: q.values, k: k.values, hidden: x.values };
-    const found = values(computed(one, pos, state.options, ["scores"], vectors).scores);
-    const size = words.length ** 2;
-    const head = (state.head + 1) * size <= found.length ? state.head : 0;
-    scores = { ...content, values: Float64Array.from(found.subarray(head * size, (head + 1) * size)) };
+    scores = { ...content, values: values(computed(one, pos, state.options, ["scores"], vectors, state.head).scores) };
     const added = plusGrid(scores, content, -1);
     const changed = { ...added, values: added.values.map((v) => (Number.isFinite(v) ? v : -Infinity)) };
     terms = [{ name: "word · word", grid: content }];

@@ -1,16 +1,16 @@
 // A sentence: attention without and with an encoding, shuffled, twins marked, the parts of scores.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, apart, hasHeads, obstacle, shuffled } from "./compute.js";
+import { adds, apart, headsOf, obstacle, shuffled } from "./compute.js";
 import { button, html, newId, slider, tick } from "./dom.js";
 import { heatMap } from "./draw.js";
-import { attention, changed, twins } from "./layer.js";
+import { attention, changed, lexiconOf, twins } from "./layer.js";
 import { largest } from "./scales.js";
 import { MOST_WORDS } from "./state.js";
-import { joined, shown, tokensOf } from "./words.js";
+import { joined, percent, shown, tokensOf, whole } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
-/** @import {Encoding} from "./data.js" */
+/** @import {Encoding, Vectors} from "./data.js" */
 /** @import {State} from "./state.js" */
 
 /** @param {State} state @returns {{words: string[], order: number[]}} as typed, and how they stand */
@@ -28,6 +28,11 @@ export function orderView(app) {
   const picker = encodingChoice(app, (one) => !obstacle(one));
   const head = slider({ name: "Head", low: 0, high: 3, shown: String, moved: (at) => app.set({ head: at }, "head") });
   const causal = tick("Each word sees only those before it", (on) => app.set({ causal: on }));
+  const lexicon = app.data.words && lexiconOf(app.data.words);
+  const lexiconFor = (/** @type {State} */ state) => (state.seeded ? null : lexicon);
+  const seeded = tick("Seeded vectors", (on) => app.set({ seeded: on }));
+  seeded.element.hidden = !lexicon;
+  const origin = html("p", { class: "soft note" });
   const id = newId();
   const field = html("input", { type: "text", id, maxlength: 300, autocomplete: "off", spellcheck: "false" });
   field.addEventListener("input", () => app.set({ text: field.value, order: [] }, "text"));
@@ -63,9 +68,9 @@ export function orderView(app) {
   const element = html("div", {},
     html("h2", {}, "Does attention know the order?"),
     html("p", { class: "summary" }, "Attention compares words in pairs. What it writes for a word is the same in every order, until an encoding says where the words stand."),
-    html("div", { class: "controls" }, picker.element, causal.element, head.element),
+    html("div", { class: "controls" }, picker.element, causal.element, seeded.element, head.element),
     html("div", { class: "controls" }, typed, buttons), chips, trouble, claims, pair, below,
-    html("p", { class: "soft note" }, "Each word has a seeded vector, the same wherever it stands; queries and keys are seeded projections of it, in one head. Nothing here is trained."));
+    origin);
 
   /** @param {{i?: number, j?: number}} place */
   function glow(place) {
@@ -91,17 +96,18 @@ export function orderView(app) {
 
   /** @param {Encoding} one @param {State} state @param {string[]} words @param {number[]} order */
   function draw(one, state, words, order) {
-    const found = attention(one, words, state);
+    const found = attention(one, words, state, lexiconFor(state));
     const names = words;
     const place = cursor(state, words.length);
     const row = { label: "query", role: /** @type {const} */ ("query"), names };
     const column = { label: "key", role: /** @type {const} */ ("key"), names };
     const marks = /** @type {[number, number][]} */ (twins(words).flatMap((places) => places.flatMap((a) => places.filter((b) => b !== a).map((b) => [a, b]))));
-    const weights = { row, column, signed: false, top: 1, marks };
+    const most = Math.max(largest(found.without.values), largest(found.with.values));
+    const weights = { row, column, signed: false, top: most, marks };
     const gives = (/** @type {Float64Array} */ all) => (/** @type {number} */ i, /** @type {number} */ j) =>
       `“${words[i]}” at ${i} gives “${words[j]}” at ${j} ${shown(100 * all[i * words.length + j])} %`;
     maps[0].draw({ title: "Without an encoding", about: "the share of attention that each word gives to each.", ...weights, ...found.without, said: gives(found.without.values) }, place);
-    maps[1].draw({ title: `With ${one.name}`, about: hasHeads(one) ? `the same words, head ${state.head}.` : "the same words.", ...weights, ...found.with, said: gives(found.with.values) }, place);
+    maps[1].draw({ title: `With ${one.name}`, about: headsOf(one) > 1 ? `the same words, head ${state.head}.` : "the same words.", ...weights, ...found.with, said: gives(found.with.values) }, place);
     const top = Math.max(...found.terms.map((term) => largest(term.grid.values)));
     parts.forEach((map, n) => {
       const term = found.terms[n];
@@ -111,7 +117,7 @@ export function orderView(app) {
     const at = place.i * words.length + place.j;
     const numbers = found.terms.map((term) => `${shown(term.grid.values[at])} (${term.name})`);
     sum.textContent = `Score of “${words[place.i]}” for “${words[place.j]}”: ${numbers.join(" + ")} = ${shown(found.scores.values[at])}.`;
-    claims.replaceChildren(...claimsOf(one, state, words, order, found).map((text) => html("li", {}, text)));
+    claims.replaceChildren(...claimsOf(one, state, words, order, found, lexiconFor(state)).map((text) => html("li", {}, text)));
   }
 
   return {
@@ -121,10 +127,12 @@ export function orderView(app) {
       const { words, order } = standing(state);
       picker.set(one.slug);
       head.set(state.head);
-      head.range.max = String((one.graph.heads ?? 1) - 1);
-      head.element.hidden = !hasHeads(one);
+      head.range.max = String(headsOf(one) - 1);
+      head.element.hidden = headsOf(one) < 2;
       causal.set(state.causal || one.graph.causal);
       causal.box.disabled = one.graph.causal;
+      seeded.set(state.seeded);
+      origin.textContent = originOf(words, state.seeded ? null : app.data.words);
       if (field.value !== state.text) field.value = state.text;
       const place = cursor(state, words.length);
       earlier.disabled = words.length < 2 || place.i === 0;
@@ -145,19 +153,30 @@ export function orderView(app) {
   };
 }
 
+/** @param {string[]} words @param {Vectors | null} vectors of a model @returns {string} where the vectors of words come from */
+function originOf(words, vectors) {
+  const projected = "queries and keys are seeded projections of it, in one head";
+  if (!vectors) return `Each word has a seeded vector, the same wherever it stands; ${projected}. Nothing here is trained.`;
+  const { model, width, of, share } = vectors, known = new Set(vectors.words);
+  const unknown = [...new Set(words.filter((word) => !known.has(word)))];
+  const some = unknown.length ? ` It has none for ${joined(unknown.map((word) => `“${word}”`))}: seeded here.` : "";
+  return `Each word has its vector of ${model}, the same wherever it stands: ${whole(of)} channels projected to ${width}, which keep ${percent(share)} of their squared length, in steps of 8 bits.${some} But ${projected}, and not trained.`;
+}
+
 /**
  * What the numbers say, in words.
  * @param {Encoding} one @param {State} state @param {string[]} words @param {number[]} order
  * @param {import("./layer.js").Attention} found
+ * @param {import("./layer.js").Lexicon | null} lexicon
  * @returns {string[]}
  */
-function claimsOf(one, state, words, order, found) {
+function claimsOf(one, state, words, order, found, lexicon) {
   const out = [];
   const typed = order.map((_, n) => words[order.indexOf(n)]);
   const NOTHING = 1e-9;
   const size = (/** @type {number} */ x) => (x < NOTHING ? "nothing" : `up to ${shown(x)} in a channel`);
   if (order.some((from, to) => from !== to)) {
-    const before = attention(one, typed, state);
+    const before = attention(one, typed, state, lexicon);
     const [without, withIt] = [changed(before.outWithout, found.outWithout, order), changed(before.outWith, found.outWith, order)];
     out.push(`Against the order typed, what attention writes for each word changes by ${size(without)} without the encoding, and by ${size(withIt)} with ${one.name}.`);
   } else out.push("Shuffle the words: without an encoding, and without a mask, each gets what it got before.");

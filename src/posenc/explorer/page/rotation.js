@@ -91,7 +91,7 @@ export function rotationView(app) {
     const keys = new Float64Array(2 * dim);
     keys.set(k, dim);
     const out = computed(one, pos, state.options, ["q", "k", "scores"], { q: both, k: keys });
-    return { q: values(out.q).slice(0, dim), k: values(out.k).slice(dim, 2 * dim), score: values(out.scores)[1] };
+    return { q: values(out.q).subarray(0, dim), k: values(out.k).subarray(dim, 2 * dim), score: values(out.scores)[1] };
   }
 
   /** @type {{query: SVGLineElement, key: SVGLineElement, arc: SVGPathElement}[]} */

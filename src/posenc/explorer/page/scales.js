@@ -3,32 +3,47 @@
 /** @param {string} colour "#rrggbb" @returns {number[]} */
 const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 
-/** @param {number[]} from @param {number[]} to @param {number} share */
-const between = (from, to, share) => from.map((one, n) => one + (to[n] - one) * share);
+const STEPS = 255; // of a colour, from that of 0
+/** @type {Map<string, Uint32Array>} */
+const ramps = new Map();
 
 /**
+ * The colours from that of −top to that of top, with that of 0 at STEPS, as they lie in a picture.
+ * @param {string} low @param {string} middle @param {string} high
+ */
+function ramp(low, middle, high) {
+  const key = `${low} ${middle} ${high}`;
+  let found = ramps.get(key);
+  if (!found) {
+    const [from, to, above] = [middle, low, high].map(channels);
+    const bytes = new Uint8ClampedArray(4 * (2 * STEPS + 1));
+    for (let n = -STEPS; n <= STEPS; n++) {
+      const end = n < 0 ? to : above;
+      for (let c = 0; c < 3; c++) bytes[4 * (n + STEPS) + c] = from[c] + (end[c] - from[c]) * Math.abs(n / STEPS);
+      bytes[4 * (n + STEPS) + 3] = 255;
+    }
+    found = new Uint32Array(bytes.buffer);
+    ramps.set(key, found);
+  }
+  return found;
+}
+
+/**
+ * Writes the colour of each value into a picture.
+ * @param {Uint32Array} pixels red, green, blue and alpha of each
  * @param {ArrayLike<number>} values
  * @param {{paper: string, high: string, low: string, none: string}} palette "#rrggbb": of 0, of what is above and below it, of what is hidden
  * @param {boolean} signed else all are shares, in the colour of `low`
  * @param {number} top what the strongest colour stands for
- * @returns {Uint8ClampedArray<ArrayBuffer>} red, green, blue, alpha
  */
-export function coloured(values, palette, signed, top) {
-  const [paper, high, low, none] = [palette.paper, palette.high, palette.low, palette.none].map(channels);
-  const STEPS = 255;
-  const up = Array.from({ length: STEPS + 1 }, (_, n) => between(paper, signed ? high : low, n / STEPS));
-  const down = Array.from({ length: STEPS + 1 }, (_, n) => between(paper, low, n / STEPS));
-  const pixels = new Uint8ClampedArray(4 * values.length);
+export function colour(pixels, values, palette, signed, top) {
+  const colours = ramp(palette.low, palette.paper, signed ? palette.high : palette.low);
+  const [none] = ramp(palette.none, palette.none, palette.none);
+  const scale = STEPS / (top || 1);
   for (let n = 0; n < values.length; n++) {
-    const step = Math.round((STEPS * values[n]) / (top || 1));
-    const colour = Number.isFinite(values[n])
-      ? (step < 0 ? down : up)[Math.min(STEPS, Math.abs(step))] : none;
-    pixels[4 * n] = colour[0];
-    pixels[4 * n + 1] = colour[1];
-    pixels[4 * n + 2] = colour[2];
-    pixels[4 * n + 3] = 255;
+    const step = Math.min(STEPS, Math.max(-STEPS, Math.round(scale * values[n])));
+    pixels[n] = Number.isFinite(values[n]) ? colours[step + STEPS] : none;
   }
-  return pixels;
 }
 
 /** @param {ArrayLike<number>} values @returns {number} the largest size of any that is finite */

@@ -5,7 +5,7 @@
  * @typedef {{view: string, names: string[], n: number, i: number, j: number, c: number, head: number,
  *   axis: number, options: Object<string, number>, text: string, order: number[],
  *   causal: boolean, at: number, apart: number, model: string, wanted: number, group: number,
- *   having: string[], stop: number, embed: boolean}} State
+ *   having: string[], stop: number, embed: boolean, seeded: boolean}} State
  */
 
 export const VERSION = "v1";
@@ -17,7 +17,7 @@ const LONGEST_TEXT = 300;
 export const FIRST = Object.freeze({
   view: "encoding", names: [], n: 64, i: 40, j: 24, c: 0, head: 0, axis: 0, options: {},
   text: "the old dog chased another dog", order: [], causal: false, at: 12, apart: 3, model: "",
-  wanted: 0, group: 0, having: [], stop: 1, embed: false,
+  wanted: 0, group: 0, having: [], stop: 1, embed: false, seeded: false,
 });
 
 /** The numbers, and what they may be. @type {Object<string, [number, number]>} */
@@ -26,6 +26,7 @@ const WHOLE = {
   apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 10],
 };
 const WORDS = ["text", "model"];
+const FLAGS = ["causal", "embed", "seeded"];
 const OPTION = "option.";
 
 /** @param {string} part @returns {string} as it is, where that is readable in an address */
@@ -54,8 +55,7 @@ export function toHash(state) {
   for (const name of Object.keys(state.options).sort()) {
     parts.push(`${OPTION}${written(name)}=${state.options[name]}`);
   }
-  if (state.causal) parts.push("causal");
-  if (state.embed) parts.push("embed");
+  for (const name of FLAGS) if (all[name]) parts.push(name);
   const path = [VERSION, state.view, ...(state.names.length ? [state.names.map(written).join(",")] : [])].join("/");
   return `#${path}${parts.length ? `?${parts.join("&")}` : ""}`;
 }
@@ -94,7 +94,7 @@ export function fromHash(hash) {
     else if (WORDS.includes(name)) state[name] = unwritten(value).slice(0, LONGEST_TEXT);
     else if (name === "order") state.order = permutation(value);
     else if (name === "having") state.having = value.split(",").map(unwritten).filter(Boolean);
-    else if (name === "causal" || name === "embed") state[name] = value !== "0";
+    else if (FLAGS.includes(name)) state[name] = value !== "0";
     else if (name.startsWith(OPTION) && value !== "" && Number.isFinite(Number(value))) {
       state.options[name.slice(OPTION.length)] = Number(value);
     }

@@ -62,7 +62,7 @@ export const STOPS = [
       const words = order.map((from) => DOGS[from]);
       return {
         said: `It changes with them. Each word keeps what it got (${follows < 1e-9 ? "the difference is below 10⁻⁹" : shown(follows)}), but the row of each place changes by up to ${shown(stays)}: attention is equivariant, not invariant. Only a sum over all words would be the same.`,
-        heat: { title: "Attention, shuffled", about: "no encoding: the same numbers as before, in other places.", row: { ...QUERY_AXIS, label: "query", names: words }, column: { ...KEY_AXIS, label: "key", names: words }, signed: false, top: 1, ...mixedUp.with },
+        heat: { title: "Attention, shuffled", about: "no encoding: the same numbers as before, in other places.", row: { ...QUERY_AXIS, label: "query", names: words }, column: { ...KEY_AXIS, label: "key", names: words }, signed: false, ...mixedUp.with },
         open: { view: "order", names: ["nope"], order },
       };
     },
@@ -76,7 +76,7 @@ export const STOPS = [
       const differ = (/** @type {boolean} */ causal) => apart(of(causal).outWith, twice[0], of(causal).outWith, twice[1]);
       return {
         said: `Only without a causal mask. The two dogs differ by ${shown(differ(false))} when each word sees all, and by up to ${shown(differ(true))} in a channel when each sees only those before it. That is how language models without an encoding can know their place.`,
-        heat: { title: "Attention under a causal mask", about: "no encoding.", row: { ...QUERY_AXIS, label: "query", names: DOGS }, column: { ...KEY_AXIS, label: "key", names: DOGS }, signed: false, top: 1, ...of(true).with },
+        heat: { title: "Attention under a causal mask", about: "no encoding.", row: { ...QUERY_AXIS, label: "query", names: DOGS }, column: { ...KEY_AXIS, label: "key", names: DOGS }, signed: false, ...of(true).with },
         open: { view: "order", names: ["nope"], causal: true },
       };
     },
@@ -185,7 +185,7 @@ export const STOPS = [
       }
       const [query, key] = [normals(23, dim), normals(24, dim)];
       const repeat = (/** @type {Float64Array} */ one) => Float64Array.from({ length: n * dim }, (_, at) => one[at % dim]);
-      const turned = values(computed(rope, walk(n), {}, ["scores"], { q: repeat(query), k: repeat(key) }).scores).slice(0, n * n);
+      const turned = values(computed(rope, walk(n), {}, ["scores"], { q: repeat(query), k: repeat(key) }).scores);
       const raw = decidedByOffset(dots(rows)), lost = decidedByOffset(scores), kept = decidedByOffset({ rows: n, columns: n, values: turned });
       return {
         said: `Only before the projections. Of the rows' own dot products, the distance decides ${percent(raw)}; between random projections to queries and keys it decides ${percent(lost)} of the scores, and training has to find the rest. RoPE turns after the projections: ${percent(kept)}.`,

@@ -1,0 +1,125 @@
+"""Vectors of words: the rows of a model's embedding table, as small as a page can hold them.
+
+The words are the first in the vocabulary that are whole words, in its own order: about the order
+of how often they occur. Their rows are projected to the directions that keep most of their dot
+products (the leading right singular vectors of all rows), scaled to a mean square of 1 as seeded
+vectors have it, and rounded to 8 bits.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+
+from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files, inside
+from posenc.models.files.strict import read_json
+from posenc.models.weights import open_weights
+
+TOKENIZER, MOST_TOKENIZER = "tokenizer.json", 2**27  # bytes
+MOST_WORDS, LEVELS = 2_000, 127
+ALWAYS = "the", "old", "dog", "chased", "another", "bites", "man"  # of the sentences on the page
+BEGIN = "Ġ", "▁"  # of a token that begins a word, in byte-level and in sentencepiece vocabularies
+WORD = re.compile(r"[a-z]{2,}|[ai]")
+TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp call them
+    r"(?:.*\.)?(?:embed_tokens|word_embeddings|tok_embeddings|wte|token_embd|embed_in|shared)\.weight"
+)
+
+
+class Vectors(TypedDict):
+    """Words with a vector each; the others of the page are seeded."""
+
+    model: str
+    words: list[str]
+    width: int  # channels of each
+    of: int  # channels of the model
+    share: float  # of the squared length of all rows, that is kept
+    scale: float  # of a step
+    int8: str  # (word, channel), row by row, as bytes
+
+
+def has_words(path: Path) -> bool:
+    """Test whether a model's folder has both a tokenizer and weights."""
+    if not (path.is_dir() and (path / TOKENIZER).exists()):
+        return False
+    return find_files(path).format is not None
+
+
+def vectors(folder: Path, model: str, width: int) -> Vectors:
+    """The vectors of the most common words of a model's folder, `width` channels each.
+
+    Raises ModelError for a vocabulary or a table that cannot be read.
+    """
+    tokens = words(vocabulary(inside(folder, TOKENIZER)))
+    table = embedding(folder)
+    if not tokens or max(tokens.values()) >= len(table):
+        why = f"has {len(tokens)} words that the embedding table of {len(table)} rows could hold"
+        raise ModelError(folder / TOKENIZER, "", why, allowed="ids below its rows")
+    small, share = projected(table[[*tokens.values()]].double(), width)
+    scale = float(small.abs().max()) / LEVELS
+    steps = (small / (scale or 1.0)).round().to(torch.int8)
+    return {
+        "model": model,
+        "words": [*tokens],
+        "width": width,
+        "of": table.shape[1],
+        "share": round(share, 4),
+        "scale": scale,
+        "int8": base64.b64encode(bytes(steps.flatten().view(torch.uint8).tolist())).decode(),
+    }
+
+
+def vocabulary(file: Path) -> dict[str, int]:
+    """Tokens and their ids, as a tokenizer.json has them."""
+    model = read_json(file, most=MOST_TOKENIZER).get("model")
+    found = model.get("vocab") if isinstance(model, Mapping) else None
+    if isinstance(found, Mapping):
+        found = {token: at for token, at in found.items() if isinstance(at, int) and at >= 0}
+    elif isinstance(found, Sequence) and not isinstance(found, str):
+        found = {str(one[0]): at for at, one in enumerate(found) if isinstance(one, list) and one}
+    else:
+        raise ModelError(file, "model.vocab", "must hold tokens and their ids", got=found)
+    return dict(sorted(found.items(), key=lambda one: one[1]))
+
+
+def words(tokens: Mapping[str, int]) -> dict[str, int]:
+    """The first whole words, lower case, and the page's own: {"the": 262, …}.
+
+    Where some tokens are marked as the beginning of a word, an unmarked one may be the end of any.
+    """
+    marked = [token for token in tokens if token.startswith(BEGIN)]
+    begins = {token[1:]: token for token in marked} or {token: token for token in tokens}
+    whole = [word for word in begins if WORD.fullmatch(word)]
+    own = [word for word in ALWAYS if word in begins]
+    chosen: Iterable[str] = dict.fromkeys([*own, *whole])
+    return {word: tokens[begins[word]] for word in [*chosen][:MOST_WORDS]}
+
+
+def embedding(folder: Path) -> Tensor:
+    """The table (token, channel) of a model's folder."""
+    weights = open_weights(find_files(folder))
+    found = [
+        name
+        for name, info in weights.infos.items()
+        if TABLE.fullmatch(name) and len(info.shape) == 2
+    ]
+    if not found:
+        raise ModelError(folder, "", "holds no table of embeddings that posenc knows by its name")
+    return weights[min(found, key=len)]
+
+
+def projected(rows: Tensor, width: int) -> tuple[Tensor, float]:
+    """Rows of `width` channels with a mean square of 1, and the share of their length that is kept.
+
+    A narrower table is filled up with zeros, which change no dot product.
+    """
+    _, lengths, directions = torch.linalg.svd(rows, full_matrices=False)
+    kept = rows @ directions[:width].T
+    share = float(lengths[:width].square().sum() / lengths.square().sum())
+    kept = torch.nn.functional.pad(kept, (0, width - kept.shape[1]))
+    size = kept.square().mean().sqrt()
+    return kept / (size if size > 0 else 1.0), share
