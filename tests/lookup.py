@@ -4,6 +4,7 @@ import bisect
 import json
 import re
 from html.parser import HTMLParser
+from math import isfinite
 
 # Exponents have two digits: in the hash of a commit, d9e6309 for one, more may follow an e.
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d{1,2}(?!\d))?")
@@ -11,27 +12,31 @@ ORDER = 256  # below this a whole number may be a place in a list of results.jso
 FIVE_DIGITS = 5e-5  # to which figures are rounded, of the value
 TOLD = {"td", "li", "dd", "figcaption", "caption"}
 VOID = {"meta", "br", "link", "input"}
+VALUES = "x", "y", "z", "low", "high", "to_x", "to_y"
 
 
-def missing(html, numbers):
-    """What is shown and not there: "figure: number", of its marks, its table and its words."""
+def missing(html, numbers, figures):
+    """What is shown and not there: "figure: number", of its marks, its table and its words.
+
+    That marks stand where their values say is tested with the drawing.
+    """
     page, known = _Page(html), _Known(numbers)
     found = []
     for where, text in page.told:
         if text not in known.strings:
             shown = NUMBER.findall(text)
             found += [f"{where}: {n} in {text!r}" for n in shown if not known.rounds_to(n)]
-    for name, figure in page.figures.items():
+    for name, figure in figures.items():
         found += [f"{name}: {value}" for value in _values(figure) if not known.near(value)]
     return found
 
 
 class _Page(HTMLParser):
-    """Cells, captions and list entries, and the figures as plotly will have them."""
+    """Cells, captions and list entries; also of the tables that a script makes."""
 
     def __init__(self, html):
         super().__init__()
-        self.told, self.figures, self.open, self.text, self.where = [], {}, [], "", "page"
+        self.told, self.open, self.text, self.where = [], [], "", "page"
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
@@ -53,7 +58,9 @@ class _Page(HTMLParser):
     def handle_data(self, data):
         tag, attrs = self.open[-1] if self.open else ("", {})
         if tag == "script" and "data-figure" in attrs:
-            self.figures[attrs["data-figure"]] = json.loads(data)
+            table = json.loads(data)["table"]
+            cells = [table["note"], *(cell for row in table["rows"] for cell in row)]
+            self.told += [(attrs["data-figure"], " ".join(cell.split())) for cell in cells]
         else:
             self.text += data
 
@@ -77,7 +84,7 @@ class _Known:
         return self.near(_number(shown), unit / 2)
 
     def near(self, value, within=0.0):
-        if value == int(value) and abs(value) < ORDER:
+        if 2 * value == int(2 * value) and abs(value) < ORDER:  # a half: the edge of a cell
             return True
         within += abs(value) * FIVE_DIGITS
         place = bisect.bisect_left(self.values, value - within)
@@ -90,15 +97,14 @@ def _number(text):
 
 def _values(figure):
     """Numbers of the marks, and of the states that they can be moved through."""
-    frames = [frame.get("data") or [] for frame in figure.get("frames") or []]
-    traces = [trace for traces in (figure["data"], *frames) for trace in traces]
-    shown = [trace.get(key) for trace in traces for key in ("x", "y", "z")]
-    assert not any(isinstance(values, dict) for values in shown), "packed numbers cannot be read"
-    return [value for value in _leaves(shown) if isinstance(value, int | float)]
+    panels = [*figure.panels, *(panel for frame in figure.frames for panel in frame.panels)]
+    marks = [vars(mark) for panel in panels for mark in panel.marks]
+    shown = [mark.get(key) for mark in marks for key in VALUES]
+    return [value for value in _leaves(shown) if isinstance(value, int | float) and isfinite(value)]
 
 
 def _leaves(tree):
-    if isinstance(tree, dict | list | tuple):
+    if isinstance(tree, dict | list | tuple | range):
         for value in tree.values() if isinstance(tree, dict) else tree:
             yield from _leaves(value)
     elif tree is not None:

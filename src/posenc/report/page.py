@@ -8,7 +8,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from posenc.bench.run import Benchmark
 from posenc.models.files.errors import printable
@@ -18,7 +17,7 @@ from posenc.properties import ALL
 from posenc.report import contents, mathml, paper, screen, words
 from posenc.report.contents import Result
 from posenc.report.drawing.data_table import data_table
-from posenc.report.drawing.figure import Figure, Table
+from posenc.report.drawing.figure import COLOURS, Figure, Table
 from posenc.report.figures.studies import in_order
 from posenc.report.saving import folder
 from posenc.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
@@ -105,20 +104,26 @@ class Shown:
 
     title: str
     alt: str
-    table: Table
-    json: str
-    height: int  # in pixels, before it is drawn
+    html: str
+    json: str  # what the script adds: its numbers, and its states if it moves
 
 
 def _shown(figure: Figure) -> Shown:
-    drawn = screen.plotly(figure)
-    return Shown(
-        printable(figure.title, 200),
-        figure.alt,
-        data_table(figure),
-        _embedded(drawn.to_json()),
-        drawn.layout.height,
-    )
+    drawn = screen.draw(figure)
+    title, table = printable(figure.title, 200), data_table(figure)
+    more: dict[str, Any] = {"title": title, "table": _printable_table(table)}
+    if drawn.frames:
+        more["frames"] = {
+            "names": drawn.frames,
+            "start": drawn.start,
+            "states": drawn.states,
+        }
+    return Shown(title, figure.alt, drawn.html, _embedded(json.dumps(more, ensure_ascii=False)))
+
+
+def _printable_table(table: Table) -> dict[str, Any]:
+    heading, *rows = ([_visible(cell) for cell in row] for row in (table.heading, *table.rows))
+    return {"heading": heading, "rows": rows, "note": _visible(table.note)}
 
 
 def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
@@ -129,7 +134,7 @@ def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
     environment.globals |= {"words": words, "mathml": mathml, "explorer": EXPLORER}
     environment.filters |= {"code": _code, "visible": _visible}
     return environment.get_template(template).render(
-        mark=MARK, plotly=get_plotlyjs(), figures=shown, properties=PROPERTIES, **values
+        mark=MARK, colours=COLOURS, figures=shown, properties=PROPERTIES, **values
     )
 
 
@@ -149,7 +154,6 @@ def _code(text: str) -> Markup:
     )
 
 
-def _embedded(document: str | None) -> str:
+def _embedded(document: str) -> str:
     """Escape JSON for a script element, so that nothing in it can end the element."""
-    text = document or "null"
-    return "".join(f"\\u{ord(c):04x}" if c in "<>&\u2028\u2029" else c for c in text)
+    return "".join(f"\\u{ord(c):04x}" if c in "<>&\u2028\u2029" else c for c in document)

@@ -1,11 +1,15 @@
-"""Plotly's traces against the marks, read back from the JSON that the page holds."""
+"""Drawn figures against the marks, read back from the HTML that the page holds."""
 
 import json
+from dataclasses import replace
+from math import isfinite, log10
 
 import pytest
-from plotly_json import read
+from drawn_page import read
 
+from posenc.report import screen
 from posenc.report.drawing.figure import (
+    COLOURS,
     Area,
     Arrows,
     Band,
@@ -19,54 +23,121 @@ from posenc.report.drawing.figure import (
     Stems,
 )
 
-EVIL = "<b>&%{x}</b>\u202e\x00"
+EVIL = "<b>&\"'</b>\u202e\x00"
+STEP = 1e-4  # of an axis: what a coordinate tells apart
 
 
-def test_marks_become_traces_one_by_one():
-    marks = [
-        Line([1, 2, 3], [1.234567, float("nan"), None], "line", dash="dash"),
-        Band([1, 2, 3], [0, 1, None], [2, 3, 4]),
-        Points([1], [2], "line"),
+def one(*marks, **kind):
+    (drawn,) = read(Figure("", [Panel("", marks, **kind)], ""))
+    return drawn
+
+
+def test_every_line_point_and_cell_stands_where_its_value_says(drawn):
+    """Shares of the panel, times the ends of its axes, are the values of the marks."""
+    for name, figure in drawn.items():
+        for wanted, found in zip(figure.panels, read(figure), strict=True):
+            lines, points = iter(found.lines), [p for _, places in found.points for p in places]
+            images = iter(found.images)
+            for mark in wanted.marks:
+                if isinstance(mark, Line):
+                    _, corners = next(lines)
+                    seen = [
+                        (x, y)
+                        for x, y in zip(mark.x, mark.y, strict=True)
+                        if usable(x, wanted.x_log) and usable(y, wanted.y_log)
+                    ]
+                    assert len(corners) == len(seen), name
+                    for (x, y), (at, height) in zip(seen, corners, strict=True):
+                        assert near(x, at, found.plot.get("data-x")), name
+                        assert near(y, height, found.plot.get("data-y")), name
+                elif isinstance(mark, Points) and mark.marker:
+                    for x, y in zip(mark.x, mark.y, strict=True):
+                        if usable(x, wanted.x_log) and usable(y, wanted.y_log):
+                            assert any(
+                                near(x, at, found.plot.get("data-x"))
+                                and near(y, height, found.plot.get("data-y"))
+                                for at, height in points
+                            ), name
+                elif isinstance(mark, Heat):
+                    cells = next(images)
+                    cells = cells if wanted.y_down else cells[::-1]
+                    low, high = mark.span
+                    for row, shown in zip(mark.z, cells, strict=True):
+                        for value, seen in zip(row, shown, strict=True):
+                            assert (value is None) == (seen is None), name
+                            within = (high - low) / 508 + 1e-6 * (abs(high) + abs(low))
+                            assert (
+                                value is None or abs(min(max(value, low), high) - seen) <= within
+                            ), name
+
+
+def usable(value, log):
+    return value is not None and isfinite(value) and (value > 0 or not log)
+
+
+def near(value, seen, ends):
+    low, high, *log = ends.split(" ")
+    low, high, value, seen = map(
+        log10 if log else float, (float(low), float(high), float(value), seen)
+    )
+    return abs(value - seen) <= 2 * STEP * abs(high - low)
+
+
+def test_marks_are_drawn_one_by_one():
+    x = [1, 2, 3]
+    drawn = one(
+        Line(x, [1.25, float("nan"), None], "line", dash="dash"),
+        Band(x, [0, 1, None], [2, 3, 4]),
         Arrows([0], [0], [1], [2], labels=["head"]),
         Rule(2, "x", "trained"),
+        Stems([1, 2, 3], [0.5, -0.5, None], "stems"),
+        Area([0, 1, 1, None, 2], [0, 0, 1, None, 2], faint=False),
+        x_range=(0, 4),
+        y_range=(-1, 4),
+    )
+    close = pytest.approx
+    assert drawn.lines == [("line", [close((1, 1.25))])]
+    ((_, corners),) = drawn.bands
+    assert corners == [close((1, 0)), close((2, 1)), close((2, 3)), close((1, 2))]
+    assert drawn.arrows == [close([0, 0, 1, 2])]
+    assert {"head", "trained"} <= set(drawn.texts)
+    assert [places for name, places in drawn.points if name == "stems"] == [
+        [close((1, 0.5)), close((2, -0.5))]
     ]
-    made = read(Figure("", [Panel("", marks, x_log=True)], ""))
-    line, band, points, arrows, heads = made["data"]
-    assert (line["x"], line["y"]) == ([1, 2, 3], [1.2346, None, None])
-    assert line["line"]["dash"] == "dash"
-    assert (band["x"], band["y"]) == ([1, 2, 2, 1], [0, 1, 3, 2])
-    assert [line["showlegend"], points["showlegend"]] == [True, False]  # one name, once
-    assert (arrows["x"], arrows["y"]) == ([0, 1, None], [0, 2, None])
-    assert heads["text"] == ["head"]
-    assert made["layout"]["shapes"][0]["x0"] == 2
-    line = Line([1, 2, 3], [4, 5, None], "named at its end", direct=True)
-    line, end = read(Figure("", [Panel("", [line])], ""))["data"]
-    assert (line["showlegend"], end["text"]) == (False, [" named at its end"])
-    assert (end["x"], end["y"]) == ([2], [5])
-    assert made["layout"]["annotations"][1]["x"] == pytest.approx(0.30103)  # plotly wants log₁₀
+    assert [len(corners) for _, corners in drawn.areas] == [4]
+    html = screen.draw(Figure("", [Panel("", [Line(x, x, "twice"), Line(x, x, "twice")])], "")).html
+    assert html.count("</svg>twice</span>") == 1  # one name, once in the legend
 
 
-def test_stems_polygons_and_bare_labels_become_traces():
-    marks = [
-        Stems([0, 1], [2, None], "stems"),
-        Area([0, 1, 1, None, 2, 3, 3], [0, 0, 1, None, 0, 0, 1], "areas", "#0072B2", faint=True),
-        Points([1], [2], marker="", labels=["word"], side="middle"),
-    ]
-    made = read(Figure("", [Panel("", marks, bare=True)], ""))
-    stems, area, words = made["data"]
-    assert (stems["x"], stems["y"]) == ([0, 0, None, 1, 1, None], [0, 2, None, 0, None, None])
-    assert area["fill"] == "toself"
-    assert (area["x"][3], area["fillcolor"]) == (None, "rgba(0, 114, 178, 0.22)")
-    assert (words["mode"], words["text"]) == ("text", ["word"])
-    axis = made["layout"]["xaxis"]
-    assert (axis["showgrid"], axis["showticklabels"]) == (False, False)
+def test_a_line_may_have_its_name_at_its_end():
+    drawn = one(
+        Line([1, 2, 3], [4, 5, None], "named", direct=True), x_range=(0, 4), y_range=(0, 10)
+    )
+    (text,) = [each for each in drawn.plot.iter("text") if each.text == "named"]
+    assert (text.get("x"), text.get("y")) == ("50%", "50%")
+    assert (
+        "legend"
+        not in screen.draw(Figure("", [Panel("", [Line([1], [1], "n", direct=True)])], "")).html
+    )
+
+
+def test_every_arrow_has_the_head_of_its_colour():
+    arrows = [Arrows([0], [0], [1], [1], colour=colour) for colour in COLOURS]
+    drawn = one(*arrows)
+    heads = [line.get("marker-end") for line in drawn.plot.iter("line")]
+    assert heads == [f"url(#arrow-{colour[1:].lower()})" for colour in COLOURS]
+
+
+def test_a_bare_panel_has_its_words_alone():
+    bare = one(Points([1], [1], marker="", labels=["word"]), bare=True)
+    assert (bare.texts, bare.points) == (["word"], [])
+    assert not [path for path in bare.plot.iter("path") if path.get("class") == "grid"]
 
 
 def test_numbers_are_written_in_cells_where_that_is_asked():
-    heats = [Heat([[0.25]], [0], [0], digits=digits) for digits in (None, 2)]
-    plain, numbered = (read(Figure("", [Panel("", [heat])], ""))["data"][0] for heat in heats)
-    assert "texttemplate" not in plain
-    assert numbered["texttemplate"] == "%{z:.2f}"
+    plain, numbered = (one(Heat([[0.25]], [0], [0], digits=n), bare=True) for n in (None, 2))
+    assert plain.texts == []
+    assert numbered.texts == ["0.25"]
 
 
 def test_text_is_shown_as_it_is_written():
@@ -74,25 +145,47 @@ def test_text_is_shown_as_it_is_written():
     heat = Heat([[1.0]], [0], [0], unit=EVIL)
     named = {"x_title": EVIL, "y_title": EVIL, "x_names": [EVIL], "y_names": [EVIL]}
     panels = [Panel(EVIL, marks, **named), Panel(EVIL, [heat], **named)]
-    text = json.dumps(read(Figure(EVIL, panels, "", 2, frames=[Frame(EVIL, panels)])))
+    figure = Figure(EVIL, panels, "", 2, frames=[Frame(EVIL, panels)])
+    drawn = screen.draw(figure)
+    text = json.dumps([drawn.html, drawn.states])
     assert "<b>" not in text
     assert "&lt;b&gt;" in text
-    assert "%{x}</b>" not in text.replace("&lt;", "<").replace("&gt;", ">")
     assert "\\u202e" not in text.replace("\\\\u202e", "")
     assert "\\u0000" not in text
+    assert len(read(figure)) == 2  # well-formed
 
 
-def test_frames_hold_what_changes_and_lead_to_every_state(drawn):
+def test_tokens_of_one_name_keep_places_of_their_own():
+    drawn = one(Heat([[1, 2]], [0, 1], [0]), x_names=["dog", "dog"])
+    assert [text for text in drawn.texts if text == "dog"] == ["dog", "dog"]
+    names = [str(n) for n in range(900)]
+    drawn = one(Heat([[1] * 900], range(900), [0]), x_names=names)
+    assert 2 < len(drawn.texts) < 30  # as many as can be read
+
+
+def test_heat_maps_of_one_palette_share_a_bar():
+    def bars(*heats):
+        panels = [Panel("", [heat]) for heat in heats]
+        return screen.draw(Figure("", panels, "", 2)).html.count('class="bar"')
+
+    same, other = Heat([[1.0]], [0], [0]), Heat([[2.0]], [0], [0])
+    assert bars(same, same) == 1
+    assert bars(same, other) == 2
+
+
+def test_frames_lead_to_every_state(drawn):
+    """A state is what the figure would show if it were still, on the axes of all states."""
     for name in ("vectors", "codes", "turning"):
         figure = drawn[name]
-        made = read(figure)
-        assert len(json.dumps(made["frames"])) < 100_000, name
-        whole = made["data"]
-        for frame, state in zip(made["frames"][::-1], figure.frames[::-1], strict=True):
-            for place, change in zip(frame["traces"], frame["data"], strict=True):
-                whole[place] |= change
-            still = read(Figure("", state.panels, "", figure.columns))["data"]
-            assert [(t.get("x"), t.get("y")) for t in whole] == [
-                (t.get("x"), t.get("y")) for t in still
-            ], name
-        assert made["frames"][made["layout"]["meta"]["start"]]["name"].startswith("position ")
+        moving = screen.draw(figure)
+        assert moving.frames == [frame.name for frame in figure.frames]
+        assert figure.panels == figure.frames[moving.start].panels
+        assert len(json.dumps(moving.states)) < 400_000, name
+        for state, frame in zip(moving.states, figure.frames, strict=True):
+            still = screen.draw(replace(figure, panels=frame.panels)).html
+            for marks in filter(None, state):
+                assert all(part in still for part in marks), name
+
+
+def test_figures_without_frames_do_not_move(drawn):
+    assert screen.draw(drawn["costs"]).states == []

@@ -2,7 +2,7 @@
 
     Figure ─ panels ─▶ Panel ─ marks ─▶ Line Stems Band Area Points Arrows Rule Heat
 
-`screen.plotly` and `paper.matplotlib` draw it; `Figure.alt` describes it, and
+`screen.draw` and `paper.matplotlib` draw it; `Figure.alt` describes it, and
 `data_table` lists its numbers.
 A point of an axis is a number; None leaves a gap. Where a panel gives names for an axis, the
 number n stands for the n-th name, so that two tokens may have the same name.

@@ -1,6 +1,6 @@
 """Describe figures, one function each, from measured results.
 
-screen.plotly(figures.curves(compare(["rope", "alibi"]))).show()
+screen.draw(figures.curves(compare(["rope", "alibi"]))).html
 paper.save(figures.similarity("RoPE", between(RoPE(64), 64)), Path("rope.svg"))
 """
 

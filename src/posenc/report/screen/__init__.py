@@ -1,3 +1,5 @@
-"""Figures for the screen, by plotly."""
+"""Figures for the screen, as HTML and SVG that any width fits."""
 
-from posenc.report.screen.figure import plotly as plotly
+from posenc.report.screen.figure import STYLE as STYLE
+from posenc.report.screen.figure import Drawn as Drawn
+from posenc.report.screen.figure import draw as draw

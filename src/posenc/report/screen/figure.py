@@ -1,18 +1,32 @@
-"""Draw figures for the screen with plotly.
+"""Draw figures for the screen as HTML and SVG that fit any width without a script.
 
-Backgrounds are transparent, and the page sets the colour of text, as it knows its theme. All that
-depends on the width of the page is in `layout`; `layout.meta["narrow"]` holds it for a telephone.
+A panel is an SVG of no fixed width. What has a shape of its own, text and markers, stands at a
+share of it (`x="25%"`); curves and images lie in an inner SVG of 1000 × 1000 units that is
+stretched to the panel, with lines that stay as thick as they are. The style sheet puts panels side
+by side as there is room, and colours follow the theme of the page.
+
+    div.legend
+    div.panels ─▶ div.panel ─▶ div.name  svg.plot  div.under
+                               svg.plot ─▶ svg.stretched (grid, lines, images), g (text, markers)
+
+A script adds what moves: it reads values back from the coordinates and from the ends of the axes.
 """
 
+import json
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from math import ceil
 
-import plotly.graph_objects as go
-
+from posenc.models.files.errors import printable
+from posenc.report.drawing.axis import Axis, axis, edges
 from posenc.report.drawing.figure import (
+    GREY,
     Area,
     Arrows,
     Band,
+    Dash,
     Figure,
     Heat,
     Line,
@@ -21,240 +35,364 @@ from posenc.report.drawing.figure import (
     Points,
     Rule,
     Stems,
+    Values,
     short,
 )
-from posenc.report.drawing.panel_layout import one_palette
-from posenc.report.screen.layout import narrow, nth, safe, wide
+from posenc.report.drawing.panel_layout import LINE, legend_names, one_palette
+from posenc.report.screen import heat
 
-SIDES = {
-    "above": "top center",
-    "right above": "top right",
-    "left below": "bottom left",
-    "right": "middle right",
-    "middle": "middle center",
+LETTER = 6.2  # pixels of a letter of 12 pixels
+LONGEST = 28  # letters of a name beside an axis
+COLUMN = 320  # pixels of the narrowest panel, for the names along x
+DASHES: dict[Dash, str] = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
+SIDES = {  # of a mark, where its label stands: anchor, right, down
+    "above": ("middle", 0, -7),
+    "right above": ("start", 5, -5),
+    "left below": ("end", -5, 13),
+    "right": ("start", 7, 4),
+    "middle": ("middle", 0, 4),
 }
+STYLE = (files("posenc.report") / "templates" / "figure.css").read_text("utf-8")
 
 
-def plotly(figure: Figure) -> go.Figure:
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as HTML; of one that moves, also its states."""
+
+    html: str
+    frames: list[str]  # their names
+    start: int  # the frame that `html` shows
+    states: list[list[list[str] | None]]  # states[frame][panel]: its stretched marks, its others
+
+
+def draw(figure: Figure) -> Drawn:
     """Draw a figure. Every text is escaped; frames are not played but wait for a slider."""
-    traces = [trace for n, panel in enumerate(figure.panels) for trace in _panel(panel, n, figure)]
-    named: set[str] = set()
-    for trace in traces:
-        name = trace.get("name", "")
-        trace |= {"legendgroup": name, "showlegend": bool(name) and name not in named}
-        named.add(name)
+    axes = [
+        (axis(figure, n, "x", _x_ticks(panel)), axis(figure, n, "y", _y_ticks(panel, figure)))
+        for n, panel in enumerate(figure.panels)
+    ]
+    drawn = [
+        [_marks(panel, *axes[n]) for n, panel in enumerate(state)]
+        for state in [figure.panels, *(frame.panels for frame in figure.frames)]
+    ]
+    still, *moving = drawn
+    panels = [_panel(panel, figure, *axes[n], still[n]) for n, panel in enumerate(figure.panels)]
+    same = [all(state[n] == still[n] for state in moving) for n in range(len(panels))]
     states = [frame.panels for frame in figure.frames]
-    layout = wide(figure)
-    layout["meta"] = {
-        "narrow": narrow(figure),
-        "start": states.index(figure.panels) if states else None,
-    }
-    return go.Figure({"data": traces, "layout": layout, "frames": list(_frames(figure))})
+    return Drawn(
+        _legend(figure) + _arranged(figure, panels),
+        [printable(frame.name, 200) for frame in figure.frames],
+        states.index(figure.panels) if states else 0,
+        [[None if same[n] else [*marks] for n, marks in enumerate(state)] for state in moving],
+    )
 
 
-def _panel(panel: Panel, n: int, figure: Figure) -> Iterator[dict[str, Any]]:
-    axes = {"xaxis": nth("x", n), "yaxis": nth("y", n)}
-    heats = sum(isinstance(m, Heat) for before in figure.panels[:n] for m in before.marks)
-    shared = one_palette(figure)
+def safe(text: str) -> str:
+    """Escape what HTML would take for markup, and write invisible characters out."""
+    return escape(printable(text, 200))
+
+
+def _arranged(figure: Figure, panels: list[str]) -> str:
+    """Panels side by side, as many as there is room for but no more than the figure wants."""
+    columns = min(figure.columns, len(panels))
+    least = 150 if len(panels) > 6 and columns > 2 else 200 if columns > 3 else 280
+    style = f"--columns: {columns}; --least: {least}px"
+    return f'<div class="panels" style="{style}">{"".join(panels)}</div>'
+
+
+def _panel(panel: Panel, figure: Figure, x: Axis, y: Axis, marks: tuple[str, str]) -> str:
+    beside = max((len(_cut(text)) for _, text in y.ticks), default=0) * LETTER + 9
+    left = beside + (18 if panel.y_title else 0)
+    ends = [mark.name for mark in panel.marks if isinstance(mark, Line) and mark.direct]
+    right = 14 + LETTER * max(map(len, ends), default=0)
+    under = 20 if x.ticks else 4
+    if panel.x_names:
+        under = 8 + LETTER * max(len(_cut(text)) for _, text in x.ticks)
+    style = f"--left: {left:.0f}px; --right: {right:.0f}px; --under: {under:.0f}px; "
+    style += f"--shape: {_shape(panel, x, y):.4g}" if panel.square else f"--high: {_high(figure)}px"
+    kind = "panel square" if panel.square else "panel"
+    ends = f'data-x="{_ends(x)}" data-y="{_ends(y)}"'
+    titles = f'data-x-title="{safe(panel.x_title)}" data-y-title="{safe(panel.y_title)}"'
+    for name, names in (("x", panel.x_names), ("y", panel.y_names)):
+        if names:
+            written = escape(json.dumps([printable(one, 200) for one in names]))
+            titles += f' data-{name}-names="{written}"'
+    stretched, others = marks
+    grid = "" if panel.bare or _has_heat(panel) else _grid(x, y, panel)
+    bars = [] if one_palette(figure) else [m for m in panel.marks if isinstance(m, Heat) and m.bar]
+    return (
+        f'<div class="{kind}" style="{style}">'
+        + (f'<div class="name">{safe(panel.title)}</div>' if panel.title else "")
+        + "".join(_bar(mark) for mark in bars)
+        + f'<svg class="plot" {ends} {titles}>'
+        + f"{grid}{_ticks(panel, x, y)}{_y_title(panel.y_title, beside)}"
+        + _stretched(stretched, " marks")
+        + f"<g>{others}</g></svg>"
+        + (f'<div class="under">{safe(panel.x_title)}</div>' if panel.x_title else "")
+        + "</div>"
+    )
+
+
+def _stretched(inner: str, kind: str = "") -> str:
+    return (
+        f'<svg class="stretched{kind}" viewBox="0 0 1000 1000" preserveAspectRatio="none"'
+        f' width="100%" height="100%">{inner}</svg>'
+    )
+
+
+def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
+    """The stretched marks of a panel, and the others."""
+    stretched, others = [], []
     for mark in panel.marks:
-        if isinstance(mark, Heat):
-            yield (
-                _drawn(mark, panel) | axes | {"coloraxis": nth("coloraxis", 0 if shared else heats)}
-            )
-            heats += 1
-        elif not isinstance(mark, Rule):
-            yield _drawn(mark, panel) | axes
-        if isinstance(mark, Arrows) and mark.labels:
-            yield _heads(mark) | axes
-        if isinstance(mark, Line) and mark.direct:
-            yield _end(mark) | axes
+        for inside, markup in _drawn(mark, panel, x, y):
+            (stretched if inside else others).append(markup)
+    return "".join(stretched), "".join(others)
 
 
-def _drawn(mark: Mark, panel: Panel) -> dict[str, Any]:
+def _drawn(mark: Mark, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+    """The elements of a mark; True: stretched with the panel."""
+    name = f' data-name="{safe(mark.name)}"' if getattr(mark, "name", "") else ""
     match mark:
         case Line():
-            return {
-                "type": "scatter",
-                "x": short(mark.x),
-                "y": short(mark.y),
-                "mode": "lines+markers" if mark.marker else "lines",
-                "line": {"color": mark.colour, "dash": mark.dash, "width": mark.width},
-                "marker": {
-                    "symbol": _symbol(mark.marker),
-                    "size": 6,
-                    "maxdisplayed": _marked(mark),
-                },
-                "hovertemplate": _hover(mark.name, panel),
-                "name": "" if mark.direct else safe(mark.name),
-            }
+            look = f'stroke="{mark.colour}" stroke-width="{mark.width:g}"{_dash(mark.dash)}'
+            yield True, f'<path class="line" {look}{name} d="{_path(mark.x, mark.y, x, y)}"/>'
+            if mark.marker:
+                every = 1 if len(mark.x) <= 40 else ceil(len(mark.x) / 12)
+                shown = mark.x[::every], mark.y[::every]
+                yield False, _markers(*shown, x, y, mark.marker, mark.colour, 6, "")
+            if mark.direct:
+                points = zip(short(mark.x), short(mark.y), strict=True)
+                *_, (last, height) = [point for point in points if None not in point]
+                assert last is not None
+                assert height is not None
+                yield False, _text(mark.name, x.share(last), y.share(height), "start", 6, 4)
         case Stems():
-            x, y = short(mark.x), short(mark.y)
-            return {
-                "type": "scatter",
-                "x": [v for at in x for v in (at, at, None)],
-                "y": [v for height in y for v in (0, height, None)],
-                "mode": "lines+markers",
-                "line": {"color": mark.colour, "width": 2},
-                "marker": {
-                    "symbol": _symbol(mark.marker),
-                    "size": [0, 8, 0] * len(x),
-                    "line": {"width": 0},
-                    "opacity": 1,
-                    "color": mark.colour,
-                },
-                "hovertemplate": _hover(mark.name, panel),
-                "name": safe(mark.name),
-            }
-        case Area():
-            colour = _faint(mark.colour) if mark.faint else mark.colour
-            return {
-                "type": "scatter",
-                "x": short(mark.x),
-                "y": short(mark.y),
-                "fill": "toself",
-                "fillcolor": colour,
-                "mode": "lines",
-                "line": {"width": 0, "color": colour},
-                "hoverinfo": "skip",
-                "name": safe(mark.name),
-            }
-        case Band():
-            bounded = [
-                (x, low, high)
-                for x, low, high in zip(*map(short, (mark.x, mark.low, mark.high)), strict=True)
-                if None not in (x, low, high)
+            bottom = y.share(0)
+            drawn = [
+                f"M{_unit(x.share(at))} {_unit(1 - bottom)}V{_unit(1 - y.share(value))}"
+                for at, value in zip(mark.x, short(mark.y), strict=True)
+                if value is not None
             ]
-            x, low, high = map(list, zip(*bounded, strict=True)) if bounded else ([], [], [])
-            return {
-                "type": "scatter",
-                "x": x + x[::-1],
-                "y": low + high[::-1],
-                "fill": "toself",
-                "fillcolor": _faint(mark.colour),
-                "mode": "lines",
-                "line": {"width": 0, "color": _faint(mark.colour)},
-                "hoverinfo": "skip",
-                "name": safe(mark.name),
-            }
+            yield True, f'<path class="stem" stroke="{mark.colour}" d="{"".join(drawn)}"/>'
+            yield False, _markers(mark.x, mark.y, x, y, mark.marker, mark.colour, 8, name)
+        case Band():
+            yield True, f'<path class="band" fill="{mark.colour}"{name} d="{_band(mark, x, y)}"/>'
+        case Area():
+            kind = "band" if mark.faint else "area"
+            drawn = _path(mark.x, mark.y, x, y, "Z")
+            yield True, f'<path class="{kind}" fill="{mark.colour}" d="{drawn}"/>'
         case Points():
-            return {
-                "type": "scatter",
-                "x": short(mark.x),
-                "y": short(mark.y),
-                "mode": "text" if not mark.marker else "markers+text" if mark.labels else "markers",
-                "text": [safe(label) for label in mark.labels] or None,
-                "textposition": SIDES[mark.side],
-                "marker": {
-                    "color": mark.colour,
-                    "symbol": _symbol(mark.marker),
-                    "size": mark.size,
-                },
-                "hovertemplate": _hover(mark.name, panel),
-                "name": safe(mark.name),
-                "cliponaxis": False,
-            }
+            if mark.marker:
+                looks = mark.marker, mark.colour, mark.size
+                yield False, _markers(mark.x, mark.y, x, y, *looks, name)
+            for at, height, label in zip(short(mark.x), short(mark.y), mark.labels, strict=False):
+                if at is not None and height is not None:
+                    place = x.share(at), y.share(height)
+                    colour = "" if mark.marker else f' fill="{mark.colour}"'
+                    yield False, _text(label, *place, *SIDES[mark.side], colour)
         case Arrows():
-            ends = zip(mark.x, mark.to_x, strict=True), zip(mark.y, mark.to_y, strict=True)
-            x, y = ([v for a, b in pairs for v in (a, b, None)] for pairs in ends)
-            return {
-                "type": "scatter",
-                "x": short(x),
-                "y": short(y),
-                "mode": "lines+markers",
-                "line": {"color": mark.colour, "dash": mark.dash, "width": 2},
-                "marker": {
-                    "symbol": "arrow",
-                    "angleref": "previous",
-                    "size": [0, 13, 0] * len(mark.x),
-                    "line": {"width": 0},
-                    "opacity": 1,
-                    "color": mark.colour,
-                },
-                "hovertemplate": _hover(mark.name, panel),
-                "name": safe(mark.name),
-            }
-        case Heat():
-            return {
-                "type": "heatmap",
-                "z": [short(row) for row in mark.z],
-                "x": list(mark.x),
-                "y": list(mark.y),
-                "hovertemplate": _hover("", panel, mark.unit or "value"),
-                "hoverongaps": False,
-            } | ({} if mark.digits is None else {"texttemplate": f"%{{z:.{mark.digits}f}}"})
+            for n, ends in enumerate(zip(mark.x, mark.y, mark.to_x, mark.to_y, strict=True)):
+                x1, y1, x2, y2 = ends
+                begin, end = (x.share(x1), y.share(y1)), (x.share(x2), y.share(y2))
+                places = f"{_places(*begin, '1')} {_places(*end, '2')}"
+                head = f'marker-end="url(#arrow-{mark.colour[1:].lower()})"'
+                look = f'stroke="{mark.colour}" stroke-width="2"{_dash(mark.dash)}'
+                yield False, f"<line {places} {look} {head}{name}/>"
+                if mark.labels:
+                    yield False, _text(mark.labels[n], *end, "middle", 0, -7 if y2 >= 0 else 16)
         case Rule():
-            raise TypeError("a rule belongs to the layout")
+            along = x if mark.axis == "x" else y
+            at = along.share(mark.at)
+            drawn = f"M{_unit(at)} 0V1000" if mark.axis == "x" else f"M0 {_unit(1 - at)}H1000"
+            yield True, f'<path class="rule" stroke="{GREY}"{_dash(mark.dash)} d="{drawn}"/>'
+            if mark.name and mark.axis == "x":
+                yield False, _upright(mark.name, _share(at), "0", "end", -3, -4, "small")
+            elif mark.name:
+                yield False, _text(mark.name, 0, at, "start", 3, -4, ' class="small"')
+        case Heat():
+            low, high = mark.span
+            ends = f'data-span="{low:.6g} {high:.6g}" data-unit="{safe(mark.unit or "value")}"'
+            left, right = sorted(x.share(edge) for edge in edges(mark.x))
+            below, above = sorted(y.share(edge) for edge in edges(mark.y))
+            place = f'x="{_unit(left)}" y="{_unit(1 - above)}" preserveAspectRatio="none"'
+            size = f'width="{_unit(right - left)}" height="{_unit(above - below)}"'
+            image = heat.image(mark, panel.y_down)
+            yield True, f'<image {place} {size} {ends} href="{image}"/>'
+            if mark.digits is not None:
+                for height, row in zip(mark.y, mark.z, strict=True):
+                    for at, value in zip(mark.x, row, strict=True):
+                        if value is not None:
+                            place = x.share(at), y.share(height), "middle", 0, 4
+                            look = f' class="cell" fill="{heat.ink(value, mark)}"'
+                            yield False, _text(f"{value:.{mark.digits}f}", *place, look)
 
 
-def _heads(mark: Arrows) -> dict[str, Any]:
-    """Labels beyond the heads of arrows."""
-    return {
-        "type": "scatter",
-        "x": short([x + 1.06 * (to - x) for x, to in zip(mark.x, mark.to_x, strict=True)]),
-        "y": short([y + 1.06 * (to - y) for y, to in zip(mark.y, mark.to_y, strict=True)]),
-        "mode": "text",
-        "text": [safe(label) for label in mark.labels],
-        "textposition": [f"{'top' if y >= 0 else 'bottom'} center" for y in mark.to_y],
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-    }
+def _path(xs: Values, ys: Values, x: Axis, y: Axis, end: str = "") -> str:
+    """A curve through the points, parted where there is no value; `end` closes each part."""
+    parts: list[list[str]] = [[]]
+    for at, height in zip(xs, ys, strict=True):
+        if at is None or height is None or not _drawable(at, x) or not _drawable(height, y):
+            parts.append([])
+        else:
+            parts[-1].append(f"{_unit(x.share(at))} {_unit(1 - y.share(height))}")
+    return "".join(f"M{'L'.join(part)}{end}" for part in parts if part)
 
 
-def _end(mark: Line) -> dict[str, Any]:
-    """The name of a line, after its last point."""
-    points = zip(short(mark.x), short(mark.y), strict=True)
-    *_, (x, y) = [point for point in points if None not in point]
-    return {
-        "type": "scatter",
-        "x": [x],
-        "y": [y],
-        "mode": "text",
-        "text": [f" {safe(mark.name)}"],
-        "textposition": "middle right",
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-    }
-
-
-def _frames(figure: Figure) -> Iterator[dict[str, Any]]:
-    """The trace properties that differ in any frame, for each frame.
-
-    Frames can then be shown in any order: each sets all that another may have changed.
-    """
-    states = [
-        [trace for n, panel in enumerate(frame.panels) for trace in _panel(panel, n, figure)]
-        for frame in figure.frames
+def _band(mark: Band, x: Axis, y: Axis) -> str:
+    bounded = [
+        (at, low, high)
+        for at, low, high in zip(*map(short, (mark.x, mark.low, mark.high)), strict=True)
+        if None not in (at, low, high)
     ]
-    # changing[n]: the properties of trace n that are not the same in all frames
-    changing = {
-        place: {key for key in traces[0] if any(trace[key] != traces[0][key] for trace in traces)}
-        for place, traces in enumerate(zip(*states, strict=True))
-    }
-    places = [place for place, keys in changing.items() if keys]
-    for frame, state in zip(figure.frames, states, strict=True):
-        data = [{key: state[n][key] for key in {"type", *changing[n]}} for n in places]
-        yield {"name": safe(frame.name), "data": data, "traces": places}
+    if not bounded:
+        return ""
+    at, low, high = zip(*bounded, strict=True)
+    return _path(at + at[::-1], low + high[::-1], x, y, "Z")
 
 
-def _hover(name: str, panel: Panel, value: str = "") -> str:
-    lines = [
-        safe(name),
-        f"{safe(panel.x_title or 'x')}: %{{x}}",
-        f"{safe(panel.y_title or 'y')}: %{{y}}",
-        f"{safe(value)}: %{{z:.4g}}" if value else "",
-    ]
-    return "<br>".join(line for line in lines if line) + "<extra></extra>"
+def _markers(
+    xs: Values, ys: Values, x: Axis, y: Axis, marker: str, colour: str, size: float, name: str
+) -> str:
+    """Markers at points; circles are circles, others are shapes of the page."""
+    drawn = []
+    for at, height in zip(short(xs), short(ys), strict=True):
+        if at is None or height is None or not _drawable(at, x) or not _drawable(height, y):
+            continue
+        place = x.share(at), y.share(height)
+        if marker == "circle":
+            drawn.append(f'<circle {_places(*place, "", "c")} r="{size / 2:g}"/>')
+        else:
+            scale = f'<use href="#mark-{marker}" transform="scale({size / 10:g})"/>'
+            drawn.append(f'<svg class="at" {_places(*place)}>{scale}</svg>')
+    return f'<g class="points" fill="{colour}" stroke="{colour}"{name}>{"".join(drawn)}</g>'
 
 
-def _marked(mark: Line) -> int:
-    """Number of points of a line that get a marker; 0: all."""
-    return 0 if len(mark.x) <= 40 else 12
+def _legend(figure: Figure) -> str:
+    """Each name once, with the look of the mark that has it first; the bar of a shared palette."""
+    marks = {}
+    for panel in figure.panels:
+        for mark in panel.marks:
+            marks.setdefault(getattr(mark, "name", ""), mark)
+    entries = [f"<span>{_swatch(marks[name])}{safe(name)}</span>" for name in legend_names(figure)]
+    heats = [m for p in figure.panels for m in p.marks if isinstance(m, Heat) and m.bar]
+    if heats and one_palette(figure):
+        entries.append(_bar(heats[0]))
+    return f'<div class="legend">{"".join(entries)}</div>' if entries else ""
 
 
-def _symbol(marker: str) -> str:
-    return {"triangle": "triangle-up", "dash": "line-ew-open", "": "circle"}.get(marker, marker)
+def _swatch(mark: Mark) -> str:
+    match mark:
+        case Line() | Arrows():
+            look = f'class="line" stroke="{mark.colour}" stroke-width="2"{_dash(mark.dash)}'
+            drawn = f'<path {look} d="M0 6H26"/>'
+        case Band() | Area():
+            faint = isinstance(mark, Band) or mark.faint
+            kind = "band" if faint else "area"
+            drawn = f'<path class="{kind}" fill="{mark.colour}" d="M0 1H26V11H0Z"/>'
+        case _:
+            drawn = ""
+    marker = getattr(mark, "marker", "")
+    if marker:
+        colour = getattr(mark, "colour", GREY)
+        shape = f'<use href="#mark-{marker}" transform="scale(.8)"/>'
+        drawn += (
+            f'<svg class="at points" x="13" y="6" fill="{colour}" stroke="{colour}">{shape}</svg>'
+        )
+    return f'<svg class="swatch" width="26" height="12">{drawn}</svg>'
 
 
-def _faint(colour: str) -> str:
-    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, 0.22)"
+def _bar(mark: Heat) -> str:
+    low, high = mark.span
+    palette = f'<image width="90" height="10" preserveAspectRatio="none" href="{heat.bar(mark)}"/>'
+    drawn = f'<svg class="swatch" width="90" height="10">{palette}</svg>'
+    return f'<span class="bar">{low:.4g} {drawn} {high:.4g} {safe(mark.unit)}</span>'
+
+
+def _grid(x: Axis, y: Axis, panel: Panel) -> str:
+    """Lines at the ticks; along names too, where marks have to be followed to them."""
+    lines = [f"M{_unit(x.share(value))} 0V1000" for value, _ in x.ticks if not panel.x_names]
+    lines += [f"M0 {_unit(1 - y.share(value))}H1000" for value, _ in y.ticks]
+    return _stretched(f'<path class="grid" d="{"".join(lines)}"/>')
+
+
+def _ticks(panel: Panel, x: Axis, y: Axis) -> str:
+    drawn = []
+    for value, text in x.ticks:
+        at = x.share(value)
+        if panel.x_names:
+            drawn.append(_upright(_cut(text), _share(at), "100%", "end", -6, 4))
+        else:
+            drawn.append(_text(text, at, 0, "middle", 0, 16))
+    drawn += [_text(_cut(text), 0, y.share(value), "end", -6, 4) for value, text in y.ticks]
+    return f'<g class="ticks">{"".join(drawn)}</g>'
+
+
+def _y_title(title: str, beside: float) -> str:
+    return _upright(title, f"{-beside - 6:.0f}", "50%", "middle", 0, 0) if title else ""
+
+
+def _upright(
+    text: str, x: str, y: str, anchor: str, along: float, down: float, kind: str = ""
+) -> str:
+    """Text from the bottom to the top, at a place of its own."""
+    turned = f'transform="rotate(-90)" text-anchor="{anchor}" x="{along}" y="{down}"'
+    look = f' class="{kind}"' if kind else ""
+    return f'<svg class="at" x="{x}" y="{y}"><text {turned}{look}>{safe(text)}</text></svg>'
+
+
+def _text(
+    text: str, x: float, y: float, anchor: str, right: float, down: float, more: str = ""
+) -> str:
+    shift = f' dx="{right}"' if right else ""
+    place = f'{_places(x, y)}{shift} dy="{down}" text-anchor="{anchor}"'
+    return f"<text {place}{more}>{safe(text)}</text>"
+
+
+def _places(x: float, y: float, n: str = "", letter: str = "") -> str:
+    """Where something stands: `x="25%" y="50%"`; cx for circles, x1 for lines."""
+    return f'{letter}x{n}="{_share(x)}" {letter}y{n}="{_share(1 - y)}"'
+
+
+def _share(part: float) -> str:
+    return f"{100 * part:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+def _unit(part: float) -> str:
+    return f"{1000 * part:.1f}".removesuffix(".0")
+
+
+def _dash(dash: Dash) -> str:
+    return f' stroke-dasharray="{DASHES[dash]}"' if DASHES[dash] else ""
+
+
+def _drawable(value: float, along: Axis) -> bool:
+    return value > 0 if along.log else value - value == 0
+
+
+def _ends(one: Axis) -> str:
+    return f"{one.low:.9g} {one.high:.9g}{' log' if one.log else ''}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _x_ticks(panel: Panel) -> int:
+    return COLUMN // 14 if panel.x_names else 5
+
+
+def _y_ticks(panel: Panel, figure: Figure) -> int:
+    return max(2, int(_high(figure) / (LINE - 3 if panel.y_names else 30)))
+
+
+def _high(figure: Figure) -> int:
+    return figure.height or (300 if figure.columns == 1 else 170)
+
+
+def _shape(panel: Panel, x: Axis, y: Axis) -> float:
+    """Width to height where a step is as long along both axes."""
+    return abs((x.high - x.low) / (y.high - y.low))
+
+
+def _has_heat(panel: Panel) -> bool:
+    return any(isinstance(mark, Heat) for mark in panel.marks)

@@ -1,59 +1,210 @@
-const dark = matchMedia("(prefers-color-scheme: dark)"), narrow = matchMedia("(max-width: 40rem)");
-const still = matchMedia("(prefers-reduced-motion: reduce)");
-const sources = new Map();
-for (const source of document.querySelectorAll("script[data-figure]"))
-  sources.set(document.getElementById(source.dataset.figure), source);
+// The page stands without this script. It adds the values under the pointer, tables of numbers,
+// a slider to figures that move, files of figures, and opens what a link leads to.
+const told = new Map();  // by the name of a figure: its title, its numbers, its states
+for (const one of document.querySelectorAll("script[data-figure]"))
+  told.set(one.dataset.figure, JSON.parse(one.textContent));
 
-function draw(place) {
-  const style = getComputedStyle(document.documentElement), of = name => style.getPropertyValue(name).trim();
-  const { data, frames, layout: wide } = JSON.parse(sources.get(place).textContent);
-  const layout = narrow.matches ? wide.meta.narrow : wide;
-  layout.font = { color: of("--ink"), size: 12 };
-  for (const [name, axis] of Object.entries(layout))
-    if (/^[xy]axis/.test(name)) Object.assign(axis, { gridcolor: of("--grid"), zerolinecolor: of("--grid") });
-  for (const note of layout.annotations || []) note.font.color = of("--ink");
-  Plotly.newPlot(place, { data, layout, frames, config: { responsive: true, displayModeBar: false } });
-  if (frames?.length) slide(place, frames.map(frame => frame.name), wide.meta.start);
+function make(tag, values = {}, ...inside) {
+  const element = Object.assign(document.createElement(tag), values);
+  element.append(...inside);
+  return element;
 }
 
-function slide(place, names, start) {
-  if (place.nextElementSibling?.className === "slide") place.nextElementSibling.remove();
-  const row = document.createElement("div"), range = document.createElement("input"), now = document.createElement("output");
-  const name = () => { range.ariaValueText = now.textContent = names[range.value]; };
-  const show = () => {
-    name();
-    const duration = still.matches ? 0 : 120;
-    Plotly.animate(place, [names[range.value]], { mode: "immediate", frame: { duration, redraw: true }, transition: { duration } });
+// ---- Tables of numbers are made when they are opened.
+function fill(details) {
+  const { title, table } = told.get(details.dataset.numbers);
+  const row = (cells, tag) => make("tr", {}, ...cells.map((text, n) => {
+    const cell = make(n && tag === "td" ? "td" : "th", { textContent: text });
+    if (cell.tagName === "TH") cell.scope = tag === "td" ? "row" : "col";
+    return text || tag === "td" ? cell : make("td");
+  }));
+  const made = make("table", {}, ...(table.note ? [make("caption", { textContent: table.note })] : []),
+    make("thead", {}, row(table.heading, "th")), make("tbody", {}, ...table.rows.map(cells => row(cells, "td"))));
+  details.append(make("div", { className: "scroll", role: "region", ariaLabel: `Numbers of ${title}`, tabIndex: 0 }, made));
+}
+for (const details of document.querySelectorAll("details[data-numbers]"))
+  details.addEventListener("toggle", () => fill(details), { once: true });
+
+// ---- A figure as a file: its plots and its words where they stand, dark on white.
+const LIGHT = { ink: "#1c1d1f", grid: "#e4e6e9", paper: "#fff" };
+function svg(figure) {
+  const { title } = told.get(figure.id), area = figure.getBoundingClientRect(), xml = new XMLSerializer();
+  const at = box => ({ x: box.left - area.left + 10, y: box.top - area.top + 34, width: box.width, height: box.height });
+  const style = document.getElementById("figure-style").textContent.replace(/var\(--(\w+)\)/g, (all, name) => LIGHT[name] ?? all);
+  const text = (words, x, y, size, weight = 400) => {
+    const element = make("span", { textContent: words });
+    return `<text x="${x}" y="${y}" font-size="${size}" font-weight="${weight}" font-family="system-ui, sans-serif">${element.innerHTML}</text>`;
   };
-  Object.assign(range, { type: "range", min: 0, max: names.length - 1, value: start, oninput: show, ariaLabel: "Move through the figure" });
-  row.className = "slide";
-  name();
-  row.append(range, now);
-  place.after(row);
+  const parts = [...figure.querySelectorAll("svg.plot, svg.swatch")].map(plot => {
+    const copy = plot.cloneNode(true);
+    for (const [name, value] of Object.entries(at(plot.getBoundingClientRect()))) copy.setAttribute(name, value);
+    return xml.serializeToString(copy);
+  });
+  const nodes = document.createTreeWalker(figure, NodeFilter.SHOW_TEXT);
+  while (nodes.nextNode()) {
+    const node = nodes.currentNode, range = document.createRange(), look = getComputedStyle(node.parentElement);
+    if (node.parentElement.closest("svg")) continue;
+    for (const word of node.data.matchAll(/\S+/g)) {
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const box = at(range.getBoundingClientRect());
+      parts.push(text(word[0], box.x, box.y + 0.78 * box.height, look.fontSize, look.fontWeight));
+    }
+  }
+  const [wide, high] = [area.width + 20, area.height + 44];
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${wide}" height="${high}" fill="${LIGHT.ink}">`
+    + `<style>${style}</style>${document.querySelector("#shapes defs").outerHTML}`
+    + `<rect width="100%" height="100%" fill="${LIGHT.paper}"/>${text(title, 10, 22, 15, 600)}${parts.join("")}</svg>`;
 }
 
-// Drawn when it comes near the window, so that a page with many figures opens at once.
-const drawn = new Set();
-function come(place) {
-  near.unobserve(place);
-  drawn.add(place);
-  draw(place);
+function save(figure) {
+  const link = make("a", { download: `${figure.id}.svg` });
+  link.href = URL.createObjectURL(new Blob([svg(figure)], { type: "image/svg+xml" }));
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
-const near = new IntersectionObserver(
-  seen => seen.filter(one => one.isIntersecting).forEach(one => come(one.target)), { rootMargin: "800px" });
-sources.forEach((_, place) => near.observe(place));
-for (const query of [dark, narrow]) query.addEventListener("change", () => drawn.forEach(draw));
 
-// On paper everything is open, drawn, and dark on white.
+// ---- Figures that move. Those of the same states move together.
+const moving = [];
+function show(figure, now) {
+  const { frames: { states } } = told.get(figure.id);
+  figure.querySelectorAll("svg.plot").forEach((plot, n) => {
+    const state = states[now][n];
+    if (state) [plot.querySelector(":scope > .marks"), plot.querySelector(":scope > g:last-child")]
+      .forEach((part, layer) => become(part, state[layer]));
+  });
+}
+
+// Attributes are changed rather than elements, so that the browser can move them.
+function become(part, markup) {
+  const next = document.createElementNS("http://www.w3.org/2000/svg", "g");
+  next.innerHTML = markup;
+  const [from, to] = [[...part.querySelectorAll("*")], [...next.querySelectorAll("*")]];
+  if (from.length !== to.length || from.some((one, n) => one.tagName !== to[n].tagName))
+    return part.replaceChildren(...next.childNodes);
+  from.forEach((one, n) => {
+    for (const { name, value } of to[n].attributes) if (one.getAttribute(name) !== value) one.setAttribute(name, value);
+    if (one.tagName === "text" && one.textContent !== to[n].textContent) one.textContent = to[n].textContent;
+  });
+}
+
+function go(names, now) {
+  for (const one of moving.filter(one => one.names === names)) {
+    one.range.value = now;
+    one.range.ariaValueText = one.now.textContent = one.frames[now];
+    show(one.figure, now);
+  }
+}
+
+function slide(figure) {
+  const { title, frames: { names: frames, start } } = told.get(figure.id), names = frames.join("\n");
+  const range = make("input", { type: "range", min: 0, max: frames.length - 1, value: start, ariaLabel: `Move through ${title}` });
+  const play = make("button", { type: "button", textContent: "Play", ariaLabel: `Play ${title}` }), now = make("output");
+  let timer = 0;
+  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; };
+  range.oninput = () => { stop(); go(names, +range.value); };
+  play.onclick = () => {
+    if (timer) return stop();
+    play.textContent = "Pause";
+    timer = setInterval(() => go(names, (+range.value + 1) % frames.length), 700);
+  };
+  now.textContent = range.ariaValueText = frames[start];
+  moving.push({ figure, range, now, frames, names });
+  figure.after(make("div", { className: "slide" }, play, range, now));
+}
+
+for (const figure of document.querySelectorAll(".figure")) {
+  const { title, frames } = told.get(figure.id);
+  if (frames) slide(figure);
+  const button = make("button", { type: "button", textContent: "Save as SVG", ariaLabel: `Save as SVG: ${title}`, onclick: () => save(figure) });
+  figure.closest("figure").querySelector("figcaption").append(" ", button);
+}
+
+// ---- Values under the pointer, read back from where marks stand.
+const tip = make("div", { className: "tip", hidden: true, ariaHidden: "true" });
+document.body.append(tip);
+
+function written(plot, name, share) {
+  const [low, high, log] = plot.dataset[name].split(" "), names = plot.dataset[`${name}Names`];
+  const value = log ? low * (high / low) ** share : +low + share * (high - low);
+  if (names) return JSON.parse(names)[Math.round(value)];
+  return log ? (+value.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 }) : digits(value, high - low, 3);
+}
+
+function digits(value, span, more) {
+  const after = Math.min(12, Math.max(0, more - Math.floor(Math.log10(Math.abs(span)))));
+  return (+value.toFixed(after) || 0).toLocaleString("en", { maximumFractionDigits: after });
+}
+
+// All points of a plot: share of the width, share of the height from the top, name.
+function* points(plot) {
+  for (const path of plot.querySelectorAll("path.line"))
+    for (const [, x, y] of (path.getAttribute("d") || "").matchAll(/[ML](\S+?) ([^ML]+)/g))
+      yield { x: x / 1000, y: y / 1000, name: path.dataset.name };
+  for (const series of plot.querySelectorAll("g.points"))
+    for (const one of series.children)
+      yield { x: parseFloat(one.getAttribute("cx") ?? one.getAttribute("x")) / 100,
+        y: parseFloat(one.getAttribute("cy") ?? one.getAttribute("y")) / 100, name: series.dataset.name };
+}
+
+// The bytes of the cells of a PNG of one byte a cell, row by row after the byte of its filter.
+const read = new WeakMap();
+async function cells(image) {
+  const address = image.getAttribute("href");
+  if (read.get(image)?.address !== address) {
+    const bytes = Uint8Array.from(atob(address.split(",")[1]), letter => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
+    let at = 8;
+    while (String.fromCharCode(...bytes.subarray(at + 4, at + 8)) !== "IDAT") at += 12 + view.getUint32(at);
+    const packed = new Blob([bytes.subarray(at + 8, at + 8 + view.getUint32(at))]).stream();
+    const plain = await new Response(packed.pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+    read.set(image, { address, wide: view.getUint32(16), high: view.getUint32(20), plain: new Uint8Array(plain) });
+  }
+  return read.get(image);
+}
+
+async function value(image, event) {
+  const box = image.getBoundingClientRect(), { wide, high, plain } = await cells(image);
+  const column = Math.floor((event.clientX - box.left) / box.width * wide), row = Math.floor((event.clientY - box.top) / box.height * high);
+  const level = plain[row * (wide + 1) + 1 + column], [low, above] = image.dataset.span.split(" ").map(Number);
+  if (!(column >= 0 && column < wide && row >= 0 && row < high) || level === 255) return "";
+  return `${image.dataset.unit} ≈ ${digits(low + level / 254 * (above - low), above - low, 2)}`;
+}
+
+async function point(event) {
+  const plot = event.target.closest?.("svg.plot"), lines = [];
+  if (!plot) return void (tip.hidden = true);
+  const box = plot.getBoundingClientRect(), image = plot.querySelector("image[data-span]");
+  let at = { x: (event.clientX - box.left) / box.width, y: (event.clientY - box.top) / box.height };
+  if (image) lines.push(await value(image, event));
+  else {
+    const far = one => Math.hypot((one.x - at.x) * box.width, (one.y - at.y) * box.height);
+    let nearest = null;
+    for (const one of points(plot)) if (!nearest || far(one) < far(nearest)) nearest = one;
+    if (!nearest || far(nearest) > 40) return void (tip.hidden = true);
+    at = nearest;
+    lines.push(at.name || "");
+  }
+  for (const [name, share] of [["x", at.x], ["y", 1 - at.y]]) {
+    const here = written(plot, name, share);
+    if (here !== undefined) lines.push(`${plot.dataset[`${name}Title`] || name}: ${here}`);
+  }
+  if (image && !lines[0]) return void (tip.hidden = true);
+  tip.textContent = lines.filter(Boolean).join("\n");
+  tip.hidden = false;
+  const room = tip.getBoundingClientRect();
+  tip.style.left = `${Math.min(event.clientX + 14, innerWidth - room.width - 8)}px`;
+  tip.style.top = `${event.clientY + 18 + room.height > innerHeight ? event.clientY - room.height - 10 : event.clientY + 18}px`;
+}
+for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, point);
+document.addEventListener("keydown", event => { if (event.key === "Escape") tip.hidden = true; });
+document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+// ---- On paper everything is open.
 addEventListener("beforeprint", () => {
   document.documentElement.classList.add("printing");
   for (const card of document.querySelectorAll(".card")) card.open = true;
-  sources.forEach((_, place) => come(place));
 });
-addEventListener("afterprint", () => {
-  document.documentElement.classList.remove("printing");
-  drawn.forEach(draw);
-});
+addEventListener("afterprint", () => document.documentElement.classList.remove("printing"));
 
 function open() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
