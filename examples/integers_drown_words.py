@@ -1,7 +1,7 @@
 """Adding the position as an integer drowns what words mean (seed 000's two scatter plots).
 
-A sentence of the packaged novel, in the plane in which its word vectors vary most. With integers
-added, that plane shows little but the order; sinusoids leave most words beside the same neighbour.
+With integers added, the plane in which the words of a sentence vary most shows little but their
+order; sinusoids leave most words beside the same neighbour. The picture: forty words, five groups.
 """
 
 import sys
@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from posenc import Integer, Sinusoidal
+from posenc.analysis.clouds import clouds
 from posenc.analysis.geometry import project
 from posenc.analysis.text import novel
-from posenc.report.figures import projection
+from posenc.report import figures
 from posenc.report.paper import save
 
 text = novel()
@@ -29,6 +30,10 @@ for name, plane in found.items():
         f" ({plane.ordered[0]:.2f} before)"
     )
 
-figure = replace(projection(found), title="Integers drown what words mean, sinusoids do not")
+grouped = {
+    name: clouds(text, text.vectors(128), encoding)
+    for name, encoding in (("integers", Integer(128)), ("sinusoids", Sinusoidal(128)))
+}
+figure = replace(figures.clouds(grouped), title="Integers drown what words mean, sinusoids do not")
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -144,6 +144,11 @@ def test_all_published_models_but_one_have_pairs_that_never_turn():
     assert (made["still"], len(made["found"])) == (33, 34)
 
 
+def test_each_encoding_acts_at_its_places():
+    where = run("five_places")[0]["where"]
+    assert (where["NoPE"], where["RoPE"], where["ALiBi"], where["Sinusoidal"]) == (0, 1, 1, 1)
+
+
 def test_positions_never_repeat():
     made, _ = run("no_position_repeats")
     assert made["nearest"] == 1

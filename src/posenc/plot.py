@@ -15,7 +15,7 @@ from posenc.analysis import clocks as analysis_clocks
 from posenc.analysis import similarity as similarities
 from posenc.analysis.text import words
 from posenc.attention.layer import SelfAttention
-from posenc.catalog import create, find
+from posenc.catalog import CATALOG, create, find
 from posenc.core.arguments import count, shown
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal as earlier
@@ -35,10 +35,12 @@ except ImportError as error:  # pragma: no cover
 __all__ = [
     "attention",
     "bias",
+    "channels",
     "clocks",
     "dials",
     "models",
     "pictures",
+    "places",
     "rows",
     "similarity",
     "wavelengths",
@@ -52,13 +54,25 @@ def rows(encoding: Encoding | str, tokens: int = 64) -> Picture:
 
     Raises ValueError for encodings that act on scores alone.
     """
+    return Picture(figures.encoding(_name(encoding), _rows(encoding, tokens)))
+
+
+def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
+    """Some channels of what `rows` shows, as curves against the position.
+
+    Raises ValueError for encodings that act on scores alone.
+    """
+    return Picture(figures.channels(_name(encoding), _rows(encoding, tokens)))
+
+
+def _rows(encoding: Encoding | str, tokens: int) -> list[list[float]]:
     one = _encoding(encoding, heads=1)
     probe = Probe(one, heads=None if one.heads else 1)
     with torch.no_grad():
         values = probe.rows(probe.line(count(tokens, "tokens")))
     if values is None:
         raise ValueError(_no_rows(encoding, one))
-    return Picture(figures.encoding(_name(encoding), values.tolist()))
+    return values.tolist()
 
 
 def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
@@ -167,6 +181,12 @@ def dials(model: str | Path, target: int) -> Picture:
 def models() -> Picture:
     """Base, trained length, context and wavelengths of published models that turn, in one chart."""
     return Picture(figures.models(published.models()))
+
+
+def places() -> Picture:
+    """The places of attention at which each encoding of the catalogue acts, read from its hooks."""
+    made = {card.name: _encoding(card.slug).acts_on for card in CATALOG}
+    return Picture(figures.places(made))
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:

@@ -9,6 +9,7 @@ from posenc import Binary, Integer, Mixed, RoPE, SelfAttention, Sinusoidal, axia
 from posenc.analysis import decomposition, geometry, grids, order, similarity
 from posenc.analysis import frequencies as turns
 from posenc.analysis.clocks import clocks
+from posenc.analysis.clouds import clouds
 from posenc.analysis.dials import by_method
 from posenc.analysis.precision import precision
 from posenc.analysis.relative_tables import Steps, Vectors
@@ -65,7 +66,7 @@ def drawn(everything, tmp_path_factory):
         "order": figures.order(everything),
         "peak": figures.peak(similarity.peak(frequencies(32), x[0], 77, 300)),
         "precision": figures.precision(precision(frequencies(32))),
-        "projection": figures.projection({"Integer": geometry.project(words, x, Integer(32))}),
+        "clouds": figures.clouds({"Integer": clouds(text, text.vectors(32), Integer(32))}),
         "properties": figures.properties(everything),
         "rotation": figures.rotation(
             {

@@ -99,7 +99,7 @@ def _of_portrait(result: Portrait) -> Figures:
     close = {names[closeup.slug]: closeup for closeup in result.encodings}
     moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
     waves = {name: closeup.waves for name, closeup in close.items() if closeup.waves}
-    planes = {name: closeup.plane for name, closeup in close.items() if closeup.plane}
+    clouds = {name: closeup.clouds for name, closeup in close.items() if closeup.clouds}
     patches = {name: closeup.patches for name, closeup in close.items() if closeup.patches}
     drawn = {
         "order": figures.order(result.comparison),
@@ -114,8 +114,8 @@ def _of_portrait(result: Portrait) -> Figures:
         drawn["decay"] = figures.decay(waves)
     if patches:
         drawn["grids"] = figures.grids(patches)
-    if planes:
-        drawn["projection"] = figures.projection(planes)
+    if clouds:
+        drawn["clouds"] = figures.clouds(clouds)
     if result.turning:
         drawn |= _of_turning(result.turning, names[result.turning.slug], result)
     for name, closeup in close.items():

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from posenc.analysis import decomposition, geometry, similarity
 from posenc.analysis.clocks import Clocks, clocks
+from posenc.analysis.clouds import Clouds, clouds
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.dials import Dial, by_method
 from posenc.analysis.frequencies import Extended, extended
-from posenc.analysis.geometry import Plane, Turned
+from posenc.analysis.geometry import Turned
 from posenc.analysis.grids import Map, to_patch
 from posenc.analysis.precision import Precision, precision
 from posenc.analysis.shift_matrix import Group, group
@@ -62,7 +63,7 @@ class Closeup:
     advance: Advance | None
     clocks: Clocks | None  # where queries and keys are turned by a number
     waves: Waves | None
-    plane: Plane | None
+    clouds: Clouds | None  # where the text has words enough
     patches: Map | None  # of an image, where it has two axes
     attention: list[list[list[float]]]  # (head, query, key) of the sentence
     without: list[list[list[float]]]  # the same layer without the encoding
@@ -147,7 +148,7 @@ def portray(
 
 def _closeup(card: Card, given: Material, text: Text) -> Closeup:
     settings = given.settings
-    words, x = text.words[given.example], given.vectors[text.ids[given.example]]
+    x = given.vectors[text.ids[given.example]]
     layer = _alike(given.layer(seeded(card, settings)))
     encoding = layer.encoding
     small = card.make(CHANNELS, 1)
@@ -160,6 +161,10 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
     freqs = getattr(encoding, "freqs", None)
     line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
     mask = causal() if encoding.causal else None
+    apart = None
+    if added:
+        with suppress(ValueError):
+            apart = clouds(text, given.vectors, encoding)
     return Closeup(
         card.slug,
         similarity.between(card.make(settings.dim, 1), POSITIONS),
@@ -167,7 +172,7 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
         moved,
         clocks(small, range(ADVANCE)) if isinstance(small, RoPE) and small.axes == 1 else None,
         similarity.of_distance(line, FAR) if line is not None else None,
-        geometry.project(words, x, encoding) if added else None,
+        apart,
         to_patch(encoding, PATCHES, PATCHES, CHOSEN) if encoding.axes == 2 else None,
         attention_weights(layer, x.unsqueeze(0), mask),
         attention_weights(without(layer), x.unsqueeze(0), mask),

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from posenc import Integer, RoPE, axial
+from posenc import RoPE, axial
 from posenc.analysis import geometry, grids
+from posenc.analysis.clouds import Clouds
 from posenc.report import figures
 
 
@@ -18,7 +19,10 @@ def test_two_words_are_turned_by_where_they_stand():
     }
     figure = figures.rotation(found, ("cat", "ate"))
     for start, panel in enumerate(figure.panels):
-        before, after = panel.marks
+        before, after, arc, label = panel.marks
+        ends = [math.atan2(arc.y[end], arc.x[end]) for end in (0, -1)]
+        assert ends == pytest.approx([0.5 * start, math.pi / 2 + 0.5 * (start + 1)], abs=1e-5)
+        assert label.labels == ["118.6°"]
         assert (before.to_x, before.to_y) == ([1, 0], [0, 2])
         angles = [math.atan2(y, x) for x, y in zip(after.to_x, after.to_y, strict=True)]
         assert angles == pytest.approx([0.5 * start, math.pi / 2 + 0.5 * (start + 1)], abs=1e-5)
@@ -33,14 +37,6 @@ def test_negative_angles_have_a_minus_and_hyphens_stay():
     assert "−90.0°" in says
 
 
-def test_words_stand_in_their_plane():
-    x = torch.randn(5, 8)
-    found = geometry.project("abcde", x, Integer(8))
-    before, after = figures.projection({"Integer": found}).panels
-    assert [*zip(before.marks[0].x, before.marks[0].y, strict=True)] == [*map(tuple, found.before)]
-    assert after.marks[0].labels == list("abcde")
-
-
 def test_a_picture_stands_upright():
     encoding = RoPE(axial(16, axes=2))
     found = grids.to_patch(encoding, 4, 6, (1, 5))
@@ -49,3 +45,19 @@ def test_a_picture_stands_upright():
     assert (len(cells.z), len(cells.z[0])) == (4, 6)
     assert cells.z[chosen.y[0]][chosen.x[0]] == 1
     assert panel.y_down
+
+
+def test_clouds_join_each_word_with_itself():
+    before = [[float(n), 0.0] for n in range(16)]
+    after = [[float(n), 1.0] for n in range(16)]
+    names = [f"w{n}" for n in range(16)]
+    found = Clouds(names, [0] * 8 + [1] * 8, [*range(16)], before, after, (1.0, 0.25))
+    (panel,) = figures.clouds({"Integer": found}).panels
+    lines, small, large, *second = panel.marks
+    assert list(lines.x)[:6] == [0, 0, None, 1, 1, None]
+    assert list(lines.y)[:3] == [0, 1, None]
+    assert (list(small.x), list(large.y)) == ([*range(8)], [1.0] * 8)
+    assert [mark.name for mark in (large, second[1])] == ["like “w0”", "like “w8”"]
+    assert small.colour == large.colour != second[0].colour
+    assert panel.x_range == panel.y_range
+    assert "Integer 25%" in figures.clouds({"Integer": found}).says

@@ -22,6 +22,18 @@ def test_decay_names_where_similarity_first_rises_and_turns_negative():
     assert negative.y[0] < 0
 
 
+def test_channels_are_curves_against_the_position():
+    """sin(p θ) of the first channel of each pair."""
+    rows = Sinusoidal(12)(torch.zeros(1, 9, 12))[0]
+    figure = figures.channels("Sinusoidal", rows.tolist())
+    assert [panel.title for panel in figure.panels] == [f"channel {n}" for n in (0, 2, 4, 7, 9, 11)]
+    for panel, pair in zip(figure.panels[:3], range(3), strict=True):
+        (line,) = panel.marks
+        expected = (torch.arange(9) * 10_000 ** (-2 * pair / 12)).sin()
+        assert torch.tensor(line.y).allclose(expected, atol=1e-6)
+    assert len({panel.y_range for panel in figure.panels}) == 1
+
+
 def test_one_odd_row_does_not_set_the_palette():
     """A first row of length 5 beside 299 of length 1."""
     dot = torch.ones(300, 300)

@@ -19,11 +19,13 @@ from posenc.report.figures.comparison import curves as curves
 from posenc.report.figures.comparison import order as order
 from posenc.report.figures.comparison import properties as properties
 from posenc.report.figures.comparison import rows as rows
+from posenc.report.figures.places import places as places
+from posenc.report.figures.plane import clouds as clouds
 from posenc.report.figures.plane import grids as grids
-from posenc.report.figures.plane import projection as projection
 from posenc.report.figures.plane import rotation as rotation
 from posenc.report.figures.positions import bias as bias
 from posenc.report.figures.positions import bound as bound
+from posenc.report.figures.positions import channels as channels
 from posenc.report.figures.positions import decay as decay
 from posenc.report.figures.positions import encoding as encoding
 from posenc.report.figures.positions import peak as peak

@@ -1,36 +1,72 @@
 """Figures of points in a plane: words before and after positions, patches of an image."""
 
 from collections.abc import Mapping, Sequence
-from math import hypot
+from dataclasses import replace
+from math import atan2, cos, hypot, radians, sin
 
-from posenc.analysis.geometry import Plane, Turned
+from posenc.analysis.clouds import EACH, Clouds
+from posenc.analysis.geometry import Turned
 from posenc.analysis.grids import Map
-from posenc.report.drawing.figure import BLUE, GREY, WHITE, Arrows, Figure, Panel, Points, heat
+from posenc.report.drawing.figure import (
+    BLUE,
+    GREEN,
+    GREY,
+    WHITE,
+    Arrows,
+    Figure,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Values,
+    heat,
+    style,
+)
 
 
-def projection(by_name: Mapping[str, Plane]) -> Figure:
-    """A sentence in its plane of most variance, without positions and with each encoding."""
-    planes = list(by_name.values())
-    first = planes[0]
-    panels = [
-        _words("without positions", first.words, first.before, first.explained[0], GREY),
-        *(
-            _words(name, plane.words, plane.after, plane.explained[1], BLUE)
-            for name, plane in by_name.items()
-        ),
-    ]
-    findings = "; ".join(
-        f"{name}: {plane.kept:.0%} of the words keep their nearest neighbour, and the first axis"
-        f" follows their order with a correlation of {plane.ordered[1]:.2f}"
-        for name, plane in by_name.items()
-    )
+def clouds(by_name: Mapping[str, Clouds]) -> Figure:
+    """Words in five groups of like ones: where each is without its position, and where with it."""
+    panels = []
+    for name, found in by_name.items():
+        ends = [value for point in (*found.before, *found.after) for value in point]
+        room = 0.08 * (max(ends) - min(ends))
+        span = min(ends) - room, max(ends) + room
+        (x, y), (to_x, to_y) = (zip(*points, strict=True) for points in (found.before, found.after))
+        marks: list[Mark] = [Line(*_joined(found), "", GREY, width=0.6)]
+        for group, first in enumerate(range(0, len(found.words), EACH)):
+            look = style(group)
+            part = slice(first, first + EACH)
+            label = f"like “{found.words[first]}”"
+            small = Points(x[part], y[part], "", look["colour"], look["marker"], 5)
+            marks += [small, replace(small, x=to_x[part], y=to_y[part], name=label, size=9)]
+        panels.append(
+            Panel(
+                f"{name}: {found.together[1]:.0%} beside a word like themselves",
+                marks,
+                "first direction of the words",
+                "second direction",
+                x_range=span,
+                y_range=span,
+                square=True,
+            )
+        )
+    first = next(iter(by_name.values()))
+    shares = ", ".join(f"{name} {found.together[1]:.0%}" for name, found in by_name.items())
     return Figure(
         "Words before and after positions",
         panels,
-        f"{len(first.words)} words in the plane. {findings}.",
-        columns=2,
-        height=360,
+        f"{len(first.words)} words of the text in {len(set(first.group))} groups of like ones,"
+        " small without positions and large with them, joined by a line. Without positions"
+        f" {first.together[0]:.0%} have a word of their group nearest; with them {shares}.",
+        columns=min(3, len(panels)),
     )
+
+
+def _joined(found: Clouds) -> tuple[Values, Values]:
+    """Lines from where each word was to where it is."""
+    pairs = zip(found.before, found.after, strict=True)
+    points = [point for start, end in pairs for point in (start, end, (None, None))]
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
@@ -39,11 +75,12 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
     for name, turned in by_sentence.items():
         places = [turned.words.index(word) for word in pair]
         labels = [f"{word}, {turned.position[n]}" for word, n in zip(pair, places, strict=True)]
-        marks = [
+        marks: list[Mark] = [
             _arrows(turned.before, places, "before", GREY),
             _arrows(turned.after, places, "turned", BLUE, labels),
         ]
         angle = turned.angle(places[0], places[1])
+        marks += _arc(turned.after[places[0]], angle)
         room = 1.25 * max(hypot(*turned.before[n]) for n in places)
         angles.append(f"{angle:.1f}".replace("-", "−") + f"° in “{name}”")
         panels.append(
@@ -99,20 +136,17 @@ def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
     )
 
 
-def _words(
-    title: str,
-    words: Sequence[str],
-    points: Sequence[Sequence[float]],
-    shown: float,
-    colour: str,
-) -> Panel:
-    x, y = zip(*points, strict=True)
-    return Panel(
-        f"{title}: {shown:.0%} of the variance",
-        [Points(x, y, colour=colour, size=6, labels=words)],
-        "first direction",
-        "second direction",
-    )
+def _arc(start: Sequence[float], angle: float) -> list[Line | Points]:
+    """The arc from an arrow on by an angle in degrees, and the angle beside its middle."""
+    first, radius = atan2(start[1], start[0]), 0.4 * hypot(*start)
+    turns = [first + radians(angle) * share / 24 for share in range(25)]
+    label = f"{angle:.1f}°".replace("-", "−")
+    x, y = ([radius * of(turn) for turn in turns] for of in (cos, sin))
+    middle = [1.5 * x[12]], [1.5 * y[12]]
+    return [
+        Line(x, y, "angle between them", GREEN, width=2.5),
+        Points(*middle, marker="", labels=[label], side="middle"),
+    ]
 
 
 def _arrows(

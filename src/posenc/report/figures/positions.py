@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
-from posenc.report.drawing.data_table import format_number
+from posenc.report.drawing.data_table import evenly_spaced, format_number
 from posenc.report.drawing.figure import (
     COLOURS,
     DASHES,
@@ -23,6 +23,8 @@ from posenc.report.drawing.figure import (
     style,
 )
 
+CURVES = 6  # channels that are drawn as curves
+
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:
     """Rows (position, channel), as of `Measured.rows`: positions from left to right."""
@@ -33,6 +35,31 @@ def encoding(name: str, rows: Sequence[Values]) -> Figure:
         [Panel("", [shown], "position", "channel", y_down=True)],
         f"Heat map of {name}: {len(rows)} positions from left to right, {len(rows[0])} channels"
         f" from top to bottom, values between −{largest:.3g} and {largest:.3g}.",
+    )
+
+
+def channels(name: str, rows: Sequence[Values]) -> Figure:
+    """Some channels of rows (position, channel) as curves against the position, a panel each."""
+    picked = evenly_spaced(len(rows[0]), CURVES)
+    values = [v for row in rows for v in row if v is not None]
+    room = 0.05 * (max(values) - min(values)) or 1.0
+    panels = [
+        Panel(
+            f"channel {n}",
+            [Line(range(len(rows)), [row[n] for row in rows], marker="")],
+            "position",
+            "value",
+            y_range=(min(values) - room, max(values) + room),
+        )
+        for n in picked
+    ]
+    return Figure(
+        f"{name}: channels against the position",
+        panels,
+        f"{len(picked)} of {len(rows[0])} channels of {name} over {len(rows)} positions, values"
+        f" between {min(values):.3g} and {max(values):.3g}.".replace("-", "−"),
+        columns=2,
+        height=110,
     )
 
 

@@ -1,0 +1,18 @@
+"""Positions enter attention at five places: which encoding at which, read from its code.
+
+At embeddings, at the input of a layer, at queries and keys, at scores, and at the values: an
+encoding acts where it overrides a hook of `posenc.Encoding`.
+"""
+
+import sys
+from pathlib import Path
+
+from posenc import plot
+from posenc.report.paper import save
+
+figure = plot.places().figure
+where = {row[0]: sum(cell == "✓" for cell in row[1:]) for row in figure.listed.rows}
+print(f"{sum(count > 1 for count in where.values())} of {len(where)} act at more than one place")
+print(figure.says)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

@@ -1,0 +1,85 @@
+"""Follow clusters of words in one plane as positions are added to them.
+
+Frequent words of a text, in groups of like ones: the first words of groups are far apart, each is
+followed by those that are most like it. Axes are those of most variance without positions, so that
+a word before and after is drawn in one plane; `together` says how far groups hold in all channels.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from posenc.analysis.text import Text
+from posenc.core.encoding import Encoding
+
+GROUPS, EACH = 5, 8  # groups, words of each
+FREQUENT = 400  # words of the text that are chosen from
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """Words in a plane, before and after an encoding acts on them."""
+
+    words: list[str]
+    group: list[int]  # of each word; the first word of a group stands for it
+    position: list[int]
+    before: list[list[float]]  # (word, 2)
+    after: list[list[float]]  # (word, 2), by the same axes
+    together: tuple[float, float]  # share of words with a nearest neighbour of their group
+
+
+@torch.no_grad()
+def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Clouds:
+    """Forty words of a text at positions 0 … 39 in a random order; `vectors` (word, channel).
+
+    Raises ValueError where the text has too few words, or the encoding adds nothing to embeddings.
+    """
+    if "on_embeddings" not in encoding.acts_on:
+        raise ValueError(f"{type(encoding).__name__} leaves embeddings as they are.")
+    chosen, group = _groups(text, vectors)
+    x = vectors[chosen].double()
+    shuffle = torch.Generator().manual_seed(seed)
+    pos = torch.randperm(len(chosen), generator=shuffle)
+    after = torch.empty_like(x)
+    order = pos.argsort()  # the encoding sees them in their order
+    after[order] = encoding.on_embeddings(x[order].unsqueeze(0), encoding.prepare(pos[order]))[0]
+    _, _, axes = torch.linalg.svd(x - x.mean(0), full_matrices=False)
+    plane = axes[:2].mT
+    return Clouds(
+        [text.distinct[n] for n in chosen],
+        group,
+        pos.tolist(),
+        ((x - x.mean(0)) @ plane).tolist(),
+        ((after - x.mean(0)) @ plane).tolist(),
+        (_together(x, group), _together(after, group)),
+    )
+
+
+def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
+    """Numbers of words, group after group, and the group of each."""
+    frequent = text.ids.bincount(minlength=len(text.distinct)).argsort(descending=True, stable=True)
+    words = [n for n in frequent.tolist() if len(text.distinct[n]) > 3][:FREQUENT]
+    if len(words) < GROUPS * EACH:
+        raise ValueError(f"{len(words)} words of four letters or more: it takes {GROUPS * EACH}.")
+    alike = normalize(vectors[words].double(), dim=-1)
+    alike = alike @ alike.mT
+    chosen: list[list[int]] = []
+    free = torch.ones(len(words), dtype=torch.bool)
+    farthest = torch.zeros(len(words), dtype=torch.float64)  # likeness to the nearest first word
+    for number in range(GROUPS):
+        first = int(farthest.masked_fill(~free, 2).argmin()) if number else 0
+        nearest = alike[first].masked_fill(~free, -2)
+        nearest[first] = 2
+        members = nearest.topk(EACH).indices.tolist()
+        free[members] = False
+        chosen.append([words[n] for n in members])
+        farthest = torch.maximum(farthest, alike[first]) if number else alike[first].clone()
+    return [n for part in chosen for n in part], [g for g in range(GROUPS) for _ in range(EACH)]
+
+
+def _together(x: Tensor, group: list[int]) -> float:
+    apart = torch.cdist(x, x).fill_diagonal_(float("inf"))
+    of = torch.tensor(group)
+    return float((of[apart.argmin(-1)] == of).double().mean())
