@@ -1,5 +1,7 @@
 """One new token in many layers, against `attend` in each of them."""
 
+import copy
+import pickle
 from itertools import product
 
 import pytest
@@ -21,6 +23,7 @@ from posenc import (
     masks,
 )
 from posenc.attention.decoding import Decoding
+from posenc.core.fits import from_zero
 from posenc.core.positions import sequence
 
 BY_DISTANCE = ["NoPE", "ALiBi", "T5", "KERPLE", "FIRE"]
@@ -225,6 +228,41 @@ def test_what_a_bias_of_content_was_prepared_from_may_change(name, edit):
         for ours, expected in steps(encoding, at, k_at):
             torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
         edit(encoding, at, k_at)
+
+
+@pytest.mark.parametrize("make", [*CARDS.values(), *CONTENT.values()], ids=[*CARDS, *CONTENT])
+@torch.no_grad()
+def test_short_texts_too_are_prepared_once_and_seen_when_weights_change(make):
+    """Positions left out or passed, causal or not, batches of one or three, of two lengths."""
+    encoding = make(8, 4) if make in CARDS.values() else make()
+    for at, tokens in product((None, True), (5, 2)):
+        at = at and encoding.prepare(sequence(tokens))
+        for _ in range(2):
+            for mask, batch in product((None, masks.causal(), masks.window(2)), (3, 1)):
+                for _ in range(4):
+                    q, (k, v) = (
+                        torch.randn(batch, 4, tokens, 8),
+                        torch.randn(2, batch, 2, tokens, 8),
+                    )
+                    ours, expected = (
+                        attend(q, k, v, encoding, at, None, mask, implementation=path)
+                        for path in ("auto", "reference")
+                    )
+                    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+            for weight in encoding.parameters():
+                weight.data.neg_()
+
+
+@torch.no_grad()
+def test_an_encoding_holds_few_positions_and_copies_leave_them_behind():
+    encoding, q = ALiBi(4), torch.randn(1, 4, 30, 8)
+    for tokens in range(1, 30):
+        attend(*[q[..., :tokens, :]] * 3, encoding)
+    assert len(encoding._positions) < 10
+    assert not copy.deepcopy(encoding)._positions
+    assert pickle.loads(pickle.dumps(encoding))._positions == {}
+    from_zero(encoding, q, q).add_(7)
+    assert from_zero(encoding, q, q).equal(sequence(30))
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.biases import as_bias, pairs
 from posenc.core.cache import cached_with
 from posenc.core.encoding import Encoding
-from posenc.core.fits import made_for, prepared, stand
+from posenc.core.fits import from_zero, made_for, prepared, stand
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
 from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
@@ -69,6 +69,8 @@ def attend(
     Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
     for what it cannot do; "auto" picks one that can.
     """
+    if at is None is k_at:
+        at = from_zero(encoding, q, k)
     step = None
     if implementation == "auto" and softcap is None is sinks and dropout == 0.0:
         step = step_of(q, k, v, encoding, at, k_at, mask, scale)

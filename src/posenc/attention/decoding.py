@@ -25,6 +25,7 @@ from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.core.sum import Sum, leaves
 from posenc.core.tracing import beyond_gradients, readable, transformed
 
+MOST = 128  # queries, whose biases of all heads are held: with as many keys, 2 MB for 32 heads
 Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batch, head, 1, key)
 
 
@@ -92,12 +93,15 @@ class Step:
         self.calls, self.one_query = self.calls + 1, None
         if self.calls < 2:  # in a cache of keys, the positions are each layer's own
             return
-        all_seen = call.mask is None or (call.seen is not None and call.seen.is_all)
-        if not all_seen or call.scale != self.scale or not min(call.shape) or not call.looks:
+        seen = call.seen
+        if not (call.mask is None or (seen is not None and (seen.is_all or seen.is_causal))):
+            return
+        if call.scale != self.scale or not min(call.shape) or not call.looks:
             return
         bias, acts_on = call.bias, {*call.encoding.acts_on}
         modules, one_query = () if bias is None else bias.made_by, None
-        if bias is not None and acts_on <= {"on_scores", "by_weight"} and carries_values(call):
+        one = call.shape[2] == 1 and acts_on <= {"on_scores", "by_weight"}
+        if bias is not None and one and carries_values(call):
             prepared = bias.one_query(call)
             if prepared is not None:
                 one_query, modules = prepared[0], prepared[1:]
@@ -113,7 +117,7 @@ class Step:
         versions = [version_of(x) for x in tensors]
         if None not in versions:
             self.held, self.versions = _held(modules), versions  # type: ignore[assignment]
-            self.one_query = one_query or _with_row(call)
+            self.one_query = one_query or _with_rows(call)
 
 
 def _held(modules: Iterable[nn.Module]) -> list[tuple[dict[str, Any], tuple[Any, ...]]]:
@@ -123,13 +127,18 @@ def _held(modules: Iterable[nn.Module]) -> list[tuple[dict[str, Any], tuple[Any,
     return [(one, tuple(one.values())) for four in holders for one in four]
 
 
-def _with_row(call: Call) -> OneQuery:
-    """Torch's kernel, with the row of a bias that goes by positions alone, or with none."""
-    row, scale, grouped = None, call.scale, call.grouped
+def _with_rows(call: Call) -> OneQuery:
+    """Torch's kernel, with the rows of a bias that goes by positions alone, or with none."""
+    rows, scale, grouped, queries = None, call.scale, call.grouped, call.shape[2]
+    causal = call.seen is not None and not call.seen.is_all
     if call.bias is not None:
-        row = call.bias.block(ALL, ALL, None).to(call.exact).expand(*call.q.shape[:2], 1, -1)
+        rows = call.bias.block(ALL, ALL, None).to(call.exact)
+        if causal:  # as many queries as keys
+            unseen = torch.ones(queries, queries, dtype=torch.bool).triu_(1)
+            rows, causal = rows.masked_fill(unseen, float("-inf")), False
+        rows = rows.expand(*call.q.shape[:2], queries, -1)
     return lambda q, k, v: F.scaled_dot_product_attention(
-        q, k, v, row, scale=scale, enable_gqa=grouped
+        q, k, v, rows, 0.0, causal, scale=scale, enable_gqa=grouped
     )
 
 
@@ -149,10 +158,11 @@ def step_of(
     if not (type(q) is type(k) is type(v) is Tensor and q.is_cpu and k.is_cpu and v.is_cpu):
         return None
     shape = q.shape
-    if len(shape) != 4 or shape[2] != 1 or not (scale is None or type(scale) is float):
+    if len(shape) != 4 or shape[2] > MOST or not (scale is None or type(scale) is float):
         return None
-    if not isinstance(encoding, Encoding):
+    if not isinstance(encoding, Encoding) or not (mask is None or isinstance(mask, Mask)):
         return None
+    k_at = at if k_at is None else k_at
     made_of: tuple[Any, ...] = encoding, at, k_at, mask
     if not isinstance(k_at, Tensor):
         if not (isinstance(k_at, Prepared) and isinstance(k_at, tuple) and isinstance(at, tuple)):

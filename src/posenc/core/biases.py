@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.core.cache import cached_with
+from posenc.core.cache import OF_EVERY_MODULE, cached_with
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, BlockBias, KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable, traced
@@ -282,7 +282,6 @@ def _total(functions: list[Any]) -> Any:
     return lambda *index: reduce(add, [f(*index) for f in functions])
 
 
-_OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
 _OBJECTS = Tensor, nn.Module
 _SIMPLE = Tensor, int, float, str, type(None)
 
@@ -291,7 +290,7 @@ def held_by(module: nn.Module) -> tuple[Any, ...] | None:
     """The module, its tensors and its numbers; None if it holds what may change unnoticed."""
     found: list[Any] = [module, *module._parameters.values(), *module._buffers.values()]
     for name, value in module.__dict__.items():
-        if name not in _OF_EVERY_MODULE:
+        if name not in OF_EVERY_MODULE:
             words = isinstance(value, tuple) and all([type(x) is str for x in value])
             if not (words or isinstance(value, _SIMPLE)):
                 return None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, equal, is_grad_enabled, is_inference_mode_enabled
+from torch import Tensor, equal, is_grad_enabled, is_inference_mode_enabled, nn
 
 from posenc.core.tracing import beyond_gradients, readable, traced
 
@@ -20,6 +20,8 @@ is_autocast_cpu = partial(torch.is_autocast_enabled, "cpu")
 MOST_ENTRIES = 512  # values cached with one object: a few for each layer of a model
 COMPARED_WHOLE = 4096  # numbers: tensors up to this size are compared whole
 SAMPLES = 64  # numbers, evenly spread, by which larger tensors are compared
+
+OF_EVERY_MODULE = frozenset({*vars(nn.Module()), "_positions"})  # what says nothing of an encoding
 
 
 class CachedValues(dict):

@@ -5,12 +5,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.core.cache import CachedValues
 from posenc.core.encoding import Encoding, on_meta
 from posenc.core.frequencies import not_positions
-from posenc.core.positions import exact
+from posenc.core.positions import exact, sequence
 from posenc.core.prepared import Parts, Prepared, describe
 from posenc.core.shapes import Heads
 from posenc.core.sum import Sum, leaves
+from posenc.core.tracing import readable
+
+LENGTHS = 8  # of texts, whose positions an encoding holds
 
 
 def made_for(
@@ -92,6 +96,31 @@ def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if not isinstance(at, Tensor) and _bare(at):  # else what `prepare` of your own returned
         raise TypeError(_foreign(encoding, at, name))
     return at
+
+
+def from_zero(encoding: Encoding, q: Any, k: Any) -> Tensor | None:
+    """Positions 0, 1, 2, … of this many tokens, which the encoding holds for the next text.
+
+    What follows from them is cached with them, and not computed again. None where the encoding
+    takes more than positions, or where it is for others to say what does not fit.
+    """
+    if getattr(type(encoding), "prepare", None) is not Encoding.prepare:
+        return None
+    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and readable(q, k)):
+        return None
+    if q.ndim != 4 or k.ndim != 4 or q.shape[2] != k.shape[2]:
+        return None
+    tokens, held = q.shape[2], encoding.__dict__.get("_positions")
+    pos = None if held is None else held.get(tokens)
+    if pos is not None and not pos._version:  # else somebody has written to it
+        return pos
+    if {"on_embeddings", "on_hidden"} & {*encoding.acts_on} or torch.is_inference_mode_enabled():
+        return None
+    held = encoding.__dict__.setdefault("_positions", CachedValues())
+    if len(held) >= LENGTHS:
+        held.pop(next(iter(held)), None)
+    held[tokens] = pos = sequence(tokens)
+    return pos
 
 
 def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:

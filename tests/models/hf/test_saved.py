@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from posenc import ALiBi, NoPE, Sum, T5Bias, catalog
+from posenc import ALiBi, NoPE, Sum, T5Bias, attend, catalog
 from posenc.encodings.temperature import Temperature
 from posenc.models.hf.saved import OWN, described, restored
 
@@ -37,6 +37,12 @@ def test_every_encoding_is_made_again_exactly(card):
     assert shapes == [(n, p.shape, p.dtype, p.requires_grad) for n, p in copy.named_parameters()]
     copy.load_state_dict(encoding.state_dict(), assign=True)
     assert repr(copy) == repr(encoding)
+
+
+def test_an_encoding_that_has_been_used_is_described_as_a_new_one():
+    used, q = ALiBi(4), torch.randn(1, 4, 5, 8)
+    attend(q, q, q, used)
+    assert described([used]) == described([ALiBi(4)])
 
 
 def test_layers_that_share_an_encoding_still_do():

@@ -17,13 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from posenc import catalog  # noqa: F401  they define all encodings
+from posenc.core.cache import OF_EVERY_MODULE
 from posenc.core.encoding import Encoding
 from posenc.encodings import temperature  # noqa: F401  they define all encodings
 from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError
 
+OWN = OF_EVERY_MODULE
 MOST_NUMBERS = 2**16  # of a constant that is written out
-OWN = {*vars(nn.Module())}  # attributes that any module has
 LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}  # of torch, within encodings
 DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
 
