@@ -58,6 +58,7 @@ def test_dials_are_as_large_as_the_shares_of_their_circles():
     figure = figures.dials(found, 20, 80)
     assert "as trained 2, PI 0" in figure.says
     assert figure.panels[0].title == "as trained: 2 of 4 pairs meet new angles"
+    assert [len(panel.x_names) for panel in figure.panels] == [0] * (len(found) - 1) + [4]
     for panel, pairs in zip(figure.panels, found.values(), strict=True):
         never, met, new = (sectors(area) for area in panel.marks)
         circle = math.pi * 0.42**2

@@ -78,7 +78,7 @@ class Area:
 class Points:
     """Marks that nothing joins; `labels` are written beside them, on one `side`.
 
-    Without a marker only the labels are seen.
+    Without a marker only the labels are seen, in the colour of text if `colour` is "".
     """
 
     x: Values

@@ -143,7 +143,7 @@ def _clock(clock: Clock, clocks: Clocks, step: int) -> Panel:
             Arrows([0], [0], [x], [y], "query", BLUE),
             Arrows([0], [0], [u], [v], "key", VERMILION),
             Line(*_at(arc, 0.5 * radius), "angle between them", GREEN, width=3),
-            Points([0] * len(lines), below, marker="", labels=lines, side="middle"),
+            Points([0] * len(lines), below, "", "", "", labels=lines, side="middle"),
         ],
         x_range=(-1.15 * radius, 1.15 * radius),
         y_range=(-2.15 * radius, 1.15 * radius),

@@ -145,7 +145,7 @@ def _arc(start: Sequence[float], angle: float) -> list[Line | Points]:
     middle = [1.5 * x[12]], [1.5 * y[12]]
     return [
         Line(x, y, "angle between them", GREEN, width=2.5),
-        Points(*middle, marker="", labels=[label], side="middle"),
+        Points(*middle, "", "", "", labels=[label], side="middle"),
     ]
 
 

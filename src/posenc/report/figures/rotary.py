@@ -69,7 +69,8 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
         new = sum(dial.new > 0 for dial in all_dials)
         words.append(f"{name} {new}")
         shown = [all_dials[n] for n in picked]
-        panels.append(_dials(f"{name}: {new} of {pairs} pairs meet new angles", shown, names))
+        below = names if method == [*by_method][-1] else []  # of all rows, which stand in columns
+        panels.append(_dials(f"{name}: {new} of {pairs} pairs meet new angles", shown, below))
         for n, dial in zip(picked, shown, strict=True):
             parts = (dial.met, dial.new, 1 - dial.met - dial.new)
             shares = [f"{part:.0%}" if part >= 0.005 or part < 1e-9 else "< 1%" for part in parts]
@@ -98,7 +99,7 @@ def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
     return Panel(
         title,
         marks,
-        "pair of channels: its wavelength as trained, in tokens",
+        "pair of channels: its wavelength as trained, in tokens" if names else "",
         x_names=names,
         x_range=(-0.5, len(shown) - 0.5),
         y_range=(-0.5, 0.5),
@@ -225,7 +226,7 @@ def models(found: Sequence[Published]) -> Figure:
     marks += [
         Points([model.trained for model in found], rows, "trained on", GREEN, "square", 10),
         Points([model.context for model in found], rows, "context", VERMILION, "diamond", 10),
-        Points(ends, rows, marker="", labels=bases, side="right"),
+        Points(ends, rows, "", "", "", labels=bases, side="right"),
     ]
     share = [model.unfinished / len(model.wavelengths) for model in found]
     longest = max(model.context / model.trained for model in found)

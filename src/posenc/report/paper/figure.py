@@ -197,16 +197,17 @@ def _draw(mark: Mark, panel: Panel, ax: Axes) -> None:
                 label=_safe(mark.name),
             )
         case Points():
-            ax.plot(
-                _numbers(mark.x),
-                _numbers(mark.y),
-                color=mark.colour,
-                linestyle="",
-                marker=MARKERS[mark.marker],
-                markersize=0.55 * mark.size,
-                label=_safe(mark.name),
-                clip_on=False,
-            )
+            if mark.marker:
+                ax.plot(
+                    _numbers(mark.x),
+                    _numbers(mark.y),
+                    color=mark.colour,
+                    linestyle="",
+                    marker=MARKERS[mark.marker],
+                    markersize=0.55 * mark.size,
+                    label=_safe(mark.name),
+                    clip_on=False,
+                )
             for x, y, label in zip(mark.x, mark.y, mark.labels, strict=False):
                 if x is not None and y is not None:
                     ax.annotate(_safe(label), (x, y), **SIDES[mark.side], **OFFSET)

@@ -188,7 +188,8 @@ def _drawn(mark: Mark, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, s
             for at, height, label in zip(short(mark.x), short(mark.y), mark.labels, strict=False):
                 if at is not None and height is not None:
                     place = x.share(at), y.share(height)
-                    colour = "" if mark.marker else f' fill="{mark.colour}"'
+                    own = mark.colour and not mark.marker  # else that of the page's text
+                    colour = f' fill="{mark.colour}"' if own else ""
                     yield False, _text(label, *place, *SIDES[mark.side], colour)
         case Arrows():
             for n, ends in enumerate(zip(mark.x, mark.y, mark.to_x, mark.to_y, strict=True)):
