@@ -13,8 +13,17 @@ from functools import partial, wraps
 import jaxtyping
 from beartype import BeartypeConf, beartype
 
-check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+REFUSED = jaxtyping.TypeCheckError  # a TypeError, as jaxtyping's own
+check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=REFUSED))
 sizes_of_a_call = jaxtyping.jaxtyped("context")
+
+
+def known(hint, function):
+    """Test whether a name in quotes means something here: some are there for pyright alone."""
+    try:
+        return not isinstance(hint, str) or eval(hint, function.__globals__) is not None
+    except (NameError, TypeError):
+        return False
 
 
 def jaxtyped(thing=None, *, typechecker=check):
@@ -29,8 +38,10 @@ def jaxtyped(thing=None, *, typechecker=check):
         return thing
     if not thing.__annotations__:
         return thing
-    checked = typechecker(thing)
-    hints = thing.__annotations__.values()
+    written = thing.__annotations__
+    thing.__annotations__ = {n: hint for n, hint in written.items() if known(hint, thing)}
+    checked, thing.__annotations__ = typechecker(thing), written
+    hints = written.values()
     if any(isinstance(hint, str) or "jaxtyping" in repr(hint) for hint in hints):
 
         @wraps(thing)
