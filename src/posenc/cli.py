@@ -5,6 +5,7 @@ stderr; bad input gets one line, and nothing is overwritten. torch is imported i
 so that `posenc --help` answers at once.
 """
 
+import gc
 import json
 import os
 import shlex
@@ -16,25 +17,22 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-try:
-    from cyclopts import App, CycloptsError, Parameter, Token, UnknownCommandError, validators
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-except ImportError:  # pragma: no cover
-    sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
-
 from posenc import __version__, command_help, names
 from posenc.models.files.errors import printable, shown
 from posenc.provenance import typed
 from posenc.report.saving.interrupt import interruptible
 from posenc.report.terminal import output
+
+collects = gc.isenabled()
+try:
+    gc.disable()  # what is imported stays; to look through it for waste takes a fifth of `list`
+    from cyclopts import App, CycloptsError, Parameter, Token, UnknownCommandError, validators
+    from rich.console import Console
+except ImportError:  # pragma: no cover
+    sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
+finally:
+    if collects:
+        gc.enable()
 
 app = App(
     suppress_keyboard_interrupt=False,  # `main` says so itself, and exits with 130
@@ -1072,6 +1070,15 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
     if not sys.stderr.isatty():
         yield _line_every(10.0)
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description:24}"),
         BarColumn(),

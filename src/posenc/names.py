@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 STRETCHED = (
@@ -93,5 +93,5 @@ def find(name: str) -> dict[str, Any]:
     return by_name[plain(name)]
 
 
-def _printed() -> Any:
-    return files("posenc") / "cards.json"
+def _printed() -> Path:
+    return Path(__file__).with_name("cards.json")

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import subprocess
 import sys
 import time
 from contextvars import ContextVar
@@ -59,6 +58,8 @@ def commit(folder: Path = HERE) -> str | None:
 
 def _git(folder: Path, *words: str) -> str:
     """Ask git, and run no program that the repository's config names; empty where there is none."""
+    import subprocess  # most commands never ask
+
     try:
         done = subprocess.run(
             ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],
