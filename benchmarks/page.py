@@ -4,8 +4,8 @@
 
 A step is the time from moving a slider until the numbers are computed and all figures drawn; `cpu`
 is what the page's thread worked for it, frames included, which other programs disturb less. At 256
-tokens, more than the page shows, it is the computing of the scores alone. All four heads are
-computed, and one is shown.
+tokens, more than the page shows, it is the computing of the scores alone. One head is
+computed, the one that is shown.
 """
 
 import gzip

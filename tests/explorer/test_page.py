@@ -1,9 +1,12 @@
 """The page from a file, in a browser that reaches nothing: every view by mouse and by keyboard."""
 
 import gzip
+import json
 import os
 import random
+import re
 import time
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
@@ -236,6 +239,61 @@ def test_a_link_shows_the_same_pixels_in_a_new_page(visit):
         assert pixels(new) == pixels(page), unquote(address)
         assert said == new.title()
         new.context.close()
+
+
+def test_each_picture_of_the_texts_is_a_state_that_is_drawn(visit):
+    """Every address in examples/README.md, which lists them."""
+    text = (Path(__file__).parents[2] / "examples" / "README.md").read_text("utf-8")
+    addresses = re.findall(r"`(#v1/[^`]*)`", text)
+    assert len(addresses) > 12
+    page = visit()
+    for address in addresses:
+        page.evaluate(f"location.hash = {address!r}")
+        page.wait_for_selector(f"nav a[data-view={address.split('/')[1]}][aria-current=page]")
+        assert page.locator(".instead").count() == 0, address
+        assert page.locator("canvas:visible, main svg:visible").count() >= 1, address
+        assert now(page) == address
+
+
+def test_a_model_lends_words_its_vectors_and_the_page_says_so(chromium, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    import posenc
+
+    config = {"model_type": "llama", "hidden_size": 96, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tokens = ["Ġthe", "Ġold", "Ġdog", "Ġchased"]
+    vocabulary = {token: at for at, token in enumerate(tokens)}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    table = {"model.embed_tokens.weight": torch.randn(4, 96)}
+    save_file(table, tmp_path / "model.safetensors")
+    file = posenc.explore(tmp_path).save(tmp_path / "explore.html")
+    page = chromium.new_page()
+    page.goto(f"{file.as_uri()}#v1/order/rope")
+    said = page.locator(".note").last
+    assert "96 channels projected to 64" in said.inner_text()
+    assert "It has none for “another”: seeded here." in said.inner_text()
+    first = page.locator(".readout").first.inner_text()
+    page.get_by_label("Seeded vectors").check()
+    assert "Nothing here is trained" in said.inner_text()
+    assert page.locator(".readout").first.inner_text() != first
+    assert page.evaluate("location.hash") == "#v1/order/rope?seeded"
+    page.close()
+
+
+def test_results_of_a_study_stand_beside_the_encodings(chromium, tmp_path):
+    """Of the study of copying, which the repository holds."""
+    import posenc
+
+    study = Path(__file__).parents[2] / "studies" / "shape-copy"
+    file = posenc.explore("rope", "alibi", study=study).save(tmp_path / "explore.html")
+    page = chromium.new_page()
+    page.goto(f"{file.as_uri()}#v1/compare/rope,alibi")
+    figure = page.get_by_role("figure").filter(has_text="Trained short, tested long").first
+    assert figure.locator("polyline").count() == 2
+    assert "RoPE" in figure.locator(".legend").inner_text()
+    page.close()
 
 
 def test_embedded_it_is_the_view_alone(visit):

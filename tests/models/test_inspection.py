@@ -293,3 +293,12 @@ def test_an_applied_encoding_that_no_config_can_describe_is_said(tmp_path):
     assert note.startswith(
         "it was saved with an encoding that its config cannot describe of posenc"
     )
+
+
+@pytest.mark.parametrize("name", ["", "config.json"])
+def test_a_model_in_the_cache_of_the_hub_is_named_by_its_id(tmp_path, name):
+    """The hub keeps ORG/NAME in models--ORG--NAME/snapshots/HASH, by its documentation."""
+    folder = tmp_path / "models--Qwen--Qwen3-8B" / "snapshots" / "b968826d9c46dd60"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    assert inspect(folder / name).name == "Qwen/Qwen3-8B"

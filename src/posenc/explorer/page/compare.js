@@ -15,15 +15,18 @@ import { whole } from "./words.js";
 /** @import {State} from "./state.js" */
 /** @import {Study} from "./studies.js" */
 
-/** @param {Study} study @param {Encoding[]} shown @returns {Lines} those that are shown, or the first few */
-function linesOf({ task, bits, seeds, curves }, shown) {
+/**
+ * Those that are shown, or the first few.
+ * @param {Study} study @param {Encoding[]} shown @param {App["find"]} find @returns {Lines}
+ */
+function linesOf({ task, bits, seeds, curves }, shown, find) {
   const slug = (/** @type {string} */ name) => name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
   const chosen = curves.filter(({ encoding }) => shown.some((one) => one.slug === slug(encoding)));
   return {
     title: `Trained short, tested long: ${task}`,
     about: `mean of ${seeds} seeds; the band runs from the worst to the best.${chosen.length ? "" : " None of the encodings above was in it."}`,
     x: { label: "length" }, y: { label: bits ? "bits per character" : "share correct" },
-    series: (chosen.length ? chosen : curves.slice(0, MOST_NAMES)).map(({ encoding, lengths, mean, low, high }) => ({ name: encoding, xs: lengths, ys: mean, low, high })),
+    series: (chosen.length ? chosen : curves.slice(0, MOST_NAMES)).map(({ encoding, lengths, mean, low, high }) => ({ name: find(slug(encoding))?.name ?? encoding, xs: lengths, ys: mean, low, high })),
   };
 }
 
@@ -127,7 +130,7 @@ export function compareView(app) {
       const key = `${state.having} ${toHash({ ...state, i: 0, j: 0 })}`;
       if (key !== filled) fill(state);
       filled = key;
-      for (const { one, plot } of study) plot.draw(linesOf(one, names.flatMap((name) => app.find(name) ?? [])), place);
+      for (const { one, plot } of study) plot.draw(linesOf(one, names.flatMap((name) => app.find(name) ?? []), app.find), place);
     },
   };
 }

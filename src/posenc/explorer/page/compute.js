@@ -1,6 +1,6 @@
 // What the views show, computed by the graphs of the encodings on seeded vectors.
 
-import { constants, problem, read, run, tensor, values } from "../interpreter.js";
+import { problem, read, run, tensor, values } from "../interpreter.js";
 
 /** @import {Tensor} from "../interpreter.js" */
 /** @import {Encoding, Slider} from "./data.js" */
@@ -302,10 +302,4 @@ export function turningOf(one, options, axis) {
     found.speeds.push(Math.atan2(after[a * dim + b], after[a * dim + a]));
   }
   return found;
-}
-
-/** @param {Encoding} one @returns {Float64Array | null} its frequencies, in radians a position */
-export function frequenciesOf(one) {
-  const freqs = constants(one.graph).freqs;
-  return freqs ? values(freqs) : null;
 }

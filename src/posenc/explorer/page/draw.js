@@ -342,7 +342,6 @@ export function heatMap(desk) {
       show(next, { title: next.title, json: () => next, table: () => tableOfHeat(next), drawing });
       redraw();
     },
-    redraw,
   };
 }
 
@@ -529,6 +528,5 @@ export function linePlot(desk) {
       show(next, { title: next.title, json: () => next, table: () => tableOfLines(next), drawing });
       redraw();
     },
-    redraw,
   };
 }

@@ -9,7 +9,7 @@ import { adds, apart, biases, computed, mixed, normals, softmax, vectorOf, walk 
 
 /**
  * @typedef {{name: string, grid: Grid}} Term a part of the scores
- * @typedef {{content: Grid, scores: Grid, without: Grid, with: Grid, terms: Term[],
+ * @typedef {{scores: Grid, without: Grid, with: Grid, terms: Term[],
  *   outWithout: Grid, outWith: Grid}} Attention
  */
 
@@ -92,7 +92,7 @@ export function attention(one, words, state, lexicon = null) {
   }
   const [without, weights] = [softmax(content, causal), softmax(scores, causal)];
   return {
-    content, scores, without, with: weights, terms,
+    scores, without, with: weights, terms,
     outWithout: mixed(without, x), outWith: mixed(weights, valuesWith),
   };
 }
