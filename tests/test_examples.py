@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from small_models import minilm_folder
 
 from posenc.catalog import find
@@ -43,6 +44,24 @@ def test_each_is_listed_and_tested():
     assert sorted(listed) == sorted(SCRIPTS)
     tested = re.findall(r'run\("(\w+)"', Path(__file__).read_text())
     assert sorted(tested) == sorted(SCRIPTS)
+
+
+def test_the_gallery_shows_the_picture_of_each_script_that_draws():
+    """Its title, kept in the file, is that of the figure: those are in the scripts as written."""
+    readme = (FOLDER / "README.md").read_text()
+    shown = re.findall(r"!\[[^]]+\]\(pictures/(\w+)\.png\)", readme)
+    draw = [name for name, path in SCRIPTS.items() if "save(figure" in path.read_text()]
+    assert sorted(shown) == sorted({*draw} - {"gemma"})  # whose weights are a download of their own
+    pictures = {path.stem: path for path in (FOLDER / "pictures").iterdir()}
+    assert sorted(pictures) == sorted(shown)
+    assert sum(path.stat().st_size for path in pictures.values()) < 1.5e6
+    for name in ("shuffle_test", "wavelengths"):
+        with Image.open(pictures[name]) as picture:
+            figure = run(name)[0]["figure"]
+            assert (picture.info["Title"], picture.info["Description"]) == (
+                figure.title,
+                figure.alt,
+            )
 
 
 def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):

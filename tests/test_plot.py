@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+import posenc.catalog
 from posenc import ALiBi, RoPE, Shaw, plot
 
 
@@ -19,6 +20,22 @@ def test_rows_are_sines_and_cosines_of_the_position():
     for p in range(5):
         assert heat.z[0][p] == pytest.approx(math.sin(p * theta[0]), abs=1e-4)
         assert heat.z[63][p] == pytest.approx(math.cos(p * theta[31]), abs=1e-4)
+
+
+def test_channels_are_rows_seen_from_the_side():
+    (heat,) = marks(plot.rows("sinusoidal", tokens=5))
+    picture = plot.channels("sinusoidal", tokens=5)
+    for n, channel in enumerate((0, 13, 25, 38, 50, 63)):
+        (line,) = marks(picture, n)
+        assert list(line.y) == pytest.approx(heat.z[channel], abs=1e-4)
+
+
+def test_places_are_those_that_encodings_say_of_themselves():
+    panel = plot.places().figure.panels[0]
+    *_, points = panel.marks
+    found = [n for n, row in enumerate(points.y) if panel.y_names[row] == "FoX"]
+    assert [panel.x_names[points.x[n]] for n in found] == ["the input of a layer", "scores"]
+    assert len(panel.y_names) == len(posenc.catalog.CATALOG)
 
 
 def test_similarity_is_that_of_rows():
@@ -90,6 +107,7 @@ def test_dials_say_what_is_new_beyond_the_trained_length(tmp_path):
     ("call", "says"),
     [
         (lambda: plot.rows("alibi"), "ALiBi gives no row to a position, .* see `plot.bias`"),
+        (lambda: plot.channels("alibi"), "ALiBi gives no row to a position"),
         (lambda: plot.similarity("t5"), "T5 gives no row to a position"),
         (lambda: plot.bias("rope"), "RoPE adds nothing to scores: .* see `plot.rows`"),
         (lambda: plot.bias(Shaw(8)), "by what queries and keys hold, .* `plot.attention` shows it"),
