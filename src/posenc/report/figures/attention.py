@@ -94,7 +94,7 @@ def compared(
         rows = [n for n in places if tokens[n] == word]
         apart = [
             max(
-                abs(a - b)
+                abs((a or 0) - (b or 0))
                 for head in layer
                 for a, b in zip(head[rows[0]], head[rows[1]], strict=True)
             )

@@ -265,15 +265,14 @@ def _polygons(mark: Area) -> list[list[tuple[float, float]]]:
 
 def _write_numbers(mark: Heat, ax: Axes) -> None:
     """Write the number of each cell in it, black or white, whichever stands out."""
-    colours = _colours(mark)
+    colours: Any = _colours(mark)  # whose stubs know arrays alone
     for y, row in zip(mark.y, mark.z, strict=True):
         for x, value in zip(mark.x, row, strict=True):
             if value is not None:
                 red, green, blue, _ = colours.to_rgba(value)
                 light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
-                ink = {"color": "black" if light else "white", "fontsize": 5.5}
-                centred = {"ha": "center", "va": "center"}
-                ax.text(x, y, f"{value:.{mark.digits}f}", **ink, **centred)
+                look: dict[str, Any] = {"color": "black" if light else "white", "fontsize": 5.5}
+                ax.text(x, y, f"{value:.{mark.digits}f}", ha="center", va="center", **look)
 
 
 def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
