@@ -4,6 +4,7 @@ import dataclasses
 import json
 import time
 from dataclasses import dataclass
+from xml.etree import ElementTree
 
 import pytest
 from made_studies import plan, study
@@ -121,6 +122,75 @@ def test_opens_alone_and_soon(pages, visit, name):
 @pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench", "study"])
 def test_on_a_phone_nothing_sticks_out(pages, visit, name):
     assert visit(pages / name / page.PAGE, width=400, axe=False).wide <= 0
+
+
+HELD = "all => all.map(one => !!one.lastElementChild.querySelector('.yes'))"  # the last column
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 820, 390])
+def test_the_first_figure_of_compare_is_in_the_first_screen(pages, chromium, width, scheme):
+    """At three widths and in both themes, also where no script runs."""
+    for script in (True, False):
+        with chromium.new_context(
+            color_scheme=scheme,
+            offline=True,
+            java_script_enabled=script,
+            viewport={"width": width, "height": 900},
+        ) as context:
+            page = context.new_page()
+            page.goto((pages / "all" / "index.html").resolve().as_uri())
+            box = page.locator(".figure .plot").first.bounding_box()
+            assert box["height"] > 40
+            assert box["y"] + box["height"] < 900
+            assert page.locator(".figure .plot image").count() > 20
+
+
+def test_values_witnesses_and_rows_are_reached_by_keys(pages, chromium):
+    with chromium.new_context(offline=True) as context:
+        page = context.new_page()
+        page.goto((pages / "all" / "index.html").resolve().as_uri())
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        table = page.locator("table.matrix")
+        table.locator("td[tabindex='0']").focus()
+        line = page.locator("p.why").first
+        before = line.inner_text()
+        page.keyboard.press("ArrowRight")
+        assert line.inner_text() not in ("", before)
+        page.get_by_label("Holds").select_option("several axes")
+        rows = table.locator("tbody tr:not(.family)")
+        shown = [rows.nth(n).is_visible() for n in range(rows.count())]
+        held = rows.evaluate_all(
+            "all => all.map(one => !!one.lastElementChild.querySelector('.yes'))"
+        )
+        assert shown == held
+        assert any(shown)
+        assert not all(shown)
+        names = page.locator("details.numbers[data-numbers] summary").all_inner_texts()
+        assert len({*names}) == len(names)  # each says of which figure
+
+
+def test_a_figure_moves_and_is_saved_as_a_file(pages, chromium):
+    with chromium.new_context(offline=True, accept_downloads=True) as context:
+        page = context.new_page()
+        page.goto((pages / "report" / "index.html").resolve().as_uri())
+        sliders = page.locator(".slide input")
+        assert sliders.count() > 1
+        named = sliders.evaluate_all("all => all.map(one => one.ariaLabel)")
+        assert len({*named}) == len(named)
+        figure = page.locator(".figure:has(+ .slide)").first
+        before = figure.inner_html()
+        sliders.first.focus()
+        page.keyboard.press("ArrowRight")
+        assert figure.inner_html() != before
+        now = page.locator(".slide output").all_inner_texts()
+        assert len({*now}) == 1  # all moved
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save as SVG").first.click()
+        text = saved.value.path().read_text("utf-8")
+        assert ElementTree.fromstring(text).tag.endswith("svg")
+        assert "var(" not in text
 
 
 def _outside(url):

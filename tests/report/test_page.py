@@ -46,7 +46,7 @@ def test_shows_every_encoding_property_and_witness(html, everything):
 
 @pytest.mark.slow
 def test_every_number_that_is_shown_is_in_the_json(html, everything):
-    numbers = everything.to_json()
+    numbers = everything.to_json() | {"guide": [8000, 1.2]}  # what it asks, and of which study
     assert missing(html, numbers, figures_of(everything)) == []
     assert (
         len(missing(html, _shifted(numbers), figures_of(everything))) > 1000
@@ -151,9 +151,11 @@ def test_a_figure_cannot_end_its_script():
 
 
 def test_figures_show_the_numbers_of_the_result(everything):
-    drawn = figures.costs(everything).panels[0].marks
-    assert drawn[0].x == [m.cost_ratio["forward"] for m in everything.encodings]
-    assert figures.order(everything).panels[0].marks[0].x[0] == pytest.approx(0, abs=1e-3)
+    (drawn,) = [m for m in figures.costs(everything).panels[0].marks if m.name == "time, forward"]
+    assert drawn.x == [m.cost_ratio["forward"] for m in everything.encodings]
+    order = figures.order(everything).panels[0]
+    nope = list(order.y_names).index("NoPE")
+    assert order.marks[1].x[nope] == pytest.approx(0, abs=1e-3)
     panels = [m for m in everything.encodings if m.rows]
     assert [m.slug for m in panels][:2] == ["integer", "normalized"]
     drawn = figures.rows(everything)
@@ -176,7 +178,7 @@ def test_of_earlier_figures_only_its_own_are_taken_away(everything, tmp_path):
     one = dataclasses.replace(everything, encodings=everything.encodings[:1])
     page.write(one, tmp_path, "svg")
     made = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    held = ["costs.svg", "curves.svg", "nope-figure.svg", "order.svg", "properties.svg"]
+    held = ["costs.svg", "nope-figure.svg", "order.svg", "properties.svg"]
     assert made == held
     page.reserve(tmp_path)
     forged = json.loads((tmp_path / "results.json").read_text())

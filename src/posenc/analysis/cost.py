@@ -31,6 +31,8 @@ class Cost:
     training: float
     forward_memory: int
     training_memory: int
+    forward_range: tuple[float, float]  # seconds, between which half of the runs lie
+    training_range: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,19 @@ def costs(
             training=statistics.median(times[n, _training]),
             forward_memory=memory[n, _forward],
             training_memory=memory[n, _training],
+            forward_range=_half(times[n, _forward]),
+            training_range=_half(times[n, _training]),
         )
         for n in range(len(layers))
     ]
+
+
+def _half(seconds: list[float]) -> tuple[float, float]:
+    """The quartiles: half of the runs took between these."""
+    if len(seconds) < 2:
+        return seconds[0], seconds[0]
+    first, _, third = statistics.quantiles(seconds, method="inclusive")
+    return first, third
 
 
 @torch.no_grad()

@@ -87,6 +87,14 @@ class Curve:
     high: list[float]  # a tenth is higher
 
 
+@dataclass(frozen=True)
+class Effect(Curve):
+    """What an encoding adds to scores: those of the same words without positions are taken away."""
+
+    heads: list[list[float]]  # (head, distance): the mean of each
+    by_distance_alone: bool  # the same for all words: a bias of distance
+
+
 @torch.no_grad()
 def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
     """Similarity of the rows PE(p), or of a vector of ones at p. None: no rows, as in ALiBi.
@@ -164,9 +172,14 @@ def peak(
     return Peak(target, list(range(length)), score.tolist(), int(score.argmax()))
 
 
-@torch.no_grad()
 def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
-    """Scores by distance in windows of text, `x` (window, token, channel).
+    """Scores by distance in windows of text, `x` (window, token, channel)."""
+    return curve(of_words(layer, x))
+
+
+@torch.no_grad()
+def of_words(layer: SelfAttention, x: Tensor) -> Float[Tensor, "window head token token"]:
+    """Scores of all pairs of tokens in windows of text, `x` (window, token, channel).
 
     The layer's query projection serves for queries and keys alike, so that a score measures
     likeness, and what changes with distance is the encoding's doing.
@@ -176,7 +189,22 @@ def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q, *_ = layer.project(x, encoding.prepare(pos))
     mask = causal() if encoding.causal else None  # a key stands before its query here anyway
-    return curve(scores(encoding, q, q, pos, pos, x=x, mask=mask))
+    return scores(encoding, q, q, pos, pos, x=x, mask=mask)
+
+
+@torch.no_grad()
+def effect(
+    scores: Float[Tensor, "window head token token"],
+    plain: Float[Tensor, "window head token token"],
+) -> Effect:
+    """What an encoding adds by distance: its scores minus those of the same words without it."""
+    added = scores - plain
+    tokens = added.shape[-1]
+    diagonals = [added.diagonal(-distance, -2, -1) for distance in range(tokens)]
+    by_head = torch.stack([values.mean((0, 2)) for values in diagonals], -1)
+    spread = max((values - values.mean((0, 2), keepdim=True)).abs().max() for values in diagonals)
+    alone = bool(spread <= 1e-5 * plain.abs().max())
+    return Effect(**vars(curve(added)), heads=by_head.tolist(), by_distance_alone=alone)
 
 
 @torch.no_grad()

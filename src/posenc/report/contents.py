@@ -36,10 +36,10 @@ def figures_for_paper(result: Result) -> Figures:
 
 
 def _of_comparison(result: Comparison) -> Figures:
-    rows = figures.rows(result)
+    rows, curves = figures.rows(result), figures.curves(result)
     return (
-        {"curves": figures.curves(result)}
-        | ({"rows": rows} if rows else {})
+        ({"rows": rows} if rows else {})
+        | ({"curves": curves} if curves else {})
         | {"order": figures.order(result), "costs": figures.costs(result)}
         | _cards(result)
     )

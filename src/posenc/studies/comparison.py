@@ -3,21 +3,24 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import count
 from math import isfinite
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from posenc.analysis import cost, length, order, similarity
 from posenc.analysis.cost import Cost
 from posenc.analysis.length import Far
-from posenc.analysis.similarity import Curve
+from posenc.analysis.similarity import Curve, Effect
 from posenc.analysis.text import Text, novel
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, choose, find
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
+from posenc.encodings.nope import NoPE
 from posenc.notebook import table
 from posenc.properties import Finding, check
 from posenc.properties.card import Card
@@ -25,6 +28,8 @@ from posenc.properties.probe import Probe
 from posenc.provenance import Provenance, since
 
 SCHEMA = 2
+MEASURED = "forward", "training", "forward_memory", "training_memory"
+NOISY = 0.1  # of its median, in which half of the runs of one layer lie: the machine is busy
 BLIND = 1e-4  # a smaller change is rounding: attention sees nothing
 
 
@@ -64,6 +69,8 @@ class Measured:
 
     name: str
     slug: str
+    family: str  # where it acts: additive, rotary, bias, relative, none; own
+    used_by: str  # published models that have it
     summary: str
     text: str  # the docstring of its file
     formula: str
@@ -76,10 +83,17 @@ class Measured:
     shuffle: Order
     duplicate: Order | None  # None: no word occurs twice in a sentence of this text
     curve: Curve
+    effect: Effect
+    added: list[list[float | None]] | None  # to scores, of 32 queries and keys of the first head
     far: list[Far]
     rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
     cost: Cost
     cost_ratio: dict[str, float]  # to NoPE, in the same run
+
+    @property
+    def untrained(self) -> bool:
+        """True if it learns: what it does here is what its random numbers do."""
+        return self.parameters > 0
 
 
 @dataclass(frozen=True)
@@ -90,8 +104,25 @@ class Comparison:
     sentence: str  # one of those that were shuffled
     settings: Settings
     encodings: list[Measured]
+    nope_cost: Cost  # of the layer without positions that all are measured against
     provenance: Provenance
     schema: int = SCHEMA
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Half of the runs without positions took between these, as multiples of their median."""
+        pairs = (
+            (self.nope_cost.forward_range, self.nope_cost.forward),
+            (self.nope_cost.training_range, self.nope_cost.training),
+        )
+        lows, highs = zip(*([end / whole for end in ends] for ends, whole in pairs), strict=True)
+        return min(lows), max(highs)
+
+    @property
+    def busy(self) -> bool:
+        """True if the layer without positions itself varied by more than a tenth."""
+        low, high = self.noise
+        return high - low > NOISY
 
     def __repr__(self) -> str:
         names = ", ".join(measured.name for measured in self.encodings)
@@ -146,7 +177,9 @@ def compare(
         for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
             progress(card.name, done, of)
             parts.append(_measure(card, encoding, material))
-        costs, ratios = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
+        costs, ratios, nope = _costs(
+            cards, encodings, settings, lambda n: progress("timing", n, of)
+        )
     progress("done", of, of)
     return Comparison(
         source=text.source,
@@ -158,6 +191,7 @@ def compare(
             Measured(**part, cost=each, cost_ratio=ratio)
             for part, each, ratio in zip(parts, costs, ratios, strict=True)
         ],
+        nope_cost=nope,
         provenance=since(begun, settings.seed),
     )
 
@@ -178,6 +212,11 @@ class Material:
         self.orders = [torch.randperm(x.shape[1], generator=made) for x in self.sentences]
         self.repeats = [order.repeated(text.words[span]) for span in self.spans]
 
+    @cached_property
+    def plain(self) -> Tensor:
+        """The scores of the windows without positions."""
+        return similarity.of_words(self.layer(NoPE()), self.windows)
+
     def layer(self, encoding: Encoding) -> SelfAttention:
         """A layer whose queries and keys have entries of about 1, the same for every encoding."""
         width = self.settings.width
@@ -191,6 +230,8 @@ class Material:
 
 def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
     settings, layer = given.settings, given.layer(encoding)
+    scores, rows = similarity.of_words(layer, given.windows), _rows(card)
+    effect = similarity.effect(scores, given.plain)
     orders = list(zip(given.sentences, given.orders, strict=True))
     shuffles = [[order.shuffle(layer, x, o, mask) for x, o in orders] for mask in (None, causal())]
     pairs = [(x, at) for x, at in zip(given.sentences, given.repeats, strict=True) if at]
@@ -200,6 +241,8 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
     return {
         "name": card.name,
         "slug": card.slug,
+        "family": card.family,
+        "used_by": card.used_by,
         "summary": card.summary,
         "text": card.text,
         "formula": card.formula,
@@ -217,24 +260,25 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
         "properties": check(encoding, settings.dim, settings.heads, settings.width),
         "shuffle": Order(*map(_mean, shuffles)),
         "duplicate": Order(*map(_mean, repeats)) if pairs else None,
-        "curve": similarity.by_distance(layer, given.windows),
+        "curve": similarity.curve(scores),
+        "effect": effect,
+        "added": None if rows or effect.by_distance_alone else _added(scores - given.plain),
         "far": length.far_changes(layer, given.windows[:4], settings.starts),
-        "rows": _rows(card),
+        "rows": rows,
     }
 
 
 def _costs(
     cards: list[Card], encodings: list[Encoding], settings: Settings, step: Callable[[int], None]
-) -> tuple[list[Cost], list[dict[str, float]]]:
+) -> tuple[list[Cost], list[dict[str, float]], Cost]:
     """NoPE always takes part, named or not: it is what the others are measured against."""
     done = count(1 + len(cards))
     baseline = seeded(find("NoPE"), settings)
     layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
     x = torch.randn(1, settings.cost_tokens, settings.width)
     nope, *costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
-    alone = asdict(nope)
-    ratios = [{key: value / alone[key] for key, value in asdict(c).items()} for c in costs]
-    return costs, ratios
+    ratios = [{key: getattr(c, key) / getattr(nope, key) for key in MEASURED} for c in costs]
+    return costs, ratios, nope
 
 
 def seeded(card: Card, settings: Settings) -> Encoding:
@@ -249,6 +293,14 @@ def _rows(card: Card) -> list[list[float]] | None:
         probe = Probe(encoding, dim, heads, encoding.width or dim * heads)
         rows = probe.rows(probe.line(64))
     return None if rows is None else [[round(v, 4) for v in row] for row in rows.tolist()]
+
+
+def _added(difference: Tensor) -> list[list[float | None]]:
+    """(query, key) of the first head and window; None where the mask hides a pair."""
+    return [
+        [round(value, 4) if isfinite(value) else None for value in row]
+        for row in difference[0, 0, :32, :32].tolist()
+    ]
 
 
 def _spread(spans: list[slice], many: int) -> list[slice]:

@@ -1,6 +1,10 @@
 """Marks against the comparison that they are drawn from."""
 
-from posenc.report import figures
+from dataclasses import replace
+
+import pytest
+
+from posenc.report import figures, words
 from posenc.report.drawing.data_table import data_table
 
 
@@ -27,10 +31,81 @@ def test_who_is_blind_to_the_order_is_named(everything):
     assert "Without a mask these cannot see the order: NoPE." in figures.order(everything).says
 
 
-def test_curves_leave_out_the_token_itself(everything):
-    for panel, measured in zip(
-        figures.curves(everything).panels, everything.encodings, strict=True
-    ):
+def test_curves_leave_out_the_token_itself_and_the_words(everything):
+    """What is drawn is the score less the score of NoPE: of means, the difference of means."""
+    by_slug = {m.slug: m for m in everything.encodings}
+    plain = by_slug["nope"].curve.mean[1:]
+    shown = [m for m in everything.encodings if m.slug != "nope"]
+    for panel, measured in zip(figures.curves(everything).panels, shown, strict=True):
         line = panel.marks[-1]
         assert line.x[0] == 1
-        assert line.y == measured.curve.mean[1:]
+        taken = [a - b for a, b in zip(measured.curve.mean[1:], plain, strict=True)]
+        size = max(map(abs, [*measured.curve.mean, *taken]))
+        assert line.y == pytest.approx(taken, abs=1e-5 * size)
+
+
+def test_biases_of_distance_are_fans_of_their_heads(everything, small):
+    """ALiBi adds −m δ, with slopes m of 2^(−8 h/H): its formula, head by head."""
+    panels = {panel.title: panel for panel in figures.curves(everything).panels}
+    fan = [mark for mark in panels["ALiBi"].marks if mark.name == "each head"]
+    assert len(fan) == small.heads
+    for head, mark in enumerate(fan, start=1):
+        slope = 2 ** (-8 * head / small.heads)
+        assert mark.y == pytest.approx([-slope * at for at in mark.x], rel=1e-4)
+
+
+def test_a_family_has_one_scale_but_for_what_is_far_wider(everything):
+    scales = {}
+    shown = [m for m in everything.encodings if m.slug != "nope"]
+    for panel, measured in zip(figures.curves(everything).panels, shown, strict=True):
+        scales.setdefault(measured.family, set()).add(panel.y_range)
+        if panel.y_range:
+            assert panel.y_range[0] <= min(measured.effect.low[1:])
+            assert panel.y_range[1] >= max(measured.effect.high[1:])
+    assert all(len(found - {None}) == 1 for found in scales.values())
+
+
+def test_every_encoding_but_none_has_a_portrait(everything):
+    """Biases too: ALiBi's first head is its slope times the distance."""
+    drawn = figures.rows(everything)
+    names = [panel.title.partition(" (")[0].partition(",")[0] for panel in drawn.panels]
+    assert names == [m.name for m in everything.encodings if m.slug != "nope"]
+    cells = drawn.panels[names.index("ALiBi")].marks[0].z
+    assert cells[0][:4] == pytest.approx([0, -1 / 16, -2 / 16, -3 / 16], abs=1e-5)
+
+
+def test_what_learns_is_marked_and_never_ranked_with_what_does_not(everything):
+    learns = {m.name for m in everything.encodings if m.properties["learned"].holds}
+    marked = {m.name for m in everything.encodings if m.untrained}
+    assert marked == learns
+    names = figures.order(everything).panels[0].y_names
+    assert [name.endswith(", untrained") for name in names] == sorted(
+        name.endswith(", untrained") for name in names
+    )
+    assert not any(f" {name}," in figures.curves(everything).says for name in learns)
+
+
+def test_the_order_is_sorted_and_joined_from_value_to_value(everything):
+    for panel in figures.order(everything).panels:
+        joined, plain, causal = panel.marks[:3]
+        assert panel.x_range[0] == 0
+        assert [*joined.x[::3]] == plain.x
+        assert [*joined.x[1::3]] == causal.x
+    first = figures.order(everything).panels[0].marks[1].x
+    fixed = sum(not m.untrained for m in everything.encodings)
+    assert first[:fixed] == sorted(first[:fixed], reverse=True)
+    assert first[fixed:] == sorted(first[fixed:], reverse=True)
+
+
+def test_the_noise_is_that_of_the_layer_without_positions(everything):
+    area = figures.costs(everything).panels[0].marks[0]
+    cost = everything.nope_cost
+    ends = [end / cost.forward for end in cost.forward_range]
+    ends += [end / cost.training for end in cost.training_range]
+    assert (min(area.x), max(area.x)) == pytest.approx((min(ends), max(ends)))
+    for spread, busy in ((0.04, False), (0.12, True)):
+        halves = {"forward_range": ((1 - spread / 2), (1 + spread / 2)), "forward": 1.0}
+        noisy = replace(cost, **halves, training=1.0, training_range=(1.0, 1.0))
+        result = replace(everything, nope_cost=noisy)
+        assert result.busy == busy
+        assert ("The machine was busy" in words.noise(result)) == busy

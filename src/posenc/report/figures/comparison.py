@@ -1,82 +1,104 @@
 """Figures of many encodings side by side."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
 
-from posenc.analysis.similarity import Curve
 from posenc.report.drawing.figure import (
     BLUE,
     GREEN,
     GREY,
     VERMILION,
+    Area,
     Band,
     Figure,
     Line,
+    Mark,
     Marker,
     Panel,
     Points,
     Rule,
     Table,
+    Values,
     heat,
 )
 from posenc.report.words import label
 from posenc.studies.comparison import BLIND, Comparison, Measured, Order
 
+UNTRAINED = "untrained"
 
-def curves(result: Comparison) -> Figure:
-    """Score against distance, one panel an encoding, NoPE dashed where it takes part."""
-    plain = _plain(result)
-    panels = [_curve(measured.name, measured, plain) for measured in result.encodings]
-    falling = [measured.name for measured in result.encodings if _falls(measured.curve)]
+
+def titled(measured: Measured) -> str:
+    """The name; one that learns is marked, as its numbers here are random."""
+    return f"{measured.name}, {UNTRAINED}" if measured.untrained else measured.name
+
+
+def curves(result: Comparison) -> Figure | None:
+    """What each encoding adds to scores by distance; one scale for each family."""
+    shown = [measured for measured in result.encodings if measured.slug != "nope"]
+    if not shown:
+        return None
+    panels = [_effect(titled(m), m, _scale(m, shown)) for m in shown]
+    near = [m.name for m in shown if not m.untrained and _favours_near(m)]
+    learn = " Untrained ones are drawn as their random numbers have them."
     return Figure(
-        "Score against distance",
+        "What it adds to scores, by distance",
         panels,
-        f"Scores of words against how far apart they are, for {len(panels)} encodings. On average"
-        f" the nearest quarter scores clearly higher than the farthest for: {_listed(falling)}.",
-        columns=3,
+        f"Scores minus those of the same words without positions, for {len(panels)} encodings. Of"
+        f" those that learn nothing, these raise near tokens above far ones: {_listed(near)}."
+        + learn
+        * any(m.untrained for m in shown),
+        columns=4,
+        height=130,
     )
 
 
 def rows(result: Comparison) -> Figure | None:
-    """A vector at 64 positions: channels from the top, colours centred at 0."""
+    """A small picture of every encoding: its rows, or what it adds to scores."""
     panels = [
-        _positions(measured.name, measured.rows) for measured in result.encodings if measured.rows
+        replace(panel, bare=True, x_title="", y_title="")
+        for measured in result.encodings
+        if (panel := _portrait(titled(measured), measured))
     ]
     if not panels:
         return None
     return Figure(
-        "What a position looks like",
+        "What each encoding looks like",
         panels,
-        f"Heat maps of {len(panels)} encodings: positions from left to right, channels from top to"
-        " bottom, each with a palette of its own that is centred at 0.",
-        columns=3,
-        height=150,
+        f"{len(panels)} encodings. Those with vectors: positions from left to right, channels from"
+        " top to bottom. Biases of distance: tokens back from left to right, heads from top to"
+        " bottom. Others: what they add to the scores of words, keys from left to right, queries"
+        " from top to bottom. Each palette is its own, centred at 0; (±) is its end.",
+        columns=6,
+        height=76,
     )
 
 
 def card(result: Comparison, measured: Measured) -> Figure:
-    """One encoding by itself: what a position looks like, where it has rows, and its scores."""
-    panels = [_positions("What a position looks like", measured.rows)] if measured.rows else []
-    panels.append(_curve("Score against distance", measured, _plain(result)))
-    rows = "Left, 64 positions and their channels. " if measured.rows else ""
-    falls = "clearly higher than" if _falls(measured.curve) else "no higher than"
+    """One encoding by itself: what it looks like, and what it adds to scores."""
+    portrait = _portrait("What it looks like", measured)
+    panels = [portrait] if portrait else []
+    panels.append(_effect("What it adds to scores", measured, None))
+    raises = "raises" if _favours_near(measured) else "does not raise"
     return Figure(
-        measured.name,
+        titled(measured),
         panels,
-        f"{rows}Scores of words against how far apart they are: on average the nearest quarter"
-        f" scores {falls} the farthest.",
-        columns=len(panels),
+        f"Scores minus those of the same words without positions: on average it {raises} near"
+        " tokens above far ones.",
+        columns=2,
         height=240,
     )
 
 
 def order(result: Comparison) -> Figure:
-    """The shuffle and the duplicate test, without and with a causal mask."""
-    names = [measured.name for measured in result.encodings]
-    tests: dict[str, Sequence[Order | None]] = {
-        "a shuffled sentence": [m.shuffle for m in result.encodings]
-    }
-    if any(measured.duplicate for measured in result.encodings):
-        tests["two occurrences of a word"] = [m.duplicate for m in result.encodings]
+    """The shuffle and the duplicate test, sorted; those that are untrained by themselves."""
+    ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
+    names = [titled(measured) for measured in ranked]
+    fixed = sum(not measured.untrained for measured in ranked)
+    tests: dict[str, Sequence[Order | None]] = {"a shuffled sentence": [m.shuffle for m in ranked]}
+    if any(measured.duplicate for measured in ranked):
+        tests["two occurrences of a word"] = [m.duplicate for m in ranked]
+    values = [v for row in tests.values() for o in row if o for v in (o.plain, o.causal)]
     panels = []
     for title, orders in tests.items():
         plain, causal = (
@@ -84,12 +106,18 @@ def order(result: Comparison) -> Figure:
             for kind in ("plain", "causal")
         )
         y = range(len(names))
-        marks = [
+        pairs = zip(plain, causal, strict=True)
+        marks: list[Mark] = [
+            Line([v for pair in pairs for v in (*pair, None)], _thrice(y), "", GREY, width=1),
             Points(plain, y, "no mask"),
             Points(causal, y, "causal mask", VERMILION, "diamond"),
         ]
-        change = "change, % of what attention computes"
-        panels.append(Panel(title, marks, change, y_names=names, y_down=True))
+        if 0 < fixed < len(names):
+            marks.append(Rule(fixed - 0.5, "y", "untrained, sorted apart"))
+        span = (0, 105 * max(values))
+        panels.append(
+            Panel(title, marks, "change of the output, %", x_range=span, y_names=names, y_down=True)
+        )
     blind = [m.name for m in result.encodings if m.shuffle.plain < BLIND]
     return Figure(
         "Does it know the order?",
@@ -97,24 +125,33 @@ def order(result: Comparison) -> Figure:
         "How much changes when a sentence is shuffled, and between two occurrences of a word."
         f" Without a mask these cannot see the order: {_listed(blind)}.",
         columns=2,
-        height=max(120, 24 * len(names)),
+        height=max(120, 20 * len(names)),
     )
 
 
 def costs(result: Comparison) -> Figure:
-    """Time and memory as multiples of NoPE."""
-    names = [measured.name for measured in result.encodings]
+    """Time and memory as multiples of NoPE, with the halves of the runs and the noise of NoPE."""
+    names = [titled(measured) for measured in result.encodings]
+    y = range(len(names))
+    low, high = result.noise
+    bottom, top = -0.5, len(names) - 0.5
+    noise = Area(
+        [low, high, high, low], [bottom, bottom, top, top], "half of NoPE's own runs", GREY, True
+    )
+    marks: list[Mark] = [noise, Rule(1, "x", dash="solid")]
     kinds: Sequence[tuple[str, str, str, Marker]] = (
         ("forward", "time, forward", BLUE, "circle"),
         ("training", "time, training", VERMILION, "diamond"),
         ("training_memory", "memory, training", GREEN, "square"),
     )
-    marks = [
-        Points(
-            [m.cost_ratio[key] for m in result.encodings], range(len(names)), name, colour, marker
-        )
-        for key, name, colour, marker in kinds
-    ]
+    for key, name, colour, marker in kinds:
+        if key != "training_memory":
+            alone = getattr(result.nope_cost, key)
+            halves = [getattr(m.cost, f"{key}_range") for m in result.encodings]
+            x = [v for ends in halves for v in (ends[0] / alone, ends[1] / alone, None)]
+            marks.append(Line(x, _thrice(y), "", colour, width=4))
+        ratios = [m.cost_ratio[key] for m in result.encodings]
+        marks.append(Points(ratios, y, name, colour, marker))
     others = [m for m in result.encodings if m.slug != "nope"] or result.encodings
     cheapest, *_, dearest = sorted(2 * others, key=lambda m: m.cost_ratio["training"])
     return Figure(
@@ -122,7 +159,7 @@ def costs(result: Comparison) -> Figure:
         [
             Panel(
                 "",
-                [*marks, Rule(1, "x", dash="solid")],
+                marks,
                 "× NoPE",
                 x_log=True,
                 y_names=names,
@@ -130,10 +167,11 @@ def costs(result: Comparison) -> Figure:
                 y_down=True,
             )
         ],
-        "Time and memory of a layer as multiples of the layer without positions. Training takes"
+        "Time and memory of a layer as multiples of the layer without positions; half of the runs"
+        " lie within each bar. Training takes"
         f" {cheapest.cost_ratio['training']:.2g} × the time of NoPE with {cheapest.name}, and"
         f" {dearest.cost_ratio['training']:.2g} × with {dearest.name}, the slowest.",
-        height=max(120, 24 * len(names)),
+        height=max(120, 22 * len(names)),
     )
 
 
@@ -172,36 +210,66 @@ def properties(result: Comparison) -> Figure:
     )
 
 
-def _plain(result: Comparison) -> Curve | None:
-    return next((m.curve for m in result.encodings if m.slug == "nope"), None)
-
-
-def _curve(title: str, measured: Measured, plain: Curve | None) -> Panel:
+def _effect(title: str, measured: Measured, span: tuple[float, float] | None) -> Panel:
+    """Mean and band by distance; a bias of distance alone head by head, as a fan."""
     others = slice(1, None)  # a token is most like itself, which would flatten the rest
-    curve = measured.curve
-    x = curve.distance[others]
-    marks = [
-        Band(x, curve.low[others], curve.high[others], "80 % of the scores"),
-        Line(x, curve.mean[others], "mean score"),
+    effect = measured.effect
+    x = effect.distance[others]
+    marks: list[Mark] = [
+        Band(x, effect.low[others], effect.high[others], "80 % of what is added"),
+        Line(x, effect.mean[others], "mean"),
     ]
-    if plain and measured.slug != "nope":
-        marks.insert(1, Line(x, plain.mean[others], "without positions", GREY, "dash", width=1))
-    return Panel(title, marks, "tokens back", "score")
+    if effect.by_distance_alone and len(effect.heads) > 1:
+        fan = [Line(x, head[others], "each head", VERMILION, width=1) for head in effect.heads]
+        marks = [*fan, Line(x, effect.mean[others], "mean")]
+    return Panel(title, marks, "tokens back", "added", y_range=span)
 
 
-def _falls(curve: Curve) -> bool:
-    """True if the nearest quarter scores higher than the farthest, by more than noise."""
-    mean, count = curve.mean[1:], len(curve.mean) - 1
+def _scale(measured: Measured, shown: Sequence[Measured]) -> tuple[float, float] | None:
+    """The range of its family; None for one that is five times as wide as its median."""
+    ends = {
+        m.slug: (min(m.effect.low[1:], default=0), max(m.effect.high[1:], default=0))
+        for m in shown
+        if m.family == measured.family
+    }
+    widths = {slug: high - low for slug, (low, high) in ends.items()}
+    usual = 5 * median(widths.values())
+    if widths[measured.slug] > usual:
+        return None
+    kept = [ends[slug] for slug, width in widths.items() if width <= usual]
+    low, high = min(low for low, _ in kept), max(high for _, high in kept)
+    room = 0.04 * (high - low) or 0.5
+    return low - room, high + room
+
+
+def _favours_near(measured: Measured) -> bool:
+    """True if what is added to the nearest quarter is more than to the farthest, beyond noise."""
+    mean, count = measured.effect.mean[1:], len(measured.effect.mean) - 1
     quarter = max(1, count // 4)
     near, far = sum(mean[:quarter]) / quarter, sum(mean[-quarter:]) / quarter
-    spread = (sum(curve.high[1:]) - sum(curve.low[1:])) / count
+    spread = (sum(measured.curve.high[1:]) - sum(measured.curve.low[1:])) / count
     return near - far > 0.05 * spread
 
 
-def _positions(title: str, rows: list[list[float]]) -> Panel:
-    channels = [list(channel) for channel in zip(*rows, strict=True)]
-    shown = heat(channels, signed=True, bar=False)
-    return Panel(f"{title} (±{shown.span[1]:.3g})", [shown], "position", "channel", y_down=True)
+def _portrait(title: str, measured: Measured) -> Panel | None:
+    """Channels of positions, heads by distance, or queries by keys; None without positions."""
+    effect = measured.effect
+    if measured.rows:
+        cells: Sequence[Values] = [list(channel) for channel in zip(*measured.rows, strict=True)]
+        axes = "position", "channel"
+    elif measured.added:
+        cells, axes = measured.added, ("key", "query")
+    elif any(value for head in effect.heads for value in head):
+        cells, axes = effect.heads, ("tokens back", "head")
+    else:
+        return None
+    shown = heat(cells, signed=True, bar=False)
+    return Panel(f"{title} (±{shown.span[1]:.3g})", [shown], *axes, y_down=True)
+
+
+def _thrice(values: Sequence[float]) -> list[float]:
+    """Each value for both ends of a line, and once more for the gap behind it."""
+    return [value for value in values for _ in range(3)]
 
 
 def _listed(names: list[str]) -> str:

@@ -199,6 +199,58 @@ for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kin
 document.addEventListener("keydown", event => { if (event.key === "Escape") tip.hidden = true; });
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
+// ---- The witness of a mark, by pointer, touch or the arrow keys.
+for (const table of document.querySelectorAll("table[data-explained]")) {
+  const asked = [...table.querySelectorAll("td[data-why]")];
+  if (!asked.length) continue;
+  const line = make("p", { className: "why soft", role: "status", textContent: "Choose a mark, by pointer or with Tab and the arrow keys, for its number and witness." });
+  const heads = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
+  const say = cell => {
+    for (const one of asked) one.tabIndex = one === cell ? 0 : -1;
+    line.textContent = `${cell.parentElement.cells[0].textContent}, ${heads[cell.cellIndex]}: ${cell.dataset.why}`;
+  };
+  asked.forEach((cell, n) => { cell.tabIndex = n ? -1 : 0; });
+  for (const kind of ["pointerover", "focusin", "click"])
+    table.addEventListener(kind, event => { const cell = event.target.closest("td[data-why]"); if (cell) say(cell); });
+  table.addEventListener("keydown", event => {
+    const [right, down] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key] ?? [];
+    const cell = event.target.closest("td[data-why]");
+    if (right === undefined || !cell) return;
+    const rows = [...table.rows].filter(row => row.checkVisibility());
+    let row = rows.indexOf(cell.parentElement), next = null, column = cell.cellIndex;
+    do { row += down; column += right; next = rows[row]?.cells[column]; } while (next === undefined && rows[row] && down || next && !next.dataset.why);
+    if (next) next.focus();
+    event.preventDefault();
+  });
+  const around = table.closest(".scroll"), both = make("div");  // within which the line stays in view
+  around.before(both);
+  both.append(around, line);
+}
+
+// ---- The rows of a table, by family and by property.
+for (const table of document.querySelectorAll("table[data-chosen]")) {
+  const choice = (name, all, options) => {
+    const select = make("select", {}, make("option", { value: "", textContent: all }),
+      ...options.map(([value, text]) => make("option", { value, textContent: text })));
+    return [select, make("label", {}, `${name} `, select)];
+  };
+  const bodies = [...table.tBodies], heads = [...table.tHead.rows[0].cells].slice(1);
+  const [family, families] = choice("Family", "all", bodies.map(body => [body.dataset.family, body.dataset.family]));
+  const [property, properties] = choice("Holds", "anything", heads.map((cell, n) => [n + 1, cell.textContent]));
+  const count = make("output");
+  family.onchange = property.onchange = () => {
+    let shown = 0;
+    for (const body of bodies) {
+      const rows = [...body.rows].slice(1);
+      for (const row of rows) row.hidden = !!property.value && !row.cells[property.value].querySelector(".yes");
+      body.hidden = !!family.value && body.dataset.family !== family.value || rows.every(row => row.hidden);
+      shown += body.hidden ? 0 : rows.filter(row => !row.hidden).length;
+    }
+    count.textContent = `${shown} encodings`;
+  };
+  table.closest(".scroll").before(make("div", { className: "choose" }, families, properties, count));
+}
+
 // ---- On paper everything is open.
 addEventListener("beforeprint", () => {
   document.documentElement.classList.add("printing");

@@ -46,6 +46,7 @@ def comparison(result: Comparison, console: Console) -> None:
     console.print()
     for line in words.verdict(result):
         console.print(Text(line))
+    console.print(Text(words.noise(result), "bold yellow" if result.busy else "dim"))
 
 
 VERDICTS = {"fits": "green", "breaks": "bold", "cannot say": "bold yellow"}

@@ -14,8 +14,10 @@ from posenc.report.words.findings import label as label
 from posenc.report.words.findings import masked as masked
 from posenc.report.words.findings import model as model
 from posenc.report.words.findings import moved as moved
+from posenc.report.words.findings import noise as noise
 from posenc.report.words.findings import runs as runs
 from posenc.report.words.findings import tokens as tokens
 from posenc.report.words.findings import turning as turning
 from posenc.report.words.findings import verdict as verdict
 from posenc.report.words.findings import verdict_of as verdict_of
+from posenc.report.words.guide import guide as guide

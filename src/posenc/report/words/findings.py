@@ -90,6 +90,14 @@ def moved(share: float | None) -> str:
     return "same" if share < BLIND else _percent(share)
 
 
+def noise(result: Comparison) -> str:
+    """Say how far the layer without positions varied, and whether the machine was busy."""
+    low, high = result.noise
+    said = f"Half of the runs of NoPE itself took {low:.2f} to {high:.2f} × their median."
+    busy = " The machine was busy: differences of time as small as that are noise."
+    return said + busy * result.busy
+
+
 def verdict(result: Comparison) -> list[str]:
     """Summarise a comparison in a few sentences made from its numbers."""
     sentences = [
