@@ -158,7 +158,7 @@ def test_values_witnesses_and_rows_are_reached_by_keys(pages, chromium):
         before = line.inner_text()
         page.keyboard.press("ArrowRight")
         assert line.inner_text() not in ("", before)
-        page.get_by_label("Holds").select_option("several axes")
+        page.get_by_role("combobox", name="Holds").select_option("several axes")
         rows = table.locator("tbody tr:not(.family)")
         shown = [rows.nth(n).is_visible() for n in range(rows.count())]
         held = rows.evaluate_all(

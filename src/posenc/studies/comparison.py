@@ -110,13 +110,18 @@ class Comparison:
 
     @property
     def noise(self) -> tuple[float, float]:
-        """Half of the runs without positions took between these, as multiples of their median."""
+        """How far the layer without positions varies, as multiples of its median time.
+
+        Half of its runs lie within; so does the same layer where it is measured again by name.
+        """
         pairs = (
             (self.nope_cost.forward_range, self.nope_cost.forward),
             (self.nope_cost.training_range, self.nope_cost.training),
         )
-        lows, highs = zip(*([end / whole for end in ends] for ends, whole in pairs), strict=True)
-        return min(lows), max(highs)
+        found = [end / whole for ends, whole in pairs for end in ends]
+        again = [m.cost_ratio for m in self.encodings if m.slug == "nope"]
+        found += [ratio[key] for ratio in again for key in ("forward", "training")]
+        return min(found), max(found)
 
     @property
     def busy(self) -> bool:

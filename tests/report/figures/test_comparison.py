@@ -102,10 +102,13 @@ def test_the_noise_is_that_of_the_layer_without_positions(everything):
     cost = everything.nope_cost
     ends = [end / cost.forward for end in cost.forward_range]
     ends += [end / cost.training for end in cost.training_range]
+    (again,) = [m.cost_ratio for m in everything.encodings if m.slug == "nope"]
+    ends += [again["forward"], again["training"]]
     assert (min(area.x), max(area.x)) == pytest.approx((min(ends), max(ends)))
     for spread, busy in ((0.04, False), (0.12, True)):
         halves = {"forward_range": ((1 - spread / 2), (1 + spread / 2)), "forward": 1.0}
         noisy = replace(cost, **halves, training=1.0, training_range=(1.0, 1.0))
-        result = replace(everything, nope_cost=noisy)
+        others = [m for m in everything.encodings if m.slug != "nope"]
+        result = replace(everything, encodings=others, nope_cost=noisy)
         assert result.busy == busy
         assert ("The machine was busy" in words.noise(result)) == busy

@@ -113,7 +113,7 @@ def order(result: Comparison) -> Figure:
             Points(causal, y, "causal mask", VERMILION, "diamond"),
         ]
         if 0 < fixed < len(names):
-            marks.append(Rule(fixed - 0.5, "y", "untrained, sorted apart"))
+            marks.append(Rule(fixed - 0.5, "y"))
         span = (0, 105 * max(values))
         panels.append(
             Panel(title, marks, "change of the output, %", x_range=span, y_names=names, y_down=True)
@@ -135,9 +135,7 @@ def costs(result: Comparison) -> Figure:
     y = range(len(names))
     low, high = result.noise
     bottom, top = -0.5, len(names) - 0.5
-    noise = Area(
-        [low, high, high, low], [bottom, bottom, top, top], "half of NoPE's own runs", GREY, True
-    )
+    noise = Area([low, high, high, low], [bottom, bottom, top, top], "NoPE itself", GREY, True)
     marks: list[Mark] = [noise, Rule(1, "x", dash="solid")]
     kinds: Sequence[tuple[str, str, str, Marker]] = (
         ("forward", "time, forward", BLUE, "circle"),

@@ -93,7 +93,7 @@ def moved(share: float | None) -> str:
 def noise(result: Comparison) -> str:
     """Say how far the layer without positions varied, and whether the machine was busy."""
     low, high = result.noise
-    said = f"Half of the runs of NoPE itself took {low:.2f} to {high:.2f} × their median."
+    said = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
     busy = " The machine was busy: differences of time as small as that are noise."
     return said + busy * result.busy
 
