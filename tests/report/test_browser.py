@@ -167,7 +167,7 @@ def test_values_witnesses_and_rows_are_reached_by_keys(pages, chromium):
         assert shown == held
         assert any(shown)
         assert not all(shown)
-        names = page.locator("details.numbers[data-numbers] summary").all_inner_texts()
+        names = page.locator("details.numbers[data-numbers] summary").all_text_contents()
         assert len({*names}) == len(names)  # each says of which figure
 
 
