@@ -8,7 +8,7 @@ run:            ## compare all encodings on the packaged novel
 test:           ## tests, doctests, examples, the code of the README, and the compiled paths
 	python -m pytest
 
-# The shape checker doubles the time of a test; CI and `make test` have it.
+# The shape checker adds half to the time of a test; CI and `make test` have it.
 quick: lint     ## minutes: lint, and tests that are not slow, without the shape checker
 	python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
 
