@@ -241,6 +241,14 @@ def test_a_link_shows_the_same_pixels_in_a_new_page(visit):
         new.context.close()
 
 
+def test_a_head_stays_chosen_where_the_encoding_before_has_one(visit):
+    """RoPE does the same in each head; the slider is bounded by the heads that FoX has."""
+    page = visit("#v1/order/rope?head=3")
+    page.evaluate("location.hash = '#v1/order/fox?head=3'")
+    assert page.get_by_label("Head", exact=True).input_value() == "3"
+    assert page.locator("output:visible").inner_text() == "3"
+
+
 def test_each_picture_of_the_texts_is_a_state_that_is_drawn(visit):
     """Every address in examples/README.md, which lists them."""
     text = (Path(__file__).parents[2] / "examples" / "README.md").read_text("utf-8")

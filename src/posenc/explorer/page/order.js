@@ -126,8 +126,8 @@ export function orderView(app) {
       const one = app.first();
       const { words, order } = standing(state);
       picker.set(one.slug);
+      head.range.max = String(headsOf(one) - 1); // before the value, which it bounds
       head.set(state.head);
-      head.range.max = String(headsOf(one) - 1);
       head.element.hidden = headsOf(one) < 2;
       causal.set(state.causal || one.graph.causal);
       causal.box.disabled = one.graph.causal;

@@ -161,8 +161,8 @@ export function rotationView(app) {
       picker.set(one.slug);
       place.set(state.at);
       between.set(state.apart);
+      axis.range.max = String((one.graph.axes ?? 1) - 1); // before the value, which it bounds
       axis.set(state.axis);
-      axis.range.max = String((one.graph.axes ?? 1) - 1);
       axis.element.hidden = (one.graph.axes ?? 1) === 1;
       trouble.replaceChildren();
       body.hidden = !fits.has(one.slug);
