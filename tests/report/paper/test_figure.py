@@ -41,7 +41,7 @@ def test_of_many_states_four_are_shown(drawn):
     made = paper.matplotlib(drawn["turning"])
     titles = [ax.get_title() for ax in made.axes]
     assert [title.split(":")[0] for title in titles[:4]] == [f"position {p}" for p in (0, 4, 7, 11)]
-    assert len(titles) == 8
+    assert len(titles) == 16  # of four clocks
 
 
 def test_stems_polygons_words_and_numbers_in_cells_are_drawn():
