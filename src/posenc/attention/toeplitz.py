@@ -33,6 +33,7 @@ from posenc.attention.sinks import flash, flash_backward, gradient, joined, refu
 from posenc.attention.spacing import Strip
 
 FEW = 128  # the fewest rows worth a call of the kernel
+CACHED = 2**18  # scores of several texts at a time: 1 MB in float32, as the nearest cache holds
 HELD = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
 
 
@@ -254,43 +255,51 @@ def _of_learned(
     """dS = P (dO vᵀ − Σ dO out), made again a few rows at a time; du sums it along r + j."""
     exact, (batch, heads, queries, _) = u.dtype, q.shape
     dq, du = torch.zeros_like(q), torch.zeros_like(u)
-    dk, dv = torch.zeros_like(k, dtype=exact), torch.zeros_like(v, dtype=exact)
+    dk, dv = (torch.zeros(x.shape, dtype=exact) for x in (k, v))
     # Σ dO out, (batch, head, query, 1): the same number for every key of a row
     inner = (grad.to(exact) * out).sum(-1, keepdim=True)
     few = max(16, min(FEW, HELD // (heads * min(strip.keys, strip.width))))
-    # (head, n, x) -> (key head, heads that share it · n, x), a view: one product for each key head
-    by_group = lambda x: x.view(k.shape[1], -1, x.shape[-1])  # noqa: E731
+    # (text, head, n, x) -> (text · key head, heads that share it · n, x), a view: one product for
+    # each text and key head
+    by_group = lambda x: x.view(x.shape[0] * k.shape[1], -1, x.shape[-1])  # noqa: E731
     for tile in tiled(strip, slice(0, heads), few):
         _, rows, keys = tile
         n, m = rows.stop - rows.start, keys.stop - keys.start
-        bias = _strided(u, queries, tile)[0]  # (head, n, m), rows backwards, as all rows are below
+        bias = _strided(u, queries, tile)  # (1, head, n, m), rows backwards, as all rows are below
+        most = max(1, CACHED // (heads * n * (m + n)))  # texts at a time
         # dS goes into the first m columns; the n columns behind it stay 0, for the skew at the end
-        padded = u.new_zeros(heads, n, m + n)
-        for b in range(batch):
+        held = u.new_zeros(min(most, batch), heads, n, m + n)
+        for start in range(0, batch, most):
+            texts = slice(start, min(start + most, batch))
+            padded = held[: texts.stop - start]
             some_q, some_grad, some_inner = (
-                x[b, :, rows].flip(1).to(exact).contiguous() for x in (q, grad, inner)
+                x[texts, :, rows].flip(2).to(exact).contiguous() for x in (q, grad, inner)
             )
-            some_k, some_v = k[b, :, keys].to(exact), v[b, :, keys].to(exact)
+            some_k, some_v = (x[texts, :, keys].flatten(0, 1).to(exact) for x in (k, v))
             grouped_q, grouped_grad = by_group(some_q), by_group(some_grad)
-            # P = exp(bias + scale q kᵀ − L), (head, n, m): L is of all keys, so these are weights
-            p = torch.sub(bias, lse[b, :, rows].flip(1).unsqueeze(-1), out=u.new_empty(bias.shape))
+            # P = exp(bias + scale q kᵀ − L), (text, head, n, m): L is of all keys, so these are
+            # weights
+            some_lse = lse[texts, :, rows].flip(2).unsqueeze(-1)
+            p = torch.sub(bias, some_lse, out=u.new_empty(*padded.shape[:3], m))
             by_group(p).baddbmm_(grouped_q, some_k.mT, alpha=scale)
             p.exp_()
-            # dv = Pᵀ dO, (key head, m, value): rows of all heads that share the key are summed
-            dv[b, :, keys].baddbmm_(by_group(p).mT, grouped_grad)
+            # dv = Pᵀ dO, (text · key head, m, value): rows of all heads that share the key are
+            # summed
+            dv[texts, :, keys].flatten(0, 1).baddbmm_(by_group(p).mT, grouped_grad)
             # dS = P (dO vᵀ − Σ dO out), written into `padded`, of which `ds` is a view
             ds = padded[..., :m]
             grouped_ds = by_group(padded)[..., :m]
             torch.bmm(grouped_grad, some_v.mT, out=grouped_ds)
             ds.sub_(some_inner).mul_(p)
-            # dq = scale dS k, (head, n, channel), turned forwards again; dk = scale dSᵀ q
-            dq[b, :, rows] = torch.bmm(grouped_ds, some_k).view_as(some_q).mul_(scale).flip(1)
-            dk[b, :, keys].baddbmm_(grouped_ds.mT, grouped_q, alpha=scale)
+            # dq = scale dS k, (text, head, n, channel), turned forwards again; dk = scale dSᵀ q
+            dq[texts, :, rows] = torch.bmm(grouped_ds, some_k).view_as(some_q).mul_(scale).flip(2)
+            dk[texts, :, keys].flatten(0, 1).baddbmm_(grouped_ds.mT, grouped_q, alpha=scale)
             # dS of row r and key j belongs to u[r + j]. Read with rows of m + n − 1 instead of
             # m + n, `padded` has (r, j) in column r + j: r · (m + n) + j = r · (m + n − 1) + r + j.
             # r + j is at most m + n − 2, so no row runs into the next, and the rest is zeros.
-            skewed = padded.as_strided((heads, n, m + n - 1), (n * (m + n), m + n - 1, 1))
+            strides = (*padded.stride()[:2], m + n - 1, 1)
+            skewed = padded.as_strided((*padded.shape[:3], m + n - 1), strides)
             # Its column 0 is row 0, query i₁ − 1, and the first key, which stand here in u
-            start = queries - rows.stop + keys.start
-            du[:, start : start + m + n - 1] += skewed.sum(1)
+            first = queries - rows.stop + keys.start
+            du[:, first : first + m + n - 1] += skewed.sum((0, 2))
     return dq, dk.to(k.dtype), dv.to(v.dtype), du
