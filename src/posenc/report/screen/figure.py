@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from math import ceil
 
 from posenc.models.files.errors import printable
@@ -52,7 +51,6 @@ SIDES = {  # of a mark, where its label stands: anchor, right, down
     "right": ("start", 7, 4),
     "middle": ("middle", 0, 4),
 }
-STYLE = (files("posenc.report") / "templates" / "figure.css").read_text("utf-8")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ const LIGHT = { ink: "#1c1d1f", grid: "#e4e6e9", paper: "#fff" };
 function svg(figure) {
   const { title } = told.get(figure.id), area = figure.getBoundingClientRect(), xml = new XMLSerializer();
   const at = box => ({ x: box.left - area.left + 10, y: box.top - area.top + 34, width: box.width, height: box.height });
-  const style = document.getElementById("figure-style").textContent.replace(/var\(--(\w+)\)/g, (all, name) => LIGHT[name] ?? all);
+  const style = document.getElementById("figure-style").textContent.split("/* drawing")[1].replace(/^.*\*\//, "").replace(/var\(--(\w+)\)/g, (all, name) => LIGHT[name] ?? all);
   const text = (words, x, y, size, weight = 400) => {
     const element = make("span", { textContent: words });
     return `<text x="${x}" y="${y}" font-size="${size}" font-weight="${weight}" font-family="system-ui, sans-serif">${element.innerHTML}</text>`;
