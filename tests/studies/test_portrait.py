@@ -9,6 +9,8 @@ import torch
 from posenc.analysis.text import parse
 from posenc.studies.portrait import portray
 
+SHOWN = "similarity", "shift", "advance", "clocks", "waves", "clouds", "patches"
+
 
 @pytest.fixture(scope="module")
 def close(portrait):
@@ -17,13 +19,12 @@ def close(portrait):
 
 def test_each_shows_what_it_has_and_nothing_else(close):
     shown = {
-        slug: [name for name in ("similarity", "shift", "advance", "waves", "plane", "patches")
-               if getattr(one, name) is not None]
+        slug: [name for name in SHOWN if getattr(one, name) is not None]
         for slug, one in close.items()
-    }  # fmt: skip
+    }
     assert shown == {
-        "sinusoidal": ["similarity", "shift", "advance", "waves", "plane"],
-        "rope": ["similarity", "shift", "advance", "waves"],
+        "sinusoidal": ["similarity", "shift", "advance", "waves", "clouds"],
+        "rope": ["similarity", "shift", "advance", "clocks", "waves"],
         "alibi": [],
         "axial-rope": ["similarity", "patches"],
     }
@@ -40,7 +41,7 @@ def test_attention_is_the_softmax_of_the_parts_together(close):
 def test_the_words_are_those_of_the_sentence(portrait):
     many = len(portrait.sentence)
     assert all(len(one.attention[0]) == many for one in portrait.encodings)
-    assert portrait.encodings[0].plane.words == portrait.sentence
+    assert all(len(one.without[0]) == many for one in portrait.encodings)
 
 
 def test_frequencies_are_of_the_first_that_turns_along_a_line(portrait):
