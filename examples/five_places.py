@@ -11,7 +11,9 @@ from posenc import plot
 from posenc.report.paper import save
 
 figure = plot.places().figure
-where = {row[0]: sum(cell == "✓" for cell in row[1:]) for row in figure.listed.rows}
+listed = figure.listed
+assert listed is not None
+where = {row[0]: sum(cell == "✓" for cell in row[1:]) for row in listed.rows}
 print(f"{sum(count > 1 for count in where.values())} of {len(where)} act at more than one place")
 print(figure.says)
 if __name__ == "__main__" and sys.argv[1:]:

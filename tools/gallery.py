@@ -32,7 +32,9 @@ def save(figure, path: Path) -> None:
     whole = io.BytesIO()
     write(figure, whole, "png")
     picture = Image.open(whole).convert("RGB")
-    small = picture.resize((WIDE, round(picture.height * WIDE / picture.width)), Image.LANCZOS)
+    small = picture.resize(
+        (WIDE, round(picture.height * WIDE / picture.width)), Image.Resampling.LANCZOS
+    )
     said = PngInfo()
     said.add_itxt("Title", figure.title)
     said.add_itxt("Description", figure.alt)

@@ -226,7 +226,7 @@ def cost(card: Card) -> Cost | None:
     except (TypeError, ValueError, LookupError):
         return None
     grows = round(whole.numbers / half.numbers, 2) if half.numbers else 1.0
-    return {"tokens": COUNTED, **asdict(whole), "grows": grows}
+    return Cost(tokens=COUNTED, **asdict(whole), grows=grows)
 
 
 @cache

@@ -149,7 +149,7 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
 
 def _drawn(mark: Mark, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     """The elements of a mark; True: stretched with the panel."""
-    name = f' data-name="{safe(mark.name)}"' if getattr(mark, "name", "") else ""
+    name = f' data-name="{safe(named)}"' if (named := getattr(mark, "name", "")) else ""
     match mark:
         case Line():
             look = f'stroke="{mark.colour}" stroke-width="{mark.width:g}"{_dash(mark.dash)}'

@@ -71,5 +71,8 @@ def _palette(signed: bool) -> list[tuple[int, int, int, int]]:
         ]
     else:
         steps = [n / LEVELS for n in range(LEVELS + 1)]
-        colours = [tuple(map(int, one)) for one in colormaps["viridis"](steps, bytes=True)]
+        colours = [
+            (int(red), int(green), int(blue), int(seen))
+            for red, green, blue, seen in colormaps["viridis"](steps, bytes=True)
+        ]
     return [*colours, (0, 0, 0, 0)]
