@@ -342,11 +342,11 @@ def test_with_less_motion_hands_step(visit):
     page.get_by_role("button", name="Pause").click()
 
 
-@pytest.mark.parametrize("width", [1280, 820, 390])
+@pytest.mark.parametrize("width", [1280, 820, 390, 320])
 def test_nothing_sticks_out(visit, width):
     page = visit(width=width)
     for view in VIEWS:
-        page.evaluate(f"location.hash = '#v1/{view}/sinusoidal,rope'")
+        page.evaluate(f"location.hash = '#v1/{view}/rope,sinusoidal'")
         page.wait_for_selector(f"nav a[data-view={view}][aria-current=page]")
         page.evaluate(OPEN)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
