@@ -11,6 +11,7 @@ import inspect
 from functools import partial, wraps
 
 import jaxtyping
+import torch
 from beartype import BeartypeConf, beartype
 
 REFUSED = jaxtyping.TypeCheckError  # a TypeError, as jaxtyping's own
@@ -24,6 +25,11 @@ def known(hint, function):
         return not isinstance(hint, str) or eval(hint, function.__globals__) is not None
     except (NameError, TypeError):
         return False
+
+
+def unchecked():
+    """True where checks are switched off, and where a graph is traced: its sizes are no numbers."""
+    return jaxtyping.config.jaxtyping_disable or torch.compiler.is_compiling()
 
 
 def jaxtyped(thing=None, *, typechecker=check):
@@ -46,7 +52,7 @@ def jaxtyped(thing=None, *, typechecker=check):
 
         @wraps(thing)
         def run(*args, **kwargs):
-            if jaxtyping.config.jaxtyping_disable:
+            if unchecked():
                 return thing(*args, **kwargs)
             with sizes_of_a_call:
                 return checked(*args, **kwargs)
@@ -54,7 +60,7 @@ def jaxtyped(thing=None, *, typechecker=check):
 
         @wraps(thing)
         def run(*args, **kwargs):
-            return (thing if jaxtyping.config.jaxtyping_disable else checked)(*args, **kwargs)
+            return (thing if unchecked() else checked)(*args, **kwargs)
 
     return run
 

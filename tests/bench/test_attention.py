@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_others")]
 
 def test_attention_as_posenc_and_as_others_have_it_is_the_same():
     errors = attention.check.__wrapped__(96)
-    assert {name.partition(" ")[0] for name in errors} == {"plain", "posenc", "usual"}
+    assert {name.partition(" ")[0] for name in errors} == {"plain", "posenc", "materialised"}
     assert max(errors.values()) < 1e-5
 
 
@@ -19,7 +19,7 @@ def test_attention_of_each_kind(kind, monkeypatch):
     table = attention.benchmark(32, kind, 1, 0.0)
     assert table.row(table.limit).ratio == 1
     least = {"window": {"posenc ALiBi", "posenc RoPE"}, "prefill": {"posenc ALiBi", "posenc T5"}}
-    usual = {"posenc ALiBi", "posenc T5", "usual ALiBi"}
+    usual = {"posenc ALiBi", "posenc T5", "materialised ALiBi"}
     assert least.get(kind, usual) <= {row.name for row in table.rows}
 
 

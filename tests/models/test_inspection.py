@@ -155,6 +155,13 @@ def test_qwen_within_its_length_has_nothing_to_fear(tmp_path):
     assert words.turning(turning)[0].startswith(first)
 
 
+def test_where_all_pairs_complete_a_turn_it_is_said_so(tmp_path):
+    """θ of the slowest pair is 10,000^(−126/128): a turn in 54,410 tokens."""
+    found = inspected(tmp_path, QWEN | {"rope_theta": 1e4, "max_position_embeddings": 60_000})
+    first = "all pairs complete a turn within the trained 60,000 tokens"
+    assert words.turning(found.groups[0].turning)[0] == first
+
+
 def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
     found = inspected(tmp_path, QWEN, target=131072)
     assert found.problems == [

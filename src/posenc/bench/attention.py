@@ -1,9 +1,9 @@
-"""Time attention with positional scores beside torch's plain kernel and usual implementations.
+"""Time attention with positional scores beside torch's plain kernel and materialised ones.
 
 Shapes (1, 8 heads, tokens, 64 channels), float32; the limit is plain causal attention, for DeBERTa
 plain attention of everything. Decoding is one query at the end of the keys. Each way is compared
 with `reference` in the same run, at 512 tokens since the definition needs tokens²: outputs and
-gradients, also of the usual implementations. Decoding, windows and small prefill are compared at
+gradients, also of those. Decoding, windows and small prefill are compared at
 their own lengths.
 
     decode     one query; positions and mask prepared before; the limit is torch's call on the cache
@@ -105,7 +105,7 @@ def torch_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] == k.shape[2])
 
 
-# The usual ways
+# The usual ways: scores are materialised
 
 
 def offsets(q, k):
@@ -208,12 +208,12 @@ def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
         "posenc DeBERTa in blocks": Case(deberta, causal=False, path="blocks"),
     }
     usual: dict[str, tuple[Callable[[], Run], int]] = {
-        "usual ALiBi": (lambda: alibi_matrix, 8192),
-        "usual Shaw": (lambda: ShawMatrix(shaw), 4096),
+        "materialised ALiBi": (lambda: alibi_matrix, 8192),
+        "materialised Shaw": (lambda: ShawMatrix(shaw), 4096),
     }
     if _transformers():
-        usual["usual T5"] = lambda: T5Matrix(t5), 8192
-        usual["usual DeBERTa"] = lambda: DebertaModule(deberta), 4096
+        usual["materialised T5"] = lambda: T5Matrix(t5), 8192
+        usual["materialised DeBERTa"] = lambda: DebertaModule(deberta), 4096
     return ways | {name: run() for name, (run, longest) in usual.items() if tokens <= longest}
 
 
@@ -222,7 +222,7 @@ def _transformers() -> bool:
 
 
 TRAINED = (LIMIT, "posenc ALiBi", "posenc T5", "posenc KERPLE", "posenc FIRE, up to its L")
-TRAINED += ("posenc Shaw", "posenc DeBERTa", "usual ALiBi", "usual T5")
+TRAINED += ("posenc Shaw", "posenc DeBERTa", "materialised ALiBi", "materialised T5")
 
 
 def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
@@ -288,7 +288,7 @@ def check(tokens: int = 512) -> dict[str, float]:
     q, k, v = inputs(tokens, tokens, trains=True)
     errors, ways = {}, cases(tokens)
     for name, run in ways.items():
-        ours = ways[name.replace("usual", "posenc")]
+        ours = ways[name.replace("materialised", "posenc")]
         assert isinstance(ours, Case)
         expected = Case(ours.encoding, ours.causal, "reference")(q, k, v)
         trained = run(q, k, v)
@@ -313,7 +313,7 @@ def _ways(tokens: int, kind: str) -> dict[str, Run]:
     if kind == "training":
         return {name: run for name, run in ways.items() if name in TRAINED}
     if kind == "decode":
-        for name in ("usual DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS):
+        for name in ("materialised DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS):
             ways.pop(name, None)  # the first has no cache; one query at the end sees all keys
         turned = KeysTurnedBefore(RoPE(DIM))
         ways |= {
@@ -368,7 +368,7 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
             yield Target(f"{name}, MB", row.memory, mb)
 
     def of_usual(name: str, share: float) -> Iterator[Target]:
-        ours, usual = rows[f"posenc {name}"], rows.get(f"usual {name}")
+        ours, usual = rows[f"posenc {name}"], rows.get(f"materialised {name}")
         if usual and ours.memory and usual.memory:
             yield Target(f"{name}, memory / usual", ours.memory / usual.memory, share)
 

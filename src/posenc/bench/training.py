@@ -84,7 +84,7 @@ def _ways() -> tuple[dict[str, Begin], dict[str, str]]:
         "posenc RoPE, half": lambda: _ours(RoPE(DIM, layout="half"), pos),
         "posenc ALiBi": lambda: _ours(ALiBi(HEADS), pos),
         "posenc T5": lambda: _ours(t5, pos),
-        "usual ALiBi": lambda: alibi_matrix,
+        "materialised ALiBi": lambda: alibi_matrix,
     }
     try:
         llama = importlib.import_module("transformers.models.llama.modeling_llama")
@@ -105,7 +105,7 @@ def _ways() -> tuple[dict[str, Begin], dict[str, str]]:
         return attention
 
     ways["transformers RoPE, half"] = begin
-    ways["usual T5"] = lambda: T5Matrix(t5)
+    ways["materialised T5"] = lambda: T5Matrix(t5)
     return ways, {}
 
 

@@ -195,8 +195,7 @@ def _outlook(whole: Spec, path: str, target: int) -> Outlook:
 
 
 def _key(found: Inspected) -> str:
-    """The same for rotations that are the same."""
+    """The same for rotations that are the same, and of which the same is said."""
     rotary: Rotary = replace(found.rotary, layout=None, trailing=False)
-    plain = Rotary(rotary.dim, rotary.turned, rotary.base)
-    key = f"{rotary.turned}-{rotary.dim}-{rotary.base:g}-{found.trained}-{found.span}"
-    return key if rotary == plain else f"{key}-{crc32(str(rotary).encode()):08x}"
+    rest = crc32(str([rotary, *words.turning(found)]).encode())
+    return f"{rotary.turned}-{rotary.dim}-{rotary.base:g}-{found.trained}-{found.span}-{rest:08x}"

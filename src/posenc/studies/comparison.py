@@ -138,12 +138,15 @@ class Comparison:
         heads = ["", *(name.replace("_", " ") for name in self.encodings[0].properties)]
         heads += ["change when shuffled", "time × NoPE", "training × NoPE"]
         rows = [
-            [measured.name, *(one.mark for one in measured.properties.values())]
+            [
+                f"{measured.name}{'*' * measured.untrained}",
+                *(one.mark for one in measured.properties.values()),
+            ]
             + [f"{measured.shuffle.plain:.1%}"]
             + [f"{measured.cost_ratio[key]:.2f}" for key in ("forward", "training")]
             for measured in self.encodings
         ]
-        words = f"{self.source}, {self.words:,} words; learned encodings are untrained"
+        words = f"{self.source}, {self.words:,} words; * learns, and has random numbers here"
         return table(heads, rows, words)
 
     def to_json(self) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def properties(result: Comparison) -> Figure:
     panel = Panel("", marks, x_names=[label(name) for name in asked], y_names=names, y_down=True)
     word = {True: "holds", False: "does not", None: "not applicable"}
     return Figure(
-        "What holds",
+        "Properties",
         [panel],
         f"{len(asked)} properties of {len(names)} encodings. Most hold for"
         f" {_listed([name for name, count in held.items() if count == largest])}: {largest}.",

@@ -171,7 +171,7 @@ def extensions(extended: Extended) -> Figure:
                 Rule(extended.trained, "y", f"trained: {extended.trained:,}"),
                 Rule(extended.target, "y", f"target: {extended.target:,}"),
             ]
-            gain = "" if method.gain == 1 else f", cos and sin × {method.gain:.4g}"
+            gain = "" if method.gain == 1 else f", attention factor {method.gain:.4g}"
             panels.append(
                 Panel(
                     METHODS[name] + gain,

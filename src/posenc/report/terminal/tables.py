@@ -17,6 +17,7 @@ from posenc.report.terminal import weights as weights_terminal
 from posenc.studies.comparison import Comparison
 
 WIDE = 124  # columns of a terminal on which properties are spelled out
+UNTRAINED = " *: it learns, and has random numbers here."
 MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
 
 
@@ -148,7 +149,7 @@ def _measurements(result: Comparison, console: Console) -> None:
     for m in result.encodings:
         ratio = m.cost_ratio
         table.add_row(
-            m.name,
+            f"{m.name}*" if m.untrained else m.name,
             words.count(m.parameters),
             _share(m.shuffle.plain),
             _share(m.duplicate.plain if m.duplicate else None),
@@ -156,14 +157,14 @@ def _measurements(result: Comparison, console: Console) -> None:
             *(f"{ratio[key]:.1f}" for key in ("forward", "training", "training_memory")),
         )
     console.print(table)
+    any_untrained = any(m.untrained for m in result.encodings)
     console.print(
         Text(
             f"{result.source}, {result.words:,} words. shuffle: change of what attention computes"
             " when a sentence is shuffled; repeat: difference between two occurrences of a word; no"
             f" mask. {_moved(settings.starts)}: change when the same {settings.window} words are"
             " moved by so many tokens. time, train (with backward), mem (of train): as multiples of"
-            " NoPE,"
-            f" {settings.cost_tokens} tokens. Learned encodings are untrained.",
+            f" NoPE, {settings.cost_tokens} tokens.{UNTRAINED * any_untrained}",
             "dim",
         )
     )

@@ -250,6 +250,8 @@ def turning(rotation: Turning) -> list[str]:
         lines.append(
             f"{rotation.unfinished} of {len(rotation.pairs)} pairs complete no turn within the"
             f" trained {rotation.trained:,} tokens: training has shown only part of their angles"
+            if rotation.unfinished
+            else f"all pairs complete a turn within the trained {rotation.trained:,} tokens"
         )
     behind = "a key equal to the query can score below a random one (Σ cos mθ < 0)"
     if rotation.reach >= LONGEST:
