@@ -185,5 +185,5 @@ def test_the_page_draws_itself_without_errors(posenc, folder, tmp_path):
         check=True,
     )
     assert "CONSOLE" not in done.stderr
-    assert 'class="main-svg"' in done.stdout
+    assert '<svg class="plot"' in done.stdout
     assert "wavelength, tokens" in done.stdout

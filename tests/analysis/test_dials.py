@@ -46,3 +46,12 @@ def test_a_configured_extension_comes_second():
     found = by_method(frequencies(8), 16, 64, configured=frequencies(8) / 4, long=[4.0] * 4)
     assert [*found][:2] == ["none", "configured"]
     assert [d.new for d in found["configured"]] == [d.new for d in found["longrope"]] == [0] * 4
+
+
+def test_of_a_single_pair_what_takes_two_is_left_out():
+    """NTK-aware scaling and YaRN go from the fastest pair to the slowest."""
+    found = by_method(frequencies(2), 100, 400)
+    assert {"none", "interpolate", "llama3"} <= found.keys()
+    two = {"ntk", "dynamic_ntk", "yarn"}
+    assert not two & found.keys()
+    assert by_method(frequencies(4), 100, 400).keys() >= two

@@ -89,17 +89,19 @@ def extended(
 def stretched(
     freqs: Frequencies, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Frequencies, float]]:
-    """The frequencies and the gain of cos and sin after each method with its usual settings."""
+    """The frequencies and the gain of cos and sin after each method with its usual settings.
+
+    Those that go by the fastest and the slowest pair are left out where there is but one.
+    """
     target = round(trained * factor)
-    methods = {
-        "none": (freqs, 1.0),
-        "interpolate": (interpolate(freqs, factor), 1.0),
-        "ntk": (ntk(freqs, factor), 1.0),
-        "dynamic_ntk": (dynamic_ntk(freqs, target, trained, factor), 1.0),
-        "by_parts": (by_parts(freqs, factor, trained), 1.0),
-        "yarn": (yarn(freqs, factor, trained), yarn_gain(factor)),
-        "llama3": (llama3(freqs, factor, trained), 1.0),
-    }
+    methods = {"none": (freqs, 1.0), "interpolate": (interpolate(freqs, factor), 1.0)}
+    if freqs.shape[-1] > 1:
+        methods["ntk"] = ntk(freqs, factor), 1.0
+        methods["dynamic_ntk"] = dynamic_ntk(freqs, target, trained, factor), 1.0
+    methods["by_parts"] = by_parts(freqs, factor, trained), 1.0
+    if freqs.shape[-1] > 1:
+        methods["yarn"] = yarn(freqs, factor, trained), yarn_gain(factor)
+    methods["llama3"] = llama3(freqs, factor, trained), 1.0
     if long is not None:
         slow = longrope(freqs, target, trained, [1.0] * freqs.shape[-1], long)
         methods["longrope"] = slow, longrope_gain(factor, trained)

@@ -153,6 +153,7 @@ def turning(found: Inspected, trained: int | None) -> Turning:
                 "methods": {
                     said: {"slower": _slower(theta, ways[name][0]), "gain": ways[name][1]}
                     for name, said in METHODS.items()
+                    if name in ways
                 },
             }
         )

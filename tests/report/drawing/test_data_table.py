@@ -82,6 +82,16 @@ def test_cells_are_picked_evenly_with_both_ends():
     assert evenly_spaced(0, 24) == []
 
 
+def test_of_many_pictures_rows_are_picked_evenly_too():
+    panels = [
+        Panel(str(n), [Heat([[1] * (3 + n)] * 64, range(3 + n), range(64))]) for n in range(9)
+    ]
+    made = table(*panels)
+    assert len(made.rows) == 240
+    assert (made.rows[0][0], made.rows[-1][0]) == ("0: 0", "8: 63")
+    assert made.note.startswith("80 of 576 rows.")
+
+
 def test_of_frames_one_is_listed_and_a_table_of_its_own_goes_first():
     panel = Panel("", [Line([1], [2])], "p", "s")
     made = table(panel, frames=[Frame("1", [panel]), Frame("2", [panel])])

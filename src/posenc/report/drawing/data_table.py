@@ -156,16 +156,18 @@ def _side_by_side(series: list[Series]) -> Table:
 
 
 def _point_by_point(series: list[Series]) -> Table:
-    deep = max(3, min(ROWS, MOST_ROWS // len(series)))
+    chosen = [series[n] for n in evenly_spaced(len(series), MOST_ROWS // 3)]
+    deep = max(3, min(ROWS, MOST_ROWS // len(chosen)))
     rows = [
         [_full_name(curve, series), curve.places[n], format_number(curve.values[n])]
-        for curve in series
+        for curve in chosen
         for n in evenly_spaced(len(curve.places), deep)
     ]
     at = " or ".join(dict.fromkeys(curve.at for curve in series if curve.at))
     left_out = any(len(curve.places) > deep for curve in series)
-    note = f"At most {deep} points of each, picked evenly." if left_out else ""
-    return Table(["", at, "value"], rows, note)
+    notes = [f"{len(chosen)} of {len(series)} rows."] * (len(chosen) < len(series))
+    notes += [f"At most {deep} points of each, picked evenly."] * left_out
+    return Table(["", at, "value"], rows, " ".join(notes))
 
 
 def _full_name(curve: Series, series: list[Series]) -> str:
