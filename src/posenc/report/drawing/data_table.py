@@ -165,7 +165,7 @@ def _point_by_point(series: list[Series]) -> Table:
     ]
     at = " or ".join(dict.fromkeys(curve.at for curve in series if curve.at))
     left_out = any(len(curve.places) > deep for curve in series)
-    notes = [f"{len(chosen)} of {len(series)} rows."] * (len(chosen) < len(series))
+    notes = ["Some of the rows, picked evenly."] * (len(chosen) < len(series))
     notes += [f"At most {deep} points of each, picked evenly."] * left_out
     return Table(["", at, "value"], rows, " ".join(notes))
 
