@@ -91,10 +91,7 @@ def effects(found: Prediction) -> Iterator[str]:
     yield f"\n| {found.task}: {' | '.join(heads)} | holds for | does not hold for |"
     yield "|---|--:|--:|---|---|"
     for one in found.effects:
-        sides = ", ".join(one.having), ", ".join(one.lacking)
-        name = one.property.replace("_", " ")
-        cells = name, f"{one.correlation:+.2f}", f"{one.adjusted:.2g}", *sides
-        yield f"| {' | '.join(cells)} |"
+        yield f"| {' | '.join(words.effect(one))} |"
 
 
 def section(folder: Path) -> Iterator[str]:

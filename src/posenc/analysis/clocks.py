@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, split
 from posenc.properties.probe import in_float64
 
 Hand = tuple[float, float]
@@ -77,11 +78,10 @@ def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks
 def channel_pairs(encoding: Encoding, channels: int) -> list[tuple[int, int]]:
     """The channels of each pair that turns, from fast to slow."""
     turned = getattr(encoding, "turned", channels)
-    first = channels - turned if getattr(encoding, "trailing", False) else 0
-    count = turned // 2
-    if getattr(encoding, "layout", "interleaved") == "half":
-        return [(first + n, first + n + count) for n in range(count)]
-    return [(first + 2 * n, first + 2 * n + 1) for n in range(count)]
+    start = getattr(encoding, "start", None) or 0
+    layout: Layout = getattr(encoding, "layout", "interleaved")
+    first, second = split(torch.arange(start, start + turned), layout)
+    return [*zip(first.tolist(), second.tolist(), strict=True)]
 
 
 def _clock(pair: tuple[int, int], query: list[Hand], key: list[Hand], theta: float) -> Clock:

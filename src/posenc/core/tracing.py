@@ -23,8 +23,7 @@ def traced() -> bool:
 
 def transformed() -> bool:
     """True while torch traces, or transforms functions: of grad, vmap, jvp."""
-    functions = _are_functorch_transforms_active() or forward_ad._current_level >= 0
-    return is_compiling() or functions or _get_tracing_state() is not None
+    return traced() or _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def unwrapped(x: Tensor) -> bool:

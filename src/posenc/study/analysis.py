@@ -120,7 +120,7 @@ def analyse(
 ) -> Analysis:
     """The table of the last plan of a store; of a store without one, of all its cells."""
     plan = plan_of(contents)
-    cells = [record.cell for record in contents.records.values()] if plan is None else plan.cells()
+    cells = cells_of(contents)
     grid = _grid(contents, cells, plan)
     metric = "area" if plan is None else plan.metric
     rows = [
@@ -144,6 +144,12 @@ def analyse(
         contrasts if not stamp else [_without_claim(one, stamp) for one in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
     )
+
+
+def cells_of(contents: Contents) -> list[Cell]:
+    """The cells of the last plan of a store; of a store without one, those that it has."""
+    plan = plan_of(contents)
+    return plan.cells() if plan else [record.cell for record in contents.records.values()]
 
 
 def plan_of(contents: Contents) -> Plan | None:

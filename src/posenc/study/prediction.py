@@ -23,7 +23,7 @@ from torch import Tensor
 from posenc.catalog import find
 from posenc.properties import Finding, check
 from posenc.study import statistics
-from posenc.study.analysis import Analysis, Row, plan_of
+from posenc.study.analysis import Analysis, Row, cells_of
 from posenc.study.build import encoding_of
 from posenc.study.cell import Cell
 from posenc.study.statistics import Interval
@@ -67,7 +67,7 @@ def predict(contents: Contents, analysis: Analysis, seed: int = 0) -> list[Predi
 
     Raises ValueError, in one sentence, where no task has as many.
     """
-    cells = {cell.name: cell for cell in _cells(contents)}
+    cells = {cell.name: cell for cell in cells_of(contents)}
     kept: dict[str, list[Row]] = {}
     for row in analysis.rows:
         if row.by_seed and not row.undertrained:
@@ -90,11 +90,6 @@ def predict(contents: Contents, analysis: Analysis, seed: int = 0) -> list[Predi
         _predict(rows, [families[row.encoding] for row in rows], found, analysis.metric, seed)
         for rows in enough.values()
     ]
-
-
-def _cells(contents: Contents) -> list[Cell]:
-    plan = plan_of(contents)
-    return plan.cells() if plan else [record.cell for record in contents.records.values()]
 
 
 def _properties(cell: Cell) -> Mapping[str, Finding]:

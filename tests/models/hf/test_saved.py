@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from posenc import ALiBi, NoPE, Sum, T5Bias, attend, catalog
+from posenc.core.cache import OF_EVERY_MODULE
 from posenc.encodings.temperature import Temperature
-from posenc.models.hf.saved import OWN, described, restored
+from posenc.models.hf.saved import described, restored
 
 FILE = Path("config.json")
 
@@ -29,9 +30,9 @@ def test_every_encoding_is_made_again_exactly(card):
     encoding = Sum(card.make(16, 2), card.make(16, 2))
     (copy,) = again(encoding)
     for one, other in zip(encoding.modules(), copy.modules(), strict=True):
-        plain = {key: value for key, value in vars(one).items() if key not in OWN}
+        plain = {key: value for key, value in vars(one).items() if key not in OF_EVERY_MODULE}
         assert type(one) is type(other)
-        assert plain.keys() == vars(other).keys() - OWN
+        assert plain.keys() == vars(other).keys() - OF_EVERY_MODULE
         assert all(alike(value, getattr(other, key)) for key, value in plain.items())
     shapes = [(n, p.shape, p.dtype, p.requires_grad) for n, p in encoding.named_parameters()]
     assert shapes == [(n, p.shape, p.dtype, p.requires_grad) for n, p in copy.named_parameters()]

@@ -23,7 +23,6 @@ from posenc.encodings import temperature  # noqa: F401  they define all encoding
 from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError
 
-OWN = OF_EVERY_MODULE
 MOST_NUMBERS = 2**16  # of a constant that is written out
 LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}  # of torch, within encodings
 DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
@@ -60,7 +59,7 @@ def _described(module: Any) -> dict[str, Any]:
     if _classes().get(name) is not type(module):
         what = "is no class of posenc" if isinstance(module, nn.Module) else "is no encoding"
         raise Unwritable(f"{name} {what}")
-    plain = {key: value for key, value in vars(module).items() if key not in OWN}
+    plain = {key: value for key, value in vars(module).items() if key not in OF_EVERY_MODULE}
     try:
         return {
             "class": name,
@@ -90,7 +89,7 @@ def _classes() -> dict[str, type[nn.Module]]:
 
 
 def _attribute(name: str) -> str:
-    if name in OWN or not name.isidentifier() or name.startswith("__"):
+    if name in OF_EVERY_MODULE or not name.isidentifier() or name.startswith("__"):
         raise ValueError(f"no attribute can be called {name!r}")
     return name
 

@@ -122,9 +122,7 @@ def prediction(found: Prediction, console: Console) -> None:
     for column in table.columns[1:3]:
         column.justify, column.no_wrap = "right", True
     for one in found.effects:
-        sides = ", ".join(one.having), ", ".join(one.lacking)
-        name = one.property.replace("_", " ")
-        table.add_row(name, f"{one.correlation:+.2f}", f"{one.adjusted:.2g}", *sides)
+        table.add_row(*studies.effect(one))
     console.print(table)
 
 

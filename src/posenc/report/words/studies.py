@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posenc.study.analysis import Analysis, Contrast, Row
 from posenc.study.cell import Profile
-from posenc.study.prediction import Prediction
+from posenc.study.prediction import Effect, Prediction
 from posenc.study.statistics import Interval
 
 LEVEL = 0.05  # of Holm's p, below which a contrast is decided
@@ -85,6 +85,12 @@ def findings(contrasts: Sequence[Contrast], bits: bool) -> list[str]:
         ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
         said.append(f"{found} than {' + '.join(less)}, by {ends} {unit}.")
     return said + ([f"Undecided: {'; '.join(open_)}."] if open_ else [])
+
+
+def effect(one: Effect) -> tuple[str, str, str, str, str]:
+    """A property, its rank correlation, p by Holm, who has it, who lacks it."""
+    numbers = f"{one.correlation:+.2f}", f"{one.adjusted:.2g}"
+    return one.property.replace("_", " "), *numbers, ", ".join(one.having), ", ".join(one.lacking)
 
 
 def foretold(found: Prediction) -> str:
