@@ -68,4 +68,5 @@ def main(names: list[str], check: bool) -> list[str]:
 
 if __name__ == "__main__":
     faults = main([name for name in sys.argv[1:] if name != "--check"], "--check" in sys.argv)
-    sys.exit("\n".join(faults) and f"{chr(10).join(faults)}: python tools/gallery.py")
+    if faults:
+        sys.exit("\n".join(faults) + ": python tools/gallery.py")
