@@ -11,6 +11,13 @@ from urllib.parse import unquote
 
 import pytest
 
+try:
+    from playwright.sync_api import expect
+except ImportError:
+    pass  # then the browser's fixture skips
+else:
+    expect.set_options(timeout=20_000)  # milliseconds, on a machine that has other work
+
 pytestmark = pytest.mark.slow
 
 VIEWS = ["encoding", "order", "rotation", "compare", "context", "tour"]
@@ -61,13 +68,39 @@ def visit(chromium, file):
     assert [one for one in asked if not one.startswith(("file:", "data:", "blob:"))] == []
 
 
+def go(page, address):
+    """To another state by its address alone, until the page has drawn it."""
+    page.evaluate(
+        """address => new Promise(drawn => {
+            addEventListener("hashchange", () => requestAnimationFrame(drawn), {once: true});
+            location.hash = address;
+        })""",
+        address,
+    )
+
+
+# What a click or a key leads to comes in the browser's own time: it is expected, never just read.
+def says(page, where, what):
+    """The first that is so selected contains these words, or soon does."""
+    expect(page.locator(where).first).to_contain_text(what)
+
+
+def has_address(page, part):
+    """Or soon has: steps of a slider are written when it rests."""
+    expect(page).to_have_url(re.compile(re.escape(part)))
+
+
 def pixels(page):
     return page.locator("main").screenshot()
 
 
-def now(page):
-    page.wait_for_timeout(350)  # steps of a slider are written when it rests
-    return page.evaluate("location.hash")
+def differs(page, before):
+    """The view is drawn otherwise, or soon is."""
+    for _ in range(100):
+        if pixels(page) != before:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("the view stays as it was")
 
 
 def test_it_is_one_small_file(file, visit):
@@ -95,47 +128,48 @@ def test_each_view_says_something_before_the_first_click(visit, view):
 def test_by_mouse(visit):
     page = visit("#v1/encoding")
     page.select_option("select", "sinusoidal")
-    assert page.inner_text("h2") == "Sinusoidal"
+    expect(page.locator("h2")).to_have_text("Sinusoidal")
     heat = page.locator("figure:visible .picture").first
     heat.click(position={"x": 120, "y": 60})
-    first = page.locator(".readout").first.inner_text()
+    readout = page.locator(".readout").first
+    first = readout.inner_text()
     heat.hover(position={"x": 160, "y": 120})
-    assert page.locator(".readout").first.inner_text() != first
+    expect(readout).not_to_have_text(first)
     page.get_by_text("Table", exact=True).first.click()
-    assert page.locator(".numbers[open] tbody tr").count() == 64
+    expect(page.locator(".numbers[open] tbody tr")).to_have_count(64)
 
     page.get_by_role("link", name="Order").click()
     page.get_by_label("Sentence").fill("dog bites man")
-    assert page.locator(".chips li").count() == 3
+    expect(page.locator(".chips li")).to_have_count(3)
     page.get_by_role("button", name="Shuffle").click()
-    assert "order=" in now(page)
-    assert "changes by nothing without the encoding" in page.inner_text(".claims")
+    has_address(page, "order=")
+    says(page, ".claims", "changes by nothing without the encoding")
     page.get_by_label("Each word sees only those before it").check()
-    assert "causal" in now(page)
+    has_address(page, "causal")
 
     page.get_by_role("link", name="Rotation").click()
-    assert "does not turn pairs" in page.inner_text(".instead")
+    says(page, ".instead", "does not turn pairs")
     page.select_option("select", "rope")
     page.get_by_role("button", name="Move both by 37").click()
-    assert "the angle between them stays the same in every pair" in page.inner_text(".claim")
+    says(page, ".claim", "the angle between them stays the same in every pair")
 
     page.get_by_role("link", name="Compare").click()
     page.locator("select").nth(2).select_option("t5")
     page.get_by_role("button", name="decaying").click()
-    assert page.locator("figure:visible canvas").count() == 3
-    assert "of 30 encodings" in page.inner_text("[aria-live=polite]:visible")
+    expect(page.locator("figure:visible canvas")).to_have_count(3)
+    says(page, "[aria-live=polite]:visible", "of 30 encodings")
     page.get_by_role("link", name="ALiBi").click()
-    assert page.inner_text("h2") == "ALiBi"
+    expect(page.locator("h2")).to_have_text("ALiBi")
 
     page.get_by_role("link", name="Context").click()
     page.get_by_label("Wanted length").select_option(label="32,768 tokens")
-    assert "A text of 32,768 tokens" in page.inner_text(".claim")
+    says(page, ".claim", "A text of 32,768 tokens")
 
     page.get_by_role("link", name="Tour").click()
     page.get_by_role("button", name="Next").click()
-    assert page.inner_text(".stop-count") == "Stop 2 of 10"
+    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
     page.get_by_role("link", name="Open it in its view").click()
-    assert page.inner_text("h2") == "Does attention know the order?"
+    expect(page.locator("h2")).to_have_text("Does attention know the order?")
 
 
 def test_a_model_of_the_users_is_shown_first(visit):
@@ -157,31 +191,31 @@ def test_by_keyboard_alone(visit):
     page = visit("#v1/encoding/rope")
     tab_to(page, "select")
     page.keyboard.press("ArrowDown")
-    assert page.inner_text("h2") != "RoPE"
+    expect(page.locator("h2")).not_to_have_text("RoPE")
     tab_to(page, "input[type=range]")
     page.keyboard.press("ArrowRight")
-    assert "n=65" in now(page)
+    has_address(page, "n=65")
     tab_to(page, ".picture")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    assert "position 41, channel 1" in page.inner_text("#live")
+    says(page, "#live", "position 41, channel 1")
     tab_to(page, "summary")
     page.keyboard.press("Enter")
-    assert page.locator(".numbers[open] table").count() == 1
+    expect(page.locator(".numbers[open] table")).to_have_count(1)
 
     for view in VIEWS[1:]:
         page.evaluate("document.activeElement.blur()")
         tab_to(page, f"nav a[data-view={view}]")
         page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "view"
+        expect(page.locator("#view")).to_be_focused()
         before = pixels(page)
         if view == "order":
             tab_to(page, ".chips button")
             page.keyboard.press("Enter")
-            assert "i=" in now(page)
+            has_address(page, "i=")
         elif view == "tour":
             page.keyboard.press(" ")
-            assert page.inner_text(".stop-count") == "Stop 2 of 10"
+            expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
         elif view == "compare":
             tab_to(page, ".filters button")
             page.keyboard.press(" ")
@@ -192,24 +226,26 @@ def test_by_keyboard_alone(visit):
         else:
             tab_to(page, "select")
             page.keyboard.press("ArrowDown")
-        assert pixels(page) != before, view
+        differs(page, before)
 
 
 def test_back_undoes(visit):
     page = visit("#v1/encoding/rope")
+    title = page.locator("h2")
     page.select_option("select", "alibi")
+    expect(title).to_have_text("ALiBi")
     page.get_by_role("link", name="Compare").click()
-    assert page.inner_text("h2") == "Side by side"
+    expect(title).to_have_text("Side by side")
     page.go_back()
-    assert page.inner_text("h2") == "ALiBi"
+    expect(title).to_have_text("ALiBi")
     page.go_back()
-    assert page.inner_text("h2") == "RoPE"
+    expect(title).to_have_text("RoPE")
     page.locator("input[type=range]").first.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-    assert "n=69" in now(page)
+    has_address(page, "n=69")
     page.go_back()  # five steps of one slider are one change
-    assert page.locator("output").first.inner_text() == "64"
+    expect(page.locator("output").first).to_have_text("64")
 
 
 def states(count):
@@ -231,22 +267,19 @@ def states(count):
 def test_a_link_shows_the_same_pixels_in_a_new_page(visit):
     page = visit()
     for address in states(STATES):
-        page.evaluate(f"location.hash = {address!r}")
-        page.wait_for_timeout(60)
-        said = page.evaluate("toHash = document.title")
-        address = page.evaluate("location.hash")
-        new = visit(address)
+        go(page, address)
+        new = visit(page.evaluate("location.hash"))
         assert pixels(new) == pixels(page), unquote(address)
-        assert said == new.title()
+        assert page.title() == new.title()
         new.context.close()
 
 
 def test_a_head_stays_chosen_where_the_encoding_before_has_one(visit):
     """RoPE does the same in each head; the slider is bounded by the heads that FoX has."""
     page = visit("#v1/order/rope?head=3")
-    page.evaluate("location.hash = '#v1/order/fox?head=3'")
-    assert page.get_by_label("Head", exact=True).input_value() == "3"
-    assert page.locator("output:visible").inner_text() == "3"
+    go(page, "#v1/order/fox?head=3")
+    expect(page.get_by_label("Head", exact=True)).to_have_value("3")
+    expect(page.locator("output:visible")).to_have_text("3")
 
 
 def test_each_picture_of_the_texts_is_a_state_that_is_drawn(visit):
@@ -256,11 +289,13 @@ def test_each_picture_of_the_texts_is_a_state_that_is_drawn(visit):
     assert len(addresses) > 12
     page = visit()
     for address in addresses:
-        page.evaluate(f"location.hash = {address!r}")
-        page.wait_for_selector(f"nav a[data-view={address.split('/')[1]}][aria-current=page]")
+        go(page, address)
+        expect(page.locator(f"nav a[data-view={address.split('/')[1]}]")).to_have_attribute(
+            "aria-current", "page"
+        )
         assert page.locator(".instead").count() == 0, address
         assert page.locator("canvas:visible, main svg:visible").count() >= 1, address
-        assert now(page) == address
+        assert page.evaluate("location.hash") == address
 
 
 def test_a_model_lends_words_its_vectors_and_the_page_says_so(chromium, tmp_path):
@@ -282,11 +317,12 @@ def test_a_model_lends_words_its_vectors_and_the_page_says_so(chromium, tmp_path
     said = page.locator(".note").last
     assert "96 channels projected to 64" in said.inner_text()
     assert "It has none for “another”: seeded here." in said.inner_text()
-    first = page.locator(".readout").first.inner_text()
+    readout = page.locator(".readout").first
+    first = readout.inner_text()
     page.get_by_label("Seeded vectors").check()
-    assert "Nothing here is trained" in said.inner_text()
-    assert page.locator(".readout").first.inner_text() != first
-    assert page.evaluate("location.hash") == "#v1/order/rope?seeded"
+    expect(said).to_contain_text("Nothing here is trained")
+    expect(readout).not_to_have_text(first)
+    has_address(page, "#v1/order/rope?seeded")
     page.close()
 
 
@@ -313,7 +349,7 @@ def test_embedded_it_is_the_view_alone(visit):
 
 def test_what_is_copied_and_saved(visit):
     page = visit("#v1/encoding/rope", permissions=["clipboard-read", "clipboard-write"])
-    page.evaluate("location.hash = '#v1/encoding/rope?option.base=40000'")
+    go(page, "#v1/encoding/rope?option.base=40000")
     page.get_by_role("button", name="Copy as Python").click()
     code = page.evaluate("navigator.clipboard.readText()")
     assert 'posenc.create("rope", 16, 4, base=40000)' in code
@@ -332,13 +368,15 @@ def test_what_is_copied_and_saved(visit):
 
 def test_with_less_motion_hands_step(visit):
     page = visit("#v1/rotation/rope", reduced_motion="reduce")
+    page.clock.install()
+    page.clock.pause_at("2100-01-01")
     hand = page.locator(".circles .hand.query").first
     before = hand.get_attribute("x2")
     page.get_by_role("button", name="Play").click()
-    page.wait_for_timeout(300)
+    page.clock.run_for(900)
     assert hand.get_attribute("x2") == before
-    page.wait_for_timeout(900)
-    assert hand.get_attribute("x2") != before
+    page.clock.run_for(200)
+    expect(hand).not_to_have_attribute("x2", before)
     page.get_by_role("button", name="Pause").click()
 
 
@@ -346,8 +384,7 @@ def test_with_less_motion_hands_step(visit):
 def test_nothing_sticks_out(visit, width):
     page = visit(width=width)
     for view in VIEWS:
-        page.evaluate(f"location.hash = '#v1/{view}/rope,sinusoidal'")
-        page.wait_for_selector(f"nav a[data-view={view}][aria-current=page]")
+        go(page, f"#v1/{view}/rope,sinusoidal")
         page.evaluate(OPEN)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
 
@@ -358,8 +395,7 @@ def test_everybody_can_read_it(visit, scheme, width):
 
     page = visit(width=width, scheme=scheme)
     for view in VIEWS:
-        page.evaluate(f"location.hash = '#v1/{view}/sinusoidal,rope?n=8'")
-        page.wait_for_selector(f"nav a[data-view={view}][aria-current=page]")
+        go(page, f"#v1/{view}/sinusoidal,rope?n=8")
         page.evaluate(OPEN)
         found = Axe().run(page, None, {"runOnly": AA, "resultTypes": ["violations"]}).response
         assert [
