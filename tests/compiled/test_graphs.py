@@ -103,7 +103,10 @@ def test_what_is_the_same_in_every_head_is_computed_once(slug):
     assert data.catalog()[slug]["graph"]["inputs"]["q"] == [1, 1, "token", graphs.DIM]
 
 
-@pytest.mark.parametrize("slug", ["alibi", "t5", "kerple", "fire"])
+ONE_HEAD = ["alibi", "t5", "kerple", "fire", "cope", "path", "wall", "fox", "shaw"]
+
+
+@pytest.mark.parametrize("slug", ONE_HEAD)
 def test_no_pair_is_computed_for_a_head_that_is_not_shown(slug):
     """Nothing of all heads is as large as the scores: each node's shape, as torch exported it."""
     card = find(slug)

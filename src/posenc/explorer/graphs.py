@@ -40,6 +40,7 @@ from posenc.core.biases import ALL, ScoreBias, as_bias, dense, pairs
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
+from posenc.core.prepared import Prepared
 from posenc.core.tracing import with_matrix_functions
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
@@ -51,6 +52,7 @@ FIRST = 11  # tokens: unlike any other size, for torch takes sizes that are equa
 # the rows of a few, Transformer-XL has its own product for very many. The graph holds for all.
 LEAST, MOST = biases.FEW + 1, 2048
 FEW = 16  # numbers that are written as numbers; more of them as bytes
+SAME_AS = 1e-13  # what may differ between two ways to compute a head
 SAME = {"alias.default", "clone.default", "detach.default", "detach_.default"}
 SAME |= {"lift_fresh_copy.default", "contiguous.default"}  # which return their input
 INTERPRETER = "interpreter.js"
@@ -85,18 +87,19 @@ class LastCall(TorchFunctionMode):
 class Hooks(nn.Module):
     """All that an encoding does before the softmax, by name."""
 
-    def __init__(self, encoding: Encoding):
+    def __init__(self, encoding: Encoding, alone: bool = False):
         super().__init__()
-        self.encoding, self.last = encoding, LastCall()
+        self.encoding, self.alone, self.last = encoding, alone, LastCall()
 
     def forward(
         self, pos: Tensor, q: Tensor, k: Tensor, x: Tensor, hidden: Tensor, head: Tensor
     ) -> dict[str, Tensor]:
         with self.last:
-            return outputs(self.encoding, Content(pos, q, k, x, hidden, head))
+            return outputs(self.encoding, Content(pos, q, k, x, hidden, head), self.alone)
 
 
-def outputs(encoding: Encoding, content: Content) -> dict[str, Tensor]:
+def outputs(encoding: Encoding, content: Content, alone: bool = False) -> dict[str, Tensor]:
+    """All that the graph has. `alone`: the hook of scores is given the shown head only."""
     pos, q, k, x, hidden, head = content
     found, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
@@ -110,6 +113,8 @@ def outputs(encoding: Encoding, content: Content) -> dict[str, Tensor]:
     shape = (1, 1, q.shape[2], k.shape[2])
     scores = of_head(q, head) @ of_head(k, head).mT * scale
     seen = dense(causal(), shape) if encoding.causal else None
+    if alone:
+        q, k, at, head = of_head(q, head), of_head(k, head), at_of_head(at, head), 0 * head
     bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
     if bias is not None:
         found["bias"] = bias_of_head(bias, head, shape, seen)
@@ -124,6 +129,44 @@ def outputs(encoding: Encoding, content: Content) -> dict[str, Tensor]:
 def of_head(x: Tensor, head: Tensor) -> Tensor:
     """(1, 1, …) of (1, head, …)."""
     return x if x.shape[1] == 1 else x.index_select(1, head)
+
+
+def at_of_head(at: Any, head: Tensor) -> Any:
+    """What was prepared, of this head alone, where it has heads."""
+    if not isinstance(at, Prepared):
+        return at
+    shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
+    return at.like(map(field_of_head, at, shapes, [head] * len(shapes)))
+
+
+def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
+    if isinstance(field, Prepared):
+        return at_of_head(field, head)
+    names = shape.split()
+    axis = names.index("head") - len(names) if "head" in names else 0
+    return field.index_select(axis, head) if axis and field.shape[axis] > 1 else field
+
+
+def one_head_suffices(encoding: Encoding, content: Content) -> bool:
+    """Whether the hook of scores, given one head alone, says of each what it says of it among all.
+
+    It does where no head has parameters of its own there: then the others need no scores. No rule
+    says for which encodings; what comes out is compared.
+    """
+    if "on_scores" not in encoding.acts_on:
+        return False
+    heads = content.q.shape[1]
+    each = [content._replace(head=torch.tensor([head])) for head in range(heads)]
+    try:
+        with torch.no_grad():
+            alone, among = ([outputs(encoding, x, only) for x in each] for only in (True, False))
+    except (TypeError, ValueError, LookupError, RuntimeError):
+        return False
+    return heads > 1 and all(
+        x[name].shape == y[name].shape and torch.allclose(x[name], y[name], rtol=0, atol=SAME_AS)
+        for x, y in zip(alone, among, strict=True)
+        for name in y
+    )
 
 
 def bias_of_head(
@@ -173,9 +216,9 @@ def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -
 
     Raises ValueError, which names the operation, for what cannot be exported.
     """
-    hooks, tokens = Hooks(encoding), Dim("tokens", min=LEAST, max=MOST)
+    seeded, tokens = content(encoding, FIRST, dim, heads), Dim("tokens", min=LEAST, max=MOST)
+    hooks, example = Hooks(encoding, one_head_suffices(encoding, seeded)), tuple(seeded)
     dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens}, None)
-    example = tuple(content(encoding, FIRST, dim, heads))
     try:
         with torch.no_grad(), with_matrix_functions(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself

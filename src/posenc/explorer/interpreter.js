@@ -70,7 +70,7 @@ export function values(x) {
     const all = x.offset === 0 && x.data.length === size;
     return all ? x.data : x.data.subarray(x.offset, x.offset + size);
   }
-  return map([x], x.shape, (one) => one).data;
+  return copied([x], x.shape).data;
 }
 
 /** @param {Tensor} x @returns {Tensor} */
@@ -107,13 +107,13 @@ function stridesFor(x, shape) {
 }
 
 /**
- * Visits all places of a shape but the last axis: `row(offsets, n, steps)` of each tensor at its
- * start, for the n numbers that follow in steps. Axes that lie one in the other are one.
+ * Visits all places of a shape, sheet by sheet: `sheet(offsets, m, n, down, across)` of each tensor
+ * at its start, for m rows of n numbers that follow in steps. Axes that lie one in the other are one.
  * @param {Tensor[]} tensors
  * @param {readonly number[]} whole the shape that they broadcast to
- * @param {(offsets: number[], n: number, steps: number[]) => void} row
+ * @param {(offsets: number[], m: number, n: number, down: number[], across: number[]) => void} sheet
  */
-function rows(tensors, whole, row) {
+function sheets(tensors, whole, sheet) {
   if (!count(whole)) return;
   const each = tensors.map((x) => stridesFor(x, whole));
   /** @type {number[]} */
@@ -127,17 +127,17 @@ function rows(tensors, whole, row) {
     else shape.push(size);
     strides.forEach((one, t) => (one[shape.length - 1] = each[t][d]));
   });
-  if (!shape.length) {
-    shape.push(1);
-    for (const one of strides) one.push(0);
+  while (shape.length < 2) {
+    shape.unshift(1);
+    for (const one of strides) one.unshift(0);
   }
-  const last = shape.length - 1;
-  const steps = strides.map((one) => one[last]);
+  const last = shape.length - 2;
+  const [down, across] = [strides.map((one) => one[last]), strides.map((one) => one[last + 1])];
   const offsets = tensors.map((x) => x.offset);
   const place = new Array(last).fill(0);
   const outer = count(shape.slice(0, last));
   for (let n = 0; n < outer; n++) {
-    row(offsets, shape[last], steps);
+    sheet(offsets, shape[last], shape[last + 1], down, across);
     for (let d = last - 1; d >= 0; d--) {
       const inside = ++place[d] < shape[d];
       for (let t = 0; t < tensors.length; t++) {
@@ -149,44 +149,81 @@ function rows(tensors, whole, row) {
   }
 }
 
+// ---- loops
+
 /**
- * A function of numbers, element by element, of one to three tensors that broadcast.
- * @param {Tensor[]} tensors
- * @param {number[]} shape
+ * f of each place of a sheet of m rows and n columns, written from `at` on.
  * @param {(a: number, b: number, c: number) => number} f
- * @returns {Tensor}
+ * @param {Float64Array} out @param {number} at
+ * @param {Float64Array} x @param {Float64Array} y @param {Float64Array} z
+ * @param {number[]} offsets @param {number} m @param {number} n
+ * @param {number[]} down @param {number[]} across
  */
-function map(tensors, shape, f) {
-  const out = new Float64Array(count(shape));
-  const [a, b = a, c = a] = tensors;
-  const [x, y, z] = [a.data, b.data, c.data];
-  let at = 0;
-  rows([a, b, c], shape, ([i, j, k], n, [di, dj, dk]) => {
-    for (let end = at + n; at < end; at++, i += di, j += dj, k += dk) out[at] = f(x[i], y[j], z[k]);
-  });
-  return tensor(shape, out);
+function sweep(f, out, at, x, y, z, [i, j, k], m, n, [di, dj, dk], [ei, ej, ek]) {
+  for (let r = 0; r < m; r++, i += di, j += dj, k += dk) {
+    for (let c = 0, p = i, q = j, s = k; c < n; c++, at++, p += ei, q += ej, s += ek) {
+      out[at] = f(x[p], y[q], z[s]);
+    }
+  }
 }
 
 /**
- * a · b, or a + alpha · b: what is done most, in loops that call nothing.
- * @param {any} first
- * @param {any} second
- * @param {number | null} alpha null: a product
- * @returns {Tensor}
+ * The numbers of x that lie so far from each of these starts, folded into one a start.
+ * @param {(so_far: number, value: number) => number} f
+ * @param {Float64Array} out of the first value of each
+ * @param {Float64Array} x @param {Int32Array} starts @param {Int32Array} steps
  */
-function combined(first, second, alpha) {
-  const [a, b] = [lifted(first), lifted(second)];
-  const shape = broadcast([a.shape, b.shape]);
-  const out = new Float64Array(count(shape));
-  const [x, y] = [a.data, b.data];
-  let at = 0;
-  rows([a, b], shape, ([i, j], n, [di, dj]) => {
-    const end = at + n;
-    if (alpha === null) for (; at < end; at++, i += di, j += dj) out[at] = x[i] * y[j];
-    else for (; at < end; at++, i += di, j += dj) out[at] = x[i] + alpha * y[j];
-  });
-  return tensor(shape, out);
+function gathered(f, out, x, starts, steps) {
+  for (let i = 0; i < out.length; i++) {
+    let [sum, at] = [out[i], starts[i]];
+    for (let n = 0; n < steps.length; n++) sum = f(sum, x[at + steps[n]]);
+    out[i] = sum;
+  }
 }
+
+let loops = 0;
+
+/**
+ * A copy of a loop for one operation alone: an engine puts a function into a loop that has only ever
+ * called that one, which is several times faster. Where a page may not make functions of text, all
+ * operations share the loop. The number makes each text another: engines know a text again.
+ * @template {Function} F
+ * @param {F} loop that reads nothing but its arguments @returns {() => F} made when it is needed first
+ */
+function own(loop) {
+  /** @type {F | null} */
+  let copy = null;
+  return () => {
+    if (copy) return copy;
+    try {
+      copy = /** @type {F} */ (new Function(`"use strict"; return ${loop} // ${loops++}`)());
+    } catch {
+      copy = loop;
+    }
+    return copy;
+  };
+}
+
+/**
+ * A function of numbers, element by element, of one to three tensors that broadcast.
+ * @param {(a: number, b: number, c: number) => number} f
+ * @returns {(tensors: Tensor[], shape: number[]) => Tensor}
+ */
+function elementwise(f) {
+  const loop = own(sweep);
+  return (tensors, shape) => {
+    const out = new Float64Array(count(shape)), run = loop();
+    const [a, b = a, c = a] = tensors;
+    let at = 0;
+    sheets([a, b, c], shape, (offsets, m, n, down, across) => {
+      run(f, out, at, a.data, b.data, c.data, offsets, m, n, down, across);
+      at += m * n;
+    });
+    return tensor(shape, out);
+  };
+}
+
+const copied = elementwise((one) => one);
 
 /** @param {any} value @returns {Tensor} */
 function lifted(value) {
@@ -197,14 +234,25 @@ function lifted(value) {
 // ---- operations
 
 /** @param {(a: number, b: number, c: number) => number} f of each element of what broadcasts */
-const each = (f) => (/** @type {any[]} */ ...operands) => {
-  const tensors = operands.map(lifted);
-  return map(tensors, broadcast(tensors.map((x) => x.shape)), f);
-};
+function each(f) {
+  const of = elementwise(f);
+  return (/** @type {any[]} */ ...operands) => {
+    const tensors = operands.map(lifted);
+    return of(tensors, broadcast(tensors.map((x) => x.shape)));
+  };
+}
+
+const added = each((a, b) => a + b), reduced = each((a, b) => a - b), times = each((a, b) => a * b);
+const addedTimes = each((a, b, factor) => a + factor * b), divide = each((a, b) => a / b);
+const floored = each((a, b) => Math.floor(a / b)), truncated = each((a, b) => Math.trunc(a / b));
+const clamped = each((v, low, high) => Math.min(Math.max(v, low), high));
+const negated = each((a) => +!a), inverted = each((a) => ~a);
+const whole = each(Math.trunc), truth = each((a) => +!!a), single = each(Math.fround), root = each(Math.sqrt);
 
 /** @param {any} a @param {any} b @param {{alpha?: number} | undefined} options @param {number} sign */
 function plus(a, b, options, sign) {
-  return combined(a, b, sign * (options?.alpha ?? 1));
+  if (options?.alpha !== undefined) return addedTimes(a, b, sign * options.alpha);
+  return (sign > 0 ? added : reduced)(a, b);
 }
 
 /** @param {number} a @param {number} b */
@@ -213,15 +261,24 @@ const modulo = (a, b) => a - b * Math.floor(a / b);
 /** @param {any} a @param {any} b @param {{rounding_mode?: string}} [options] */
 function divided(a, b, options) {
   const mode = options?.rounding_mode;
-  if (!mode) return each((x, y) => x / y)(a, b);
-  const round = mode === "floor" ? Math.floor : Math.trunc;
-  return each((x, y) => round(x / y))(a, b);
+  return (mode === "floor" ? floored : mode ? truncated : divide)(a, b);
+}
+
+/** @param {Tensor} x @param {Tensor} bounds that rise @param {{right?: boolean}} [options] */
+function bucketize(x, bounds, options) {
+  const [all, edges] = [values(x), values(bounds)], right = !!options?.right;
+  const out = new Float64Array(all.length);
+  for (let i = 0; i < out.length; i++) {
+    let passed = 0;
+    while (passed < edges.length && (edges[passed] < all[i] || (right && edges[passed] === all[i]))) passed++;
+    out[i] = passed;
+  }
+  return tensor(x.shape, out);
 }
 
 /** @param {Tensor} x @param {string} [dtype] */
 function cast(x, dtype = "") {
-  if (dtype.startsWith("int")) return map([x], x.shape, Math.trunc);
-  return dtype === "bool" ? map([x], x.shape, (value) => +!!value) : x;
+  return dtype.startsWith("int") ? whole(x) : dtype === "bool" ? truth(x) : x;
 }
 
 /** @param {Tensor} x @param {number[]} shape */
@@ -327,39 +384,42 @@ function flip(x, dims) {
 }
 
 /**
- * Folds some axes into one number each.
- * @param {Tensor} x
- * @param {number[]} dims empty: all
- * @param {boolean} keep
+ * Folds some axes into one number each; no axes named: all.
  * @param {number} start
  * @param {(so_far: number, value: number) => number} f
+ * @returns {(x: Tensor, dims?: number[] | null, keep?: boolean) => Tensor}
  */
-function fold(x, dims, keep, start, f) {
-  const all = x.shape.map((_, d) => d);
-  const gone = dims?.length ? dims.map((d) => axis(d, x.shape.length)) : all;
-  const left = all.filter((d) => !gone.includes(d));
-  const [outer, inner] = [permuteSome(x, left), permuteSome(x, all.filter((d) => gone.includes(d)))];
-  const out = new Float64Array(count(outer.shape)).fill(start);
-  const places = offsets(inner);
-  offsets(outer).forEach((at, i) => {
-    for (const further of places) out[i] = f(out[i], x.data[at + further - x.offset]);
-  });
-  const shape = keep ? x.shape.map((size, d) => (gone.includes(d) ? 1 : size)) : outer.shape;
-  return tensor(shape, out);
+function fold(start, f) {
+  const loop = own(gathered);
+  return (x, dims = null, keep = false) => {
+    const all = x.shape.map((_, d) => d);
+    const gone = dims?.length ? dims.map((d) => axis(d, x.shape.length)) : all;
+    const left = permuteSome(x, all.filter((d) => !gone.includes(d)));
+    const inner = permuteSome({ ...x, offset: 0 }, all.filter((d) => gone.includes(d)));
+    const out = new Float64Array(count(left.shape)).fill(start);
+    loop()(f, out, x.data, offsets(left), offsets(inner));
+    const shape = keep ? x.shape.map((size, d) => (gone.includes(d) ? 1 : size)) : left.shape;
+    return tensor(shape, out);
+  };
 }
+
+const total = fold(0, (a, b) => a + b), squares = fold(0, (a, b) => a + b * b);
+const greatest = fold(-Infinity, (a, b) => Math.max(a, b)), smallest = fold(Infinity, (a, b) => Math.min(a, b));
 
 /** @param {Tensor} x @param {any} order @param {number[] | null} dims @param {boolean} keep */
 function norm(x, order = 2, dims = null, keep = false) {
   if (order !== 2) throw new UnknownOperation(`the norm of order ${order} cannot be computed here.`);
-  return each(Math.sqrt)(fold(x, dims ?? [], keep, 0, (sum, value) => sum + value * value));
+  return root(squares(x, dims, keep));
 }
 
 /** @param {Tensor} x @returns {Int32Array} where each of its elements lies, row by row */
 function offsets(x) {
   const out = new Int32Array(count(x.shape));
   let at = 0;
-  rows([x], x.shape, ([i], n, [step]) => {
-    for (let end = at + n; at < end; at++, i += step) out[at] = i;
+  sheets([x], x.shape, ([start], m, n, [down], [across]) => {
+    for (let r = 0; r < m; r++, start += down) {
+      for (let c = 0, i = start; c < n; c++, i += across) out[at++] = i;
+    }
   });
   return out;
 }
@@ -367,12 +427,28 @@ function offsets(x) {
 /** @param {Tensor} x @param {number} d */
 function cumsum(x, d) {
   const at = axis(d, x.shape.length);
-  const out = Float64Array.from(values(x));
+  const out = values(x).slice();
   const [n, inner] = [x.shape[at] ?? 1, count(x.shape.slice(at + 1))];
-  for (let i = 0; i < out.length; i++) {
-    if (Math.floor(i / inner) % n) out[i] += out[i - inner];
+  for (let start = 0; start < out.length; start += n * inner) { // the first of each has nothing before
+    for (let i = start + inner; i < start + n * inner; i++) out[i] += out[i - inner];
   }
   return tensor(x.shape, out);
+}
+
+/**
+ * Adds to each place how far it is, in steps, to the row that a sheet of indices names.
+ * @param {Int32Array} places @param {number} at @param {Float64Array} indices @param {number} start
+ * @param {number} m @param {number} n @param {number} down @param {number} across
+ * @param {number} size rows that there are @param {number} step
+ */
+function jump(places, at, indices, start, m, n, down, across, size, step) {
+  for (let r = 0; r < m; r++, start += down) {
+    for (let c = 0, i = start; c < n; c++, i += across) {
+      const row = indices[i] < 0 ? indices[i] + size : indices[i];
+      if (!(row >= 0 && row < size)) throw new RangeError(`there is no row ${indices[i]} among ${size}.`);
+      places[at++] += row * step;
+    }
+  }
 }
 
 /**
@@ -395,19 +471,20 @@ function index(x, indices) {
   const jumps = new Int32Array(count(shape));
   indices.forEach((one, d) => {
     if (!one) return;
-    values(expand(one, shape)).forEach((value, i) => {
-      const place = value < 0 ? value + x.shape[d] : value;
-      if (!(place >= 0 && place < x.shape[d])) {
-        throw new RangeError(`there is no row ${value} among ${x.shape[d]}.`);
-      }
-      jumps[i] += place * x.strides[d];
+    let at = 0;
+    sheets([one], shape, ([start], m, n, [down], [across]) => {
+      jump(jumps, at, one.data, start, m, n, down, across, x.shape[d], x.strides[d]);
+      at += m * n;
     });
   });
-  const [outerAt, restAt] = [offsets(outer), offsets(rest)];
+  const [outerAt, restAt, from] = [offsets(outer), offsets({ ...rest, offset: 0 }), x.data];
   const out = new Float64Array(outerAt.length * jumps.length * restAt.length);
   let at = 0;
-  for (const a of outerAt) {
-    for (const b of jumps) for (const c of restAt) out[at++] = x.data[a + b + c - x.offset];
+  for (let a = 0; a < outerAt.length; a++) {
+    for (let b = 0; b < jumps.length; b++) {
+      const start = outerAt[a] + jumps[b];
+      for (let c = 0; c < restAt.length; c++) out[at++] = from[start + restAt[c]];
+    }
   }
   return tensor([...before, ...shape, ...rest.shape], out);
 }
@@ -471,81 +548,103 @@ function eye(n, m) {
 
 // ---- matrices
 
-/** @param {Tensor} a (batch, n, k) @param {Tensor} b (batch, k, m) */
-function bmm(a, b) {
-  const [batch, n, k] = a.shape;
-  const m = b.shape[2];
-  const out = new Float64Array(batch * n * m);
-  const x = a.data;
-  const rowsOfB = values(permute(b, [0, 2, 1]).strides[2] === 1 ? permute(b, [0, 2, 1]) : b);
-  const across = permute(b, [0, 2, 1]).strides[2] === 1; // columns of b lie one by one
-  const [ja, ka] = [a.strides[1], a.strides[2]];
-  for (let g = 0; g < batch; g++) {
-    for (let i = 0; i < n; i++) {
-      const start = a.offset + g * a.strides[0] + i * ja;
-      const row = (g * n + i) * m;
-      if (across) {
-        for (let j = 0; j < m; j++) {
-          const column = (g * m + j) * k;
-          let [sum, l] = [0, 0];
-          for (let at = start; l + 3 < k; l += 4, at += 4 * ka) { // four at once: half the time
-            sum += x[at] * rowsOfB[column + l] + x[at + ka] * rowsOfB[column + l + 1]
-              + x[at + 2 * ka] * rowsOfB[column + l + 2] + x[at + 3 * ka] * rowsOfB[column + l + 3];
-          }
-          for (; l < k; l++) sum += x[start + l * ka] * rowsOfB[column + l];
-          out[row + j] = sum;
-        }
-      } else {
-        for (let l = 0; l < k; l++) {
-          const factor = x[start + l * ka];
-          const from = (g * k + l) * m;
-          for (let j = 0; j < m; j++) out[row + j] += factor * rowsOfB[from + j];
-        }
+/**
+ * Writes a · b into `out`, two rows and four columns at once: each number is read for several products.
+ * @param {Float64Array} out (n, m), from `to` on
+ * @param {Float64Array} a (n, k), from `p` on
+ * @param {Float64Array} b (m, k), from `q` on: a column of the product is a row here
+ * @param {number} to @param {number} p @param {number} q @param {number} n @param {number} k @param {number} m
+ */
+function multiply(out, a, b, to, p, q, n, k, m) {
+  let i = 0;
+  for (; i + 1 < n; i += 2) {
+    const first = p + i * k;
+    let j = 0;
+    for (; j + 3 < m; j += 4) {
+      let s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;
+      for (let l = first, r = q + j * k, end = first + k; l < end; l++, r++) {
+        const x = a[l], y = a[l + k], b0 = b[r], b1 = b[r + k], b2 = b[r + 2 * k], b3 = b[r + 3 * k];
+        s0 += x * b0; s1 += x * b1; s2 += x * b2; s3 += x * b3;
+        t0 += y * b0; t1 += y * b1; t2 += y * b2; t3 += y * b3;
       }
+      const at = to + i * m + j;
+      out[at] = s0; out[at + 1] = s1; out[at + 2] = s2; out[at + 3] = s3;
+      out[at + m] = t0; out[at + m + 1] = t1; out[at + m + 2] = t2; out[at + m + 3] = t3;
+    }
+    for (; j < m; j++) {
+      let s = 0, t = 0;
+      for (let l = 0, r = q + j * k; l < k; l++) {
+        s += a[first + l] * b[r + l];
+        t += a[first + k + l] * b[r + l];
+      }
+      out[to + i * m + j] = s;
+      out[to + (i + 1) * m + j] = t;
     }
   }
+  for (let j = 0; i < n && j < m; j++) { // the last row of an odd number
+    let s = 0;
+    for (let l = 0; l < k; l++) s += a[p + i * k + l] * b[q + j * k + l];
+    out[to + i * m + j] = s;
+  }
+}
+
+/** @param {Tensor} a (batch, n, k) @param {Tensor} b (batch, k, m) */
+function bmm(a, b) {
+  const [batch, n, k] = a.shape, m = b.shape[2];
+  const out = new Float64Array(batch * n * m);
+  const [left, right] = [values(a), values(permute(b, [0, 2, 1]))];
+  for (let g = 0; g < batch; g++) multiply(out, left, right, g * n * m, g * n * k, g * m * k, n, k, m);
   return tensor([batch, n, m], out);
 }
 
 /** @param {Tensor} a @param {Tensor} b */
 const mm = (a, b) => squeeze(bmm(unsqueeze(a, 0), unsqueeze(b, 0)), [0]);
 
-/** @param {Tensor} x @param {(square: Float64Array, n: number) => Float64Array} f of each matrix */
-function eachMatrix(x, f) {
-  const [all, n] = [values(x), x.shape[x.shape.length - 1]];
-  const out = new Float64Array(all.length);
-  for (let at = 0; at < all.length; at += n * n) out.set(f(all.slice(at, at + n * n), n), at);
-  return tensor(x.shape, out);
-}
-
-/** @param {Float64Array} a @param {Float64Array} b @param {number} n */
-function product(a, b, n) {
-  return bmm(tensor([1, n, n], a), tensor([1, n, n], b)).data;
-}
+const TERMS = 20; // of Taylor's series: of norm 1, the first that is left out is 4 · 10⁻¹⁹
+const INVERSE = [1]; // 1/n!
+for (let n = 1; n < TERMS; n++) INVERSE.push(INVERSE[n - 1] / n);
 
 /**
- * exp of a square matrix: Taylor's series of A / 2ˢ, whose sum of rows is below 1/2, squared s
- * times.
- * @param {Float64Array} a
- * @param {number} n
+ * exp of square matrices: Taylor's series of A / 2ˢ, whose sums of rows are below 1, squared s times.
+ * Four terms are taken at once: (A⁰/0! + … + A³/3!) + A⁴ ((A⁰/4! + … + A³/7!) + A⁴ (…)).
+ * @param {Tensor} x (…, n, n)
  */
-function exponential(a, n) {
-  let largest = 0;
-  for (let i = 0; i < n; i++) {
-    let sum = 0;
-    for (let j = 0; j < n; j++) sum += Math.abs(a[i * n + j]);
-    largest = Math.max(largest, sum);
+function exponential(x) {
+  const all = values(x), n = x.shape[x.shape.length - 1], size = n * n;
+  const out = new Float64Array(all.length);
+  let [power, next, turned] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
+  const powers = [0, 1, 2, 3, 4].map(() => new Float64Array(size));
+  for (let d = 0; d < n; d++) powers[0][d * n + d] = 1;
+
+  /** @param {Float64Array} a @param {Float64Array} b @param {Float64Array} to a · b */
+  function by(a, b, to) {
+    for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) turned[j * n + i] = b[i * n + j];
+    multiply(to, a, turned, 0, 0, 0, n, n, n);
   }
-  const halvings = Math.max(0, Math.ceil(Math.log2(largest || 1)) + 1);
-  const small = a.map((value) => value / 2 ** halvings);
-  let power = eye(n, n).data;
-  for (let term = 18; term > 0; term--) {
-    // 1 + A/1 (1 + A/2 (1 + A/3 (…)))
-    power = product(small, power, n).map((value) => value / term);
-    for (let i = 0; i < n; i++) power[i * n + i] += 1;
+
+  for (let start = 0; start < all.length; start += size) {
+    let largest = 0;
+    for (let i = 0; i < n; i++) {
+      let sum = 0;
+      for (let j = 0; j < n; j++) sum += Math.abs(all[start + i * n + j]);
+      largest = Math.max(largest, sum);
+    }
+    const halvings = Math.max(0, Math.ceil(Math.log2(largest || 1)));
+    for (let i = 0; i < size; i++) powers[1][i] = all[start + i] / 2 ** halvings;
+    for (let e = 2; e <= 4; e++) by(powers[e - 1], powers[1], powers[e]);
+    power.fill(0);
+    for (let first = TERMS - 4; first >= 0; first -= 4) {
+      by(power, powers[4], next);
+      for (let e = 0; e < 4; e++) for (let i = 0; i < size; i++) next[i] += powers[e][i] * INVERSE[first + e];
+      [power, next] = [next, power];
+    }
+    for (let s = 0; s < halvings; s++) {
+      by(power, power, next);
+      [power, next] = [next, power];
+    }
+    out.set(power, start);
   }
-  for (let s = 0; s < halvings; s++) power = product(power, power, n);
-  return power;
+  return tensor(x.shape, out);
 }
 
 /**
@@ -606,30 +705,49 @@ const transposed = (x) => {
 
 /** @param {Tensor} x @param {boolean} lower @param {number} shift */
 function triangle(x, lower, shift) {
-  const [n, m] = x.shape.slice(-2);
-  const out = Float64Array.from(values(x));
-  for (let i = 0; i < out.length; i++) {
-    const below = (Math.floor(i / m) % n) - (i % m) + shift;
-    if (lower ? below < 0 : below > 0) out[i] = 0;
+  const [n, m] = x.shape.slice(-2), out = values(x).slice();
+  for (let i = 0, row = 0; row < out.length; i = (i + 1) % n, row += m) {
+    if (lower) out.fill(0, row + Math.min(m, Math.max(0, i + shift + 1)), row + m);
+    else out.fill(0, row, row + Math.min(m, Math.max(0, i + shift)));
   }
   return tensor(x.shape, out);
 }
 
 /**
- * X of A X = B, or of X A = B where not `left`, for one triangle of A.
- * @param {Tensor} a
+ * X of A X = B, or of X A = B where not `left`, for one triangle of A: substitution, row by row.
+ * @param {Tensor} a (…, n, n)
  * @param {Tensor} b
  * @param {{upper?: boolean, left?: boolean, unitriangular?: boolean}} options
+ * @returns {Tensor}
  */
 function solveTriangular(a, b, { upper = false, left = true, unitriangular = false }) {
-  const half = triangle(a, !upper, 0);
-  const n = a.shape[a.shape.length - 1];
-  if (unitriangular) {
-    for (let i = 0; i < half.data.length; i += n * n) {
-      for (let d = 0; d < n; d++) half.data[i + d * n + d] = 1;
+  if (!left) return transposed(solveTriangular(transposed(a), transposed(b), { upper: !upper, unitriangular }));
+  const [n, m] = b.shape.slice(-2), FOUR = 4;
+  const batch = broadcast([a.shape.slice(0, -2), b.shape.slice(0, -2)]);
+  const all = values(expand(a, [...batch, n, n]));
+  const columns = values(transposed(expand(b, [...batch, n, m]))).slice(); // each becomes one of X
+  for (let at = 0; at < columns.length; at += FOUR * n) { // four at once: each number of A is read for four
+    const many = Math.min(FOUR, m - ((at / n) % m));
+    const square = Math.floor(at / (n * m)) * n * n;
+    const [p, q, r, s] = [0, 1, 2, 3].map((c) => at + Math.min(c, many - 1) * n);
+    for (let step = 0; step < n; step++) {
+      const i = upper ? n - 1 - step : step, row = square + i * n;
+      const [from, to] = upper ? [i + 1, n] : [0, i];
+      let s0 = columns[p + i], s1 = columns[q + i], s2 = columns[r + i], s3 = columns[s + i];
+      for (let j = from; j < to; j++) {
+        const factor = all[row + j];
+        s0 -= factor * columns[p + j];
+        s1 -= factor * columns[q + j];
+        s2 -= factor * columns[r + j];
+        s3 -= factor * columns[s + j];
+      }
+      const pivot = unitriangular ? 1 : all[row + i];
+      columns[p + i] = s0 / pivot; columns[q + i] = s1 / pivot;
+      columns[r + i] = s2 / pivot; columns[s + i] = s3 / pivot;
     }
+    at -= (FOUR - many) * n; // the last of a matrix may be fewer
   }
-  return left ? solve(half, b) : transposed(solve(transposed(half), transposed(b)));
+  return transposed(tensor([...batch, m, n], columns));
 }
 
 /** @type {Object<string, (...operands: any[]) => Value>} named as in torch, without "aten." */
@@ -657,8 +775,8 @@ const OPERATIONS = {
   "sub.Tensor": (a, b, options) => plus(a, b, options, -1),
   "sub.Scalar": (a, b, options) => plus(a, b, options, -1),
   "rsub.Scalar": (a, b) => each((x, y) => y - x)(a, b),
-  "mul.Tensor": (a, b) => combined(a, b, null),
-  "mul.Scalar": (a, b) => combined(a, b, null),
+  "mul.Tensor": times,
+  "mul.Scalar": times,
   "div.Tensor": (a, b) => divided(a, b),
   "div.Scalar": (a, b) => divided(a, b),
   "div.Tensor_mode": divided,
@@ -666,12 +784,10 @@ const OPERATIONS = {
   "floor_divide.default": (a, b) => divided(a, b, { rounding_mode: "floor" }),
   "remainder.Tensor": each(modulo),
   "remainder.Scalar": each(modulo),
-  "addcmul.default": (x, a, b, options) =>
-    plus(x, each((y, z) => y * z)(a, b), { alpha: options?.value ?? 1 }, 1),
+  "addcmul.default": (x, a, b, options) => plus(x, times(a, b), { alpha: options?.value ?? 1 }, 1),
   "maximum.default": each(Math.max),
   "minimum.default": each(Math.min),
-  "clamp.default": (x, low = null, high = null) =>
-    each((v) => Math.min(Math.max(v, low ?? -Infinity), high ?? Infinity))(x),
+  "clamp.default": (x, low = null, high = null) => clamped(x, low ?? -Infinity, high ?? Infinity),
   "clamp_min.default": each(Math.max),
   "clamp_max.default": each(Math.min),
   "pow.Tensor_Scalar": each((a, b) => a ** b),
@@ -691,7 +807,7 @@ const OPERATIONS = {
   "log.default": each(Math.log),
   "log1p.default": each(Math.log1p),
   "log2.default": each(Math.log2),
-  "sqrt.default": each(Math.sqrt),
+  "sqrt.default": root,
   "rsqrt.default": each((a) => 1 / Math.sqrt(a)),
   "reciprocal.default": each((a) => 1 / a),
   "tanh.default": each(Math.tanh),
@@ -709,20 +825,14 @@ const OPERATIONS = {
   "gt.Scalar": each((a, b) => +(a > b)),
   "ge.Tensor": each((a, b) => +(a >= b)),
   "ge.Scalar": each((a, b) => +(a >= b)),
-  "logical_not.default": each((a) => +!a),
-  "bitwise_not.default": (x) => each(x.dtype === "bool" ? (a) => +!a : (a) => ~a)(x),
+  "logical_not.default": negated,
+  "bitwise_not.default": (x) => (x.dtype === "bool" ? negated : inverted)(x),
   "logical_and.default": each((a, b) => +!!(a && b)),
   "bitwise_and.Tensor": each((a, b) => a & b),
   "logical_or.default": each((a, b) => +!!(a || b)),
   "bitwise_or.Tensor": each((a, b) => a | b),
   "where.self": each((condition, a, b) => (condition ? a : b)),
-  "bucketize.Tensor": (x, bounds, options) => {
-    const edges = values(bounds);
-    const passed = options?.right
-      ? (/** @type {number} */ v) => edges.filter((edge) => edge <= v).length
-      : (/** @type {number} */ v) => edges.filter((edge) => edge < v).length;
-    return each(passed)(x);
-  },
+  "bucketize.Tensor": bucketize,
   "view.default": view,
   "reshape.default": view,
   "_unsafe_view.default": view,
@@ -744,16 +854,16 @@ const OPERATIONS = {
   "constant_pad_nd.default": pad,
   "tril.default": (x, shift = 0) => triangle(x, true, shift),
   "triu.default": (x, shift = 0) => triangle(x, false, shift),
-  "sum.dim_IntList": (x, dims, keep = false) => fold(x, dims, keep, 0, (a, b) => a + b),
-  "sum.default": (x) => fold(x, [], false, 0, (a, b) => a + b),
-  "amax.default": (x, dims = [], keep = false) => fold(x, dims, keep, -Infinity, Math.max),
-  "amin.default": (x, dims = [], keep = false) => fold(x, dims, keep, Infinity, Math.min),
+  "sum.dim_IntList": total,
+  "sum.default": (x) => total(x),
+  "amax.default": greatest,
+  "amin.default": smallest,
   "linalg_vector_norm.default": norm,
   "cumsum.default": cumsum,
   "bmm.default": bmm,
   "mm.default": mm,
   "addmm.default": (bias, a, b) => plus(bias, mm(a, b), undefined, 1),
-  "linalg_matrix_exp.default": (x) => eachMatrix(x, exponential),
+  "linalg_matrix_exp.default": exponential,
   "_linalg_solve_ex.default": (a, b) => [solve(a, b)],
   "linalg_solve_triangular.default": solveTriangular,
 };
@@ -803,10 +913,7 @@ function rounded(operation, operands) {
     const one = x?.shape?.length === 0 && x.dtype === "float64";
     return one ? tensor([], [Math.fround(x.data[x.offset])], "float32") : x;
   });
-  const made = operation(...short);
-  const out = values(made).slice();
-  for (let i = 0; i < out.length; i++) out[i] = Math.fround(out[i]);
-  return tensor(made.shape, out);
+  return single(operation(...short));
 }
 
 /**

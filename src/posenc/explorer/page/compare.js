@@ -1,7 +1,7 @@
 // Up to four encodings under one cursor, and all of them by their properties.
 
 import { byFamily, instead, reason } from "./app.js";
-import { byOffset, obstacle, scoresOf, walk } from "./compute.js";
+import { byOffset, obstacle, remembered, scoresOf, walk } from "./compute.js";
 import { button, choice, html, slider } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { markOf } from "./encoding.js";
@@ -113,7 +113,8 @@ export function compareView(app) {
         map.element.hidden = !one;
         if (!one) return;
         try {
-          const scores = scoresOf(one, walk(state.n, one.graph.axes, state.axis), n ? {} : state.options, 0);
+          const options = n ? {} : state.options;
+          const scores = remembered(["scores", one.slug, state.n, state.axis, options], () => scoresOf(one, walk(state.n, one.graph.axes, state.axis), options, 0));
           map.draw({ title: one.name, about: "", row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
           const by = byOffset(scores), zero = by.mean[by.offsets.indexOf(0)];
           series.push({ name: one.name, xs: by.offsets, ys: by.mean.map((value) => value - zero) });

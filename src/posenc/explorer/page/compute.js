@@ -49,6 +49,25 @@ export function shuffled(count, seed) {
   return order;
 }
 
+const RECENT = 8; // results that are kept
+/** @type {Map<string, any>} */
+const recent = new Map();
+
+/**
+ * What was computed for the same before: where only the cursor moves, nothing is computed anew.
+ * @template T
+ * @param {any[]} key all that it depends on @param {() => T} compute
+ * @returns {T} the same object each time
+ */
+export function remembered(key, compute) {
+  const name = JSON.stringify(key);
+  const found = recent.get(name) ?? compute();
+  recent.delete(name);
+  recent.set(name, found); // the latest is last
+  if (recent.size > RECENT) recent.delete(recent.keys().next().value ?? "");
+  return found;
+}
+
 // ---- kinds
 
 /** @param {Encoding} one @param {string} output */

@@ -170,7 +170,9 @@ export function heatMap(desk) {
   const context = canvas.getContext("2d");
   /** @type {ImageData | null} */
   let image = null;
-  let framed = ""; // what the axes were drawn for
+  let framed = "", scaled = "", crossed = ""; // what the axes, the scale and the cross were drawn for
+  /** @type {{values: ArrayLike<number>, ink: string, top: number} | null} */
+  let painted = null;
 
   function layout(/** @type {Heat} */ of) {
     const longest = (/** @type {Axis} */ axis) => Math.max(0, ...(axis.names ?? []).map((one) => one.length));
@@ -186,7 +188,10 @@ export function heatMap(desk) {
   }
 
   function pixels(/** @type {Heat} */ of) {
+    const ink = theme("ink");
+    if (painted?.values === of.values && painted.ink === ink && painted.top === (of.top ?? painted.top)) return painted.top;
     const top = of.top ?? largest(of.values);
+    painted = { values: of.values, ink, top };
     if (!image || image.width !== of.columns || image.height !== of.rows) {
       canvas.width = of.columns;
       canvas.height = of.rows;
@@ -234,12 +239,18 @@ export function heatMap(desk) {
 
   function bar(/** @type {Heat} */ of, /** @type {number} */ top) {
     const x = box.left + box.width + 10, tall = Math.min(110, box.height), signed = of.signed ?? true;
+    const said = signed ? [top, 0, -top] : [top, 0];
+    const now = `${x} ${box.top} ${tall} ${signed} ${theme("ink")}`;
+    if (now === scaled) {
+      scale.querySelectorAll("text").forEach((text, n) => (text.textContent = shown(said[n], 2)));
+      return;
+    }
+    scaled = now;
     const id = newId();
     const stops = signed ? ["heat-high", "paper", "heat-low"] : ["heat-low", "paper"];
     const gradient = svg("linearGradient", { id, x1: 0, y1: 0, x2: 0, y2: 1 },
       ...stops.map((name, n) => svg("stop", { offset: n / (stops.length - 1), "stop-color": theme(name) })));
     scale.replaceChildren(svg("defs", {}, gradient), svg("rect", { x, y: box.top, width: 8, height: tall, fill: `url(#${id})`, stroke: theme("line") }));
-    const said = signed ? [top, 0, -top] : [top, 0];
     said.forEach((value, n) => scale.append(label(x + 12, box.top + 9 + (n / (said.length - 1)) * (tall - 10), shown(value, 2), { "font-size": 11 })));
   }
 
@@ -256,11 +267,14 @@ export function heatMap(desk) {
     const { i, j } = place;
     const [dy, dx] = [box.height / spec.rows, box.width / spec.columns];
     const stroke = theme("ink");
+    readout.textContent = sentence(i, j);
+    const now = `${i} ${j} ${spec.rows} ${spec.columns} ${stroke} ${framed}`;
+    if (now === crossed) return;
+    crossed = now;
     cross.replaceChildren(
       svg("rect", { x: box.left, y: box.top + i * dy, width: box.width, height: dy, fill: "none", stroke, "stroke-width": 0.75, opacity: 0.55 }),
       svg("rect", { x: box.left + j * dx, y: box.top, width: dx, height: box.height, fill: "none", stroke, "stroke-width": 0.75, opacity: 0.55 }),
       svg("rect", { x: box.left + j * dx, y: box.top + i * dy, width: dx, height: dy, fill: "none", stroke, "stroke-width": 2 }));
-    readout.textContent = sentence(i, j);
   }
 
   /** @param {Role} role @param {number} at @returns {Place} */
@@ -343,6 +357,12 @@ export function heatMap(desk) {
       redraw();
     },
   };
+}
+
+/** @param {Series} one @param {number} [m] @returns {boolean} whether its band can be seen: there, or anywhere */
+function spreads({ ys, low, high }, m) {
+  const wide = (/** @type {number} */ n) => !!low && !!high && high[n] - low[n] > SPREAD * Math.max(1, Math.abs(ys[n]));
+  return m === undefined ? ys.some((_, n) => wide(n)) : wide(m);
 }
 
 /** @param {Lines} spec */
@@ -432,8 +452,8 @@ export function linePlot(desk) {
     const stroke = theme(SERIES[n % SERIES.length]);
     const group = svg("g");
     const path = (/** @type {number[]} */ ys) => one.xs.map((x, m) => `${sx(x).toFixed(2)},${sy(ys[m]).toFixed(2)}`);
-    if (one.low && one.high) {
-      group.append(svg("polygon", { points: [...path(one.high), ...path(one.low).reverse()].join(" "), fill: stroke, opacity: 0.22 }));
+    if (spreads(one)) {
+      group.append(svg("polygon", { points: [...path(one.high ?? []), ...path(one.low ?? []).reverse()].join(" "), fill: stroke, opacity: 0.22 }));
     }
     if (one.dots) {
       one.xs.forEach((x, m) => group.append(svg("circle", { cx: sx(x), cy: sy(one.ys[m]), r: 3, fill: stroke })));
@@ -450,7 +470,7 @@ export function linePlot(desk) {
     const each = of.series.map((one) => {
       const m = one.xs.indexOf(x);
       if (m < 0) return null;
-      const spread = one.low && one.high && one.high[m] - one.low[m] > SPREAD * Math.max(1, Math.abs(one.ys[m])) ? ` (${shown(one.low[m])} to ${shown(one.high[m])})` : "";
+      const spread = one.low && one.high && spreads(one, m) ? ` (${shown(one.low[m])} to ${shown(one.high[m])})` : "";
       return `${of.series.length > 1 ? `${one.name} ` : ""}${shown(one.ys[m])}${spread}`;
     });
     return `${of.x.label} ${shown(x, 6)}: ${each.filter(Boolean).join("; ")}`;

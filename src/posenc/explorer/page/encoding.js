@@ -1,7 +1,7 @@
 // One encoding: what it does to positions, its scores, its options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, byOffset, headsOf, obstacle, picturesOf, slidersOf, stepOf, turns, walk } from "./compute.js";
+import { adds, byOffset, headsOf, obstacle, picturesOf, remembered, slidersOf, stepOf, turns, walk } from "./compute.js";
 import { copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { MOST_TOKENS } from "./state.js";
@@ -67,21 +67,23 @@ export function encodingView(app) {
 
   /** @param {Encoding} one @param {State} state */
   function rewrite(one, state) {
-    const code = about.querySelector("pre");
-    if (code) code.textContent = pythonOf(one, state.options);
+    const code = about.querySelector("pre"), now = pythonOf(one, state.options);
+    if (code && code.textContent !== now) code.textContent = now;
   }
 
   /** @param {Encoding} one @param {State} state */
   function draw(one, state) {
-    const pos = walk(state.n, one.graph.axes, state.axis);
-    const place = { i: state.i, j: state.j, c: state.c };
-    const found = picturesOf(one, pos, state.options, state.head), { scores } = found;
+    const { n, axis, options, head } = state, place = { i: state.i, j: state.j, c: state.c };
+    const found = remembered(["encoding", one.slug, n, axis, options, head], () => {
+      const pictures = picturesOf(one, walk(n, one.graph.axes, axis), options, head);
+      return { ...pictures, by: byOffset(pictures.scores) };
+    });
+    const { scores, by } = found;
     first.element.hidden = !found.action;
     if (found.action) first.draw(action(one, state, found.action), place);
     const alike = adds(one) ? "Rows against rows" : "Score of one word with itself";
     const because = adds(one) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
     second.draw({ title: alike, about: because, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
-    const by = byOffset(scores);
     const same = by.high.every((high, n) => high - by.low[n] <= SPREAD * Math.max(1, Math.abs(by.mean[n])));
     third.draw({
       title: "Score against distance",
@@ -113,8 +115,9 @@ export function encodingView(app) {
         return;
       }
       const size = Object.entries(options ?? {}).map(([name, value]) => `${name} ${value}`).join(", ");
-      note.textContent = `${heads} heads of ${dim} channels${size ? `, ${size}` : ""}.`
+      const said = `${heads} heads of ${dim} channels${size ? `, ${size}` : ""}.`
         + (learns ? ` What it learns is as it begins, drawn with seed ${seed}.` : "");
+      if (note.textContent !== said) note.textContent = said;
       try {
         draw(one, state);
       } catch (error) {

@@ -1,7 +1,7 @@
 // Ten claims that are often repeated, and what this page computes of each.
 
 import { instead, reason } from "./app.js";
-import { apart, byOffset, computed, dots, normals, rowsOf, scoresOf, stand, turnedOf, walk } from "./compute.js";
+import { apart, byOffset, computed, dots, normals, remembered, rowsOf, scoresOf, stand, turnedOf, walk } from "./compute.js";
 import { button, html } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { attention, changed } from "./layer.js";
@@ -272,11 +272,12 @@ export function tourView(app) {
       }
       trouble.replaceChildren();
       try {
-        const shown = stop.show(...stop.needs.map((name) => {
+        const needed = stop.needs.map((name) => {
           const one = app.find(name);
           if (!one) throw new Error(`the encoding “${name}” is not in this page.`);
           return one;
-        }));
+        });
+        const shown = remembered(["tour", state.stop], () => stop.show(...needed));
         said.textContent = shown.said;
         further.href = toHash({ ...FIRST, embed: state.embed, ...shown.open });
         map.element.hidden = !shown.heat;
