@@ -41,7 +41,7 @@ if found and none:
         f"for integers none does: 0 stays 0; the best misses by {none.a.missed * 128.5:.2f} tokens"
     )
     figure = replace(
-        shift("Sinusoidal", found), title="One matrix moves all positions: PE(p + k) = M_k PE(p)"
+        shift("Sinusoidal", found), title="One matrix moves all positions: PE(p + k) = Mₖ PE(p)"
     )
     if __name__ == "__main__" and sys.argv[1:]:
         save(figure, Path(sys.argv[1]))

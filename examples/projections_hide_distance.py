@@ -45,7 +45,7 @@ for name, products in made.items():
     marks.append(Panel(name, [*ends], "distance, tokens", "score"))
 
 figure = Figure(
-    "Through W_q and W_k sinusoids lose the distance, RoPE keeps it",
+    "Projected to queries and keys, sinusoids lose the distance, RoPE keeps it",
     marks,
     "Scores of the first and of the last pair of tokens so far apart. They agree for sinusoids and"
     f" for RoPE; with sinusoids projected {spread['sinusoids, projected']:.0%} of the variance is"

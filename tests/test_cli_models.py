@@ -66,7 +66,7 @@ def test_inspects_as_json(posenc, folder):
 
 def test_says_what_would_break_and_what_to_do(posenc, folder):
     _, out, _ = posenc("inspect", folder, "--target", 8192)
-    assert "At 8,192 tokens:" in out
+    assert "This breaks at 8,192 tokens:" in out
     assert f"→ posenc extend {folder} --to 8192 --method yarn" in " ".join(out.split())
     _, out, _ = posenc("inspect", folder, "--target", 2048)
     assert "No fault is known at 2,048 tokens; mind the notes" in " ".join(out.split())

@@ -19,7 +19,7 @@ from posenc.report.paper import write
 
 FOLDER = Path(__file__).parent.parent / "examples"
 PICTURES = FOLDER / "pictures"
-WIDE, COLOURS = 900, 64  # pixels; of the palette
+WIDE = 900  # pixels
 
 
 def drawn(script: Path):
@@ -38,7 +38,9 @@ def save(figure, path: Path) -> None:
     said = PngInfo()
     said.add_itxt("Title", figure.title)
     said.add_itxt("Description", figure.alt)
-    small.quantize(COLOURS).save(path, optimize=True, pnginfo=said)
+    # the method that keeps the colours of small marks and bars, not only those of large areas
+    palette = small.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    palette.save(path, optimize=True, pnginfo=said)
 
 
 def said(path: Path) -> tuple[str, str] | None:

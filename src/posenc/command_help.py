@@ -4,7 +4,6 @@ Every example is run by the tests.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from posenc import names
 
@@ -85,6 +84,8 @@ def unknown(word: str, commands: Iterable[str]) -> str:
     >>> unknown("rope", ["list", "show"])
     'there is no command `rope`: did you mean `posenc show rope`?'
     """
+    from difflib import get_close_matches  # which few commands need
+
     said = f"there is no command `{word}`"
     near = get_close_matches(word, [*commands], n=1, cutoff=0.7)
     if near:

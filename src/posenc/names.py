@@ -6,7 +6,6 @@ answer to a mistyped name need not wait for torch; a test holds it against the c
 
 import json
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +66,8 @@ def refusal(name: str, slugs: Iterable[str]) -> str:
     >>> refusal("roep", ["rope", "alibi"])
     "no encoding is called 'roep'. Did you mean rope?"
     """
+    from difflib import get_close_matches  # which few commands need
+
     typed, known = plain(name), {plain(slug): slug for slug in slugs}
     if name.endswith(".py"):
         return f"no encoding is called {name!r}. Say which of the file: `{name}:CLASS`."

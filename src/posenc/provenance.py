@@ -1,12 +1,10 @@
 """The provenance of a result: what was typed, with which versions, on what machine and when."""
 
 import os
-import platform
 import sys
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,6 +28,9 @@ class Provenance:
 
 def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provenance:
     """The provenance of a run that began at `begun`, a `time.time()`, and has ended now."""
+    import platform  # as below: most commands never ask
+    from datetime import datetime
+
     from posenc import __version__
 
     known = {name: sys.modules.get(name) for name in ("torch", "transformers")}
@@ -58,7 +59,7 @@ def commit(folder: Path = HERE) -> str | None:
 
 def _git(folder: Path, *words: str) -> str:
     """Ask git, and run no program that the repository's config names; empty where there is none."""
-    import subprocess  # most commands never ask
+    import subprocess
 
     try:
         done = subprocess.run(

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from posenc import NoPE, SelfAttention, T5Bias, create
-from posenc.analysis.cost import Count, _peak, cost_of_encoding, costs, count
+from posenc import Learned, NoPE, SelfAttention, T5Bias, create
+from posenc.analysis.cost import Count, _peak, by_length, cost_of_encoding, costs, count
 
 x = torch.randn(1, 100, 10)  # 4,000 bytes
 
@@ -60,3 +60,18 @@ def test_the_cost_of_an_encoding_is_what_its_layer_does_more_than_one_without():
     """Integers are added to each channel of each token, in one operation, by their definition."""
     assert cost_of_encoding(NoPE(), 8, 4, 64) == Count(0, 0, 0)
     assert cost_of_encoding(create("integer", 8, 4), 8, 4, 64) == Count(1, 64 * 32, 4 * 64 * 32)
+
+
+def test_costs_by_length_are_those_of_each_length_and_none_where_it_is_refused():
+    """Memory is counted, so a layer has the same at a length whether others are asked or not."""
+    layers = [SelfAttention(32, 4, NoPE()), SelfAttention(32, 4, Learned(16, 32))]
+    rounds = []
+    plain, ends = by_length(layers, (8, 32), 3, lambda: rounds.append(1))
+    assert len(rounds) == 6
+    assert [one.tokens for one in plain] == [one.tokens for one in ends] == [8, 32]
+    for one in (*plain, ends[0]):
+        low, high = one.range
+        assert 0 < low <= one.seconds <= high
+    (alone,) = costs(layers[:1], torch.randn(1, 32, 32), 1)
+    assert plain[1].memory == alone.forward_memory
+    assert (ends[1].seconds, ends[1].range, ends[1].memory) == (None, None, None)

@@ -204,7 +204,7 @@ def test_layers_that_differ_in_thousands_of_ways_are_refused(tmp_path, what):
     ("target", "verdict", "words"),
     [
         (384, "fits", "Nothing breaks at 384 tokens."),
-        (400, "breaks", "At 400 tokens:"),
+        (400, "breaks", "This breaks at 400 tokens:"),
         (512, "breaks", "✗"),
     ],
 )

@@ -44,6 +44,13 @@ def test_shows_every_encoding_property_and_witness(html, everything):
     assert "@misc{vaswani2017attention" in html
 
 
+def test_says_the_width_that_all_are_measured_at(html, everything, small):
+    """A layer of an encoding has as many channels as heads times channels of a head."""
+    said = f"the same width, {small.dim * small.heads} channels: {small.heads} heads of {small.dim}"
+    assert html.count(said) == 2  # on top, and where the measurements stand
+    assert 'id="lengths"' in html
+
+
 @pytest.mark.slow
 def test_every_number_that_is_shown_is_in_the_json(html, everything):
     numbers = everything.to_json() | {"guide": [8000, 1.2]}  # what it asks, and of which study

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from posenc.analysis.text import parse
+from posenc.report import contents
 from posenc.studies.portrait import portray
 
 SHOWN = "similarity", "shift", "advance", "clocks", "waves", "clouds", "patches"
@@ -69,3 +70,12 @@ def test_a_text_without_such_a_pair_and_no_rotation(small):
     assert torch.get_rng_state().equal(state)
     assert (found.turning.pair, found.turning.sentences) == (None, {})
     assert portray(["alibi"], plain, settings=small).turning is None
+
+
+def test_how_alike_positions_are_is_compared_at_one_width(portrait, small):
+    """Sinusoidal and RoPE have the same frequencies at the same width, so the same likeness."""
+    waves = {closeup.slug: closeup.waves for closeup in portrait.encodings if closeup.waves}
+    assert waves["sinusoidal"].channels == waves["rope"].channels == small.dim
+    assert waves["sinusoidal"].share == waves["rope"].share
+    titles = [panel.title for panel in contents.figures_of(portrait)["decay"].panels]
+    assert titles == [f"Sinusoidal, {small.dim} channels", f"RoPE, {small.dim} channels"]

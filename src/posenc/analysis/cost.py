@@ -7,8 +7,10 @@ alike; the figure is the median. Memory is the peak of tensors alive, counted af
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,6 +35,16 @@ class Cost:
     training_memory: int
     forward_range: tuple[float, float]  # seconds, between which half of the runs lie
     training_range: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class AtLength:
+    """One forward pass of a text of `tokens`; None where the encoding refuses so many."""
+
+    tokens: int
+    seconds: float | None
+    range: tuple[float, float] | None  # seconds, between which half of the runs lie
+    memory: int | None  # bytes
 
 
 @dataclass(frozen=True)
@@ -66,15 +78,7 @@ def costs(
     """`x` (batch, token, channel). Calls `step` after each of `rounds`."""
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
     memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}  # and a warm-up
-    times: dict[Any, list[float]] = {job: [] for job in jobs}
-    shuffled = random.Random(0)
-    for _ in range(rounds):
-        shuffled.shuffle(jobs)
-        for n, kind in jobs:
-            start = time.perf_counter()
-            kind(layers[n], x)
-            times[n, kind].append(time.perf_counter() - start)
-        step()
+    times = _in_turns({(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step)
     return [
         Cost(
             forward=statistics.median(times[n, _forward]),
@@ -86,6 +90,47 @@ def costs(
         )
         for n in range(len(layers))
     ]
+
+
+def by_length(
+    layers: Sequence[SelfAttention],
+    lengths: Sequence[int],
+    rounds: int,
+    step: Callable[[], None] = lambda: None,
+) -> list[list[AtLength]]:
+    """Forward passes of each layer at each of `lengths`. Calls `step` after each of `rounds`."""
+    found: list[list[AtLength]] = [[] for _ in layers]
+    for tokens in lengths:
+        texts = [torch.randn(1, tokens, layer.width) for layer in layers]
+        memory: dict[int, int] = {}
+        for n, layer in enumerate(layers):
+            with suppress(IndexError):  # a table has no row for the last of so many
+                memory[n] = _peak(_forward, layer, texts[n])
+        runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
+        times = _in_turns(runs, rounds, step)
+        for n, lengths_of in enumerate(found):
+            if n in memory:
+                median = statistics.median(times[n])
+                lengths_of.append(AtLength(tokens, median, _half(times[n]), memory[n]))
+            else:
+                lengths_of.append(AtLength(tokens, None, None, None))
+    return found
+
+
+def _in_turns(
+    runs: dict[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
+) -> dict[Any, list[float]]:
+    """The seconds of each run in each round, in a new order each round."""
+    times: dict[Any, list[float]] = {job: [] for job in runs}
+    jobs, shuffled = [*runs], random.Random(0)
+    for _ in range(rounds):
+        shuffled.shuffle(jobs)
+        for job in jobs:
+            start = time.perf_counter()
+            runs[job]()
+            times[job].append(time.perf_counter() - start)
+        step()
+    return times
 
 
 def _half(seconds: list[float]) -> tuple[float, float]:

@@ -48,6 +48,7 @@ class Between:
 class Waves:
     """Two positions so far apart, in each of the d/2 pairs at once."""
 
+    channels: int  # d
     distance: list[int]
     similarity: list[float]  # B
     share: list[float]  # B(δ) / B(0)
@@ -120,6 +121,7 @@ def of_distance(freqs: Frequencies, length: int) -> Waves:
     alike = similarity(freqs, length)
     apart = (2 * (alike[0] - alike)).clamp_min(0).sqrt()
     return Waves(
+        2 * len(freqs),
         list(range(length)),
         alike.tolist(),
         (alike / alike[0]).tolist(),

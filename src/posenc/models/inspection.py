@@ -48,6 +48,10 @@ MOST_WAYS = 16  # of turning, in one model
 Verdict = Literal["fits", "breaks", "cannot say"]
 
 
+Seen = Literal["all", "part", "new", "still"]
+ROUNDING = 1e-9  # of a turn
+
+
 @dataclass(frozen=True)
 class Turning:
     """The measurements of one rotation of queries and keys."""
@@ -64,6 +68,15 @@ class Turning:
     reach: int  # distance at which the sum of similarities turns negative
     smallest_base: float | None  # that keeps the sum from turning negative; None: not summed so far
     dials: dict[str, list[Dial]] = field(default_factory=dict)  # by method, where a text is longer
+
+    @property
+    def seen(self) -> list[Seen]:
+        """For each pair, what training has shown of its angles, and whether the text needs more.
+
+        Used over `span` tokens a pair turns span / wavelength times: as training has shown it
+        `turns` of them, "all" is a whole turn, and "new" one that goes on where training ended.
+        """
+        return [_seen(pair, self.span or 0) for pair in self.pairs]
 
 
 @dataclass(frozen=True)
@@ -233,6 +246,14 @@ def judge(whole: Spec, path: str, target: int) -> tuple[list[str], list[str], li
     """What breaks at `target` tokens by the config, what cannot be said, and what to do."""
     problems, unknown = outlook(whole, whole.main, target)
     return problems, unknown, _advice(whole.main, path, target, None) if problems else []
+
+
+def _seen(pair: Pair, span: int) -> Seen:
+    if pair.change == "still" or not pair.turns:
+        return "still"
+    if pair.turns >= 1:
+        return "all"
+    return "new" if min(1.0, span / pair.wavelength) > pair.turns + ROUNDING else "part"
 
 
 def _others(whole: Spec, main: Spec) -> dict[str, Spec]:

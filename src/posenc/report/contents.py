@@ -36,13 +36,14 @@ def figures_for_paper(result: Result) -> Figures:
 
 
 def _of_comparison(result: Comparison) -> Figures:
-    rows, curves = figures.rows(result), figures.curves(result)
-    return (
-        ({"rows": rows} if rows else {})
-        | ({"curves": curves} if curves else {})
-        | {"order": figures.order(result), "costs": figures.costs(result)}
-        | _cards(result)
-    )
+    drawn = {
+        "rows": figures.rows(result),
+        "curves": figures.curves(result),
+        "order": figures.order(result),
+        "costs": figures.costs(result),
+        "lengths": figures.lengths(result),
+    }
+    return {name: figure for name, figure in drawn.items() if figure} | _cards(result)
 
 
 def _cards(result: Comparison) -> Figures:
@@ -98,7 +99,11 @@ def _of_portrait(result: Portrait) -> Figures:
     names = {closeup.slug: closeup.name for closeup in result.comparison.encodings}
     close = {names[closeup.slug]: closeup for closeup in result.encodings}
     moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
-    waves = {name: closeup.waves for name, closeup in close.items() if closeup.waves}
+    waves = {
+        f"{name}, {closeup.waves.channels} channels": closeup.waves
+        for name, closeup in close.items()
+        if closeup.waves
+    }
     clouds = {name: closeup.clouds for name, closeup in close.items() if closeup.clouds}
     patches = {name: closeup.patches for name, closeup in close.items() if closeup.patches}
     drawn = {

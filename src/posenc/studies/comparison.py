@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.analysis import cost, length, order, similarity
-from posenc.analysis.cost import Cost
+from posenc.analysis.cost import AtLength, Cost
 from posenc.analysis.length import Far
 from posenc.analysis.similarity import Curve, Effect
 from posenc.analysis.text import Text, novel
@@ -54,6 +54,15 @@ class Settings:
     def starts(self) -> tuple[int, ...]:
         return 4 * self.window, 64 * self.window, 10**6
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of the texts that cost is measured against; `cost_tokens` is one of them."""
+        return tuple(self.cost_tokens * 2**n // 8 for n in range(5))
+
+    @property
+    def length_rounds(self) -> int:
+        return max(1, self.cost_rounds // 3)
+
 
 @dataclass(frozen=True)
 class Order:
@@ -61,6 +70,17 @@ class Order:
 
     plain: float
     causal: float
+
+
+@dataclass(frozen=True)
+class Multiple:
+    """What a forward pass of `tokens` takes, over NoPE; None where so many are refused."""
+
+    tokens: int
+    time: float | None
+    low: float | None  # of time: half of the runs lie between these
+    high: float | None
+    memory: float | None
 
 
 @dataclass(frozen=True)
@@ -89,6 +109,8 @@ class Measured:
     rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
     cost: Cost
     cost_ratio: dict[str, float]  # to NoPE, in the same run
+    cost_by_length: list[AtLength]
+    cost_ratio_by_length: list[Multiple]
 
     @property
     def untrained(self) -> bool:
@@ -105,6 +127,8 @@ class Comparison:
     settings: Settings
     encodings: list[Measured]
     nope_cost: Cost  # of the layer without positions that all are measured against
+    nope_by_length: list[AtLength]
+    nope_ratio_by_length: list[Multiple]  # how far NoPE varies around its median at each length
     provenance: Provenance
     schema: int = SCHEMA
 
@@ -175,7 +199,8 @@ def compare(
     begun = time.time()
     cards = choose(names) or list(CATALOG)
     settings = settings or Settings()
-    of = 1 + len(cards) + settings.cost_rounds
+    others = len(settings.lengths) - 1  # one of them is that of `cost`
+    of = 1 + len(cards) + settings.cost_rounds + others * settings.length_rounds
     progress("reading", 0, of)
     text = text or novel()
     with torch.random.fork_rng(devices=[]):
@@ -185,9 +210,7 @@ def compare(
         for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
             progress(card.name, done, of)
             parts.append(_measure(card, encoding, material))
-        costs, ratios, nope = _costs(
-            cards, encodings, settings, lambda n: progress("timing", n, of)
-        )
+        nope, *costs = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
     progress("done", of, of)
     return Comparison(
         source=text.source,
@@ -196,10 +219,18 @@ def compare(
         sentence=" ".join(text.words[material.example]),
         settings=settings,
         encodings=[
-            Measured(**part, cost=each, cost_ratio=ratio)
-            for part, each, ratio in zip(parts, costs, ratios, strict=True)
+            Measured(
+                **part,
+                cost=cost,
+                cost_ratio={key: getattr(cost, key) / getattr(nope[0], key) for key in MEASURED},
+                cost_by_length=lengths,
+                cost_ratio_by_length=[*map(_multiple, lengths, nope[1])],
+            )
+            for part, (cost, lengths) in zip(parts, costs, strict=True)
         ],
-        nope_cost=nope,
+        nope_cost=nope[0],
+        nope_by_length=nope[1],
+        nope_ratio_by_length=[*map(_multiple, nope[1], nope[1])],
         provenance=since(begun, settings.seed),
     )
 
@@ -278,15 +309,33 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
 
 def _costs(
     cards: list[Card], encodings: list[Encoding], settings: Settings, step: Callable[[int], None]
-) -> tuple[list[Cost], list[dict[str, float]], Cost]:
-    """NoPE always takes part, named or not: it is what the others are measured against."""
+) -> list[tuple[Cost, list[AtLength]]]:
+    """First of NoPE, named or not: it is what the others are measured against."""
     done = count(1 + len(cards))
     baseline = seeded(find("NoPE"), settings)
     layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
     x = torch.randn(1, settings.cost_tokens, settings.width)
-    nope, *costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
-    ratios = [{key: getattr(c, key) / getattr(nope, key) for key in MEASURED} for c in costs]
-    return costs, ratios, nope
+    costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
+    others = [tokens for tokens in settings.lengths if tokens != settings.cost_tokens]
+    lengths = cost.by_length(layers, others, settings.length_rounds, lambda: step(next(done)))
+    return [
+        (one, _at_lengths(one, more, settings)) for one, more in zip(costs, lengths, strict=True)
+    ]
+
+
+def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
+    """All lengths in order; that of `cost` is measured already."""
+    usual = AtLength(settings.cost_tokens, cost.forward, cost.forward_range, cost.forward_memory)
+    return sorted([*others, usual], key=lambda one: one.tokens)
+
+
+def _multiple(one: AtLength, nope: AtLength) -> Multiple:
+    if one.seconds is None or one.range is None or one.memory is None:
+        return Multiple(one.tokens, None, None, None, None)
+    assert nope.seconds
+    assert nope.memory
+    low, high = (end / nope.seconds for end in one.range)
+    return Multiple(one.tokens, one.seconds / nope.seconds, low, high, one.memory / nope.memory)
 
 
 def seeded(card: Card, settings: Settings) -> Encoding:

@@ -158,7 +158,8 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
     moved = None
     with suppress(ValueError):  # nothing moves where only scores are acted on
         moved = advance(small, vector, range(ADVANCE)) if encoding.axes == 1 else None
-    freqs = getattr(encoding, "freqs", None)
+    same = card.make(settings.dim, 1)  # of one width, so that likeness can be compared
+    freqs = getattr(same, "freqs", None)
     line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
     mask = causal() if encoding.causal else None
     apart = None
@@ -167,7 +168,7 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
             apart = clouds(text, given.vectors, encoding)
     return Closeup(
         card.slug,
-        similarity.between(card.make(settings.dim, 1), POSITIONS),
+        similarity.between(same, POSITIONS),
         group(small, 3, 5) if encoding.axes == 1 else None,
         moved,
         clocks(small, range(ADVANCE)) if isinstance(small, RoPE) and small.axes == 1 else None,

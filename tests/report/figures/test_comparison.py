@@ -112,3 +112,66 @@ def test_the_noise_is_that_of_the_layer_without_positions(everything):
         result = replace(everything, encodings=others, nope_cost=noisy)
         assert result.busy == busy
         assert ("The machine was busy" in words.noise(result)) == busy
+
+
+def test_cost_against_length_is_drawn_of_all_as_multiples_of_nope(everything, small):
+    """Quotients of seconds and bytes, formed here; where an encoding ends, its line does."""
+    figure, alone = figures.lengths(everything), everything.nope_by_length
+    shown = [m for m in everything.encodings if m.slug != "nope"]
+    assert [panel.title for panel in figure.panels] == [m.name for m in shown]
+    for panel, measured in zip(figure.panels, shown, strict=True):
+        noise, _, halves, time, memory = panel.marks
+        for n, (one, nope) in enumerate(zip(measured.cost_by_length, alone, strict=True)):
+            assert noise.x[n] == time.x[n] == memory.x[n] == one.tokens
+            assert [noise.low[n], noise.high[n]] == [end / nope.seconds for end in nope.range]
+            if one.seconds is None:
+                assert time.y[n] is memory.y[n] is halves.low[n] is halves.high[n] is None
+            else:
+                assert memory.y[n] == one.memory / nope.memory
+                taken = halves.low[n], time.y[n], halves.high[n]
+                of = one.range[0], one.seconds, one.range[1]
+                assert [v * nope.seconds for v in taken] == pytest.approx(of)
+                assert panel.y_range[0] < min(*taken, memory.y[n])
+                assert panel.y_range[1] > max(*taken, memory.y[n])
+
+
+def test_the_length_that_costs_are_compared_at_is_the_same_in_both_figures(everything, small):
+    for measured in everything.encodings:
+        (one,) = [x for x in measured.cost_by_length if x.tokens == small.cost_tokens]
+        assert (one.seconds, one.memory) == (measured.cost.forward, measured.cost.forward_memory)
+
+
+def test_whose_cost_grows_most_is_said_only_beyond_the_noise(everything):
+    """Two encodings made up: one that grows from 1 to 8 times NoPE, one that stays and ends."""
+    calm = replace(
+        everything.nope_cost,
+        forward=1.0, training=1.0, forward_range=(0.99, 1.01), training_range=(0.99, 1.01),
+    )  # fmt: skip
+    alone = [replace(one, memory=1.0) for one in everything.nope_ratio_by_length]
+    grows = [replace(one, time=8.0 ** (n / 4)) for n, one in enumerate(alone)]
+    level = [replace(one, time=1.0) for one in alone]
+    level[-1] = replace(level[-1], time=None, low=None, high=None, memory=None)
+    costly, ends = (
+        replace(everything.encodings[1], name=name, cost_ratio_by_length=found)
+        for name, found in (("Costly", grows), ("Ends", level))
+    )
+    said = words.growth(replace(everything, encodings=[ends, costly], nope_cost=calm))
+    assert said == (
+        "What grows from 2 to 32 tokens, over NoPE: time most with Costly, 1 to 8 × NoPE."
+        " Ends: refused at 32 tokens."
+    )
+    said = words.growth(replace(everything, encodings=[ends], nope_cost=calm))
+    assert "over NoPE: none beyond the noise. Ends" in said
+
+
+def test_pictures_of_vectors_say_their_width(everything):
+    """The sizes that card.make gives them: 64 channels, all of them."""
+    figure = figures.rows(everything)
+    assert "64 channels from top to bottom" in figure.says
+    narrow = [
+        replace(m, rows=[row[:32] for row in m.rows]) if m.slug == "sinusoidal" else m
+        for m in everything.encodings
+    ]
+    titles = [panel.title for panel in figures.rows(replace(everything, encodings=narrow)).panels]
+    assert any(title.startswith("Sinusoidal, 32 channels") for title in titles)
+    assert any(title.startswith("RoPE, 64 channels") for title in titles)

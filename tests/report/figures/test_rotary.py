@@ -1,5 +1,6 @@
 """Lines against wavelengths and errors."""
 
+import json
 import math
 
 import pytest
@@ -8,7 +9,9 @@ from posenc import frequencies
 from posenc.analysis.dials import by_method
 from posenc.analysis.frequencies import extended
 from posenc.analysis.precision import Precision
+from posenc.models.inspection import inspect
 from posenc.report import figures
+from posenc.report.drawing.figure import Points
 from posenc.report.words import METHODS
 
 
@@ -80,3 +83,42 @@ def sectors(area):
             found[round(outline[0][0])] = abs(twice) / 2
             outline = []
     return found
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_wavelengths_are_coloured_by_what_training_has_met(tmp_path, scaled):
+    """Base 10,000, 64 channels, 2,048 tokens, asked for 8,192: angles counted here, token by token.
+
+    With linear scaling by 4 a pair turns as far in 8,192 tokens as it did in training; the config
+    then says 8,192.
+    """
+    config = {
+        "model_type": "llama", "hidden_size": 256, "num_attention_heads": 4,
+        "num_hidden_layers": 2, "rope_theta": 10_000.0, "max_position_embeddings": 2048,
+    }  # fmt: skip
+    if scaled:
+        scaling = {"rope_type": "linear", "factor": 4.0}
+        config |= {"rope_scaling": scaling, "max_position_embeddings": 8192}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (group,) = inspect(tmp_path / "config.json", 8192).groups
+    figure = figures.bands(group.turning)
+    points = {mark.name: mark for mark in figure.panels[0].marks if isinstance(mark, Points)}
+    trained, factor = 2048, 4 if scaled else 1
+    expected = {}
+    for pair in range(32):
+        theta = 10_000 ** (-pair / 32)
+        met = min(trained * theta, math.tau)
+        used = min(8192 * theta / factor, math.tau)
+        name = "angles all seen in training" if met == math.tau else "seen in part, more needed"
+        if met < math.tau and used <= met * (1 + 1e-9):
+            name = "seen in part, no more needed"
+        expected.setdefault(name, []).append((pair, math.tau / theta * factor))
+    assert {*points} == {*expected}
+    for name, places in expected.items():
+        x, y = zip(*places, strict=True)
+        assert tuple(points[name].x) == x
+        assert points[name].y == pytest.approx(y)
+        assert f"{name}: {len(places)}" in figure.says
+    shade = figure.panels[0].marks[0]
+    assert min(shade.y) == trained
+    assert max(shade.y) == figure.panels[0].y_range[1] > max(y)

@@ -1,7 +1,9 @@
 """Drawn figures against the marks, read back from the HTML that the page holds."""
 
 import json
+import re
 from dataclasses import replace
+from html import unescape
 from math import isfinite, log10
 
 import pytest
@@ -189,3 +191,13 @@ def test_frames_lead_to_every_state(drawn):
 
 def test_figures_without_frames_do_not_move(drawn):
     assert screen.draw(drawn["costs"]).states == []
+
+
+def test_names_over_two_lines_are_written_in_two():
+    """As sides of a contrast are; a line break in a name is no sign to be seen."""
+    panel = Panel("", [Points([1], [0])], y_names=["nope\n− rope"])
+    html = screen.draw(Figure("", [panel], "")).html
+    words = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", html) if "o" in text]
+    assert words == ["nope", "− rope"]
+    assert "\\n" not in html
+    assert "nope − rope" in unescape(html)

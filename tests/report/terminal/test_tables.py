@@ -25,6 +25,13 @@ def test_nothing_is_cut_off(everything, width):
         assert text.count(measured.name) >= 2
 
 
+def test_the_width_of_all_and_what_grows_with_length_stand_below(everything, small):
+    text = " ".join(drawn(terminal.comparison, everything).split())
+    width = small.dim * small.heads
+    assert f"the same width, {width} channels: {small.heads} heads of {small.dim}." in text
+    assert "What grows from 2 to 32 tokens, over NoPE:" in text
+
+
 def test_marks_agree_with_the_findings(everything):
     lines = drawn(terminal.comparison, everything, width=140).splitlines()
     for measured in everything.encodings:

@@ -58,10 +58,23 @@ def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
     elif panel.bare:
         written = []
     else:
-        at = ticks or (_powers(low, high, most) if log else _steps(low, high, most))
+        least = 1.0 if high - low >= 2 and whole(panel, name) else 0.0
+        at = ticks or (_powers(low, high, most) if log else _steps(low, high, most, least))
         written = [(value, tick_text(value, log)) for value in at if low <= value <= high]
     down = name == "y" and panel.y_down
     return Axis(high, low, log, written) if down else Axis(low, high, log, written)
+
+
+def whole(panel: Panel, name: Name) -> bool:
+    """True if all marks stand at whole numbers along an axis, as tokens do: so do its ticks."""
+    marks = [mark for mark in panel.marks if not isinstance(mark, Rule)]
+    found = [
+        value
+        for mark in marks
+        for value in (getattr(mark, name) if isinstance(mark, Heat) else _values(mark, name))
+        if value is not None
+    ]
+    return bool(found) and all(isfinite(value) and value == round(value) for value in found)
 
 
 def edges(cells: Sequence[float]) -> tuple[float, float]:
@@ -122,13 +135,13 @@ def _values(mark: Mark, name: Name) -> Iterator[float | None]:
             pass
 
 
-def _steps(low: float, high: float, most: int) -> list[float]:
+def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
     """Multiples of 1, 2 or 5 times a power of ten, as many as there is room for.
 
-    >>> _steps(0, 128, 6)
-    [0.0, 50.0, 100.0]
+    >>> _steps(0, 128, 6), _steps(0, 3, 10, least=1)
+    ([0.0, 50.0, 100.0], [0.0, 1.0, 2.0, 3.0])
     """
-    unit = 10.0 ** floor(log10((high - low) / most))
+    unit = max(least, 10.0 ** floor(log10((high - low) / most)))
     for step in (unit, 2 * unit, 5 * unit, 10 * unit):
         multiples = range(ceil(low / step), floor(high / step) + 1)
         if len(multiples) <= most:

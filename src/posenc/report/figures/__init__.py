@@ -16,6 +16,7 @@ from posenc.report.figures.benchmarks import ways as ways
 from posenc.report.figures.comparison import card as card
 from posenc.report.figures.comparison import costs as costs
 from posenc.report.figures.comparison import curves as curves
+from posenc.report.figures.comparison import lengths as lengths
 from posenc.report.figures.comparison import order as order
 from posenc.report.figures.comparison import properties as properties
 from posenc.report.figures.comparison import rows as rows

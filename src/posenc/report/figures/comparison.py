@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+from posenc.report import words
 from posenc.report.drawing.figure import (
     BLUE,
     GREEN,
@@ -55,18 +56,20 @@ def curves(result: Comparison) -> Figure | None:
 
 def rows(result: Comparison) -> Figure | None:
     """A small picture of every encoding: its rows, or what it adds to scores."""
-    panels = [
-        replace(panel, bare=True, x_title="", y_title="")
-        for measured in result.encodings
-        if (panel := _portrait(titled(measured), measured))
-    ]
+    sizes = {len(measured.rows[0]) for measured in result.encodings if measured.rows}
+    panels = []
+    for measured in result.encodings:
+        wide = f", {len(measured.rows[0])} channels" if measured.rows and len(sizes) > 1 else ""
+        if panel := _portrait(titled(measured) + wide, measured):
+            panels.append(replace(panel, bare=True, x_title="", y_title=""))
     if not panels:
         return None
+    channels = "channels" if len(sizes) != 1 else f"{min(sizes)} channels"
     return Figure(
         "What each encoding looks like",
         panels,
-        f"{len(panels)} encodings. Those with vectors: positions from left to right, channels from"
-        " top to bottom. Biases of distance: tokens back from left to right, heads from top to"
+        f"{len(panels)} encodings. Those with vectors: positions from left to right, {channels}"
+        " from top to bottom. Biases of distance: tokens back from left to right, heads from top to"
         " bottom. Others: what they add to the scores of words, keys from left to right, queries"
         " from top to bottom. Each palette is its own, centred at 0; (±) is its end.",
         columns=6,
@@ -170,6 +173,45 @@ def costs(result: Comparison) -> Figure:
         f" {cheapest.cost_ratio['training']:.2g} × the time of NoPE with {cheapest.name}, and"
         f" {dearest.cost_ratio['training']:.2g} × with {dearest.name}, the slowest.",
         height=max(120, 22 * len(names)),
+    )
+
+
+def lengths(result: Comparison) -> Figure | None:
+    """Time and memory by length as multiples of NoPE at that length, with the noise of NoPE."""
+    shown = [measured for measured in result.encodings if measured.slug != "nope"]
+    if not shown:
+        return None
+    alone = result.nope_ratio_by_length
+    tokens = [one.tokens for one in alone]
+    panels, drawn, rows = [], [], []
+    for measured in shown:
+        found = measured.cost_ratio_by_length
+        time, low, high, memory = (
+            [getattr(one, what) for one in found] for what in ("time", "low", "high", "memory")
+        )
+        marks: list[Mark] = [
+            Band(tokens, [one.low for one in alone], [one.high for one in alone], "NoPE", GREY),
+            Rule(1, "y", dash="solid"),
+            Band(tokens, low, high, "half of the runs"),
+            Line(tokens, time, "time", marker="circle"),
+            Line(tokens, memory, "memory", GREEN, "dash"),
+        ]
+        panels.append(Panel(measured.name, marks, "tokens", "× NoPE", x_log=True, y_log=True))
+        drawn += [value for value in (*low, *high, *memory) if value is not None]
+        for one in found:
+            numbers = one.time, one.low, one.high, one.memory
+            cells = ["refused" if value is None else f"{value:.3g}" for value in numbers]
+            rows.append([measured.name, f"{one.tokens:,}", *cells])
+    span, ticks = (0.9 * min(drawn), 1.1 * max(drawn)), [1, 2, 5, 10, 20, 50, 100, 200]
+    return Figure(
+        "Cost against length",
+        [replace(panel, y_range=span, x_ticks=tokens[::2], y_ticks=ticks) for panel in panels],
+        f"Time and memory of a forward pass of {tokens[0]:,} to {tokens[-1]:,} tokens, as multiples"
+        " of the layer without positions at that length; half of the runs lie within the bands."
+        f" {words.growth(result)}",
+        columns=6,
+        height=96,
+        listed=Table(["encoding", "tokens", "time", "low", "high", "memory"], rows),
     )
 
 

@@ -122,7 +122,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
 
 def decay(by_name: Mapping[str, Waves]) -> Figure:
     """Similarity of two positions against their distance, for one set of frequencies or more."""
-    alike, apart, words = [], [], []
+    panels, words = [], []
     for name, waves in by_name.items():
         distance = waves.distance[1:]  # a logarithmic axis has no 0
         shares = waves.share
@@ -140,15 +140,13 @@ def decay(by_name: Mapping[str, Waves]) -> Figure:
                     )
                 )
         x_title = "distance δ, tokens"
-        alike.append(Panel(name, marks, x_title, "B(δ) / B(0)", x_log=True, y_range=(-0.4, 1.1)))
-        line = Line(distance, waves.apart[1:], width=1.5)
-        apart.append(Panel(name, [line], x_title, "|PE(δ) − PE(0)|", x_log=True))
+        panels.append(Panel(name, marks, x_title, "B(δ) / B(0)", x_log=True, y_range=(-0.4, 1.1)))
     longest = max(waves.distance[-1] for waves in by_name.values())
     return Figure(
         "Similarity against distance",
-        [*alike, *apart],
-        f"Similarity falls with distance, but not steadily. Within {longest:,} tokens, with"
-        f" {'; '.join(words)}.",
+        panels,
+        "B(δ) is the sum of cos δθ over all pairs: how alike two positions δ tokens apart are. It"
+        f" falls with distance, but not steadily. Within {longest:,} tokens, {'; '.join(words)}.",
         columns=len(by_name),
         height=220,
     )

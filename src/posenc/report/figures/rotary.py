@@ -7,7 +7,7 @@ from math import cos, isfinite, pi, sin
 from posenc.analysis.dials import Dial
 from posenc.analysis.frequencies import Extended
 from posenc.analysis.precision import Precision
-from posenc.models.inspection import Turning
+from posenc.models.inspection import Seen, Turning
 from posenc.models.published import Published
 from posenc.report.drawing.data_table import evenly_spaced
 from posenc.report.drawing.figure import (
@@ -19,6 +19,7 @@ from posenc.report.drawing.figure import (
     Figure,
     Line,
     Mark,
+    Marker,
     Panel,
     Points,
     Rule,
@@ -26,9 +27,14 @@ from posenc.report.drawing.figure import (
     Values,
     style,
 )
-from posenc.report.words import CHANGES, METHODS, tokens
+from posenc.report.words import CHANGES, METHODS, SEEN, tokens
 
 DIALS = 12  # of the pairs of a method
+DOTS: Sequence[tuple[Seen, str, Marker]] = (
+    ("all", BLUE, "circle"),
+    ("part", GREEN, "square"),
+    ("new", VERMILION, "diamond"),
+)
 RADIUS = 0.42  # of a dial, whose neighbour is 1 away
 
 
@@ -38,9 +44,24 @@ def bands(turning: Turning) -> Figure:
     now = [pair.wavelength for pair in turning.pairs]
     before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
     stretched = before != now
-    marks: list[Mark] = [Line(pairs, now, "now" * stretched, marker="circle", direct=stretched)]
+    marks: list[Mark] = [Line(pairs, now, "now" * stretched, GREY, width=1, direct=stretched)]
     if stretched:
         marks.insert(0, Line(pairs, before, "as trained", GREY, "dash", direct=True))
+    seen = turning.seen if turning.trained else []
+    for kind, colour, marker in DOTS:
+        shown = [n for n, one in enumerate(seen) if one == kind]
+        if shown:
+            at = [now[n] for n in shown]
+            marks.append(Points(shown, at, SEEN[kind], colour, marker, 8))
+    drawn = [w for w in (*before, *now, turning.trained, turning.span) if w and isfinite(w)]
+    span = 0.7 * min(drawn), 1.5 * max(drawn)
+    if turning.trained:
+        left, right = -0.5, len(pairs) - 0.5
+        beyond = [turning.trained, turning.trained, span[1], span[1]]
+        name = "longer than the texts of training"
+        marks.insert(0, Area([left, right, right, left], beyond, name, GREY, faint=True))
+    else:
+        marks.append(Points(pairs, now))
     for length, name in ((turning.trained, "trained"), (turning.span, "used")):
         if length and not (name == "used" and length == turning.trained):
             marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
@@ -54,7 +75,18 @@ def bands(turning: Turning) -> Figure:
     counted = turning.changes.items()
     changes = ", ".join(f"{count} {CHANGES[change]}" for change, count in counted)
     says += f". Of {len(pairs)} pairs: {changes}." if stretched else "."
-    panel = Panel("", marks, "pair of channels, fastest first", "wavelength, tokens", y_log=True)
+    if seen:
+        counts = [f"{SEEN[kind]}: {seen.count(kind)}" for kind, _, _ in DOTS if kind in seen]
+        says += f" Pairs by their angles, {'; '.join(counts)}."
+    panel = Panel(
+        "",
+        marks,
+        "pair of channels, fastest first",
+        "wavelength, tokens",
+        y_log=True,
+        x_range=(-0.5, len(pairs) - 0.5),
+        y_range=span,
+    )
     return Figure("Wavelengths", [panel], says)
 
 
@@ -209,7 +241,7 @@ def models(found: Sequence[Published]) -> Figure:
     ]
     bases = [f"base {model.base:,.0f}" for model in found]
     slowest = [max(filter(isfinite, model.wavelengths)) for model in found]
-    ends = [max(one, model.context) for one, model in zip(slowest, found, strict=True)]
+    ends = [1.3 * max(one, model.context) for one, model in zip(slowest, found, strict=True)]
     marks = [
         Points(
             [wave for wave, _, turns in waves if turns is whole],

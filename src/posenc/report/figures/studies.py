@@ -302,8 +302,8 @@ def _scale(bits: bool) -> float:
 
 
 def _unbroken(text: str) -> str:
-    """The same without a line that begins with a per cent sign or ends within "n = 40"."""
-    return text.replace(" %", "%").replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    """The same without a line that begins with a per cent sign."""
+    return text.replace(" %", "%")
 
 
 def _numbers(mean: float, by_seed: Sequence[float], bits: bool) -> tuple[str, str]:

@@ -16,9 +16,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure as Drawn
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posenc.models.files.errors import printable
+from posenc.report.drawing.axis import whole
 from posenc.report.drawing.data_table import evenly_spaced
 from posenc.report.drawing.figure import (
     GREY,
@@ -281,18 +282,20 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
     ax.set_ylabel(_safe(at.y_title(n)))
     ax.set_xscale("log" if panel.x_log else "linear")
     ax.set_yscale("log" if panel.y_log else "linear")
-    for axis, log, ticks, named, room, shown in (
-        (ax.xaxis, panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
-        (ax.yaxis, panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
+    for axis, name, log, ticks, named, room, shown in (
+        (ax.xaxis, "x", panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
+        (ax.yaxis, "y", panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
     ):
         if log:
             axis.set_major_formatter(_power)
+        elif whole(panel, name):
+            axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
         if ticks:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
             axis.set_minor_locator(NullLocator())
         if named:
             labelled = range(0, len(named), ceil(len(named) * TICK / room))
-            axis.set_ticks([*labelled], [_safe(named[k]) if shown else "" for k in labelled])
+            axis.set_ticks([*labelled], [_over_lines(named[k]) if shown else "" for k in labelled])
     if panel.x_names:
         ax.tick_params(axis="x", rotation=90)
     if panel.x_range:
@@ -365,6 +368,10 @@ def _power(value: float, _: float) -> str:
 
 def _numbers(values: Values) -> list[float]:
     return [nan if value is None else value for value in short(values)]
+
+
+def _over_lines(text: str) -> str:
+    return "\n".join(map(_safe, text.split("\n")))
 
 
 def _safe(text: str) -> str:

@@ -99,7 +99,8 @@ def _arranged(figure: Figure, panels: list[str]) -> str:
 
 
 def _panel(panel: Panel, figure: Figure, x: Axis, y: Axis, marks: tuple[str, str]) -> str:
-    beside = max((len(_cut(text)) for _, text in y.ticks), default=0) * LETTER + 9
+    beside = max((len(line) for _, text in y.ticks for line in _lines(text)), default=0)
+    beside = beside * LETTER + 9
     left = beside + (18 if panel.y_title else 0)
     ends = [mark.name for mark in panel.marks if isinstance(mark, Line) and mark.direct]
     right = 14 + LETTER * max(map(len, ends), default=0)
@@ -113,7 +114,8 @@ def _panel(panel: Panel, figure: Figure, x: Axis, y: Axis, marks: tuple[str, str
     titles = f'data-x-title="{safe(panel.x_title)}" data-y-title="{safe(panel.y_title)}"'
     for name, names in (("x", panel.x_names), ("y", panel.y_names)):
         if names:
-            written = escape(json.dumps([printable(one, 200) for one in names]))
+            whole = [printable(" ".join(one.split("\n")), 200) for one in names]
+            written = escape(json.dumps(whole))
             titles += f' data-{name}-names="{written}"'
     stretched, others = marks
     grid = "" if panel.bare or _has_heat(panel) else _grid(x, y, panel)
@@ -322,7 +324,11 @@ def _ticks(panel: Panel, x: Axis, y: Axis) -> str:
             drawn.append(_upright(_cut(text), _share(at), "100%", "end", -6, 4))
         else:
             drawn.append(_text(text, at, 0, "middle", 0, 16))
-    drawn += [_text(_cut(text), 0, y.share(value), "end", -6, 4) for value, text in y.ticks]
+    for value, text in y.ticks:
+        lines = _lines(text)
+        for n, line in enumerate(lines):
+            down = 4 + (LINE - 3) * (n - (len(lines) - 1) / 2)
+            drawn.append(_text(line, 0, y.share(value), "end", -6, down))
     return f'<g class="ticks">{"".join(drawn)}</g>'
 
 
@@ -343,7 +349,7 @@ def _text(
     text: str, x: float, y: float, anchor: str, right: float, down: float, more: str = ""
 ) -> str:
     shift = f' dx="{right}"' if right else ""
-    place = f'{_places(x, y)}{shift} dy="{down}" text-anchor="{anchor}"'
+    place = f'{_places(x, y)}{shift} dy="{down:g}" text-anchor="{anchor}"'
     return f"<text {place}{more}>{safe(text)}</text>"
 
 
@@ -370,6 +376,10 @@ def _drawable(value: float, along: Axis) -> bool:
 
 def _ends(one: Axis) -> str:
     return f"{one.low:.9g} {one.high:.9g}{' log' if one.log else ''}"
+
+
+def _lines(text: str) -> list[str]:
+    return [_cut(line) for line in text.split("\n")]
 
 
 def _cut(text: str) -> str:

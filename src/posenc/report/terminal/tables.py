@@ -47,10 +47,12 @@ def comparison(result: Comparison, console: Console) -> None:
     console.print()
     for line in words.verdict(result):
         console.print(Text(line))
+    console.print(Text(words.growth(result)))
     console.print(Text(words.noise(result), "bold yellow" if result.busy else "dim"))
 
 
 VERDICTS = {"fits": "green", "breaks": "bold", "cannot say": "bold yellow"}
+SEEN = {"all": "green", "part": "yellow", "new": "bold red", "still": "dim"}
 BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
 
 
@@ -93,7 +95,10 @@ def _turning(group: Alike, turning: Turning, console: Console) -> None:
     console.print(Text(f"{words.runs(group.layers)}, {layout}, fastest pair to slowest", "bold"))
     step = -(-len(turning.pairs) // 64)
     shown = turning.pairs[::step]
-    console.print(Text("".join(BLOCKS[pair.change] for pair in shown)))
+    bar = [
+        (BLOCKS[p.change], SEEN[seen]) for p, seen in zip(shown, turning.seen[::step], strict=True)
+    ]
+    console.print(Text.assemble(*bar) if trained else Text("".join(block for block, _ in bar)))
     if trained:
         done = sum(pair.turns >= 1 for pair in shown)
         marks = "└" + "─" * max(done - 2, 0) + ("┘" if done > 1 else "")
@@ -104,6 +109,11 @@ def _turning(group: Alike, turning: Turning, console: Console) -> None:
         f"{BLOCKS[kind]} {n} {words.CHANGES[kind]}" for kind, n in turning.changes.items()
     )
     console.print(Text(changes, "dim"))
+    if trained:
+        counts = [(turning.seen.count(kind), kind) for kind in SEEN]
+        said = [(f"{words.SEEN[kind]}: {n}", SEEN[kind]) for n, kind in counts if n]
+        parts = [part for one in said for part in (one, "; ")][:-1]
+        console.print(Text.assemble(*parts))
     table = _table("pair", "wavelength", "turns within training", "slowed by")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -164,7 +174,8 @@ def _measurements(result: Comparison, console: Console) -> None:
             " when a sentence is shuffled; repeat: difference between two occurrences of a word; no"
             f" mask. {_moved(settings.starts)}: change when the same {settings.window} words are"
             " moved by so many tokens. time, train (with backward), mem (of train): as multiples of"
-            f" NoPE, {settings.cost_tokens} tokens.{UNTRAINED * any_untrained}",
+            f" NoPE, {settings.cost_tokens} tokens. {words.width(result)}"
+            f"{UNTRAINED * any_untrained}",
             "dim",
         )
     )

@@ -34,6 +34,14 @@ CHANGES = {  # of a pair, by stretching
 }
 
 
+SEEN = {  # what training has shown of the angles of a pair
+    "all": "angles all seen in training",
+    "part": "seen in part, no more needed",
+    "new": "seen in part, more needed",
+    "still": "does not turn",
+}
+
+
 METHODS = {  # of stretching frequencies, as papers call them
     "none": "as trained",
     "configured": "as configured",
@@ -96,6 +104,33 @@ def noise(result: Comparison) -> str:
     said = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
     busy = " The machine was busy: differences of time as small as that are noise."
     return said + busy * result.busy
+
+
+def width(result: Comparison) -> str:
+    """Say the width that all encodings of a comparison were measured at."""
+    sizes = result.settings
+    heads = f"{sizes.heads} {'head' if sizes.heads == 1 else 'heads'} of {sizes.dim}"
+    return f"Each in a layer of the same width, {sizes.width:,} channels: {heads}."
+
+
+def growth(result: Comparison) -> str:
+    """Say whose cost grows most with the length, over that of the layer without positions."""
+    first, last = (result.nope_by_length[n].tokens for n in (0, -1))
+    low, high = result.noise
+    said = []
+    for what, noise in (("time", high / low), ("memory", 1.0)):
+        grown = []
+        for measured in result.encodings:
+            taken = [getattr(one, what) for one in measured.cost_ratio_by_length]
+            ends = [value for value in taken if value is not None]
+            grown.append((ends[-1] / ends[0], ends[0], ends[-1], measured.name))
+        most, before, after, name = max(grown)
+        if most > noise:
+            said.append(f"{what} most with {name}, {before:.2g} to {after:.2g} × NoPE")
+    grows = "; ".join(said) or "none beyond the noise"
+    refused = [m.name for m in result.encodings if m.cost_ratio_by_length[-1].time is None]
+    ends = f" {', '.join(refused)}: refused at {last:,} tokens." * bool(refused)
+    return f"What grows from {first:,} to {last:,} tokens, over NoPE: {grows}.{ends}"
 
 
 def verdict(result: Comparison) -> list[str]:
@@ -183,7 +218,7 @@ def verdict_of(inspection: Inspection) -> str:
         return f"No fault is known at {target}; mind the notes on the layers, which may be one."
     return {
         "fits": f"Nothing breaks at {target}.",
-        "breaks": f"At {target}:",
+        "breaks": f"This breaks at {target}:",
         "cannot say": f"Whether it serves {target} cannot be said:",
     }[inspection.verdict or "fits"]
 
