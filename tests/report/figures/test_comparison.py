@@ -157,7 +157,7 @@ def test_whose_cost_grows_most_is_said_only_beyond_the_noise(everything):
     )
     said = words.growth(replace(everything, encodings=[ends, costly], nope_cost=calm))
     assert said == (
-        "What grows from 2 to 32 tokens, over NoPE: time most with Costly, 1 to 8 × NoPE."
+        "What grows from 2 to 32 tokens, over NoPE: time most with Costly, 1 × to 8 × NoPE."
         " Ends: refused at 32 tokens."
     )
     said = words.growth(replace(everything, encodings=[ends], nope_cost=calm))

@@ -72,8 +72,8 @@ def rows(result: Comparison) -> Figure | None:
         " from top to bottom. Biases of distance: tokens back from left to right, heads from top to"
         " bottom. Others: what they add to the scores of words, keys from left to right, queries"
         " from top to bottom. Each palette is its own, centred at 0; (±) is its end.",
-        columns=6,
-        height=76,
+        columns=8,
+        height=60,
     )
 
 
@@ -155,6 +155,7 @@ def costs(result: Comparison) -> Figure:
         marks.append(Points(ratios, y, name, colour, marker))
     others = [m for m in result.encodings if m.slug != "nope"] or result.encodings
     cheapest, *_, dearest = sorted(2 * others, key=lambda m: m.cost_ratio["training"])
+    least, most = (words.times(m.cost_ratio["training"]) for m in (cheapest, dearest))
     return Figure(
         "What it costs",
         [
@@ -164,14 +165,14 @@ def costs(result: Comparison) -> Figure:
                 "× NoPE",
                 x_log=True,
                 y_names=names,
-                x_ticks=[1, 1.5, 2, 3, 5, 10, 20, 50],
+                x_ticks=[0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200],
                 y_down=True,
             )
         ],
         "Time and memory of a layer as multiples of the layer without positions; half of the runs"
         " lie within each bar. Training takes"
-        f" {cheapest.cost_ratio['training']:.2g} × the time of NoPE with {cheapest.name}, and"
-        f" {dearest.cost_ratio['training']:.2g} × with {dearest.name}, the slowest.",
+        f" {least} the time of NoPE with {cheapest.name}, and {most} with {dearest.name}, the"
+        " slowest.",
         height=max(120, 22 * len(names)),
     )
 
@@ -197,18 +198,25 @@ def lengths(result: Comparison) -> Figure | None:
             Line(tokens, memory, "memory", GREEN, "dash"),
         ]
         panels.append(Panel(measured.name, marks, "tokens", "× NoPE", x_log=True, y_log=True))
-        drawn += [value for value in (*low, *high, *memory) if value is not None]
+        drawn.append([value for value in (*low, *high, *memory) if value is not None])
         for one in found:
             numbers = one.time, one.low, one.high, one.memory
             cells = ["refused" if value is None else f"{value:.3g}" for value in numbers]
             rows.append([measured.name, f"{one.tokens:,}", *cells])
-    span, ticks = (0.9 * min(drawn), 1.1 * max(drawn)), [1, 2, 5, 10, 20, 50, 100, 200]
+    usual = 5 * median(max(values) for values in drawn)
+    shared = [value for values in drawn if max(values) <= usual for value in values]
+    spans = [shared if max(values) <= usual else values for values in drawn]
+    own = [p.title for p, span in zip(panels, spans, strict=True) if span is not shared]
+    scale = f" All share a scale but {', '.join(own)}." * bool(own)
     return Figure(
         "Cost against length",
-        [replace(panel, y_range=span, x_ticks=tokens[::2], y_ticks=ticks) for panel in panels],
+        [
+            replace(panel, y_range=(0.8 * min(span), 1.25 * max(span)), x_ticks=tokens[::2])
+            for panel, span in zip(panels, spans, strict=True)
+        ],
         f"Time and memory of a forward pass of {tokens[0]:,} to {tokens[-1]:,} tokens, as multiples"
         " of the layer without positions at that length; half of the runs lie within the bands."
-        f" {words.growth(result)}",
+        f"{scale} {words.growth(result)}",
         columns=6,
         height=96,
         listed=Table(["encoding", "tokens", "time", "low", "high", "memory"], rows),
@@ -304,7 +312,7 @@ def _portrait(title: str, measured: Measured) -> Panel | None:
     else:
         return None
     shown = heat(cells, signed=True, bar=False)
-    return Panel(f"{title} (±{shown.span[1]:.3g})", [shown], *axes, y_down=True)
+    return Panel(f"{title} (±{shown.span[1]:.2g})", [shown], *axes, y_down=True)
 
 
 def _thrice(values: Sequence[float]) -> list[float]:

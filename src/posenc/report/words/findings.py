@@ -113,6 +113,15 @@ def width(result: Comparison) -> str:
     return f"Each in a layer of the same width, {sizes.width:,} channels: {heads}."
 
 
+def times(multiple: float) -> str:
+    """A multiple, two digits or whole.
+
+    >>> times(1.234), times(12.6), times(315.7)
+    ('1.2 ×', '13 ×', '316 ×')
+    """
+    return f"{multiple:.0f} ×" if multiple >= 10 else f"{multiple:.2g} ×"
+
+
 def growth(result: Comparison) -> str:
     """Say whose cost grows most with the length, over that of the layer without positions."""
     first, last = (result.nope_by_length[n].tokens for n in (0, -1))
@@ -126,7 +135,7 @@ def growth(result: Comparison) -> str:
             grown.append((ends[-1] / ends[0], ends[0], ends[-1], measured.name))
         most, before, after, name = max(grown)
         if most > noise:
-            said.append(f"{what} most with {name}, {before:.2g} to {after:.2g} × NoPE")
+            said.append(f"{what} most with {name}, {times(before)} to {times(after)} NoPE")
     grows = "; ".join(said) or "none beyond the noise"
     refused = [m.name for m in result.encodings if m.cost_ratio_by_length[-1].time is None]
     ends = f" {', '.join(refused)}: refused at {last:,} tokens." * bool(refused)
