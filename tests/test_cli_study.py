@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +14,10 @@ import study_runner
 from study_runner import TINY
 
 from posenc import cli
-from posenc.study import analysis, execute, store, train
+from posenc.study import analysis, execute, store, tasks, train
+from posenc.study.build import build
+from posenc.study.cell import Cell
+from posenc.study.kept import keep
 from posenc.study.lock import locked
 from posenc.study.plan import Plan
 
@@ -380,6 +383,25 @@ def test_whether_properties_foretell_the_outcomes_is_asked(posenc, fast, monkeyp
     assert "undecided" in said or held["p"] < 0.05
     code, _, err = posenc("results", "out", "--properties", "--encoding", "rope")
     assert (code, err.startswith("error: To predict by properties takes 6")) == (2, True)
+
+
+def test_bands_of_the_kept_models_are_swapped(out, posenc):
+    """Of a model in the study's folder; none there, and a file that is there, are refused."""
+    code, _, err = posenc("results", "out", "--bands", "bands.csv")
+    assert (code, "kept no model with a RoPE whose pairs all turn" in err) == (2, True)
+    assert not Path("bands.csv").exists()
+    profile, task = replace(TINY, width=16), tasks.find("language")
+    cell = Cell("language", "rope", 1, profile=profile, trained=8)
+    keep(build(cell, len(task.vocabulary)), cell, task, Path("out/models"))
+    code, said, _ = posenc("results", "out", "--bands", "bands.csv")
+    assert code == 0
+    assert "rope at 32 tokens: what its bands of pairs bring back" in said
+    rows = [*csv.DictReader(Path("bands.csv").read_text().splitlines())]
+    assert [(row["length"], row["first"], row["how"]) for row in rows] == [
+        (n, first, how) for n in ("16", "32") for first in "0123" for how in ("slowed", "still")
+    ]
+    code, _, err = posenc("results", "out", "--bands", "bands.csv")
+    assert (code, "bands.csv exists already: name a new file" in err) == (2, True)
 
 
 @pytest.mark.slow

@@ -17,11 +17,13 @@ from pathlib import Path
 from posenc.report.figures.studies import in_order
 from posenc.report.words import studies as words
 from posenc.study.analysis import Analysis, Contrast, Row, analyse
+from posenc.study.bands import read_csv, recoveries
 from posenc.study.prediction import Prediction, predict
 from posenc.study.statistics import Interval
 from posenc.study.store import RESULTS, read
 
 STUDIES = Path(__file__).parent.parent / "studies"
+BANDS = "bands.csv"  # of `posenc results FOLDER --bands FOLDER/bands.csv`
 PLACE = re.compile(r"\{([^{}\n]+)\}")
 HEAD = """\
 # Studies
@@ -94,6 +96,18 @@ def effects(found: Prediction) -> Iterator[str]:
         yield f"| {' | '.join(words.effect(one))} |"
 
 
+def bands(path: Path) -> Iterator[str]:
+    found = recoveries(read_csv(path))
+    for name, length in dict.fromkeys((one.encoding, one.length) for one in found):
+        rows = [one for one in found if (one.encoding, one.length) == (name, length)]
+        yield f"\nOf the bits that `{name}` loses at {length} tokens, its bands of pairs bring back"
+        yield f"([each swap]({path.parent.name}/{path.name}), {len(rows[0].by_seed)} seeds):\n"
+        yield f"| pairs | {' | '.join(words.WAYS.values())} |"
+        yield "|---|--:|--:|"
+        for row in words.by_band(rows):
+            yield f"| {' | '.join(row)} |"
+
+
 def section(folder: Path) -> Iterator[str]:
     contents = read(folder)
     result = analyse(contents)
@@ -120,6 +134,8 @@ def section(folder: Path) -> Iterator[str]:
         yield from table([row for row in result.rows if row.task == task], result.metric)
     for one in predicted:
         yield from effects(one)
+    if (folder / BANDS).exists():
+        yield from bands(folder / BANDS)
     if result.contrasts:
         yield "\nDifferences, paired by seed; above 0 speaks for the first:\n"
     bits = {row.task: row.bits for row in result.rows}

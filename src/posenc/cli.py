@@ -637,6 +637,7 @@ def results(
     protocol: str | None = None,
     cells: Annotated[bool, Parameter(negative="")] = False,
     properties: Annotated[bool, Parameter(negative="")] = False,
+    bands: Place | None = None,
     out: Place | None = None,
     figures: Figures = None,
     width: Width = PAGE_WIDTH,
@@ -665,6 +666,10 @@ def results(
     properties
         Also ask whether the measured properties of the encodings foretell the outcomes: each
         encoding is predicted by a fit on the other families.
+    bands
+        Ask which pairs of a RoPE break a text that is too long: in each model that the study kept,
+        one band of pairs after another is slowed to angles that training has met, and stopped, at 2
+        and 4 times the trained length. Write each outcome to this new CSV file.
     out
         A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
         or hold an earlier report or a study.
@@ -694,6 +699,19 @@ def results(
         for file, write in ((csv, export.write_csv), (parquet, export.write_parquet)):
             if file is not None:
                 _export(file, chosen, write)
+        recovered = []
+        if bands is not None:
+            from posenc.study.bands import recoveries, swap_kept, write_csv
+
+            where = path or from_ or Path()
+            folder = where if where.is_dir() else where.parent
+            try:
+                with _progress() as progress:
+                    swapped = swap_kept(folder, encoding, progress=progress)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+            _export(bands, swapped, write_csv)
+            recovered = recoveries(swapped)
         if out is None and (csv is not None or parquet is not None):
             return
         result = None
@@ -717,6 +735,8 @@ def results(
     if as_json:
         if result is not None and not cells:
             more = {} if foretold is None else {"properties": [one.to_json() for one in foretold]}
+            if recovered:
+                more["bands"] = [one.to_json() for one in recovered]
             return _print_json(result.to_json() | more)
         return _print_json(
             [
@@ -735,6 +755,7 @@ def results(
         studies.study(result, console)
         for one in foretold or ():
             studies.prediction(one, console)
+        studies.bands(recovered, console)
     _say_where(out, console)
 
 

@@ -1,15 +1,17 @@
 """Swapped bands of a RoPE against models that are built with that θ."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 import torch
 
 from posenc.study import tasks
-from posenc.study.bands import swapped, swaps
+from posenc.study.bands import read_csv, recoveries, swap_kept, swapped, swaps, write_csv
 from posenc.study.build import build
 from posenc.study.cell import Cell, Profile
 from posenc.study.evaluate import evaluate
+from posenc.study.kept import keep
 
 PROFILE = Profile(width=32, heads=2, layers=1, steps=3, batch=4, warmup=1, prompts=8)
 CELL = Cell("language", "rope", 0, profile=PROFILE)
@@ -43,6 +45,29 @@ def test_what_is_recovered_is_a_share_of_what_broke():
     after = bits(still, 32)
     assert found[3].bits == pytest.approx(after, rel=1e-6)
     assert found[3].recovered == pytest.approx((broken - after) / (broken - within), rel=1e-3)
+
+
+def test_the_bands_of_kept_models_are_swapped_and_read_again(tmp_path):
+    """Two seeds of `all`, one of a partial RoPE, which has no such bands; means by hand."""
+    some = [*THETA[:4], 0.0, 0.0, 0.0, 0.0]
+    for label, seed, theta in [("all", 1, THETA), ("all", 2, THETA), ("some", 1, some)]:
+        torch.manual_seed(seed)
+        cell = replace(CELL, seed=seed, label=label, options={"theta": theta}, trained=16)
+        task = tasks.find("language")
+        keep(build(cell, len(task.vocabulary)), cell, task, tmp_path / "models")
+    found = swap_kept(tmp_path, times=(2,), bands=2)
+    places = [(one.encoding, one.seed, one.swap.length) for one in found]
+    assert places == [("all", 1, 32)] * 4 + [("all", 2, 32)] * 4
+    assert swap_kept(tmp_path, ["all"], times=(2,), bands=2) == found
+    assert write_csv(found, tmp_path / "bands.csv") == 8
+    again = read_csv(tmp_path / "bands.csv")
+    assert [one.swap.pairs for one in again] == [one.swap.pairs for one in found]
+    fastest = recoveries(again)[0]
+    assert (fastest.pairs, fastest.how) == ((0, 4), "slowed")
+    by_hand = (found[0].swap.recovered + found[4].swap.recovered) / 2
+    assert fastest.recovered.value == pytest.approx(by_hand, abs=1e-5)
+    with pytest.raises(ValueError, match="kept no model with a RoPE whose pairs all turn"):
+        swap_kept(tmp_path, ["some"])
 
 
 def test_what_has_no_bands_is_refused():

@@ -6,24 +6,33 @@ the others stay as they are, and nothing is trained. In bits per character,
 
     recovered = (bits(n) − bits(n, swapped)) / (bits(n) − bits(L))
 
-1 where the band alone broke it, 0 where it had no part in it, below 0 where it is needed.
+1 where the band alone broke it, 0 where it had no part in it, below 0 where it is needed. Models of
+a study are those that `posenc study --keep` left in its folder.
 """
 
-from collections.abc import Iterator
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from posenc.core.arguments import count
 from posenc.encodings.rotary.rope import RoPE
+from posenc.study import tasks
 from posenc.study.cell import Cell
 from posenc.study.evaluate import evaluate
+from posenc.study.execute import MODELS, file_of
+from posenc.study.kept import Kept, load
 from posenc.study.model import Transformer
+from posenc.study.statistics import Interval, bootstrap
 from posenc.study.tasks import Task
 
 How = Literal["slowed", "still"]
+COLUMNS = "encoding", "seed", "length", "first", "end", "how", "bits", "recovered"
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,105 @@ def swaps(
                 after = bits(swapped(model, slice(first, first + size), factor), n)
                 recovered = (broken - after) / (broken - within)
                 yield Swap(n, (first, first + size), how, after, recovered)
+
+
+class KeptSwap(NamedTuple):
+    """A swap in a model that a study kept."""
+
+    encoding: str
+    seed: int
+    swap: Swap
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What one band brings back, over the seeds of an encoding; seeds are drawn anew."""
+
+    encoding: str
+    length: int
+    pairs: tuple[int, int]
+    how: How
+    recovered: Interval
+    by_seed: Sequence[float]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def swap_kept(
+    folder: Path,
+    encodings: Sequence[str] = (),
+    times: Sequence[int] = (2, 4),
+    bands: int = 4,
+    progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
+) -> list[KeptSwap]:
+    """Swap the bands of every RoPE of a study that was kept, at so many times the trained length.
+
+    `encodings` are the labels to take, none of them: all. A RoPE in which some pairs do not turn is
+    left out. Raises ValueError where none is kept.
+    """
+    kept = map(load, sorted((folder / MODELS).glob("*.safetensors")))
+    chosen = [one for one in kept if _fits(one) and (not encodings or one.cell.name in encodings)]
+    if not chosen:
+        raise ValueError(
+            f"{folder} has kept no model with a RoPE whose pairs all turn, of a task that is graded"
+            " in bits: run the study with --keep."
+        )
+    chosen.sort(key=lambda one: (one.cell.name, one.cell.seed))
+    found = []
+    for done, one in enumerate(chosen):
+        name, task = one.cell.name, _task(one)
+        progress(f"{name} {one.cell.seed}", done, len(chosen))
+        lengths = tuple(n * task.trained for n in times)
+        for swap in swaps(one.model, one.cell, task, lengths, bands):
+            found.append(KeptSwap(name, one.cell.seed, swap))
+    return found
+
+
+def _task(kept: Kept) -> Task:
+    return tasks.find(kept.cell.task, file_of(kept.cell)).at(kept.cell.trained, kept.cell.tested)
+
+
+def _fits(kept: Kept) -> bool:
+    task, theta = _task(kept), _theta(kept.model)
+    graded = task.in_bits and not task.both_ways and not kept.cell.extend
+    return graded and theta.dim() == 1 and len(theta) > 0 and bool((theta > 0).all())
+
+
+def write_csv(found: Iterable[KeptSwap], path: Path) -> int:
+    """Write swaps into a new CSV file. Returns the number of rows."""
+    with open(path, "x", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        rows = 0
+        for rows, (name, seed, one) in enumerate(found, 1):  # noqa: B007
+            numbers = f"{one.bits:.6f}", f"{one.recovered:.6f}"
+            writer.writerow([name, seed, one.length, *one.pairs, one.how, *numbers])
+    return rows
+
+
+def read_csv(path: Path) -> list[KeptSwap]:
+    """Read swaps from such a file."""
+    found = []
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            pairs = int(row["first"]), int(row["end"])
+            how: How = "still" if row["how"] == "still" else "slowed"
+            numbers = float(row["bits"]), float(row["recovered"])
+            swap = Swap(int(row["length"]), pairs, how, *numbers)
+            found.append(KeptSwap(row["encoding"], int(row["seed"]), swap))
+    return found
+
+
+def recoveries(found: Iterable[KeptSwap]) -> list[Recovery]:
+    """Average over seeds, for each encoding, length, band and way."""
+    by_seed: dict[tuple[str, int, tuple[int, int], How], list[float]] = defaultdict(list)
+    for name, _, one in found:
+        by_seed[name, one.length, one.pairs, one.how].append(one.recovered)
+    return [
+        Recovery(*place, bootstrap([torch.tensor([x]) for x in values]), values)
+        for place, values in by_seed.items()
+    ]
 
 
 def _theta(model: Transformer) -> torch.Tensor:

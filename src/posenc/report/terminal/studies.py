@@ -9,6 +9,7 @@ from posenc.report import words
 from posenc.report.terminal.tables import _table
 from posenc.report.words import studies
 from posenc.study.analysis import Analysis, Contrast, Overall, Row
+from posenc.study.bands import Recovery
 from posenc.study.cell import Cell
 from posenc.study.prediction import Prediction
 from posenc.study.store import Contents
@@ -124,6 +125,23 @@ def prediction(found: Prediction, console: Console) -> None:
     for one in found.effects:
         table.add_row(*studies.effect(one))
     console.print(table)
+
+
+def bands(found: Sequence[Recovery], console: Console) -> None:
+    """What each band of pairs brings back, slowed and stopped, at each length."""
+    for name, length in dict.fromkeys((one.encoding, one.length) for one in found):
+        rows = [one for one in found if (one.encoding, one.length) == (name, length)]
+        console.print()
+        console.print(
+            Text(f"{name} at {length} tokens: what its bands of pairs bring back", "bold"),
+            Text(f"of the bits that were lost; {len(rows[0].by_seed)} seeds", "dim"),
+        )
+        table = _table("pairs", *studies.WAYS.values())
+        for column in table.columns[1:]:
+            column.justify, column.no_wrap = "right", True
+        for row in studies.by_band(rows):
+            table.add_row(*row)
+        console.print(table)
 
 
 def cells(contents: Contents, console: Console) -> None:

@@ -1,13 +1,15 @@
 """Sentences and cells on the outcome of a study."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from posenc.study.analysis import Analysis, Contrast, Row
+from posenc.study.bands import How, Recovery
 from posenc.study.cell import Profile
 from posenc.study.prediction import Effect, Prediction
 from posenc.study.statistics import Interval
 
 LEVEL = 0.05  # of Holm's p, below which a contrast is decided
+WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
 SCORES = (0.25, 0.5, 0.75, 0.95)  # of performance profiles, in tables
 
 
@@ -103,6 +105,19 @@ def foretold(found: Prediction) -> str:
         f" other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}] of"
         f" what was foretold with {span(found.metric)} as measured, p = {found.p:.2g}: {verdict}."
     )
+
+
+def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
+    """A row for each band, the fastest first: its pairs, then what comes back in either way."""
+    for pairs in dict.fromkeys(one.pairs for one in rows):
+        shares = {one.how: one.recovered for one in rows if one.pairs == pairs}
+        ends = f"{pairs[0]} to {pairs[1] - 1}"
+        yield ends, *(_share(shares[how]) for how in WAYS if how in shares)
+
+
+def _share(one: Interval) -> str:
+    """+12 % [+3, +20]."""
+    return f"{100 * one.value:+.0f} % [{100 * one.low:+.0f}, {100 * one.high:+.0f}]"
 
 
 def design(analysis: Analysis, profile: Profile | None) -> str:
