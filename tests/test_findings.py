@@ -78,6 +78,19 @@ def test_each_row_has_the_mean_that_the_store_holds(folder):
             )
 
 
+def test_what_no_plan_asked_for_is_what_the_store_holds():
+    """T5 beside RoPE at 4 L, and what each loses from L to 2 L; L is 64."""
+    found = means(STUDIES / "shape-text")
+    text = (STUDIES / "README.md").read_text()
+    bits = lambda name, n: [found["language", name, n, seed] for seed in range(1, 8)]  # noqa: E731
+    far = fmean(bits("rope", 256)) - fmean(bits("t5", 256))
+    lost = {name: fmean(bits(name, 128)) - fmean(bits(name, 64)) for name in ("rope", "t5")}
+    assert f"against {fmean(bits('rope', 256)):.3f} [" in text
+    assert f"{far:+.3f} [" in text
+    assert f"loses less than RoPE does: {lost['rope'] - lost['t5']:+.3f} [" in text
+    assert all(t5 < rope for t5, rope in zip(bits("t5", 256), bits("rope", 256), strict=True))
+
+
 @pytest.mark.parametrize("folder", STORED, ids=lambda folder: folder.name)
 def test_the_plan_is_the_one_that_was_registered(folder):
     digest, text = rows(folder, "SELECT digest, text FROM plans ORDER BY number")[-1]

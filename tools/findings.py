@@ -7,6 +7,12 @@ The text of a study is its finding.md, whose numbers are places to be filled in:
     {copy.nope-rope}    a contrast of the plan: difference, interval, seeds, p by Holm
     {seeds}             how many seeds there are at least
     {copy.properties}   whether measured properties foretell the metric; then a table of them
+
+and, of what no plan asked for, over seeds alone:
+
+    {language.t5 at 4}                  the mean at 4 times the trained length, and its interval
+    {language.t5 - rope at 4}           the difference there; above 0 speaks for the first
+    {language.t5 - rope lost at 2}      the difference in what is lost from the trained length on
 """
 
 import re
@@ -14,12 +20,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from posenc.report.figures.studies import in_order
 from posenc.report.words import studies as words
 from posenc.study.analysis import Analysis, Contrast, Row, analyse
 from posenc.study.bands import read_csv, recoveries
 from posenc.study.prediction import Prediction, predict
-from posenc.study.statistics import Interval
+from posenc.study.statistics import Interval, bootstrap, sign_flip
 from posenc.study.store import RESULTS, read
 
 STUDIES = Path(__file__).parent.parent / "studies"
@@ -77,6 +85,39 @@ def places(result: Analysis) -> dict[str, str]:
     return found
 
 
+AFTERWARDS = re.compile(r"(\w+)\.(\S+)(?: - (\S+))? (lost )?at ([\d.]+)")
+
+
+def afterwards(place: str, result: Analysis) -> str | None:
+    """What a place asks of a length that the plan does not; None for another place."""
+    asked = AFTERWARDS.fullmatch(place)
+    if asked is None:
+        return None
+    task, one, other, lost, times = asked.groups()
+    rows = {row.encoding: row for row in result.rows if row.task == task}
+
+    def by_seed(name: str) -> list[float]:
+        row = rows[name]
+        assert row.trained is not None
+        far = row.curve[round(float(times) * row.trained)]
+        near = row.curve[row.trained] if lost else [0.0] * len(far)
+        return [x - y for x, y in zip(far, near, strict=True)]
+
+    bits = rows[one].bits
+    if other is None:
+        return interval(over_seeds(by_seed(one)), bits)
+    sign = -1 if bits else 1
+    apart = [sign * (x - y) for x, y in zip(by_seed(one), by_seed(other), strict=True)]
+    wins = sum(x > 0 for x in apart)
+    p = sign_flip(apart)
+    said = f"above 0 in {wins} of {len(apart)} seeds, p = {p:.2g}, not in the plan"
+    return f"{interval(over_seeds(apart), bits, '+')}, {said}"
+
+
+def over_seeds(values: list[float]) -> Interval:
+    return bootstrap([torch.tensor([x], dtype=torch.float64) for x in values])
+
+
 def table(rows: list[Row], metric: str) -> Iterator[str]:
     yield f"| {rows[0].task} | n ≤ L | {words.span(metric)} | seeds | parameters | ms a step | |"
     yield "|---|--:|--:|--:|--:|--:|---|"
@@ -114,6 +155,9 @@ def section(folder: Path) -> Iterator[str]:
     text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
     title, _, rest = text.partition("\n")
     known = places(result)
+    for place in PLACE.findall(text):
+        if (found := afterwards(place, result)) is not None:
+            known[place] = found
     asked = any(place.endswith(".properties") for place in PLACE.findall(text))
     predicted = predict(contents, result) if asked else []
     known |= {f"{one.task}.properties": words.foretold(one) for one in predicted}
