@@ -5,6 +5,8 @@ import json
 import os
 import random
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from urllib.parse import unquote
@@ -26,6 +28,8 @@ STATES = 200 if "POSENC_THOROUGH" in os.environ else 5
 READ = [("light", 1280), ("dark", 390)]  # of all that are promised, so that it takes seconds
 if "POSENC_THOROUGH" in os.environ:
     READ = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 820, 390)]
+COLOURS = """canvas => new Set(new Uint32Array(canvas.getContext("2d")
+    .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size"""
 OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
 
 
@@ -324,6 +328,82 @@ def test_a_model_lends_words_its_vectors_and_the_page_says_so(chromium, tmp_path
     expect(readout).not_to_have_text(first)
     has_address(page, "#v1/order/rope?seeded")
     page.close()
+
+
+TEN_LINES = """\
+from posenc import Encoding
+
+
+class Mine(Encoding):
+    def __init__(self, heads: int, strength: float = 0.5):
+        super().__init__()
+        self.heads, self.strength = heads, strength
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return lambda b, h, i, j: -self.strength * (q_at[i] - k_at[j]).abs().double().sqrt()
+"""
+
+
+def test_an_encoding_of_ten_lines_appears_with_no_javascript_written(chromium, tmp_path):
+    """By the command, in a Python of its own; the score against √distance."""
+    assert len(TEN_LINES.splitlines()) == 10
+    (tmp_path / "file.py").write_text(TEN_LINES)
+    words = ["explore", "file.py:Mine", "--out", "mine.html", "--no-browser"]
+    done = subprocess.run(
+        [sys.executable, "-m", "posenc", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto((tmp_path / "mine.html").as_uri())
+    expect(page.locator("h2")).to_have_text("Mine")
+    bias = page.get_by_role("figure").filter(has_text="What is added to scores")
+    assert bias.locator("canvas").evaluate(COLOURS) > 30
+    strength = page.get_by_label("strength", exact=True)
+    output = page.locator(".slider", has=strength).locator("output")
+    expect(output).to_have_text("0.5")
+    expect(bias.locator(".readout")).to_have_text("query at 40, key at 24: −2")  # 0.5 · √16
+    strength.press("ArrowRight")
+    expect(output).not_to_have_text("0.5")
+    turned = 4 * float(output.inner_text())
+    expect(bias.locator(".readout")).to_have_text(f"query at 40, key at 24: −{turned:g}")
+    has_address(page, f"option.strength={turned / 4:g}")
+    page.reload()
+    expect(bias.locator(".readout")).to_have_text(f"query at 40, key at 24: −{turned:g}")
+    assert "file.py:Mine" in page.inner_text("pre")
+    assert said == []
+    context.close()
+
+
+def test_a_token_that_is_hovered_is_lit_in_all_figures_of_the_view(visit):
+    """The sentence below each figure names its word; elsewhere, the place under the cursor."""
+    page = visit("#v1/order/sinusoidal")
+    page.locator(".chips button", has_text="chased").hover()
+    expect(page.locator(".chips li.query button")).to_have_text("chased")
+    readouts = page.locator("figure:visible .readout")
+    assert readouts.count() == 6  # without, with, and the four terms
+    for n in range(6):
+        expect(readouts.nth(n)).to_contain_text("chased")
+
+    go(page, "#v1/encoding/rope")
+    second = page.locator("figure:visible .picture").nth(1)
+    box = second.locator("canvas").bounding_box()
+    second.hover(position={"x": 50 + 30.5 / 64 * box["width"], "y": 8 + 20.5 / 64 * box["height"]})
+    for n, said in enumerate(
+        ["position 20, channel", "query at 20, key at 30", "query − key −10:"]
+    ):
+        expect(page.locator("figure:visible .readout").nth(n)).to_contain_text(said)
+
+    go(page, "#v1/compare/rope,alibi,t5")
+    first = page.locator("figure:visible .picture").first
+    box = first.locator("canvas").bounding_box()
+    first.hover(position={"x": 50 + 11.5 / 64 * box["width"], "y": 8 + 40.5 / 64 * box["height"]})
+    for n in range(3):
+        expect(page.locator("figure:visible .readout").nth(n)).to_contain_text("at 40, key at 11")
+    expect(page.locator("figure:visible .readout").nth(3)).to_contain_text("query − key 29:")
 
 
 def test_results_of_a_study_stand_beside_the_encodings(chromium, tmp_path):

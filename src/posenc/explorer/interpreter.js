@@ -247,7 +247,7 @@ const addedTimes = each((a, b, factor) => a + factor * b), divide = each((a, b) 
 const floored = each((a, b) => Math.floor(a / b)), truncated = each((a, b) => Math.trunc(a / b));
 const clamped = each((v, low, high) => Math.min(Math.max(v, low), high));
 const negated = each((a) => +!a), inverted = each((a) => ~a);
-const whole = each(Math.trunc), truth = each((a) => +!!a), single = each(Math.fround), root = each(Math.sqrt);
+const integral = each(Math.trunc), truth = each((a) => +!!a), single = each(Math.fround), root = each(Math.sqrt);
 
 /** @param {any} a @param {any} b @param {{alpha?: number} | undefined} options @param {number} sign */
 function plus(a, b, options, sign) {
@@ -278,7 +278,7 @@ function bucketize(x, bounds, options) {
 
 /** @param {Tensor} x @param {string} [dtype] */
 function cast(x, dtype = "") {
-  return dtype.startsWith("int") ? whole(x) : dtype === "bool" ? truth(x) : x;
+  return dtype.startsWith("int") ? integral(x) : dtype === "bool" ? truth(x) : x;
 }
 
 /** @param {Tensor} x @param {number[]} shape */
