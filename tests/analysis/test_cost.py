@@ -66,7 +66,7 @@ def test_costs_by_length_are_those_of_each_length_and_none_where_it_is_refused()
     """Memory is counted, so a layer has the same at a length whether others are asked or not."""
     layers = [SelfAttention(32, 4, NoPE()), SelfAttention(32, 4, Learned(16, 32))]
     rounds = []
-    plain, ends = by_length(layers, (8, 32), 3, lambda: rounds.append(1))
+    plain, ends = by_length(layers, {8: 4, 32: 2}, lambda: rounds.append(1))
     assert len(rounds) == 6
     assert [one.tokens for one in plain] == [one.tokens for one in ends] == [8, 32]
     for one in (*plain, ends[0]):

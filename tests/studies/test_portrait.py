@@ -78,4 +78,4 @@ def test_how_alike_positions_are_is_compared_at_one_width(portrait, small):
     assert waves["sinusoidal"].channels == waves["rope"].channels == small.dim
     assert waves["sinusoidal"].share == waves["rope"].share
     titles = [panel.title for panel in contents.figures_of(portrait)["decay"].panels]
-    assert titles == [f"Sinusoidal, {small.dim} channels", f"RoPE, {small.dim} channels"]
+    assert titles == [f"Sinusoidal and RoPE, {small.dim} channels"]  # one curve, drawn once

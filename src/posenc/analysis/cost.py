@@ -7,7 +7,7 @@ alike; the figure is the median. Memory is the peak of tensors alive, counted af
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -94,20 +94,19 @@ def costs(
 
 def by_length(
     layers: Sequence[SelfAttention],
-    lengths: Sequence[int],
-    rounds: int,
+    rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Forward passes of each layer at each of `lengths`. Calls `step` after each of `rounds`."""
+    """Forward passes of each layer. `rounds` of each length; calls `step` after each round."""
     found: list[list[AtLength]] = [[] for _ in layers]
-    for tokens in lengths:
+    for tokens, times_each in rounds.items():
         texts = [torch.randn(1, tokens, layer.width) for layer in layers]
         memory: dict[int, int] = {}
         for n, layer in enumerate(layers):
             with suppress(IndexError):  # a table has no row for the last of so many
                 memory[n] = _peak(_forward, layer, texts[n])
         runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
-        times = _in_turns(runs, rounds, step)
+        times = _in_turns(runs, times_each, step)
         for n, lengths_of in enumerate(found):
             if n in memory:
                 median = statistics.median(times[n])

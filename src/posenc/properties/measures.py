@@ -24,6 +24,7 @@ from posenc.core.positions import grid
 from posenc.notebook import table
 from posenc.properties.probe import Probe
 
+LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 TOLERANCE = 1e-4
 FAR = 10**6
 
@@ -122,7 +123,7 @@ def norm_constant(probe: Probe) -> Finding:
 
 
 def linear_shift(probe: Probe) -> Finding:
-    """PE(p + k) = M_k PE(p) for all p, with M_k orthogonal and M_a M_b = M_{a+b}.
+    """PE(p + k) = Mₖ PE(p) for all p: Mₖ is orthogonal, and steps of a and b multiply to a + b.
 
     M is fitted to random positions, in the space that the rows span, and tried on others.
     """
@@ -157,7 +158,8 @@ def linear_shift(probe: Probe) -> Finding:
     elif apart >= TOLERANCE:
         why = f"M_{a} M_{b} differs from M_{a + b} by {apart:.2g}"
     else:
-        why = f"M_k is a rotation in {len(m_a)} dimensions, and M_{a} M_{b} = M_{a + b}"
+        of_a, of_b, both = (f"M{n}".translate(LOWERED) for n in (a, b, a + b))
+        why = f"Mₖ is a rotation in {len(m_a)} dimensions, and {of_a} {of_b} = {both}"
     return Finding(max(miss[worst].item(), bent, apart), why)
 
 

@@ -99,11 +99,14 @@ def _of_portrait(result: Portrait) -> Figures:
     names = {closeup.slug: closeup.name for closeup in result.comparison.encodings}
     close = {names[closeup.slug]: closeup for closeup in result.encodings}
     moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
-    waves = {
-        f"{name}, {closeup.waves.channels} channels": closeup.waves
-        for name, closeup in close.items()
-        if closeup.waves
-    }
+    alike: dict[tuple[float, ...], list[str]] = {}  # who has the same frequencies shares a panel
+    for name, closeup in close.items():
+        if closeup.waves:
+            alike.setdefault(tuple(closeup.waves.share), []).append(name)
+    waves = {}
+    for names_of in alike.values():
+        if found := close[names_of[0]].waves:
+            waves[f"{' and '.join(names_of)}, {found.channels} channels"] = found
     clouds = {name: closeup.clouds for name, closeup in close.items() if closeup.clouds}
     patches = {name: closeup.patches for name, closeup in close.items() if closeup.patches}
     drawn = {

@@ -137,8 +137,10 @@ class _Reader:
     def _group(self, opening: str) -> str:
         inner = self.until(CLOSING[opening])
         closing = self.rest.pop().text if self.rest else ""
+        # without a font for formulas, browsers stretch around a mere index to twice its height
+        tall = any(tag in element for element in inner for tag in ("<mfrac", "∑"))
         fences = [
-            f'<mo form="{form}" fence="true" stretchy="true">{text}</mo>'
+            f'<mo form="{form}" fence="true" stretchy="{str(tall).lower()}">{text}</mo>'
             for form, text in (("prefix", opening), ("postfix", closing))
         ]
         group = Parentheses(f"<mrow>{fences[0]}{''.join(inner)}{fences[1]}</mrow>")

@@ -55,13 +55,11 @@ class Settings:
         return 4 * self.window, 64 * self.window, 10**6
 
     @property
-    def lengths(self) -> tuple[int, ...]:
-        """Tokens of the texts that cost is measured against; `cost_tokens` is one of them."""
-        return tuple(self.cost_tokens * 2**n // 8 for n in range(5))
-
-    @property
-    def length_rounds(self) -> int:
-        return max(1, self.cost_rounds // 3)
+    def length_rounds(self) -> dict[int, int]:
+        """How often texts of other lengths than `cost_tokens` are timed: long ones less often."""
+        others = [self.cost_tokens * 2**n // 8 for n in (0, 1, 2, 4)]
+        few = max(1, self.cost_rounds // 3)
+        return {n: self.cost_rounds if n < self.cost_tokens else few for n in others}
 
 
 @dataclass(frozen=True)
@@ -199,8 +197,7 @@ def compare(
     begun = time.time()
     cards = choose(names) or list(CATALOG)
     settings = settings or Settings()
-    others = len(settings.lengths) - 1  # one of them is that of `cost`
-    of = 1 + len(cards) + settings.cost_rounds + others * settings.length_rounds
+    of = 1 + len(cards) + settings.cost_rounds + sum(settings.length_rounds.values())
     progress("reading", 0, of)
     text = text or novel()
     with torch.random.fork_rng(devices=[]):
@@ -316,8 +313,7 @@ def _costs(
     layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
     x = torch.randn(1, settings.cost_tokens, settings.width)
     costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
-    others = [tokens for tokens in settings.lengths if tokens != settings.cost_tokens]
-    lengths = cost.by_length(layers, others, settings.length_rounds, lambda: step(next(done)))
+    lengths = cost.by_length(layers, settings.length_rounds, lambda: step(next(done)))
     return [
         (one, _at_lengths(one, more, settings)) for one, more in zip(costs, lengths, strict=True)
     ]

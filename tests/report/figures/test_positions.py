@@ -13,8 +13,8 @@ def test_decay_names_where_similarity_first_rises_and_turns_negative():
     """64 channels: 6 and 725; 128: 12 and 1,707; found by a loop over cosines elsewhere."""
     found = {f"{d}": similarity.of_distance(frequencies(d), 2000) for d in (64, 128)}
     figure = figures.decay(found)
-    assert "64: first rises at 6; 64: first negative at 725" in figure.says
-    assert "128: first rises at 12; 128: first negative at 1,707" in figure.says
+    assert "64: first rises at 6, first negative at 725" in figure.says
+    assert "128: first rises at 12, first negative at 1,707" in figure.says
     line, _, rises, negative = figure.panels[0].marks
     assert line.x[0] == 1
     assert rises.labels == ["first rises at 6"]
@@ -42,7 +42,8 @@ def test_one_odd_row_does_not_set_the_palette():
     found = similarity.Between([*range(300)], dot.tolist(), torch.eye(300).tolist())
     (cells,) = figures.similarity("table", found).panels[0].marks
     assert cells.span == (-1, 1)
-    (cells,) = figures.similarity("plain", similarity.between(Sinusoidal(8), 9)).panels[0].marks
+    other = similarity.Between([0, 1], [[4.0, 0.0], [0.0, 3.0]], torch.eye(2).tolist())
+    (cells,) = figures.similarity("plain", other).panels[0].marks
     assert cells.span == (-4, 4)
 
 
@@ -74,7 +75,9 @@ def test_the_least_alike_positions_are_named():
     first, last = sorted((row, column))
     figure = figures.similarity("RoPE", found)
     assert f"places {first} and {last}, with a cosine of {cosines.min():.2f}" in figure.says
-    assert figure.panels[1].marks[0].span == (-1, 1)
+    (panel,) = figure.panels  # rows are all as long, so dot products would look the same
+    assert panel.marks[0].span == (-1, 1)
+    assert f"the dot product is {torch.tensor(found.dot)[0, 0]:.4g} times the cosine" in figure.says
 
 
 def test_a_matrix_is_shown_only_as_good_as_it_moves():

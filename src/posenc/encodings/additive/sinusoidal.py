@@ -4,7 +4,7 @@
     PE(p, 2j+1) = cos(p θⱼ)      layout="half": all sines first, then all cosines
 
 Each pair is the hand of a clock. Moving on by k turns every hand by a fixed angle, so
-PE(p + k) = M_k PE(p) with M_k a rotation: [[cos kθ, sin kθ], [−sin kθ, cos kθ]]. Hence
+PE(p + k) = Mₖ PE(p), where Mₖ rotates each pair by kθ. Hence
 ⟨PE(p), PE(q)⟩ = Σⱼ cos((p − q) θⱼ), the norm is √(d/2) everywhere, and no position ever repeats;
 but attention sees these rows through two different projections, where that symmetry is lost.
 

@@ -90,14 +90,14 @@ def edges(cells: Sequence[float]) -> tuple[float, float]:
 def tick_text(value: float, log: bool) -> str:
     """A tick as it is written; powers of ten as such along a logarithmic axis.
 
-    >>> tick_text(20000, False), tick_text(10000, True), tick_text(0.5, True)
-    ('20,000', '10⁴', '0.5')
+    >>> tick_text(20000, False), tick_text(10000, True), tick_text(-0.5, False)
+    ('20,000', '10⁴', '−0.5')
     """
     power = log10(value) if log else 0.0
     if log and abs(power) >= 4 and power == round(power):
         return "10" + str(round(power)).translate(RAISED)
     whole = value == round(value) and abs(value) < 1e7
-    return f"{value:,.0f}" if whole else f"{value:.6g}"
+    return (f"{value:,.0f}" if whole else f"{value:.6g}").replace("-", "−")
 
 
 def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:

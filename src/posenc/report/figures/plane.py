@@ -22,6 +22,7 @@ from posenc.report.drawing.figure import (
     heat,
     style,
 )
+from posenc.report.words import sentence
 
 
 def clouds(by_name: Mapping[str, Clouds]) -> Figure:
@@ -82,10 +83,10 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
         angle = turned.angle(places[0], places[1])
         marks += _arc(turned.after[places[0]], angle)
         room = 1.25 * max(hypot(*turned.before[n]) for n in places)
-        angles.append(f"{angle:.1f}".replace("-", "−") + f"° in “{name}”")
+        angles.append(f"{angle:.1f}".replace("-", "−") + f"° in “{sentence(name.split())}”")
         panels.append(
             Panel(
-                name,
+                sentence(name.split()),
                 marks,
                 "first channel",
                 "second channel",

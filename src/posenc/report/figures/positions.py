@@ -64,9 +64,11 @@ def channels(name: str, rows: Sequence[Values]) -> Figure:
 
 
 def similarity(name: str, between: Between) -> Figure:
-    """Every position with every other: dot product and cosine."""
+    """Every position with every other: cosine, and the dot product where lengths differ."""
     tokens = len(between.dot)
     high = _usual(between.dot)
+    lengths = [between.dot[p][p] for p in range(tokens)]
+    same = max(lengths) - min(lengths) <= 1e-3 * max(lengths)
     panels = [
         Panel(
             title,
@@ -80,7 +82,9 @@ def similarity(name: str, between: Between) -> Figure:
             ("dot product", between.dot, "dot product", high),
             ("cosine", between.cosine, "cosine", 1.0),
         )
+        if title == "cosine" or not same
     ]
+    times = f" All are as long: the dot product is {lengths[0]:.4g} times the cosine." * same
     pairs = [(between.cosine[m][n], m, n) for m in range(tokens) for n in range(m)]
     least, m, n = min(pairs)
     near = sum(between.cosine[p][p + 1] for p in range(tokens - 1)) / (tokens - 1)
@@ -88,7 +92,7 @@ def similarity(name: str, between: Between) -> Figure:
         f"{name}: how alike positions are",
         panels,
         f"Similarity of {tokens} positions of {name} with each other. Least alike are places {n}"
-        f" and {m}, with a cosine of {least:.2f}; neighbours have {near:.2f} on average.",
+        f" and {m}, with a cosine of {least:.2f}; neighbours have {near:.2f} on average.{times}",
         columns=2,
     )
 
@@ -131,8 +135,9 @@ def decay(by_name: Mapping[str, Waves]) -> Figure:
             ("first rises", waves.rises, "right above"),
             ("first negative", waves.negative, "left below"),
         )
+        said = [f"{what} {'nowhere' if at is None else f'at {at:,}'}" for what, at, _ in found_at]
+        words.append(f"{name}: {', '.join(said)}")
         for what, at, side in found_at:
-            words.append(f"{name}: {what} {'nowhere' if at is None else f'at {at:,}'}")
             if at is not None:
                 marks.append(
                     Points(

@@ -94,7 +94,7 @@ def _arranged(figure: Figure, panels: list[str]) -> str:
     """Panels side by side, as many as there is room for but no more than the figure wants."""
     columns = min(figure.columns, len(panels))
     least = 150 if len(panels) > 6 and columns > 2 else 200 if columns > 3 else 280
-    least = 120 if columns > 6 else least
+    least = 100 if columns > 6 else least
     style = f"--columns: {columns}; --least: {least}px" + "; --name: 11.5px" * (columns > 6)
     return f'<div class="panels" style="{style}">{"".join(panels)}</div>'
 

@@ -18,6 +18,7 @@ from posenc.report.words.findings import model as model
 from posenc.report.words.findings import moved as moved
 from posenc.report.words.findings import noise as noise
 from posenc.report.words.findings import runs as runs
+from posenc.report.words.findings import sentence as sentence
 from posenc.report.words.findings import times as times
 from posenc.report.words.findings import tokens as tokens
 from posenc.report.words.findings import turning as turning

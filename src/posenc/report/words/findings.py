@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import inf, pi
+from re import sub
 from textwrap import dedent
 
 from posenc.models.files.errors import printable
 from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
 from posenc.studies.comparison import BLIND, Comparison, Measured
 
+QUOTES = '"', "“", "”", "''", "``"
 SHORT = {  # headings of two short lines
     "unique_positions": "unique\nrows",
     "bounded": "bounded",
@@ -158,6 +160,16 @@ def verdict(result: Comparison) -> list[str]:
         ("Scores only fall with distance", lambda m: m.properties["decaying"].holds),
     ]
     return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
+
+
+def sentence(words: Sequence[str]) -> str:
+    """Words and signs of a text as one would write them, without marks of quotation.
+
+    >>> sentence(["we", "shall", ",", "miss", '"', "morland", "."])
+    'we shall, miss morland.'
+    """
+    kept = " ".join(word for word in words if word not in QUOTES)
+    return sub(r" +([,.;:!?])", r"\1", kept)
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
