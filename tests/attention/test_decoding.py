@@ -230,6 +230,51 @@ def test_what_a_bias_of_content_was_prepared_from_may_change(name, edit):
         edit(encoding, at, k_at)
 
 
+@torch.no_grad()
+def test_vectors_of_offsets_serve_every_later_token_until_weights_change(monkeypatch):
+    """Transformer-XL's, against the definition, of four tokens and then with other weights."""
+    encoding = TransformerXL(8, 4)
+    asked, vectors = [], TransformerXL.vectors
+    counting = lambda *given: asked.append(1) or vectors(*given)  # noqa: E731
+    monkeypatch.setattr(TransformerXL, "vectors", counting)
+    for edit in (lambda: None, lambda: encoding.project.data.neg_(), lambda: encoding.v.neg_()):
+        edit()
+        asked.clear()
+        for tokens in (9, 10, 11, 12):
+            at, k_at = (encoding.prepare(sequence(n, tokens - n)) for n in (1, tokens))
+            for _ in range(4):
+                q, k, v = torch.randn(3, 4, 1, 8), *torch.randn(2, 3, 2, tokens, 8)
+                ours, expected = (
+                    attend(q, k, v, encoding, at, k_at, implementation=path)
+                    for path in ("auto", "reference")
+                )
+                torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+        assert len(asked) == 1
+    assert not copy.deepcopy(encoding)._cached
+
+
+@pytest.mark.parametrize(
+    ("pos", "k_pos"),
+    [
+        (sequence(1, 700), sequence(9, 692)),  # a later window of a longer text
+        (sequence(1, 16), 2 * sequence(9)),
+        (sequence(1, 4), sequence(9)),  # keys ahead
+        (sequence(1, 2**20), sequence(9)),  # further than a table goes
+        (sequence(1, 8), sequence(9).flip(0)),
+        (sequence(1, 8), torch.tensor([0, 1, 2, 4, 5, 6, 7, 8, 8])),
+        (torch.tensor([[8], [3], [9]]), sequence(9).expand(3, 9)),
+    ],
+    ids=["later", "steps of 2", "ahead", "far", "backwards", "uneven", "of each text"],
+)
+@pytest.mark.parametrize("name", ["Shaw", "DeBERTa", "Transformer-XL"])
+@torch.no_grad()
+def test_keys_wherever_they_stand_have_what_the_definition_gives(name, pos, k_pos):
+    encoding = CONTENT[name]()
+    at, k_at = encoding.prepare(pos), encoding.prepare(k_pos)
+    for ours, expected in steps(encoding, at, k_at):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("make", [*CARDS.values(), *CONTENT.values()], ids=[*CARDS, *CONTENT])
 @torch.no_grad()
 def test_short_texts_too_are_prepared_once_and_seen_when_weights_change(make):

@@ -6,18 +6,24 @@ positions alone, so it is computed in the first layer, and serves all that share
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from operator import is_
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, is_grad_enabled, is_inference_mode_enabled, nn
+from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from posenc.attention.call import Call
 from posenc.attention.dispatch import carries_values
 from posenc.core.biases import ALL, OneQuery, as_bias, held_by
-from posenc.core.cache import Version, cached_with, unchanged, version_of
+from posenc.core.cache import (
+    MOST_ENTRIES,
+    CachedValues,
+    Version,
+    is_autocast_cpu,
+    unchanged,
+    version_of,
+)
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.prepared import Prepared
@@ -48,9 +54,7 @@ class Decoding:
         able, bias = row
         if not able:
             return None
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
-        )
+        return sdpa(q, k, v, attn_mask=bias, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
         """The kernel cannot serve a bias that goes by content, nor a `scale` below 0."""
@@ -75,10 +79,12 @@ class Step:
     """
 
     scale: float
+    made_of: tuple[Any, ...]  # whose ids stay taken while the step is kept
+    positions: list[Version]
     calls: int = 0
     one_query: OneQuery | None = None
     held: list[tuple[dict[str, Any], tuple[Any, ...]]] = field(default_factory=list)
-    versions: list[Version] = field(default_factory=list)
+    weights: list[Version] = field(default_factory=list)
 
     def attend(self, q: Heads, k: Keys, v: Values) -> Tensor | None:
         if self.one_query is None:
@@ -86,7 +92,7 @@ class Step:
         for holder, values in self.held:
             if len(holder) != len(values) or not all(map(is_, holder.values(), values)):
                 return None
-        return self.one_query(q, k, v) if unchanged(self.versions) else None
+        return self.one_query(q, k, v) if unchanged(self.weights) else None
 
     def learn(self, call: Call) -> None:
         """Prepare `one_query` by a call that has passed all checks, if that is all there is."""
@@ -116,7 +122,7 @@ class Step:
         tensors = [x for one in sources for x in one or () if isinstance(x, Tensor)]
         versions = [version_of(x) for x in tensors]
         if None not in versions:
-            self.held, self.versions = _held(modules), versions  # type: ignore[assignment]
+            self.held, self.weights = _held(modules), versions  # type: ignore[assignment]
             self.one_query = one_query or _with_rows(call)
 
 
@@ -137,9 +143,7 @@ def _with_rows(call: Call) -> OneQuery:
             unseen = torch.ones(queries, queries, dtype=torch.bool).triu_(1)
             rows, causal = rows.masked_fill(unseen, float("-inf")), False
         rows = rows.expand(*call.q.shape[:2], queries, -1)
-    return lambda q, k, v: F.scaled_dot_product_attention(
-        q, k, v, rows, 0.0, causal, scale=scale, enable_gqa=grouped
-    )
+    return lambda q, k, v: sdpa(q, k, v, rows, 0.0, causal, scale=scale, enable_gqa=grouped)
 
 
 def step_of(
@@ -152,17 +156,47 @@ def step_of(
     mask: Mask | Seen | None,
     scale: float | None,
 ) -> Step | None:
-    """The step that these are, kept with the positions of the keys; None where it is none."""
-    if torch.is_grad_enabled() or transformed():
+    """The step that these are, kept with the positions of the keys; None where it is none.
+
+    A token that is decoded asks this in every layer, so that each look-up here counts: the kernel
+    has just swept the processor's caches, and what is touched comes from further off.
+    """
+    if is_grad_enabled() or transformed():
         return None
     if not (type(q) is type(k) is type(v) is Tensor and q.is_cpu and k.is_cpu and v.is_cpu):
         return None
-    shape = q.shape
-    if len(shape) != 4 or shape[2] > MOST or not (scale is None or type(scale) is float):
+    if not (scale is None or type(scale) is float):
         return None
-    if not isinstance(encoding, Encoding) or not (mask is None or isinstance(mask, Mask)):
+    k_at, shape = at if k_at is None else k_at, q.shape
+    # By their ids, which the step keeps taken; a sum goes by its parts, which may be exchanged
+    key = id(encoding), id(at), id(mask), scale, shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
+    key += is_inference_mode_enabled(), is_autocast_cpu()
+    if isinstance(encoding, Sum):
+        key += tuple(map(id, leaves(encoding)))
+    steps = getattr(k_at, "__dict__", _NOTHING).get("_steps")
+    step = None if steps is None else steps.get(key)
+    if step is not None and unchanged(step.positions):
+        if scale is not None or encoding.scale(shape[3]) == step.scale:
+            return step
+    return _new_step(q, encoding, at, k_at, mask, scale, key)
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+def _new_step(
+    q: Heads,
+    encoding: Encoding,
+    at: Any,
+    k_at: Any,
+    mask: Mask | Seen | None,
+    scale: float | None,
+    key: tuple[Any, ...],
+) -> Step | None:
+    if q.ndim != 4 or q.shape[2] > MOST or not isinstance(encoding, Encoding):
         return None
-    k_at = at if k_at is None else k_at
+    if not (mask is None or isinstance(mask, Mask)):
+        return None
     made_of: tuple[Any, ...] = encoding, at, k_at, mask
     if not isinstance(k_at, Tensor):
         if not (isinstance(k_at, Prepared) and isinstance(k_at, tuple) and isinstance(at, tuple)):
@@ -176,6 +210,14 @@ def step_of(
         made_of += leaves(encoding)
     if isinstance(mask, Mask) and mask.made_of:
         made_of += mask.made_of
-    scale = encoding.scale(shape[3]) if scale is None else scale
-    what = "step", scale, shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-    return cached_with(k_at, what, made_of, partial(Step, scale))
+    tensors = {id(x): x for x in made_of if isinstance(x, Tensor)}.values()
+    versions = [version_of(x) for x in tensors]
+    if None in versions or not readable(*tensors):
+        return None
+    scale = encoding.scale(q.shape[3]) if scale is None else scale
+    steps = k_at.__dict__.setdefault("_steps", CachedValues())
+    if len(steps) >= MOST_ENTRIES:
+        steps.pop(next(iter(steps)), None)
+    others = tuple([x for x in made_of if x is not k_at])
+    steps[key] = step = Step(scale, others, versions)  # type: ignore[arg-type]
+    return step

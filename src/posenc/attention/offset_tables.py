@@ -19,8 +19,9 @@ from math import ceil, floor
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import pad
+from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip, lines
@@ -31,6 +32,7 @@ from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
 
 ROWS = 256
+PRODUCTS = 2**16  # of keys and rows at a time: 256 KB in float32, as the near cache holds
 
 
 @dataclass(eq=False)
@@ -208,61 +210,70 @@ def _to(keys: slice, call: Call, bias: TableBias, steps: tuple[int, int]) -> One
     first = min(max(keys.start, (shift - bias.reach) // step + 1), keys.stop)
     far, channels = first - keys.start, call.v.shape[-1]
     apart = offsets(bias.q_pos, bias.k_pos, slice(0, 1), slice(first, keys.stop))[0, 0, 0]
-    apart = F.pad(apart, (0, 1), value=bias.reach)
+    apart = pad(apart, (0, 1), value=bias.reach)
 
     def rows(table: Tensor, row: Callable[[Tensor], Tensor], times: float) -> tuple[Tensor, Tensor]:
         """Those of the keys near by, less that of the keys far behind; and this."""
         found = table.index_select(-2, row(apart)).to(call.exact) * times
-        found = F.pad(found, (0, max(0, channels - found.shape[-1])))  # as `fitted` does
+        found = pad(found, (0, max(0, channels - found.shape[-1])))  # as `fitted` does
         return found[..., :-1, :] - found[..., -1:, :], found[..., -1:, :]
 
     scores, _ = rows(bias.query_table, bias.query_row, bias.scale / call.scale)
     if bias.key_table is None or bias.key_row is None:
         values = None if bias.value_table is None else rows(bias.value_table, bias.query_row, 1.0)
-        out = _rows_added(far, call.scale, scores, values)
+        out = _rows_added(far, keys.stop - first, call.scale, scores, values)
     else:
-        out = _row_added(far, call.scale, scores, *rows(bias.key_table, bias.key_row, 1.0))
+        out = _row_added(call, far, scores, *rows(bias.key_table, bias.key_row, 1.0))
+    if channels == call.q.shape[-1]:
+        return lambda q, k, v: out(*[x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v)])
     return lambda q, k, v: out(*fitted(q, k, v))[..., :channels]
 
 
 def _rows_added(
-    far: int, scale: float, scores: Tensor, values: tuple[Tensor, Tensor] | None
+    far: int, near: int, scale: float, scores: Tensor, values: tuple[Tensor, Tensor] | None
 ) -> OneQuery:
     """The keys after `far` are few: the rows are added to themselves, and to their values.
 
     score(j) = q · (kⱼ + row),  out = weights · (v + value_row) + far value_row
     """
+    of_each_head = scores.ndim > 2  # a table for each head of the queries
+    rows, end = (None, None) if values is None else values
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        parts = []
-        if far < k.shape[2]:
-            k_near, v_near = k[:, :, far:], v[:, :, far:]
-            if scores.ndim > 2:  # a table for each head of the queries
-                k_near, v_near = per_query_head(k_near, q), per_query_head(v_near, q)
-            v_near = v_near if values is None else v_near + values[0]
-            parts.append(flash(q, k_near + scores, v_near, scale=scale))
+        k_near, v_near = (k[:, :, far:], v[:, :, far:]) if far else (k, v)
+        if of_each_head:
+            k_near, v_near = per_query_head(k_near, q), per_query_head(v_near, q)
+        if near:
+            v_near = v_near if rows is None else v_near + rows
+            out, lse = flash(q, k_near + scores, v_near, scale=scale)
         if far:
-            parts.append(flash(q, k[:, :, :far], v[:, :, :far], scale=scale))
-        out = _joined(parts)
-        return out if values is None else out + values[1]
+            behind, lse_behind = flash(q, k[:, :, :far], v[:, :, :far], scale=scale)
+            if near:
+                share = (lse_behind - lse).sigmoid_().unsqueeze(-1)  # as in `_joined`
+                behind = torch.lerp(out, behind, share)
+            out = behind
+        return out if end is None else out.add_(end)
 
     return attend
 
 
-def _row_added(far: int, scale: float, scores: Tensor, by_key: Tensor, end: Tensor) -> OneQuery:
+def _row_added(call: Call, far: int, scores: Tensor, by_key: Tensor, end: Tensor) -> OneQuery:
     """A row of both terms is added to the scores of the keys after `far`.
 
     score(j) = (q · scale + end) · kⱼ + q · row · scale + kⱼ · key_row, as key rows are less `end`
     """
+    (batch, heads, _, _), scale, grouped = call.shape, call.scale, call.grouped
     scores, end = (scores * scale).mT.contiguous().unsqueeze(0), end / scale
+    by_key = by_key.expand(heads, -1, -1)
+    some = max(1, PRODUCTS // max(1, batch * by_key[0].numel()))  # heads at a time
+    parts = by_key.split(some)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k_near = per_query_head(k[:, :, far:] if far else k, q)
-        row = (k_near * by_key).sum(-1).unsqueeze(-2).add_(q @ scores)
-        row = F.pad(row, (far, 0)) if far else row
-        return F.scaled_dot_product_attention(
-            q + end, k, v, row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
-        )
+        each = [(x * rows).sum(-1) for x, rows in zip(k_near.split(some, 1), parts, strict=True)]
+        row = torch.cat(each, 1).unsqueeze(-2).add_(q @ scores)
+        row = pad(row, (far, 0)) if far else row
+        return sdpa(q + end, k, v, row, scale=scale, enable_gqa=grouped)
 
     return attend
 

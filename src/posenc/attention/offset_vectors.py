@@ -14,16 +14,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from posenc.attention.call import Call, per_query_head
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import ALL, OneQuery, ScoreBias
+from posenc.core.biases import ALL, OneQuery, ScoreBias, held_by
+from posenc.core.cache import cached_with
 from posenc.core.shapes import KeyPositions, Positions
 
 ROWS, HEADS = 256, 2  # of a block
+LEAST = 256  # offsets of a table that is kept
+MOST = 2**24  # numbers of it: 64 MB in float32
 
 
 @dataclass(eq=False)
@@ -33,7 +36,8 @@ class VectorBias(ScoreBias):
     `vectors` takes offsets to (head, offset, channel). `products` of some rows and keys takes their
     (q + v) to the second term, by another formula, which is faster for few queries. `channels` of
     queries and keys gives them more channels that carry the whole bias, and so its gradients.
-    `of` is the encoding, `joined` the u that is in the queries already.
+    `of` is the encoding, `joined` the u that is in the queries already. `prepared` are the tensors
+    that `products` goes by instead of positions: where one was written to, no table serves.
     """
 
     q_pos: Positions
@@ -47,6 +51,7 @@ class VectorBias(ScoreBias):
     products: Callable[[slice, slice], Callable[[Tensor], Tensor]]
     channels: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     of: nn.Module
+    prepared: tuple[Tensor, ...] = ()
     joined: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -73,18 +78,52 @@ class VectorBias(ScoreBias):
         return (q + self.u).to(q.dtype), k, replace(self, u=None, joined=self.u)
 
     def one_query(self, call: Call) -> tuple[OneQuery, nn.Module] | None:
-        u, scale = self.joined, self.scale
+        u, scale, grouped = self.joined, self.scale, call.grouped
         if u is None or call.q.dtype is not call.exact or scale != call.scale:
             return None
-        products, q_added = self.products(ALL, ALL), self.v.to(call.exact) * scale
+        vectors = self.of_keys(call)
+        if vectors is None:
+            products, q_added = self.products(ALL, ALL), self.v.to(call.exact) * scale
 
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            row = products(torch.add(q_added, q, alpha=scale))
-            return F.scaled_dot_product_attention(
-                q + u, k, v, row, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
-            )
+            def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+                row = products(torch.add(q_added, q, alpha=scale))
+                return sdpa(q + u, k, v, row, scale=scale, enable_gqa=grouped)
 
-        return attend, self.of
+            return attend, self.of
+        of_v = torch.bmm(self.v.to(call.exact), vectors) * scale  # (head, 1, key)
+
+        def attend_by_table(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            # (head, batch, channel) @ (head, channel, key): the texts share the vectors
+            row = torch.baddbmm(of_v, q.squeeze(2).transpose(0, 1), vectors, alpha=scale)
+            row = row.transpose(0, 1).unsqueeze(2)
+            return sdpa(q + u, k, v, row, scale=scale, enable_gqa=grouped)
+
+        return attend_by_table, self.of
+
+    def of_keys(self, call: Call) -> Tensor | None:
+        """vectors(offset) of each key of one query, (head, channel, key); None: not out of a table.
+
+        A view of a table of offsets, largest first, as keys stand: it is kept with the encoding,
+        for it serves every token and every text until one is longer than all before.
+        """
+        if any([x.is_inference() or x._version for x in self.prepared]):
+            return None
+        steps, sources = lines(self.q_pos, self.k_pos), held_by(self.of)
+        (_, heads, _, keys), dim = call.shape, call.q.shape[-1]
+        if sources is None or steps is None or steps[0] != 1 or steps[1] < keys - 1:
+            return None
+        size = max(LEAST, 1 << steps[1].bit_length())  # offsets 0 … size − 1
+        if size * heads * dim > MOST:
+            return None
+        made_of = tuple([x for x in sources if isinstance(x, Tensor)])
+        numbers = tuple([x for x in sources if not isinstance(x, Tensor | nn.Module)])
+
+        def table() -> Tensor:
+            return self.vectors(torch.arange(size - 1, -1, -1)).to(call.exact).mT.contiguous()
+
+        what = "vectors", size, call.exact, *numbers
+        first = size - 1 - steps[1]  # where the offset of the first key stands
+        return cached_with(self.of, what, made_of, table)[..., first : first + keys]
 
     def terms(self) -> dict[str, ScoreBias]:
         """Name the terms as Transformer-XL's paper does; the fourth is q · k."""

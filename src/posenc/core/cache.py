@@ -1,9 +1,10 @@
 """Cache values that follow from positions and weights alone with the positions: layers share them.
 
-A value lives as long as the object that carries it, a prepared tensor of positions or a mask;
-nothing is cached anywhere else. It is computed again as soon as a tensor that it was computed from
-has been written to: autograd counts versions. Tensors that can be trained are also compared by
-their numbers, for optimisers that write past autograd, through `.data`.
+A value lives as long as the object that carries it, a prepared tensor of positions or a mask, or an
+encoding whose table of offsets serves every text; nothing is cached anywhere else. It is computed
+again as soon as a tensor that it was computed from has been written to: autograd counts versions.
+Tensors that can be trained are also compared by their numbers, for optimisers that write past
+autograd, through `.data`.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,8 @@ MOST_ENTRIES = 512  # values cached with one object: a few for each layer of a m
 COMPARED_WHOLE = 4096  # numbers: tensors up to this size are compared whole
 SAMPLES = 64  # numbers, evenly spread, by which larger tensors are compared
 
-OF_EVERY_MODULE = frozenset({*vars(nn.Module()), "_positions"})  # what says nothing of an encoding
+# What says nothing of an encoding
+OF_EVERY_MODULE = frozenset({*vars(nn.Module()), "_positions", "_cached"})
 
 
 class CachedValues(dict):

@@ -23,7 +23,9 @@ def traced() -> bool:
 
 def transformed() -> bool:
     """True while torch traces, or transforms functions: of grad, vmap, jvp."""
-    return traced() or _are_functorch_transforms_active() or forward_ad._current_level >= 0
+    if is_compiling() or _get_tracing_state() is not None:
+        return True
+    return _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def unwrapped(x: Tensor) -> bool:

@@ -91,8 +91,9 @@ class TransformerXL(Encoding):
             return wider.to(queries.dtype), torch.cat((keys, position), -1)
 
         return VectorBias(
-            q_at.pos, k_at.pos, q, k, self.u, self.v, scale, self.vectors, products, channels, self
-        )
+            q_at.pos, k_at.pos, q, k, self.u, self.v, scale, self.vectors, products, channels, self,
+            prepared=(q_at.table, k_at.table),
+        )  # fmt: skip
 
     def vectors(self, offset: Tensor) -> Tensor:
         """W_h R(offset), (head, offset, channel)."""
