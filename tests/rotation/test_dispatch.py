@@ -8,7 +8,7 @@ from rotation_cases import LAYOUTS, TOKENS, by, heads, run
 
 from posenc import frequencies
 from posenc.rotation.dispatch import kernel_for, load_triton
-from posenc.rotation.rotate import rotate
+from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import Turn, turn
 
 
@@ -40,15 +40,26 @@ def test_takes_the_formula_where_it_must(case):
     assert kernel_for(x, at, "half") == "formula"
 
 
-def test_takes_the_formula_on_other_devices_and_for_few_channels():
+def test_takes_the_formula_on_other_devices():
     at = by()
     meta = Turn(at.cos.to("meta"), at.sin.to("meta"))
     for layout in LAYOUTS:
         assert kernel_for(heads(32).to("meta"), meta, layout) == "formula"
         assert rotate(heads(32).to("meta"), meta, layout).shape == (2, 3, TOKENS, 32)
-    few = turn(torch.arange(TOKENS), frequencies(8))  # fewer than torch multiplies at a time
-    assert kernel_for(heads(8), few, "interleaved") == "formula"
-    assert kernel_for(heads(8), few, "half") == "roll"
+
+
+@pytest.mark.parametrize("channels", [2, 4, 8, 16])
+def test_few_channels_are_turned_as_fast_as_many(channels):
+    """Fewer than torch multiplies at a time, against the formula, and so their gradients."""
+    few = turn(torch.arange(TOKENS), frequencies(channels))
+    assert kernel_for(heads(channels), few, "interleaved") == "complex"
+    assert kernel_for(heads(channels), few, "half") == "roll"
+    for layout in LAYOUTS:
+        x, weights = heads(channels).requires_grad_(), heads(channels)
+        ours, expected = rotate(x, few, layout), formula(x, few, layout)
+        grads = [torch.autograd.grad((out * weights).sum(), x) for out in (ours, expected)]
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-6)
+        torch.testing.assert_close(*grads, rtol=0, atol=1e-6)
 
 
 def test_the_sizes_at_which_paths_change():

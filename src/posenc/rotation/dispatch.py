@@ -20,7 +20,6 @@ from posenc.core.shapes import Heads
 from posenc.core.tracing import traced
 from posenc.rotation.table import FEW, Ready, Turn
 
-VECTOR = 16  # complex numbers that torch multiplies at a time
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -44,8 +43,6 @@ def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> 
             return "roll"
         fits_numba = x.dtype is not torch.float16 and x.stride(-1) == 1
         return "numba" if fits_numba and load_numba() else "blocks"
-    if by.cos.shape[-1] < VECTOR:
-        return "formula"
     return "complex" if x.dtype is torch.float32 or x.numel() <= FEW else "complex blocks"
 
 
