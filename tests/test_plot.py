@@ -44,6 +44,20 @@ def test_similarity_is_that_of_rows():
     assert cosine[0][2] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_rows_of_rope_are_angles_or_their_cosines(layout):
+    """p · θ, wrapped to −π … π; cos of it."""
+    angle, cosine = (
+        marks(plot.rows(RoPE(8, layout=layout), tokens=9, of=of))[0] for of in ("angle", "cos")
+    )
+    for pair in range(4):
+        turned = [p * 10_000 ** (-2 * pair / 8) for p in range(9)]
+        wrapped = [math.remainder(one, 2 * math.pi) for one in turned]
+        assert angle.z[pair] == pytest.approx(wrapped, abs=1e-3)
+        assert cosine.z[pair] == pytest.approx([*map(math.cos, turned)], abs=1e-3)
+    assert (angle.span, cosine.span) == ((-math.pi, math.pi), (-1, 1))
+
+
 def test_a_bias_is_drawn_against_distance():
     lines = marks(plot.bias(ALiBi(2), tokens=4))
     assert [list(line.y) for line in lines] == [
@@ -103,6 +117,12 @@ def test_dials_say_what_is_new_beyond_the_trained_length(tmp_path):
         plot.dials(tmp_path, target=64)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_rows_are_of_what_has_a_name():
+    with pytest.raises(ValueError, match='`of` must be "values", "angle" or "cos", got'):
+        plot.rows("rope", of="sine")
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -111,6 +131,11 @@ def test_dials_say_what_is_new_beyond_the_trained_length(tmp_path):
         (lambda: plot.similarity("t5"), "T5 gives no row to a position"),
         (lambda: plot.bias("rope"), "RoPE adds nothing to scores: .* see `plot.rows`"),
         (lambda: plot.bias(Shaw(8)), "by what queries and keys hold, .* `plot.attention` shows it"),
+        (
+            lambda: plot.rows("alibi", of="angle"),
+            "ALiBi does not turn pairs of channels by a number",
+        ),
+        (lambda: plot.clocks("selective-rope"), "Selective RoPE does not turn pairs"),
         (lambda: plot.clocks("alibi"), "ALiBi does not turn pairs of channels by a number"),
         (lambda: plot.attention("rope", " "), "`sentence` must have a word, got ' '"),
         (lambda: plot.rows("roep"), "Did you mean rope"),

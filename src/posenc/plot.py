@@ -7,6 +7,7 @@ An encoding is given as itself or by its name in the catalogue.
 """
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -49,12 +50,27 @@ __all__ = [
 DIM, HEADS = 64, 4
 
 
-def rows(encoding: Encoding | str, tokens: int = 64) -> Picture:
+def rows(
+    encoding: Encoding | str,
+    tokens: int = 64,
+    of: Literal["values", "angle", "cos"] = "values",
+) -> Picture:
     """What the encoding adds at each position, or what it makes of a query of ones there.
 
-    Raises ValueError for encodings that act on scores alone.
+    Of encodings that turn pairs of channels, "angle" shows how far each pair is turned, from −π to
+    π, and "cos" the cosine of it. Raises ValueError for encodings that act on scores alone, and for
+    angles of those that turn nothing.
     """
-    return Picture(figures.encoding(_name(encoding), _rows(encoding, tokens)))
+    if of not in ("values", "angle", "cos"):
+        raise ValueError(f'`of` must be "values", "angle" or "cos", got {shown(of)}.')
+    if of == "values":
+        return Picture(figures.encoding(_name(encoding), _rows(encoding, tokens)))
+    one, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
+    angle = analysis_clocks.angles(one, pos)
+    if not angle.any():
+        raise ValueError(_turns_nothing(encoding, "`plot.rows` with angles"))
+    values = angle if of == "angle" else angle.cos()
+    return Picture(figures.angles(_name(encoding), values.tolist(), of))
 
 
 def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
@@ -115,14 +131,25 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 
     Raises ValueError for encodings that turn nothing.
     """
-    one = _encoding(encoding, dim=16, heads=1)
-    if "on_queries" not in one.acts_on or one.axes != 1:
-        raise ValueError(
-            f"{_name(encoding)} does not turn pairs of channels by a number: `plot.clocks` is for"
-            " encodings such as RoPE, p-RoPE and xPos."
-        )
+    one = _turns(encoding, "`plot.clocks`", dim=16)
     found = analysis_clocks.clocks(one, range(count(tokens, "tokens", 2)))
     return Picture(figures.turning(_name(encoding), found))
+
+
+def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
+    """The encoding, if it turns queries by their positions alone."""
+    one = _encoding(encoding, heads=1, **sizes)
+    reads = "on_hidden" in one.acts_on  # what the layer says, not a number
+    if "on_queries" not in one.acts_on or reads or one.axes != 1:
+        raise ValueError(_turns_nothing(encoding, asked))
+    return one
+
+
+def _turns_nothing(encoding: Encoding | str, asked: str) -> str:
+    return (
+        f"{_name(encoding)} does not turn pairs of channels by a number: {asked} is for encodings"
+        " such as RoPE, p-RoPE and xPos."
+    )
 
 
 def attention(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import random
 import re
@@ -376,6 +377,21 @@ def test_an_encoding_of_ten_lines_appears_with_no_javascript_written(chromium, t
     assert "file.py:Mine" in page.inner_text("pre")
     assert said == []
     context.close()
+
+
+def test_rows_of_what_turns_are_seen_as_angles_or_cosines(visit):
+    """Pair 1 of RoPE at position 40: 40 · 10,000^(−2/16), less two turns."""
+    page = visit("#v1/encoding/rope?c=1")
+    angle = 40 * 10_000 ** (-2 / 16) - 4 * math.pi
+    readout = page.locator(".readout").first
+    page.get_by_label("Rows", exact=True).select_option("angle of each pair")
+    expect(readout).to_have_text(f"position 40, pair 1: {angle:.3g}".replace("-", "−"))
+    has_address(page, "rows=angle")
+    page.get_by_label("Rows", exact=True).select_option("cosine of each angle")
+    expect(readout).to_have_text(f"position 40, pair 1: {math.cos(angle):.3g}")
+    go(page, "#v1/encoding/sinusoidal?rows=cos")
+    expect(page.get_by_label("Rows", exact=True)).to_be_hidden()
+    says(page, "figure:visible", "What is added")
 
 
 def test_a_token_that_is_hovered_is_lit_in_all_figures_of_the_view(visit):

@@ -36,6 +36,7 @@ def some_state(random):
         "group": random.randrange(64),
         "having": random.sample(["shift_invariant", "decaying", "x y"], random.randrange(4)),
         "stop": random.randint(1, 10),
+        "rows": random.choice(["", "angle", "cos"]),
         "embed": random.random() < 0.5,
         "seeded": random.random() < 0.5,
     }
@@ -70,6 +71,7 @@ def test_an_address_says_only_what_differs_and_can_be_read():
 def test_an_address_without_sense_is_the_first_state():
     nonsense = ["", "#", "#v2/order/rope", "#v1", "#v1/none", "#v1/encoding?n=many&i=&order=1,1"]
     nonsense += [
+        "#v1/encoding?rows=sine",
         "#v1/encoding?model=%E0%A4%A",
         "#v1/encoding?option.base=x&__proto__=1&constructor=2",
     ]

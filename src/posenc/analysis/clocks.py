@@ -75,6 +75,18 @@ def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks
     )
 
 
+@torch.no_grad()
+def angles(encoding: Encoding, positions: Sequence[int]) -> Tensor:
+    """The angle by which each pair of a query is turned, −π … π: (position, pair), float64."""
+    encoding, pos = in_float64(encoding), torch.tensor(list(positions))
+    channels = encoding.dim or 16
+    first, second = (list(side) for side in zip(*channel_pairs(encoding, channels), strict=True))
+    vector = torch.zeros(1, encoding.heads or 1, len(pos), channels, dtype=torch.float64)
+    vector[..., first] = 1
+    query = encoding.on_queries(vector, encoding.prepare(pos))[0, 0]
+    return torch.atan2(query[:, second], query[:, first])
+
+
 def channel_pairs(encoding: Encoding, channels: int) -> list[tuple[int, int]]:
     """The channels of each pair that turns, from fast to slow."""
     turned = getattr(encoding, "turned", channels)

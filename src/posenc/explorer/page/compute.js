@@ -284,6 +284,23 @@ export function apart(a, i, b, j) {
 
 // ---- rotation
 
+/**
+ * How far each pair of a query is turned at each position.
+ * @param {Encoding} one @param {Turning} turning @param {Tensor} pos @param {Object<string, number>} options
+ * @returns {Grid} radians, −π to π
+ */
+export function anglesOf(one, { pairs }, pos, options) {
+  const { dim } = one.graph, n = pos.shape[0];
+  const vector = new Float64Array(dim);
+  for (const [first] of pairs) vector[first] = 1;
+  const q = values(computed(one, pos, options, ["q"], { q: repeated(vector, n) }).q);
+  const out = new Float64Array(n * pairs.length);
+  for (let p = 0; p < n; p++) {
+    pairs.forEach(([a, b], at) => (out[p * pairs.length + at] = Math.atan2(q[p * dim + b], q[p * dim + a])));
+  }
+  return { rows: n, columns: pairs.length, values: out };
+}
+
 /** @typedef {{pairs: [number, number][], speeds: number[]}} Turning channels of each pair, and radians a position */
 
 /**

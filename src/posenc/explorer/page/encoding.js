@@ -1,8 +1,8 @@
 // One encoding: what it does to positions, its scores, its options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, byOffset, headsOf, obstacle, picturesOf, remembered, slidersOf, stepOf, turns, walk } from "./compute.js";
-import { copies, html, prose, slider, table } from "./dom.js";
+import { adds, anglesOf, byOffset, headsOf, obstacle, picturesOf, remembered, slidersOf, stepOf, turningOf, turns, walk } from "./compute.js";
+import { choice, copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { MOST_TOKENS } from "./state.js";
 import { shown, whole } from "./words.js";
@@ -27,14 +27,30 @@ function action(one, state, grid) {
   return { title: "What is added to scores", about: `of one word with itself${head}, before the softmax.`, row: QUERY_AXIS, column: KEY_AXIS, ...grid };
 }
 
+/** @type {import("./draw.js").Axis} */
+const PAIR_AXIS = { label: "pair", role: "channel" };
+
+/** @param {Grid} grid angles @param {string} rows "angle" or "cos" @returns {Heat} */
+function turningFigure(grid, rows) {
+  const row = { ...QUERY_AXIS, label: "position" };
+  if (rows === "angle") {
+    return { title: "Angle of each pair", about: "in radians, by which a query is turned at each position: it comes round at π, which is −π.", row, column: PAIR_AXIS, top: Math.PI, ...grid };
+  }
+  return { title: "Cosine of each angle", about: "by which a query is turned at each position: a wave for each pair.", row, column: PAIR_AXIS, top: 1, ...grid, values: grid.values.map(Math.cos) };
+}
+
 /** @param {App} app @returns {View} */
 export function encodingView(app) {
   const picker = encodingChoice(app);
   const length = slider({ name: "Tokens", low: 2, high: MOST_TOKENS, shown: String, moved: (n) => app.set({ n }, "n") });
   const head = slider({ name: "Head", low: 0, high: 3, shown: String, moved: (at) => app.set({ head: at }, "head") });
   const axis = slider({ name: "Axis that advances", low: 0, high: 1, shown: String, moved: (at) => app.set({ axis: at }, "axis") });
+  const rows = choice({
+    name: "Rows", chosen: (kind) => app.set({ rows: kind }),
+    groups: [["", [["", "a vector, turned"], ["angle", "angle of each pair"], ["cos", "cosine of each angle"]]]],
+  });
   const own = html("div", { class: "controls own" });
-  const controls = html("div", { class: "controls" }, picker.element, length.element, head.element, axis.element, own);
+  const controls = html("div", { class: "controls" }, picker.element, rows.element, length.element, head.element, axis.element, own);
   const title = html("h2"), summary = html("p", { class: "summary" }), note = html("p", { class: "soft note" });
   const first = heatMap(app.desk), second = heatMap(app.desk), third = linePlot(app.desk);
   const figures = html("div", { class: "figures" }, first.element, second.element, third.element);
@@ -78,9 +94,13 @@ export function encodingView(app) {
       const pictures = picturesOf(one, walk(n, one.graph.axes, axis), options, head);
       return { ...pictures, by: byOffset(pictures.scores) };
     });
+    const turning = turns(one) ? remembered(["turning", one.slug, axis, options], () => ({ found: turningOf(one, options, axis) })).found : null;
+    rows.element.hidden = !turning;
+    const kind = turning ? state.rows : "";
+    const angles = turning && kind ? remembered(["angles", kind, one.slug, n, axis, options], () => turningFigure(anglesOf(one, turning, walk(n, one.graph.axes, axis), options), kind)) : null;
     const { scores, by } = found;
     first.element.hidden = !found.action;
-    if (found.action) first.draw(action(one, state, found.action), place);
+    if (found.action) first.draw(angles ?? action(one, state, found.action), place);
     const alike = adds(one) ? "Rows against rows" : "Score of one word with itself";
     const because = adds(one) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
     second.draw({ title: alike, about: because, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
@@ -104,6 +124,7 @@ export function encodingView(app) {
       length.set(state.n);
       head.set(state.head);
       axis.set(state.axis);
+      rows.set(state.rows);
       for (const [name, each] of Object.entries(turned)) each.set(stepOf(slidersOf(one)[name], state.options[name]));
       const { dim, heads, seed, learns, options } = one.graph;
       const why = obstacle(one);
@@ -111,6 +132,7 @@ export function encodingView(app) {
       figures.hidden = !!why;
       note.hidden = !!why;
       if (why) {
+        rows.element.hidden = true;
         trouble.append(instead(why));
         return;
       }

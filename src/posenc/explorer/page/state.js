@@ -5,7 +5,7 @@
  * @typedef {{view: string, names: string[], n: number, i: number, j: number, c: number, head: number,
  *   axis: number, options: Object<string, number>, text: string, order: number[],
  *   causal: boolean, at: number, apart: number, model: string, wanted: number, group: number,
- *   having: string[], stop: number, embed: boolean, seeded: boolean}} State
+ *   having: string[], stop: number, rows: string, embed: boolean, seeded: boolean}} State
  */
 
 export const VERSION = "v1";
@@ -17,7 +17,7 @@ const LONGEST_TEXT = 300;
 export const FIRST = Object.freeze({
   view: "encoding", names: [], n: 64, i: 40, j: 24, c: 0, head: 0, axis: 0, options: {},
   text: "the old dog chased another dog", order: [], causal: false, at: 12, apart: 3, model: "",
-  wanted: 0, group: 0, having: [], stop: 1, embed: false, seeded: false,
+  wanted: 0, group: 0, having: [], stop: 1, rows: "", embed: false, seeded: false,
 });
 
 /** The numbers, and what they may be. @type {Object<string, [number, number]>} */
@@ -26,6 +26,8 @@ const WHOLE = {
   apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 10],
 };
 const WORDS = ["text", "model"];
+/** What rows show of pairs that turn: a vector, or the angle of each pair, or its cosine. */
+export const ROWS = ["", "angle", "cos"];
 const FLAGS = ["causal", "embed", "seeded"];
 const OPTION = "option.";
 
@@ -50,6 +52,7 @@ export function toHash(state) {
   for (const name of [...Object.keys(WHOLE), ...WORDS]) {
     if (all[name] !== first[name]) parts.push(`${name}=${written(String(all[name]))}`);
   }
+  if (state.rows) parts.push(`rows=${state.rows}`);
   if (state.order.length) parts.push(`order=${state.order.join(",")}`);
   if (state.having.length) parts.push(`having=${state.having.map(written).join(",")}`);
   for (const name of Object.keys(state.options).sort()) {
@@ -92,6 +95,7 @@ export function fromHash(hash) {
     const [name, value = ""] = [unwritten(part.split("=")[0]), part.split(/=(.*)/s)[1]];
     if (Object.hasOwn(WHOLE, name)) state[name] = within(value, WHOLE[name], state[name]);
     else if (WORDS.includes(name)) state[name] = unwritten(value).slice(0, LONGEST_TEXT);
+    else if (name === "rows") state.rows = ROWS.includes(value) ? value : "";
     else if (name === "order") state.order = permutation(value);
     else if (name === "having") state.having = value.split(",").map(unwritten).filter(Boolean);
     else if (FLAGS.includes(name)) state[name] = value !== "0";

@@ -24,6 +24,7 @@ from posenc.report.figures.places import places as places
 from posenc.report.figures.plane import clouds as clouds
 from posenc.report.figures.plane import grids as grids
 from posenc.report.figures.plane import rotation as rotation
+from posenc.report.figures.positions import angles as angles
 from posenc.report.figures.positions import bias as bias
 from posenc.report.figures.positions import bound as bound
 from posenc.report.figures.positions import channels as channels

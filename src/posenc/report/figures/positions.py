@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from math import pi
 
 from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
@@ -35,6 +36,22 @@ def encoding(name: str, rows: Sequence[Values]) -> Figure:
         [Panel("", [shown], "position", "channel", y_down=True)],
         f"Heat map of {name}: {len(rows)} positions from left to right, {len(rows[0])} channels"
         f" from top to bottom, values between −{largest:.3g} and {largest:.3g}.",
+    )
+
+
+def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
+    """Rows (position, pair) of the angle by which each pair is turned, or of its cosine."""
+    pairs = [list(pair) for pair in zip(*rows, strict=True)]
+    angle = of == "angle"
+    shown = heat(pairs, signed=True, unit="radians" if angle else "cos", high=pi if angle else 1.0)
+    said = "angles between −π and π" if angle else "cosines between −1 and 1"
+    return Figure(
+        f"{name}: how far each pair is turned"
+        if angle
+        else f"{name}: cosine of how far each pair is turned",
+        [Panel("", [shown], "position", "pair", y_down=True)],
+        f"Heat map of {name}: {len(rows)} positions from left to right, {len(pairs)} pairs of"
+        f" channels from top to bottom, {said}.",
     )
 
 
