@@ -8,6 +8,7 @@ import torch
 
 import posenc.catalog
 from posenc import ALiBi, RoPE, Shaw, plot
+from posenc.report.drawing.figure import Line
 
 
 def marks(picture, panel=0):
@@ -39,7 +40,8 @@ def test_places_are_those_that_encodings_say_of_themselves():
 
 
 def test_similarity_is_that_of_rows():
-    cosine = marks(plot.similarity(RoPE(4), tokens=3), 1)[0].z
+    (cells,) = marks(plot.similarity(RoPE(4), tokens=3))
+    cosine = cells.z
     expected = (math.cos(2) + math.cos(0.02)) / 2
     assert cosine[0][2] == pytest.approx(expected, abs=1e-4)
 
@@ -99,7 +101,7 @@ def test_wavelengths_are_those_of_the_config(tmp_path):
     config |= {"num_hidden_layers": 2, "max_position_embeddings": 64, "rope_theta": 100.0}
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
-    (line, *_) = marks(plot.wavelengths(file))
+    line = next(mark for mark in marks(plot.wavelengths(file)) if isinstance(mark, Line))
     assert list(line.y) == pytest.approx([2 * math.pi * 100 ** (j / 4) for j in range(4)])
 
 

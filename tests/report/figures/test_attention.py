@@ -1,5 +1,7 @@
 """Panels against the parts that they are made of."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -60,7 +62,10 @@ def test_a_shuffled_text_shows_both_ways_of_reading():
     figure = figures.shuffled(found)
     assert [mark.y for mark in figure.panels[0].marks] == [[50, 25, 75], [0, 0, 0]]
     assert "changes by 50 % on average" in figure.says
-    assert "“dog” stands there twice: 31% apart" in figure.says
+    assert "“dog” stands there twice: 31% apart; without positions: none." in figure.says
+    assert "with positions switched off: none." in figure.says
+    found = replace(found, without=[11.0, 11.0, 11.0], apart_without=1.2)
+    assert "switched off: 1,100%" in figures.shuffled(found).says.replace("11×", "1,100%")
 
 
 @pytest.mark.parametrize(("share", "text"), [(-0.001, "0%"), (-0.123, "−12%"), (0.5, "50%")])

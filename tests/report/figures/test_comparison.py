@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from posenc.report import figures, words
 from posenc.report.drawing.data_table import data_table
@@ -175,3 +176,44 @@ def test_pictures_of_vectors_say_their_width(everything):
     titles = [panel.title for panel in figures.rows(replace(everything, encodings=narrow)).panels]
     assert any(title.startswith("Sinusoidal, 32 channels") for title in titles)
     assert any(title.startswith("RoPE, 64 channels") for title in titles)
+
+
+def test_costs_are_drawn_as_multiples_of_the_layer_without_positions(everything):
+    """Seconds and bytes over those of NoPE, and the ends of the strokes the halves of the runs."""
+    marks = {mark.name: mark for mark in figures.costs(everything).panels[0].marks if
+             getattr(mark, "name", "")}  # fmt: skip
+    nope = everything.nope_cost
+    for key, name in (("forward", "time, forward"), ("training", "time, training"),
+                      ("training_memory", "memory, training")):  # fmt: skip
+        expected = [getattr(m.cost, key) / getattr(nope, key) for m in everything.encodings]
+        assert marks[name].x == pytest.approx(expected)
+    _, _, strokes, *_ = figures.costs(everything).panels[0].marks
+    first = everything.encodings[0].cost.forward_range
+    assert strokes.x[:3] == [first[0] / nope.forward, first[1] / nope.forward, None]
+
+
+def test_pictures_are_rows_heads_or_scores(everything):
+    """Sinusoidal: sin and cos; RoPE: what it makes of ones; T5: its table; Shaw: scores."""
+    drawn = figures.rows(everything).panels
+    cells = {panel.title.partition(" (")[0].partition(",")[0]: panel.marks[0].z for panel in drawn}
+    at, theta = torch.arange(64).double(), 10_000.0 ** (-torch.arange(32).double() / 32)
+    angle = theta.unsqueeze(-1) * at  # (pair, position)
+    sinusoidal = torch.tensor(cells["Sinusoidal"]).double()
+    torch.testing.assert_close(sinusoidal[::2], angle.sin(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(sinusoidal[1::2], angle.cos(), atol=1e-3, rtol=0)
+    rope = torch.tensor(cells["RoPE"]).double()
+    torch.testing.assert_close(rope[::2], angle.cos() - angle.sin(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(rope[1::2], angle.cos() + angle.sin(), atol=1e-3, rtol=0)
+    by_slug = {m.slug: m for m in everything.encodings}
+    for head, drawn_head in zip(by_slug["t5"].effect.heads, cells["T5"], strict=True):
+        assert drawn_head == pytest.approx(head, rel=1e-4)  # five digits
+    for query, drawn_row in zip(by_slug["shaw"].added, cells["Shaw"], strict=True):
+        assert drawn_row == pytest.approx(query, rel=1e-4)
+
+
+def test_a_card_shows_the_picture_and_the_effect_of_its_encoding(everything):
+    for measured in everything.encodings:
+        panels = figures.card(everything, measured).panels
+        line = panels[-1].marks[-1]
+        assert line.y == measured.effect.mean[1:]
+        assert len(panels) == 1 + (measured.slug != "nope")

@@ -61,3 +61,14 @@ def test_clouds_join_each_word_with_itself():
     assert small.colour == large.colour != second[0].colour
     assert panel.x_range == panel.y_range
     assert "Integer 25%" in figures.clouds({"Integer": found}).says
+
+
+def test_cells_of_an_image_are_sums_over_its_axes():
+    """Σⱼ (cos((row − y) θⱼ) + cos((column − x) θⱼ)) / 2n, in loops."""
+    found = grids.to_patch(RoPE(axial(16, axes=2)), 4, 6, (1, 5))
+    cells = figures.grids({"Axial RoPE": found}).panels[0].marks[0].z
+    theta = axial(16, axes=2).abs().amax(0).tolist()[:4]
+    for y in range(4):
+        for x in range(6):
+            whole = sum(math.cos((1 - y) * t) + math.cos((5 - x) * t) for t in theta) / 8
+            assert cells[y][x] == pytest.approx(whole, abs=1e-4)

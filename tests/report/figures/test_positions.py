@@ -99,3 +99,43 @@ def test_signed_values_are_centred_at_0(drawn, name):
     for panel in drawn[name].panels:
         low, high = panel.marks[0].span
         assert low == -high < 0
+
+
+def test_cells_of_likeness_are_cosines_of_rows():
+    """Rows written down here: sin and cos of the position, and bits, which differ in length."""
+    angles = torch.arange(5.0).unsqueeze(-1) * torch.tensor([1.0, 0.1])
+    rows = torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+    (panel,) = figures.similarity("S", similarity.between(Sinusoidal(4, base=100.0), 5)).panels
+    expected = torch.nn.functional.cosine_similarity(rows.unsqueeze(0), rows.unsqueeze(1), dim=-1)
+    assert torch.tensor(panel.marks[0].z).allclose(expected, atol=1e-4)
+    bits = torch.tensor([[n >> k & 1 for k in reversed(range(3))] for n in range(8)]).float()
+    dot, _ = figures.similarity("B", similarity.between(Binary(3, bits=3), 8)).panels
+    assert torch.tensor(dot.marks[0].z).allclose(bits @ bits.T, atol=1e-4)
+
+
+def test_cells_of_a_moving_matrix_are_its_rotations():
+    """Each pair turned by k θ: [[cos, sin], [−sin, cos]] of (sin, cos) beside each other."""
+    panels = figures.shift("S", group(Sinusoidal(4, base=100.0), 3, 5)).panels
+    for panel, k in zip(panels, (3, 5, 8, 8), strict=True):
+        expected = torch.zeros(4, 4)
+        for pair, theta in enumerate((1.0, 0.1)):
+            at, angle = slice(2 * pair, 2 * pair + 2), torch.tensor(k * theta)
+            c, s = angle.cos(), angle.sin()
+            expected[at, at] = torch.stack((torch.stack((c, s)), torch.stack((-s, c))))
+        assert torch.tensor(panel.marks[0].z).allclose(expected, atol=1e-3)
+
+
+def test_lines_of_a_bias_are_its_heads():
+    figure = figures.bias("mine", [[0.0, -1.0, -2.0], [0.0, 1.0, -1.0]])
+    assert [list(line.y) for line in figure.panels[0].marks] == [[0, -1, -2], [0, 1, -1]]
+    assert list(figure.panels[0].marks[0].x) == [0, 1, 2]
+    assert "In 1 of 2 heads it only falls" in figure.says
+
+
+def test_the_curve_of_a_peak_is_the_sum_of_its_pairs():
+    """q · R(δ) k with k = R(9) q is Σ |qⱼ|² cos((9 − δ) θⱼ)."""
+    q, theta = torch.randn(8), 10_000.0 ** (-torch.arange(4) / 4)
+    line, _ = figures.peak(similarity.peak(frequencies(8), q, 9, 40)).panels[0].marks
+    sizes = q.view(4, 2).square().sum(-1)
+    expected = [(sizes * ((9 - at) * theta).cos()).sum().item() for at in line.x]
+    assert line.y == pytest.approx(expected, abs=1e-4)

@@ -45,3 +45,14 @@ def test_scores_leave_out_the_token_itself(reading):
     assert (line.x, line.y) == ([1, 2], [2.0, 0.25])
     assert (band.low, band.high) == ([0.5, 0.0], [1.5, 1.0])
     assert "1 to 0.5 in layer 0, 2 to 0.25 in layer 5" in figure.says
+
+
+def test_a_head_that_looks_at_the_token_before_is_named(reading):
+    """Made of offsets: one head looks one back, one at itself, one everywhere."""
+    before = [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    itself = [[1.0, 0.0, 0.0], [0.0, 0.9, 0.1], [0.1, 0.1, 0.8]]
+    nowhere = [[0.34, 0.33, 0.33]] * 3
+    says = figures.heads(replace(reading, heads=[before, itself, nowhere])).says
+    assert "Head 0 looks at the token before: 1.00 of its weight" in says
+    assert "Head 1 looks at the token itself: 0.90 of its weight" in says
+    assert "Head 2" not in says

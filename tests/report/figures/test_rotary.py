@@ -4,11 +4,12 @@ import json
 import math
 
 import pytest
+import torch
 
 from posenc import frequencies
 from posenc.analysis.dials import by_method
 from posenc.analysis.frequencies import extended
-from posenc.analysis.precision import Precision
+from posenc.analysis.precision import Precision, precision
 from posenc.models.inspection import inspect
 from posenc.report import figures
 from posenc.report.drawing.figure import Points
@@ -122,3 +123,20 @@ def test_wavelengths_are_coloured_by_what_training_has_met(tmp_path, scaled):
     shade = figure.panels[0].marks[0]
     assert min(shade.y) == trained
     assert max(shade.y) == figure.panels[0].y_range[1] > max(y)
+
+
+def test_lines_of_precision_are_errors_in_few_bits():
+    """cos(p θ) with θ rounded to bfloat16, against float64: the first pair alone has θ = 1."""
+    found = precision(frequencies(4))
+    lines = {line.name: line for line in figures.precision(found).panels[0].marks}
+    rounded = [float(torch.tensor(t, dtype=torch.bfloat16)) for t in (1.0, 0.01)]
+    line = lines["bfloat16 frequencies"]
+    for at, drawn in zip(line.x, line.y, strict=True):
+        if at <= 1000:
+            worst = max(
+                abs(of(p * low) - of(p * t))
+                for p in range(at, at + 32)
+                for t, low in zip((1.0, 0.01), rounded, strict=True)
+                for of in (math.cos, math.sin)
+            )
+            assert drawn == pytest.approx(worst, rel=0.05, abs=2e-5)

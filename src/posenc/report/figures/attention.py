@@ -15,6 +15,7 @@ from posenc.report.drawing.figure import (
     Values,
     heat,
 )
+from posenc.report.words import change
 
 NUMBERED = 12  # tokens up to which a cell has room for its number
 HEADS = 2  # that are shown without positions and with them
@@ -152,15 +153,15 @@ def shuffled(order: Order) -> Figure:
         Points(places, share, "as it is"),
         Points(places, without, "positions switched off", VERMILION, "diamond"),
     ]
+    mean, mean_without = (sum(values) / len(values) / 100 for values in (share, without))
     says = (
         f"What {len(order.tokens)} tokens get from a model when they are shuffled changes by"
-        f" {sum(share) / len(share):.0f} % on average, and by {sum(without) / len(without):.2g} %"
-        " with positions switched off."
+        f" {100 * mean:.0f} % on average; with positions switched off: {change(mean_without)}."
     )
     if order.twins and order.apart is not None and order.apart_without is not None:
         says += (
-            f" “{order.tokens[order.twins[0]]}” stands there twice: {order.apart:.0%} apart, and"
-            f" {order.apart_without:.1g} without positions."
+            f" “{order.tokens[order.twins[0]]}” stands there twice: {order.apart:.0%} apart;"
+            f" without positions: {change(order.apart_without)}."
         )
     panel = Panel("", marks, "", "change, %", x_names=order.tokens)
     return Figure("A shuffled text", [panel], says, height=260)

@@ -312,7 +312,8 @@ def _portrait(title: str, measured: Measured) -> Panel | None:
     else:
         return None
     shown = heat(cells, signed=True, bar=False)
-    return Panel(f"{title} (±{shown.span[1]:.2g})", [shown], *axes, y_down=True)
+    end = f"{shown.span[1]:.0f}" if shown.span[1] >= 100 else f"{shown.span[1]:.2g}"
+    return Panel(f"{title} (±{end})", [shown], *axes, y_down=True)
 
 
 def _thrice(values: Sequence[float]) -> list[float]:

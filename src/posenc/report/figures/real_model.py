@@ -17,7 +17,24 @@ def layers(reading: Reading) -> Figure:
 def heads(reading: Reading) -> Figure:
     """Attention of heads of the first layer."""
     figure = attention(reading.heads, reading.tokens)
-    return replace(figure, title="Attention of the first layer, head by head", columns=4)
+    title, says = "Attention of the first layer, head by head", f"{figure.says}{_looks(reading)}"
+    return replace(figure, title=title, says=says, columns=4)
+
+
+def _looks(reading: Reading) -> str:
+    """Name the heads that look at one place by position: over half of their weight goes there."""
+    said = ""
+    for n, weights in enumerate(reading.heads):
+        for back, place in (
+            (1, "the token before"),
+            (0, "the token itself"),
+            (-1, "the next token"),
+        ):
+            there = [row[q - back] for q, row in enumerate(weights) if 0 <= q - back < len(row)]
+            mean = sum(weight or 0.0 for weight in there) / max(1, len(there))
+            if mean > 0.5:
+                said += f" Head {n} looks at {place}: {mean:.2f} of its weight, on average."
+    return said
 
 
 def distances(reading: Reading) -> Figure:

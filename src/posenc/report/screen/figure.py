@@ -102,9 +102,10 @@ def _arranged(figure: Figure, panels: list[str]) -> str:
 def _panel(panel: Panel, figure: Figure, x: Axis, y: Axis, marks: tuple[str, str]) -> str:
     beside = max((len(line) for _, text in y.ticks for line in _lines(text)), default=0)
     beside = beside * LETTER + 9
-    left = beside + (18 if panel.y_title else 0)
+    spare = 4 if panel.bare and not panel.y_names and not panel.x_names else 14
+    left = min(beside, spare) if spare < 14 else beside + (18 if panel.y_title else 0)
     ends = [mark.name for mark in panel.marks if isinstance(mark, Line) and mark.direct]
-    right = 14 + LETTER * max(map(len, ends), default=0)
+    right = spare + LETTER * max(map(len, ends), default=0)
     under = 20 if x.ticks else 4
     if panel.x_names:
         under = 8 + LETTER * max(len(_cut(text)) for _, text in x.ticks)
@@ -392,6 +393,9 @@ def _x_ticks(panel: Panel) -> int:
 
 
 def _y_ticks(panel: Panel, figure: Figure) -> int:
+    if panel.square and panel.y_names:  # as high as it is wide
+        columns = min(figure.columns, len(figure.panels))
+        return max(2, int(min(480, 1000 / columns - 60) / (LINE - 3)))
     return max(2, int(_high(figure) / (LINE - 3 if panel.y_names else 30)))
 
 
