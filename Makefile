@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test quick check lint types script fuzz resolve table kernels bench weights weights-large
+.PHONY: run test quick thorough check lint types script fuzz resolve table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -8,9 +8,12 @@ run:            ## compare all encodings on the packaged novel
 test:           ## tests, doctests, examples, the code of the README, and the compiled paths
 	python -m pytest
 
-# The shape checker adds half to the time of a test; CI and `make test` have it.
+# The shape checker doubles the time of a test; CI and `make test` have it where arithmetic is.
 quick: lint     ## minutes: lint, and tests that are not slow, without the shape checker
 	python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
+
+thorough:       ## every case of the long sweeps, of which CI takes some, and shapes in every test
+	POSENC_THOROUGH=1 python -m pytest -n 2 --dist worksteal
 
 check: lint types script test
 

@@ -8,8 +8,12 @@ from pathlib import Path
 import jaxtyping
 import pytest
 import torch
+from thorough import THOROUGH
 
-COMPILED = Path(__file__).with_name("test_compiled.py")
+TESTS = Path(__file__).parent
+COMPILED = TESTS / "test_compiled.py"
+CHECKED = {"core", "attention", "rotation", "encodings", "properties", "analysis"}
+CHECKED |= {"test_checker.py", "test_strangers.py"}
 
 torch.set_num_threads(1)  # tensors are small here; threads would wait for each other
 
@@ -31,6 +35,16 @@ def pytest_collection():
 def pytest_collection_modifyitems(items):
     """Slow tests first, test_compiled.py before all: else one worker ends long after the others."""
     items.sort(key=lambda item: (not item.get_closest_marker("slow"), item.path != COMPILED))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Check shapes where arithmetic is, elsewhere in thorough runs: it doubles a test's time."""
+    room = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+    unchecked = not THOROUGH and room not in CHECKED
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jaxtyping.config, "jaxtyping_disable", unchecked)
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

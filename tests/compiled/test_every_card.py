@@ -11,6 +11,7 @@ import io
 import numpy as np
 import pytest
 import torch
+from thorough import some
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posenc import masks
@@ -131,7 +132,7 @@ def assert_is_a_valid_graph_of_onnx(name, **options):
         torch.testing.assert_close(torch.tensor(out), expected, atol=1e-5 + 4 * lost, rtol=1.3e-6)
 
 
-@every
+@pytest.mark.parametrize("card", some(CATALOG, 3), ids=lambda card: card.slug, scope="module")
 @pytest.mark.filterwarnings("ignore")  # what torch and onnxscript say of each other
 @pytest.mark.usefixtures("one_table_of_operators")
 def test_every_encoding_is_a_valid_graph_of_onnx(card):

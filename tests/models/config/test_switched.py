@@ -1,9 +1,8 @@
 """Other values of keys that speak of positions, against transformers' models: see switched.py.
 
-Here those that were once misread, and one of each key; POSENC_SWEEP=1 runs the whole sweep.
+Here those that were once misread, and one of each key; `make thorough` runs the whole sweep.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("transformers")
+
+from thorough import THOROUGH
 
 sys.path.insert(0, str(Path(__file__).parent))
 from switched import Switched, recorded, switched, variants
@@ -228,7 +229,7 @@ def test_each_key_is_read_or_refused():
     assert [f"{one.model_type} {one.values}: {one.why}" for one in wrong] == []
 
 
-@pytest.mark.skipif("POSENC_SWEEP" not in os.environ, reason="minutes: POSENC_SWEEP=1 runs it")
+@pytest.mark.skipif(not THOROUGH, reason="half an hour: `make thorough` runs it")
 def test_every_key_of_every_model_is_read_or_refused():
     every = in_second_python("switched.py")
     assert [one for one in every if one["outcome"] == "wrong"] == []

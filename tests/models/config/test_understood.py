@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from thorough import THOROUGH, some
+
 sys.path.insert(0, str(Path(__file__).parent))
 from understood import Result, count, in_second_python, models, variant, watched
 
@@ -136,7 +138,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
-    return [Result(**line) for line in in_second_python("understood.py")]
+    return [Result(**line) for line in in_second_python("understood.py", *some(models(), 4))]
 
 
 def test_every_model_is_accounted_for():
@@ -149,8 +151,10 @@ def test_every_model_is_equal_or_refused_by_name(results: list[Result]):
 
 
 def test_most_folders_are_supported(results: list[Result]):
+    """330 of them, of which a run that is not thorough sees its share."""
     by = count(results)
-    assert len(by["supported and equal"]) + len(by["supported and equal in part"]) >= 330
+    done = len(by["supported and equal"]) + len(by["supported and equal in part"])
+    assert done >= 330 * len(results) / len(models()) - (0 if THOROUGH else 8)
 
 
 def test_a_refusal_says_why_in_a_sentence(results: list[Result]):
