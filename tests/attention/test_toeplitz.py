@@ -250,6 +250,21 @@ def test_numbers_that_bound_nothing_cut_nothing(filling):
     assert area(tiles) > 0
 
 
+def test_gradients_of_learned_weights_are_right_where_weights_are_hidden_or_tiny():
+    """Biases down to −150, whose weights are no normal numbers, against the definition."""
+    t5 = T5Bias(HEADS, bidirectional=False)
+    t5.weight.data[:] = -torch.linspace(0, 150, len(t5.weight)).unsqueeze(-1)
+    inputs = [x.requires_grad_() for x in torch.randn(3, 3, HEADS, 40, DIM).unbind()]
+    ours, expected = (
+        torch.autograd.grad(
+            attend(*inputs, t5, mask=causal(), implementation=path).square().sum(),
+            (*inputs, t5.weight),
+        )
+        for path in ("view", "reference")
+    )
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_there_is_no_second_derivative():
     q = heads(4, 9).requires_grad_()
     out = attend(q, q, q, ALiBi(4))

@@ -21,7 +21,7 @@ The gradients come from the kernel's own backward on the same view; those of a l
 anti-diagonal sums of dscores, made again a few rows at a time. There is no second derivative.
 """
 
-from math import log
+from math import e, log, log2
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ from posenc.attention.spacing import Strip
 
 FEW = 128  # the fewest rows worth a call of the kernel
 CACHED = 2**18  # scores of several texts at a time: 1 MB in float32, as the nearest cache holds
+LOG2_E = log2(e)
 HELD = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
 
 
@@ -259,13 +260,17 @@ def _of_learned(
     # Σ dO out, (batch, head, query, 1): the same number for every key of a row
     inner = (grad.to(exact) * out).sum(-1, keepdim=True)
     few = max(16, min(FEW, HELD // (heads * min(strip.keys, strip.width))))
+    # Powers of 2 of scores in bits: `exp` takes many times as long where a weight is hidden or tiny
+    bits, lse = u * LOG2_E, lse * LOG2_E
     # (text, head, n, x) -> (text · key head, heads that share it · n, x), a view: one product for
     # each text and key head
     by_group = lambda x: x.view(x.shape[0] * k.shape[1], -1, x.shape[-1])  # noqa: E731
     for tile in tiled(strip, slice(0, heads), few):
         _, rows, keys = tile
         n, m = rows.stop - rows.start, keys.stop - keys.start
-        bias = _strided(u, queries, tile)  # (1, head, n, m), rows backwards, as all rows are below
+        bias = _strided(
+            bits, queries, tile
+        )  # (1, head, n, m), rows backwards, as all rows are below
         most = max(1, CACHED // (heads * n * (m + n)))  # texts at a time
         # dS goes into the first m columns; the n columns behind it stay 0, for the skew at the end
         held = u.new_zeros(min(most, batch), heads, n, m + n)
@@ -277,12 +282,12 @@ def _of_learned(
             )
             some_k, some_v = (x[texts, :, keys].flatten(0, 1).to(exact) for x in (k, v))
             grouped_q, grouped_grad = by_group(some_q), by_group(some_grad)
-            # P = exp(bias + scale q kᵀ − L), (text, head, n, m): L is of all keys, so these are
-            # weights
+            # P = 2^(bias + scale q kᵀ − L), in bits, (text, head, n, m): L is of all keys, so these
+            # are weights
             some_lse = lse[texts, :, rows].flip(2).unsqueeze(-1)
             p = torch.sub(bias, some_lse, out=u.new_empty(*padded.shape[:3], m))
-            by_group(p).baddbmm_(grouped_q, some_k.mT, alpha=scale)
-            p.exp_()
+            by_group(p).baddbmm_(grouped_q, some_k.mT, alpha=scale * LOG2_E)
+            p.exp2_()
             # dv = Pᵀ dO, (text · key head, m, value): rows of all heads that share the key are
             # summed
             dv[texts, :, keys].flatten(0, 1).baddbmm_(by_group(p).mT, grouped_grad)

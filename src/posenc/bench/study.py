@@ -7,9 +7,6 @@ of a layer, or a vector for each pair of tokens, have no target.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from random import Random
-
-from torch.nn.utils import clip_grad_norm_
 
 from posenc.bench.results import OURS, Table, Target, table
 from posenc.bench.timing import timed
@@ -19,7 +16,7 @@ from posenc.study import tasks
 from posenc.study.build import build
 from posenc.study.cell import PROFILES, Cell, Profile
 from posenc.study.tasks import Task
-from posenc.study.train import adamw, loss_of
+from posenc.study.train import Alone, adamw, take_step
 
 LIMIT = "NoPE"
 SPEEDS = {"additive": 0.9, "rotary": 0.9, "bias": 0.67}  # shares of NoPE's tokens a second
@@ -55,20 +52,9 @@ def _speed(card: Card) -> Iterator[float]:
         yield SPEEDS[card.family]
 
 
-def _step(card: Card, task: Task, sizes: Profile) -> Callable[[], None]:
-    """A step as `posenc.study.train.fit` takes it; each call goes on with the next."""
+def _step(card: Card, task: Task, sizes: Profile) -> Callable[[], object]:
+    """A step of training; each call goes on with the next."""
     cell = Cell(TASK, card.slug, seed=1, profile=sizes)
     model, numbers = build(cell, len(task.vocabulary)), count()
-    optimizer = adamw(model, sizes)
-
-    def step() -> None:
-        number = next(numbers)
-        batch = task.training(sizes.batch, Random(number))
-        loss = loss_of(model, cell, task, batch, Random(number))
-        optimizer.zero_grad()
-        loss.backward()
-        clip_grad_norm_(model.parameters(), 1.0)
-        loss.item()
-        optimizer.step()
-
-    return step
+    optimizer, share = adamw(model, sizes), Alone(model, cell, task)
+    return lambda: take_step(next(numbers), model, optimizer, cell, task, share)

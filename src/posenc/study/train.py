@@ -180,28 +180,45 @@ def fit(
             _save(model, optimizer, losses, cell, directory, share)
             raise Stopped
         begun = time.perf_counter()
-        for group in optimizer.param_groups:
-            group["lr"] = rate(step, profile)
-        seed = cell.seed if cell.data_seed is None else cell.data_seed
-        batch = task.training(profile.batch, Random(f"{task.name} {seed} {step}"))
-        loss = share.loss(batch, Random(f"positions {seed} {step}"))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        losses.append(share.mean(loss))
-        if not isfinite(losses[-1]):
-            raise Diverged(f"the loss of step {step + 1} is {losses[-1]}")
-        optimizer.step()
+        loss, tokens = take_step(step, model, optimizer, cell, task, share)
+        losses.append(loss)
         times.append(time.perf_counter() - begun)
         if share.any(time.monotonic() - saved > SAVED_EVERY):
             _save(model, optimizer, losses, cell, directory, share)
             saved = time.monotonic()
         if (step + 1) % MEAN_OF == 0 or step + 1 == profile.steps:
             pace = median(times[-MEAN_OF:])
-            speed, left = batch.inputs.numel() / pace, pace * (profile.steps - step - 1)
+            speed, left = tokens / pace, pace * (profile.steps - step - 1)
             progress(Progress(step + 1, profile.steps, losses[-1], speed, left))
     _save(model, optimizer, losses, cell, directory, share)
     return losses, median(times) if times else 0.0
+
+
+def take_step(
+    step: int,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    cell: Cell,
+    task: Task,
+    share: Split,
+) -> tuple[float, int]:
+    """Take one step of training, counted from 0; the loss before it, and the tokens it read.
+
+    Raises `Diverged` where the loss is not finite; the weights are left as they were.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = rate(step, cell.profile)
+    seed = cell.seed if cell.data_seed is None else cell.data_seed
+    batch = task.training(cell.profile.batch, Random(f"{task.name} {seed} {step}"))
+    loss = share.loss(batch, Random(f"positions {seed} {step}"))
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    mean = share.mean(loss)
+    if not isfinite(mean):
+        raise Diverged(f"the loss of step {step + 1} is {mean}")
+    optimizer.step()
+    return mean, batch.inputs.numel()
 
 
 def loss_of(
