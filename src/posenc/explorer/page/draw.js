@@ -174,11 +174,14 @@ export function heatMap(desk) {
   /** @type {{values: ArrayLike<number>, ink: string, top: number} | null} */
   let painted = null;
 
-  function layout(/** @type {Heat} */ of) {
+  /** @param {Heat} of @param {number} top @returns {string[]} what stands beside the scale of colours */
+  const ends = (of, top) => (of.signed ?? true ? [top, 0, -top] : [top, 0]).map((value) => shown(value, 2));
+
+  function layout(/** @type {Heat} */ of, /** @type {number} */ top) {
     const longest = (/** @type {Axis} */ axis) => Math.max(0, ...(axis.names ?? []).map((one) => one.length));
     const left = of.row.names ? Math.min(110, 30 + LETTER * longest(of.row)) : 50;
     const bottom = of.column.names ? Math.min(100, 34 + 0.75 * LETTER * longest(of.column)) : 42;
-    const right = 60;
+    const right = Math.max(60, 28 + LETTER * Math.max(...ends(of, top).map((one) => one.length)));
     const whole = Math.max(240, across() || 420);
     const room = whole - left - right;
     const square = of.row.role !== "channel" && of.column.role !== "channel";
@@ -239,10 +242,10 @@ export function heatMap(desk) {
 
   function bar(/** @type {Heat} */ of, /** @type {number} */ top) {
     const x = box.left + box.width + 10, tall = Math.min(110, box.height), signed = of.signed ?? true;
-    const said = signed ? [top, 0, -top] : [top, 0];
+    const said = ends(of, top);
     const now = `${x} ${box.top} ${tall} ${signed} ${theme("ink")}`;
     if (now === scaled) {
-      scale.querySelectorAll("text").forEach((text, n) => (text.textContent = shown(said[n], 2)));
+      scale.querySelectorAll("text").forEach((text, n) => (text.textContent = said[n]));
       return;
     }
     scaled = now;
@@ -251,7 +254,7 @@ export function heatMap(desk) {
     const gradient = svg("linearGradient", { id, x1: 0, y1: 0, x2: 0, y2: 1 },
       ...stops.map((name, n) => svg("stop", { offset: n / (stops.length - 1), "stop-color": theme(name) })));
     scale.replaceChildren(svg("defs", {}, gradient), svg("rect", { x, y: box.top, width: 8, height: tall, fill: `url(#${id})`, stroke: theme("line") }));
-    said.forEach((value, n) => scale.append(label(x + 12, box.top + 9 + (n / (said.length - 1)) * (tall - 10), shown(value, 2), { "font-size": 11 })));
+    said.forEach((value, n) => scale.append(label(x + 12, box.top + 9 + (n / (said.length - 1)) * (tall - 10), value, { "font-size": 11 })));
   }
 
   /** @param {number} i @param {number} j */
@@ -327,9 +330,10 @@ export function heatMap(desk) {
   });
   const redraw = () => {
     if (!spec || !element.isConnected) return;
-    layout(spec);
+    const top = pixels(spec);
+    layout(spec, top);
     axes(spec);
-    bar(spec, pixels(spec));
+    bar(spec, top);
     point();
   };
   const across = widthOf(picture, redraw);

@@ -34,9 +34,9 @@ const PAIR_AXIS = { label: "pair", role: "channel" };
 function turningFigure(grid, rows) {
   const row = { ...QUERY_AXIS, label: "position" };
   if (rows === "angle") {
-    return { title: "Angle of each pair", about: "in radians, by which a query is turned at each position: it comes round at π, which is −π.", row, column: PAIR_AXIS, top: Math.PI, ...grid };
+    return { title: "Angle of each pair", about: "of a query at each position, in radians: from −π to π.", row, column: PAIR_AXIS, top: Math.PI, ...grid };
   }
-  return { title: "Cosine of each angle", about: "by which a query is turned at each position: a wave for each pair.", row, column: PAIR_AXIS, top: 1, ...grid, values: grid.values.map(Math.cos) };
+  return { title: "Cosine of each angle", about: "of a query at each position: a wave for each pair.", row, column: PAIR_AXIS, top: 1, ...grid, values: grid.values.map(Math.cos) };
 }
 
 /** @param {App} app @returns {View} */
