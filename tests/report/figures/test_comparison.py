@@ -156,11 +156,16 @@ def test_whose_cost_grows_most_is_said_only_beyond_the_noise(everything):
         replace(everything.encodings[1], name=name, cost_ratio_by_length=found)
         for name, found in (("Costly", grows), ("Ends", level))
     )
+    quiet = [replace(one, low=1.0, high=1.0) for one in alone]
+    everything = replace(everything, nope_ratio_by_length=quiet)
     said = words.growth(replace(everything, encodings=[ends, costly], nope_cost=calm))
     assert said == (
         "What grows from 2 to 32 tokens, over NoPE: time most with Costly, 1 × to 8 × NoPE."
         " Ends: refused at 32 tokens."
     )
+    noisy = [replace(one, low=0.3, high=1.2) for one in alone]  # 4 times, at both ends
+    unsure = replace(everything, encodings=[costly], nope_cost=calm, nope_ratio_by_length=noisy)
+    assert "over NoPE: none beyond the noise." in words.growth(unsure)
     said = words.growth(replace(everything, encodings=[ends], nope_cost=calm))
     assert "over NoPE: none beyond the noise. Ends" in said
 

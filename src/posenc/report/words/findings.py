@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from math import inf, pi
+from math import inf, pi, prod
 from re import sub
 from textwrap import dedent
 
@@ -128,8 +128,10 @@ def growth(result: Comparison) -> str:
     """Say whose cost grows most with the length, over that of the layer without positions."""
     first, last = (result.nope_by_length[n].tokens for n in (0, -1))
     low, high = result.noise
+    alone = [result.nope_ratio_by_length[n] for n in (0, -1)]  # either may be off by its own noise
+    unsure = prod((one.high or 1.0) / (one.low or 1.0) for one in alone)
     said = []
-    for what, noise in (("time", high / low), ("memory", 1.0)):
+    for what, noise in (("time", max(high / low, unsure)), ("memory", 1.0)):
         grown = []
         for measured in result.encodings:
             taken = [getattr(one, what) for one in measured.cost_ratio_by_length]
