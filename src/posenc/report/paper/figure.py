@@ -282,13 +282,14 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
     ax.set_ylabel(_safe(at.y_title(n)))
     ax.set_xscale("log" if panel.x_log else "linear")
     ax.set_yscale("log" if panel.y_log else "linear")
-    for axis, name, log, ticks, named, room, shown in (
-        (ax.xaxis, "x", panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
-        (ax.yaxis, "y", panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
+    whole_x, whole_y = whole(panel, "x"), whole(panel, "y")
+    for axis, wholly, log, ticks, named, room, shown in (
+        (ax.xaxis, whole_x, panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
+        (ax.yaxis, whole_y, panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),
     ):
         if log:
             axis.set_major_formatter(_power)
-        elif whole(panel, name):
+        elif wholly:
             axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
         if ticks:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])

@@ -110,7 +110,7 @@ def _turning(group: Alike, turning: Turning, console: Console) -> None:
     )
     console.print(Text(changes, "dim"))
     if trained:
-        counts = [(turning.seen.count(kind), kind) for kind in SEEN]
+        counts = [([*map(str, turning.seen)].count(kind), kind) for kind in SEEN]
         said = [(f"{words.SEEN[kind]}: {n}", SEEN[kind]) for n, kind in counts if n]
         parts = [part for one in said for part in (one, "; ")][:-1]
         console.print(Text.assemble(*parts))
