@@ -215,7 +215,7 @@ def _new_step(
     if None in versions or not readable(*tensors):
         return None
     scale = encoding.scale(q.shape[3]) if scale is None else scale
-    steps = k_at.__dict__.setdefault("_steps", CachedValues())
+    steps = vars(k_at).setdefault("_steps", CachedValues())
     if len(steps) >= MOST_ENTRIES:
         steps.pop(next(iter(steps)), None)
     others = tuple([x for x in made_of if x is not k_at])

@@ -243,15 +243,15 @@ def _rows_added(
         k_near, v_near = (k[:, :, far:], v[:, :, far:]) if far else (k, v)
         if of_each_head:
             k_near, v_near = per_query_head(k_near, q), per_query_head(v_near, q)
-        if near:
+        if not near:
+            out, _ = flash(q, k, v, scale=scale)
+        else:
             v_near = v_near if rows is None else v_near + rows
             out, lse = flash(q, k_near + scores, v_near, scale=scale)
-        if far:
-            behind, lse_behind = flash(q, k[:, :, :far], v[:, :, :far], scale=scale)
-            if near:
+            if far:
+                behind, lse_behind = flash(q, k[:, :, :far], v[:, :, :far], scale=scale)
                 share = (lse_behind - lse).sigmoid_().unsqueeze(-1)  # as in `_joined`
-                behind = torch.lerp(out, behind, share)
-            out = behind
+                out = torch.lerp(out, behind, share)
         return out if end is None else out.add_(end)
 
     return attend

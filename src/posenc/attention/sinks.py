@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-flash = torch._scaled_dot_product_flash_attention_for_cpu
+flash = torch._scaled_dot_product_flash_attention_for_cpu  # type: ignore[attr-defined]
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 Sinks = Float[Tensor, "head"]

@@ -136,7 +136,8 @@ def at_of_head(at: Any, head: Tensor) -> Any:
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
-    return at.like(map(field_of_head, at, shapes, [head] * len(shapes)))
+    fields: Any = at  # a named tuple, as every Prepared is
+    return at.like(field_of_head(*one, head) for one in zip(fields, shapes, strict=True))
 
 
 def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
