@@ -268,9 +268,8 @@ def _of_learned(
     for tile in tiled(strip, slice(0, heads), few):
         _, rows, keys = tile
         n, m = rows.stop - rows.start, keys.stop - keys.start
-        bias = _strided(
-            bits, queries, tile
-        )  # (1, head, n, m), rows backwards, as all rows are below
+        # (1, head, n, m), rows backwards, as all rows are below
+        bias = _strided(bits, queries, tile)
         most = max(1, CACHED // (heads * n * (m + n)))  # texts at a time
         # dS goes into the first m columns; the n columns behind it stay 0, for the skew at the end
         held = u.new_zeros(min(most, batch), heads, n, m + n)
