@@ -8,12 +8,12 @@ run:            ## compare all encodings on the packaged novel
 test:           ## tests, doctests, examples, the code of the README, and the compiled paths
 	python -m pytest
 
-# The shape checker doubles the time of a test; CI and `make test` have it where arithmetic is.
+# The shape checker adds two fifths to a test's time; CI and `make test` have it where arithmetic is.
 quick: lint     ## minutes: lint, and tests that are not slow, without the shape checker
-	python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
+	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
 
 thorough:       ## every case of the long sweeps, of which CI takes some, and shapes in every test
-	POSENC_THOROUGH=1 python -m pytest -n 2 --dist worksteal
+	POSENC_THOROUGH=1 python -m pytest -n 2 --dist worksteal --jaxtyping-packages=posenc,checker.check
 
 check: lint types script test
 
@@ -48,10 +48,10 @@ resolve:        ## what the README installs, resolved by pip for each Python
 			--python-version $$python -c constraints.txt ".[all,dev]" || exit 1; \
 	done
 
-# What only some machines have; large packages, so CI installs them last.
+# What only some machines have; large packages, so CI installs them apart from what the tests need.
 kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB
 	python -m pip install -c constraints.txt -e ".[fast]" triton
-	python -m pytest -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py
+	python -m pytest -n 2 -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py
 	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py
 
 table:          ## write the property table of the README anew

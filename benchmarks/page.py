@@ -1,6 +1,7 @@
 """The explorer's page in Chromium: its size, requests, first picture, and a step of a slider.
 
     python benchmarks/page.py > benchmarks/results/RUN/page.json
+    python benchmarks/page.py path fire            of these encodings only
 
 A step is the time from moving a slider until the numbers are computed and all figures drawn: of
 the encoding's first slider, or of the number of tokens where it has none. `cpu` is what the page's
@@ -86,6 +87,7 @@ def main() -> None:
             page.close()
         data = posenc.explore().data
         encodings = {one["slug"]: one for one in data["encodings"]}
+        encodings = {slug: encodings[slug] for slug in sys.argv[1:] or encodings}
         for slug, one in encodings.items():
             option = next(iter(one["sliders"]), "Tokens")
             page = browser.new_page(viewport={"width": 1280, "height": 900})

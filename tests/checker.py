@@ -8,7 +8,10 @@ arguments and result once, within sizes of axes that hold for this call alone.
 
 import dataclasses
 import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial, wraps
+from types import CodeType
 
 import jaxtyping
 import torch
@@ -17,6 +20,9 @@ from beartype import BeartypeConf, beartype
 REFUSED = jaxtyping.TypeCheckError  # a TypeError, as jaxtyping's own
 check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=REFUSED))
 sizes_of_a_call = jaxtyping.jaxtyped("context")
+# A function within a function is defined anew at each call of that: beartype reads its types once.
+of_code: dict[CodeType, tuple[Callable, bool]] = {}
+called: ContextVar[Callable] = ContextVar("called")
 
 
 def known(hint, function):
@@ -32,6 +38,37 @@ def unchecked():
     return jaxtyping.config.jaxtyping_disable or torch.compiler.is_compiling()
 
 
+def typed(thing, stands_for_it, typechecker):
+    """Return the checked form of what has the types of `thing`, and whether there are tensors."""
+    written = thing.__annotations__
+    tensors = any(isinstance(x, str) or "jaxtyping" in repr(x) for x in written.values())
+    thing.__annotations__ = {n: hint for n, hint in written.items() if known(hint, thing)}
+    stands_for_it.__annotations__ = thing.__annotations__
+    checked, thing.__annotations__ = typechecker(stands_for_it), written
+    return checked, tensors
+
+
+def within(thing, typechecker):
+    """Return the checked form that all functions of the same code share: it calls `called`."""
+    if thing.__code__ not in of_code:
+
+        @wraps(thing)
+        def stands_for_it(*args, **kwargs):
+            return called.get()(*args, **kwargs)
+
+        of_code[thing.__code__] = typed(thing, stands_for_it, typechecker)
+    return of_code[thing.__code__]
+
+
+def call_as(thing, checked, *args, **kwargs):
+    """Call the checked form that `thing` shares with others, which calls `thing`."""
+    before = called.set(thing)
+    try:
+        return checked(*args, **kwargs)
+    finally:
+        called.reset(before)
+
+
 def jaxtyped(thing=None, *, typechecker=check):
     """Return a function, or a class with the fields of a dataclass, whose types are checked."""
     if thing is None:
@@ -44,11 +81,12 @@ def jaxtyped(thing=None, *, typechecker=check):
         return thing
     if not thing.__annotations__:
         return thing
-    written = thing.__annotations__
-    thing.__annotations__ = {n: hint for n, hint in written.items() if known(hint, thing)}
-    checked, thing.__annotations__ = typechecker(thing), written
-    hints = written.values()
-    if any(isinstance(hint, str) or "jaxtyping" in repr(hint) for hint in hints):
+    if "<locals>" in thing.__qualname__:
+        of_all, tensors = within(thing, typechecker)
+        checked = partial(call_as, thing, of_all)
+    else:
+        checked, tensors = typed(thing, thing, typechecker)
+    if tensors:
 
         @wraps(thing)
         def run(*args, **kwargs):
@@ -56,7 +94,7 @@ def jaxtyped(thing=None, *, typechecker=check):
                 return thing(*args, **kwargs)
             with sizes_of_a_call:
                 return checked(*args, **kwargs)
-    else:  # no tensor
+    else:
 
         @wraps(thing)
         def run(*args, **kwargs):

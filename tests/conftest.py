@@ -1,6 +1,7 @@
 """Every test starts from the same seed; one small comparison of everything serves all."""
 
 import gc
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -8,14 +9,24 @@ from pathlib import Path
 import jaxtyping
 import pytest
 import torch
-from thorough import THOROUGH
+from thorough import QUICK, THOROUGH, quick, slow_first
 
 TESTS = Path(__file__).parent
-COMPILED = TESTS / "test_compiled.py"
 CHECKED = {"core", "attention", "rotation", "encodings", "properties", "analysis"}
 CHECKED |= {"test_checker.py", "test_strangers.py"}
 
+# Where the root has no handler, Python writes what is logged on stderr, which tests read.
+logging.getLogger().addHandler(logging.NullHandler())
+# Playwright's list, for Chromium reads the last that it is given, and the popup of its address bar:
+# each page had a renderer for that too, a third of the time that it takes to open one.
+LEFT_OUT = """
+AvoidUnnecessaryBeforeUnloadCheckSync DestroyProfileOnBrowserClose HttpsUpgrades
+HttpsFirstBalancedModeAutoEnable LensOverlay MediaRouter PaintHolding ThirdPartyStoragePartitioning
+AvoidCorsURLLoaderRestartOnRedirect OptimizationHints NetworkTimeServiceQuerying AimEnabled
+PreconnectToSearch WebUIOmniboxPopup WebUIOmniboxFullPopup WebUIOmniboxAimPopup
+""".split()
 torch.set_num_threads(1)  # tensors are small here; threads would wait for each other
+os.environ["OMP_NUM_THREADS"] = "1"  # nor in Pythons that tests begin: a wait takes a whole core
 
 
 @pytest.hookimpl(wrapper=True)
@@ -32,14 +43,19 @@ def pytest_collection():
         gc.freeze()
 
 
-def pytest_collection_modifyitems(items):
-    """Slow tests first, test_compiled.py before all: else one worker ends long after the others."""
-    items.sort(key=lambda item: (not item.get_closest_marker("slow"), item.path != COMPILED))
+def pytest_collection_modifyitems(config, items):
+    """Take what is asked for, in the order in which no worker ends long after the others."""
+    if QUICK:
+        kept = quick({item: item.nodeid.partition("[")[0] for item in items})
+        config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
+        items[:] = kept
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = slow_first(items, lambda item: bool(item.get_closest_marker("slow")), workers)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """Check shapes where arithmetic is, elsewhere in thorough runs: it doubles a test's time."""
+    """Check shapes where arithmetic is, elsewhere in thorough runs: it takes time too."""
     room = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
     unchecked = not THOROUGH and room not in CHECKED
     with pytest.MonkeyPatch.context() as patch:
@@ -53,10 +69,12 @@ def seed():
     torch.default_generator.manual_seed(0)
 
 
-@pytest.fixture(autouse=True)
-def no_numba(monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def no_numba():
     """It cannot compile what the shape checker has wrapped; rotation/in_numba.py tests it apart."""
-    monkeypatch.setattr("posenc.rotation.dispatch._import_numba", lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("posenc.rotation.dispatch._import_numba", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +91,8 @@ def chromium():
         assert "POSENC_BROWSER" not in os.environ, f"POSENC_BROWSER is set, but {lacking}"
         pytest.skip(lacking)
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found)
+        left_out = f"--disable-features={','.join(LEFT_OUT)}"
+        browser = play.chromium.launch(executable_path=found, args=[left_out])
         yield browser
         browser.close()
 

@@ -95,3 +95,22 @@ def test_the_library_is_checked_by_it(request):
     rope = posenc.RoPE(8)
     with pytest.raises(TypeCheckError, match="parameter q="):
         rope.on_queries(torch.ones(2, 3), rope.prepare(torch.arange(3)))
+
+
+def scaled(by):
+    @jaxtyped
+    def times(x: Row) -> Row:
+        return x * by
+
+    return times
+
+
+def test_functions_within_a_function_are_checked_and_keep_what_is_their_own():
+    """They share a checker, which calls the one that was called."""
+    double, triple = scaled(2), scaled(3)
+    assert double(triple(torch.ones(2))).tolist() == [6, 6]
+    assert (triple(torch.ones(1)), double(torch.ones(1))) == (3, 2)
+    with pytest.raises(TypeCheckError, match="parameter x="):
+        triple(torch.ones(2, 2))
+    with pytest.raises(TypeCheckError, match="return"):
+        scaled(torch.ones(3, 1))(torch.ones(2))

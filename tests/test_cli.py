@@ -220,7 +220,7 @@ def test_benchmarks_begin_again_with_warm_memory():
     for malloc in ("warm", "default"):
         words = ["bench", "embeddings", "--quick", "--json", "--malloc", malloc]
         done = subprocess.run(
-            [sys.executable, "-m", "posenc", *words], capture_output=True, text=True, timeout=120
+            [sys.executable, "-m", "posenc", *words], capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)

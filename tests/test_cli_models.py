@@ -181,7 +181,7 @@ def test_the_page_draws_itself_without_errors(posenc, folder, tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert "CONSOLE" not in done.stderr

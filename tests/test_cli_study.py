@@ -404,6 +404,24 @@ def test_bands_of_the_kept_models_are_swapped(out, posenc):
     assert (code, "bands.csv exists already: name a new file" in err) == (2, True)
 
 
+def test_a_repetition_is_held_against_the_first_study(out, posenc):
+    """Of itself, of a part of itself, and of what measures something else."""
+    code, said, _ = posenc("results", "out", "--against", "out")
+    assert code == 0
+    assert "2 of 2 rows agree within their intervals; 4 of 4 cells of" in said
+    again = json.loads(posenc("results", "out", "--against", "out", "--json")[1])["repetition"]
+    assert [(row["encoding"], row["equal"], row["agrees"]) for row in again] == [
+        ("nope", 2, True),
+        ("rope", 2, True),
+    ]
+    other = str(Path(__file__).parent.parent / "studies/shape-text")
+    code, said, err = posenc("results", "out", "--against", other)
+    assert (code, said) == (2, "")
+    assert "--against: a repetition has the metric of the first, 'at 2.0', got 'area'" in err
+    code, _, err = posenc("results", "out", "--against", "nowhere")
+    assert (code, "nowhere does not exist" in err) == (2, True)
+
+
 @pytest.mark.slow
 def test_the_whole_way_with_training(posenc, tmp_path):
     """The command as it is, its processes started from nothing, with every kind of encoding."""

@@ -9,15 +9,16 @@ import pytest
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parent / "compiled"
-LONGEST = ["test_every_card.py", "test_graphs.py", "test_adapter.py"]  # they begin first
-REST = sorted({file.name for file in FOLDER.glob("test_*.py")} - {*LONGEST})
+# A Python for each would import torch's compiler six times.
+TOGETHER = [("test_every_card.py", "test_rotate.py"), ("test_adapter.py", "test_flex.py")]
+REST = tuple(sorted({file.name for file in FOLDER.glob("test_*.py")} - {*sum(TOGETHER, ())}))
 
 
-@pytest.mark.parametrize("file", [*LONGEST, *REST])
-def test_all_that_traces_the_code_passes(file):
+@pytest.mark.parametrize("files", [*TOGETHER, REST], ids=" ".join)
+def test_all_that_traces_the_code_passes(files):
     options = ["-q", "-rs", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider"]
     asked = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(FOLDER / file)],
+        [sys.executable, "-m", "pytest", *options, *(str(FOLDER / file) for file in files)],
         cwd=FOLDER.parents[1], capture_output=True, text=True,
     )  # fmt: skip
     if asked.returncode == 5:  # nothing was collected: what it needs is missing

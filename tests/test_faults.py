@@ -5,13 +5,12 @@ test_attention; formulas (F27-F29) with their encodings; what is traced (F33, F3
 """
 
 import math
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from itertools import permutations, product
 
 import pytest
+import ranks
 import torch
 from hidden import prepared
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -234,17 +233,10 @@ os._exit(0)  # nothing of torch's own taking down is tested here
 
 @pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path):  # F9, F10
-    run = [sys.executable, "-c", TRAIN]
-    both = [
-        subprocess.Popen(
-            [*run, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    said = [process.communicate(timeout=60) for process in both]
+    both = ranks.begin(
+        [(("-c", TRAIN, rank, tmp_path / "store"), {}) for rank in range(2)], tmp_path
+    )
+    said = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert said[0][0] == said[1][0] != ""
 

@@ -18,6 +18,7 @@ from posenc.study.plan import Plan
 STUDIES = Path(__file__).parent.parent / "studies"
 STORED = sorted(path.parent for path in STUDIES.glob("*/results.db"))
 TOOL = STUDIES.parent / "tools/findings.py"
+TWICE = ("properties-text", "shape-text")
 GRADED = ("generated", "sliding")
 
 
@@ -96,6 +97,18 @@ def test_the_plan_is_the_one_that_was_registered(folder):
     digest, text = rows(folder, "SELECT digest, text FROM plans ORDER BY number")[-1]
     assert digest == sha256(text.encode()).hexdigest()
     assert Plan.read(folder / "plan.toml").digest == digest
+
+
+def test_cells_that_were_run_twice_are_equal_in_the_stores():
+    """Five encodings and three seeds are in both studies of the language model."""
+    select = "SELECT digest, protocol, length, prompts, data FROM outcomes"
+    stores = [{tuple(row) for row in rows(STUDIES / name, select)} for name in TWICE]
+    both = {row[0] for row in stores[0]} & {row[0] for row in stores[1]}
+    of_both = [{row for row in store if row[0] in both} for store in stores]
+    assert len(both) == 15
+    assert of_both[0] == of_both[1]
+    assert f"`{TWICE[0]}` and `{TWICE[1]}` have 15 cells in common" in written()
+    assert "in 15 of them" in written()
 
 
 def test_what_is_written_is_what_the_outcomes_say():

@@ -9,7 +9,7 @@ import pytest
 from posenc import names
 from posenc.catalog import CATALOG, create, find
 from posenc.encodings.rotary.rope import RoPE
-from posenc.names import ELSEWHERE, OTHERWISE
+from posenc.names import NOT_ENCODINGS, SYNONYMS
 
 
 def test_what_is_printed_is_what_the_cards_say():
@@ -37,15 +37,15 @@ def test_a_name_that_is_no_encodings_is_answered_with_what_to_use(typed, says):
 def test_what_an_answer_points_to_is_there():
     from posenc.encodings.rotary import extension
 
-    for answer in ELSEWHERE.values():
+    for answer in NOT_ENCODINGS.values():
         if "extension" in answer:
             assert callable(getattr(extension, answer.partition("RoPE(")[2].partition("(")[0]))
         if "choose of" in answer:
             listed = answer.partition("choose of ")[2].replace(" and ", ", ").split(", ")
             assert {*listed} <= {*names.cards()}
-    assert {*OTHERWISE.values()} <= {*names.cards()}
+    assert {*SYNONYMS.values()} <= {*names.cards()}
     taken = {names.plain(slug) for slug in names.cards()}
-    assert not taken & {*ELSEWHERE, *OTHERWISE}
+    assert not taken & {*NOT_ENCODINGS, *SYNONYMS}
 
 
 def test_case_and_dashes_do_not_matter():

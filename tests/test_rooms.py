@@ -3,6 +3,7 @@ against the tests, which mirror it.
 """
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,10 @@ def name_of(file: Path) -> str:
 MODULES = {name_of(file): file for file in FILES}
 
 
-def imported(file: Path) -> set[str]:
+@functools.cache
+def imported(file: Path) -> frozenset[str]:
     """Modules of the house that the file imports, wherever in it."""
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
             raise AssertionError(f"{file}: write the whole name of what is imported")
@@ -67,7 +69,7 @@ def imported(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("posenc"):
             whole = {f"{node.module}.{alias.name}" for alias in node.names} - ANYWHERE
             found |= {name if name in MODULES else str(node.module) for name in whole}
-    return found
+    return frozenset(found)
 
 
 def floor(module: str) -> int:

@@ -1,9 +1,7 @@
 """Sharded training by two processes on the CPU, against the same model in one, step by step."""
 
-import subprocess
-import sys
-
 import pytest
+import ranks
 
 pytestmark = pytest.mark.slow
 
@@ -60,12 +58,6 @@ os._exit(0)  # nothing of torch's own taking down is tested here
 @pytest.mark.parametrize("kind", ["fully_shard", "FullyShardedDataParallel"])
 def test_a_model_with_learned_frequencies_is_sharded(tmp_path, kind):
     """Both refuse parameters of two dtypes: θ is learned in float32, around a start in float64."""
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", TRAIN, kind, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    said = [process.communicate(timeout=120) for process in both]
+    each = [(("-c", TRAIN, kind, rank, tmp_path / "store"), {}) for rank in range(2)]
+    said = [process.communicate(timeout=300) for process in ranks.begin(each, tmp_path)]
     assert [out for out, _ in said] == ["True True {'torch.float32'}\n"] * 2, said

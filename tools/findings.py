@@ -18,6 +18,7 @@ and, of what no plan asked for, over seeds alone:
 import re
 import sys
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import torch
@@ -27,6 +28,7 @@ from posenc.report.words import studies as words
 from posenc.study.analysis import Analysis, Contrast, Row, analyse
 from posenc.study.bands import read_csv, recoveries
 from posenc.study.prediction import Prediction, predict
+from posenc.study.repetition import equal_cells
 from posenc.study.statistics import Interval, bootstrap, sign_flip
 from posenc.study.store import RESULTS, read
 
@@ -187,9 +189,23 @@ def section(folder: Path) -> Iterator[str]:
         yield f"- {one.task}, {words.sides(one)}: {contrast(one, bits[one.task])}"
 
 
+def again(folders: list[Path]) -> Iterator[str]:
+    """Which cells two studies have both trained, and whether their outcomes are equal."""
+    yield "\n## Cells that were run twice\n"
+    yield "`posenc results MINE --against THEIRS` asks this of your own repetition of a study.\n"
+    for one, other in combinations(folders, 2):
+        equal, both = equal_cells(read(one), read(other))
+        if both:
+            yield (
+                f"- `{one.name}` and `{other.name}` have {both} cells in common, trained apart:"
+                f" the outcomes of every prompt are equal, bit by bit, in {equal} of them."
+            )
+
+
 def written() -> str:
     folders = sorted(path.parent for path in STUDIES.glob(f"*/{RESULTS}"))
-    return HEAD + "\n".join(line for folder in folders for line in section(folder)) + "\n"
+    lines = [line for folder in folders for line in section(folder)]
+    return HEAD + "\n".join([*lines, *again(folders)]) + "\n"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Every encoding: one line each, from the first idea to the latest. `posenc` hands on the names."""
+"""Every encoding, one line each, from the first idea to the latest; `posenc` exports the names."""
 
 import sys
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ CATALOG: tuple[Card, ...] = tuple(
 
 
 def find(name: str | Card | Encoding) -> Card:
-    """The card of that name; case, spaces, dashes and underscores do not matter.
+    """Find the card of that name; case, spaces, dashes and underscores do not matter.
 
     An encoding of one's own has a card too, without promises or a paper: given as an instance, or
     by name, as `my_module.py:Mine` or `package.module:Mine`. Naming it so runs that code.
@@ -98,7 +98,7 @@ def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
 
 
 def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
-    """An encoding of the catalogue, for heads of `dim` channels and embeddings of dim · heads.
+    """Make an encoding of the catalogue, for heads of `dim` channels, embeddings of dim · heads.
 
     >>> create("rope"), create("rope", dim=128, base=500_000, layout="half")
     (RoPE(64 channels, base=10000, layout='interleaved'),

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from posenc import __version__, command_help, names
 from posenc.models.files.errors import printable, shown
-from posenc.provenance import typed
+from posenc.provenance import command_line
 from posenc.report.saving.interrupt import interruptible
 from posenc.report.terminal import output
 
@@ -52,26 +52,26 @@ class Failure(Exception):
     """An error of the machine or the library, though nothing was wrong with what was asked."""
 
 
-def _whole(_: type, words: Sequence[Token]) -> int:
-    """A number of tokens, such as 131072, 131_072 or 1e6: no fraction, and none beyond JSON's."""
-    said = words[0].value
+def _token_count(_: type, words: Sequence[Token]) -> int:
+    """Read a number of tokens, 131072, 131_072 or 1e6: no fraction, and none beyond JSON's."""
+    text = words[0].value
     with suppress(ValueError, OverflowError):
-        number = int(said) if said.lstrip("-").replace("_", "").isdecimal() else float(said)
+        number = int(text) if text.lstrip("-").replace("_", "").isdecimal() else float(text)
         if number == int(number) and 1 <= number <= LARGEST:
             return int(number)
     raise UsageError(
         f"`{words[0].keyword}` is a whole number of tokens from 1 to {LARGEST:,}, got"
-        f" {shown(said, 40)}."
+        f" {shown(text, 40)}."
     )
 
 
 def _name(_: type, words: Sequence[Token]) -> str:
-    """A path's name. An empty one, as of a variable that is not set, does not mean this folder."""
-    said = words[0].value
-    if not said or "\0" in said:
+    """Read a path. An empty one, as of a variable that is not set, does not mean this folder."""
+    path = words[0].value
+    if not path or "\0" in path:
         what = words[0].keyword or "the path"
-        raise UsageError(f"`{what}` is {'empty' if not said else 'no path: it holds a zero byte'}.")
-    return said
+        raise UsageError(f"`{what}` is {'empty' if not path else 'no path: it holds a zero byte'}.")
+    return path
 
 
 def _place(_: type, words: Sequence[Token]) -> Path:
@@ -79,7 +79,7 @@ def _place(_: type, words: Sequence[Token]) -> Path:
 
 
 LARGEST = 2**53  # beyond, readers of JSON disagree
-Tokens = Annotated[int, Parameter(converter=_whole)]
+Tokens = Annotated[int, Parameter(converter=_token_count)]
 Place = Annotated[Path, Parameter(converter=_place)]
 Force = Annotated[bool, Parameter(negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
@@ -97,7 +97,7 @@ Width = Annotated[
 ]
 PAGE_WIDTH = 183.0
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, negative="")]
-FIRST = ("nope", "rope", "sinusoidal", "alibi", "t5")  # encodings of a study that names none
+USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # of a study that names none
 
 
 @app.command(name="list")
@@ -188,12 +188,12 @@ def compare(
         Print the results as one JSON document instead of tables.
     """
     cards = _chosen(names)
-    given = _text(text)
+    parsed = _text(text)
     _prepare(out, force, figures, open_)
     from posenc.studies import comparison
 
     with _own_code(cards), _progress() as progress:
-        result = comparison.compare(cards, given, progress=progress)
+        result = comparison.compare(cards, parsed, progress=progress)
         _write(result, out, figures, width, progress, _explorer(cards, out))
     from posenc.report.terminal import tables
 
@@ -233,17 +233,17 @@ def report(
         Print the results as one JSON document too.
     """
     cards = _chosen(names)
-    given = _text(text)
+    parsed = _text(text)
     _prepare(out, force, figures, open_)
     from posenc.analysis.text import novel
     from posenc.studies import portrait
 
-    given = given or novel()
+    parsed = parsed or novel()
     with _own_code(cards), _progress() as progress:
         if model is not None:
             progress("reading the text with the model", 0, 1)
-        read = None if model is None else _read(model, given)
-        result = portrait.portray(cards, given, read, progress=progress)
+        reading = None if model is None else _read_quietly(model, parsed)
+        result = portrait.portray(cards, parsed, reading, progress=progress)
         _write(result, out, figures, width, progress, _explorer(cards, out))
     from posenc.report.terminal import tables
 
@@ -289,17 +289,17 @@ def inspect(
     from posenc.models import inspection
     from posenc.models.files import hub
 
-    with _models():
+    with _model_errors():
         path = hub.local(model, weights)
     _prepare(out, force, figures, open_)
-    with _models(), _progress() as progress:
+    with _model_errors(), _progress() as progress:
         if weights:
             progress("reading weights", 0, 1)
-        found = inspection.inspect(path, target, weights, "" if str(path) == model else model)
-        _write(found, out, figures, width, progress)
+        inspected = inspection.inspect(path, target, weights, "" if str(path) == model else model)
+        _write(inspected, out, figures, width, progress)
     from posenc.report.terminal import tables
 
-    _show(found, lambda console: tables.inspection(found, console), out, as_json, open_)
+    _show(inspected, lambda console: tables.inspection(inspected, console), out, as_json, open_)
 
 
 @app.command
@@ -335,20 +335,20 @@ def extend(
     """
     from posenc.models import extend as extension
 
-    with _models():
-        made = extension.extend(path, to, method, factor, trained)
+    with _model_errors():
+        extended = extension.extend(path, to, method, factor, trained)
     if as_json:
-        changes = [vars(change) for change in made.changes]
+        changes = [vars(change) for change in extended.changes]
         return _print_json(
-            {"config": str(made.config), "kept": str(made.kept), "changes": changes}
-            | {"notes": made.notes}
+            {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
+            | {"notes": extended.notes}
         )
-    for change in made.changes:
+    for change in extended.changes:
         before = "nothing" if change.before is None else json.dumps(change.before)
         print(f"{change.key}: {before} → {json.dumps(change.after, ensure_ascii=False)}")
-    for note in made.notes:
+    for note in extended.notes:
         print(f"note: {note}")
-    print(f"{made.config} is written; the config as it was is kept as {made.kept.name}.")
+    print(f"{extended.config} is written; the config as it was is kept as {extended.kept.name}.")
 
 
 @app.command
@@ -379,15 +379,18 @@ def convert(
     """
     from posenc.models import convert as conversion
 
-    with _models(), _progress() as progress:
-        made = conversion.convert(path, layout, out, was, progress)
+    with _model_errors(), _progress() as progress:
+        converted = conversion.convert(path, layout, out, was, progress)
     if as_json:
-        return _print_json(vars(made) | {"out": str(made.out)})
-    size = f"{made.bytes / 2**20:,.1f} MiB"
-    print(f"{made.was} → {made.now}: {len(made.moved)} of {made.tensors} tensors moved")
-    print(f"it was in layout {made.was!r}: {made.by}")
-    print(f"{made.out} is written, {size}; the model as it was is untouched.")
-    for note in made.notes:
+        return _print_json(vars(converted) | {"out": str(converted.out)})
+    size = f"{converted.bytes / 2**20:,.1f} MiB"
+    print(
+        f"{converted.was} → {converted.now}:"
+        f" {len(converted.moved)} of {converted.tensors} tensors moved"
+    )
+    print(f"it was in layout {converted.was!r}: {converted.by}")
+    print(f"{converted.out} is written, {size}; the model as it was is untouched.")
+    for note in converted.notes:
         print(f"note: {note}")
 
 
@@ -424,7 +427,7 @@ def explore(
         document.check_place(out, force)
     except OSError as error:
         raise UsageError(f"--out: {error}") from None
-    with _models(), _studies():
+    with _model_errors(), _study_errors():
         try:
             cards, paths = sorted_out(what)
         except LookupError as error:
@@ -488,20 +491,23 @@ def bench(
     if malloc == "warm" and any(os.environ.get(key) != value for key, value in WARM.items()):
         os.environ |= WARM  # read when a process starts: begin again
         os.execv(
-            sys.executable, [sys.executable, "-P", "-m", "posenc", *shlex.split(typed.get())[1:]]
+            sys.executable,
+            [sys.executable, "-P", "-m", "posenc", *shlex.split(command_line.get())[1:]],
         )
     _prepare(out, force, figures, open_)
     from posenc.bench import run
 
     try:
         with _progress() as progress:
-            found = run.benchmark(parts, quick, progress)
-            _write(found, out, figures, width, progress)
+            benchmarked = run.benchmark(parts, quick, progress)
+            _write(benchmarked, out, figures, width, progress)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
     from posenc.report.terminal import benchmarks
 
-    _show(found, lambda console: benchmarks.benchmark(found, console), out, as_json, open_)
+    _show(
+        benchmarked, lambda console: benchmarks.benchmark(benchmarked, console), out, as_json, open_
+    )
 
 
 @app.command
@@ -574,7 +580,7 @@ def study(
     if plan is not None and (task or encoding or seeds or profile or text or images):
         raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
     folder = out if resume is None else resume
-    with _studies():
+    with _study_errors():
         from posenc.study import lock
 
         if folder is not None and folder.exists():
@@ -584,25 +590,29 @@ def study(
         from posenc.study.plan import Plan
 
         if resume is not None:
-            if (found := analysis.plan_of(store.read(resume))) is None:
+            if (registered := analysis.plan_of(store.read(resume))) is None:
                 raise UsageError(f"{resume} has no plan: name one.")
         elif plan is not None:
-            found = Plan.read(plan)
+            registered = Plan.read(plan)
         else:
-            found = Plan.of(_content(task, encoding, seeds, profile, text, images), "the options")
-        folder = Path(f"study-{found.digest[:8]}") if folder is None else folder
+            registered = Plan.of(
+                _content(task, encoding, seeds, profile, text, images), "the options"
+            )
+        folder = Path(f"study-{registered.digest[:8]}") if folder is None else folder
         engine = None
         if ray is not None:
             from posenc.study.on_ray import OnRay
 
             engine = partial(OnRay, address=ray[0] if ray else None)
-        _page_fits(folder)
-        print(f"registered: sha256 {found.digest}, in {printable(str(folder))}", file=sys.stderr)
+        _check_page_folder(folder)
+        print(
+            f"registered: sha256 {registered.digest}, in {printable(str(folder))}", file=sys.stderr
+        )
         try:
             with _progress() as progress:
                 ended = execute.study(
-                    found, folder, workers, max_minutes=max_minutes, engine=engine, keep=keep,
-                    deviate=deviate, progress=_said_by(progress),
+                    registered, folder, workers, max_minutes=max_minutes, engine=engine, keep=keep,
+                    deviate=deviate, progress=_study_progress(progress),
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(f"\nto go on: {_resuming(folder)}", file=sys.stderr)
@@ -638,6 +648,7 @@ def results(
     cells: Annotated[bool, Parameter(negative="")] = False,
     properties: Annotated[bool, Parameter(negative="")] = False,
     bands: Place | None = None,
+    against: Place | None = None,
     out: Place | None = None,
     figures: Figures = None,
     width: Width = PAGE_WIDTH,
@@ -670,6 +681,9 @@ def results(
         Ask which pairs of a RoPE break a text that is too long: in each model that the study kept,
         one band of pairs after another is slowed to angles that training has met, and stopped, at 2
         and 4 times the trained length. Write each outcome to this new CSV file.
+    against
+        The store of a study that this one repeats: also say which cells are equal to its, and
+        whether each row agrees within its interval.
     out
         A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
         or hold an earlier report or a study.
@@ -685,7 +699,7 @@ def results(
     if (path is None) == (from_ is None):
         raise UsageError("name one store: the folder of a study, or its results.db.")
     _need_page(out, figures, open_)
-    with _studies():
+    with _study_errors():
         from posenc.study import analysis, export, store
 
         contents = store.read(path or from_ or Path())
@@ -714,6 +728,16 @@ def results(
             recovered = recoveries(swapped)
         if out is None and (csv is not None or parquet is not None):
             return
+        repeated = []
+        if against is not None:
+            from posenc.study.repetition import repetition
+
+            try:
+                repeated = repetition(chosen, store.read(against), protocol)
+            except ValueError as error:
+                if isinstance(error, store.StoreError):
+                    raise
+                raise UsageError(f"--against: {error}") from None
         result = None
         if out is not None or not cells:
             result = analysis.analyse(contents, protocol).only(task, encoding)
@@ -734,16 +758,18 @@ def results(
             _open(out / "index.html")
     if as_json:
         if result is not None and not cells:
-            more = {} if foretold is None else {"properties": [one.to_json() for one in foretold]}
+            more = {} if foretold is None else {"properties": [p.to_json() for p in foretold]}
             if recovered:
-                more["bands"] = [one.to_json() for one in recovered]
+                more["bands"] = [recovery.to_json() for recovery in recovered]
+            if repeated:
+                more["repetition"] = [row.to_json() for row in repeated]
             return _print_json(result.to_json() | more)
         return _print_json(
             [
-                {"cell": digest, "settings": one.cell.settings, "label": one.cell.name}
-                | {"failure": one.failure, "parameters": one.parameters}
-                | {"means": [[*place, outcome.mean] for place, outcome in one.outcomes.items()]}
-                for digest, one in chosen.records.items()
+                {"cell": digest, "settings": record.cell.settings, "label": record.cell.name}
+                | {"failure": record.failure, "parameters": record.parameters}
+                | {"means": [[*place, outcome.mean] for place, outcome in record.outcomes.items()]}
+                for digest, record in chosen.records.items()
             ]
         )
     from posenc.report.terminal import studies
@@ -753,14 +779,15 @@ def results(
         studies.cells(chosen, console)
     else:
         studies.study(result, console)
-        for one in foretold or ():
-            studies.prediction(one, console)
+        for prediction in foretold or ():
+            studies.prediction(prediction, console)
         studies.bands(recovered, console)
+        studies.repetition(repeated, console)
     _say_where(out, console)
 
 
-def _page_fits(folder: Path) -> None:
-    """Refuse a folder whose page is not of ours, before a study begins in it."""
+def _check_page_folder(folder: Path) -> None:
+    """Refuse a folder whose page is not one of posenc's, before a study begins in it."""
     from posenc.report.saving.folder import reserve
 
     try:
@@ -797,7 +824,7 @@ def _export(file: Path, contents: Any, write: Callable[[Any, Path], int]) -> Non
 
 
 @contextmanager
-def _studies() -> Iterator[None]:
+def _study_errors() -> Iterator[None]:
     """Turn errors in a plan, a store or a folder into a sentence for the user to mend."""
     try:
         yield
@@ -822,10 +849,14 @@ def _content(
     text: Path | None,
     images: Path | None,
 ) -> dict[str, Any]:
-    """The plan that options say."""
+    """Make the content of a plan from the options."""
     profile = profile or "smoke"
     alone = {"seeds": 1 if profile == "smoke" else 6} if seeds is None else {"seeds": seeds}
-    named = {"tasks": [*task] or ["copy"], "encodings": [*encoding] or [*FIRST], "profile": profile}
+    named = {
+        "tasks": [*task] or ["copy"],
+        "encodings": [*encoding] or [*USUAL_ENCODINGS],
+        "profile": profile,
+    }
     files = {"text": text, "images": images}
     return named | alone | {name: str(path) for name, path in files.items() if path is not None}
 
@@ -834,7 +865,7 @@ def _resuming(folder: Path) -> str:
     return f"posenc study --resume {shlex.quote(str(folder))}"
 
 
-def _said_by(progress: Callable[[str, int, int], None]) -> Callable[[Any], None]:
+def _study_progress(progress: Callable[[str, int, int], None]) -> Callable[[Any], None]:
     """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong."""
     noted = 0
 
@@ -895,7 +926,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
         words = sys.argv[1:] if words is None else words
-        typed.set(shlex.join(["posenc", *words]))
+        command_line.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
     except UnknownCommandError as error:
@@ -920,7 +951,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _say_wrong(what: object, code: int) -> NoReturn:
-    """One line on stderr, with no name without end, and nothing that a terminal would obey."""
+    """Exit with a line on stderr that has no name without end and nothing a terminal obeys."""
     words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(what).split())
     print(f"error: {printable(' '.join(words), 2_000)}", file=sys.stderr)
     sys.exit(code)
@@ -955,13 +986,13 @@ def _own_code(cards: Sequence[Any]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if (said := user_code.failure(error, cards)) is None:
+        if (message := user_code.failure(error, cards)) is None:
             raise
-        raise UsageError(said) from None
+        raise UsageError(message) from None
 
 
 def _text(path: Path | None) -> Any:
-    """None: the packaged novel."""
+    """Read the text of a file; None stands for the packaged novel."""
     from posenc.analysis import text
 
     try:
@@ -970,7 +1001,7 @@ def _text(path: Path | None) -> Any:
         raise UsageError(f"--text: {error}.") from None
 
 
-def _read(folder: Path, text: Any) -> Any:
+def _read_quietly(folder: Path, text: Any) -> Any:
     """Run a model on a text, and keep the messages of transformers to ourselves."""
     from posenc.studies import real_model
 
@@ -986,8 +1017,8 @@ def _read(folder: Path, text: Any) -> Any:
 
 
 @contextmanager
-def _models() -> Iterator[None]:
-    """A model's files that say what cannot be are the user's to mend."""
+def _model_errors() -> Iterator[None]:
+    """Turn errors in a model's files into a sentence for the user to mend."""
     try:
         yield
     except (ValueError, FileExistsError) as error:
@@ -997,11 +1028,11 @@ def _models() -> Iterator[None]:
 
 
 def _show(
-    found: Any, table: Callable[[Console], None], out: Path | None, as_json: bool, open_: bool
+    result: Any, table: Callable[[Console], None], out: Path | None, as_json: bool, open_: bool
 ) -> None:
     """Say what was found, as JSON or as its table, and where its page is, which may be opened."""
     if as_json:
-        _print_json(found.to_json())
+        _print_json(result.to_json())
     else:
         console = Console()
         table(console)
@@ -1016,7 +1047,7 @@ def _print_json(document: Any) -> None:
 
 
 def _writable(out: Path, force: bool, beside: bool = False) -> None:
-    """Asked before the work begins, so that nothing is measured in vain."""
+    """Check the folder before the work begins, so that nothing is measured in vain."""
     try:
         from posenc.report import page
     except ImportError as error:
@@ -1081,8 +1112,8 @@ def _write(
 def _say_where(out: Path | None, console: Console) -> None:
     if out is not None:
         page, numbers = (printable(str(out / n), 4_000) for n in ("index.html", "results.json"))
-        said = f"\nThe page: {page}   the numbers: {numbers}"
-        console.print(said, markup=False, highlight=False, soft_wrap=True)  # paths stay whole
+        text = f"\nThe page: {page}   the numbers: {numbers}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)  # paths stay whole
 
 
 @contextmanager
@@ -1121,12 +1152,12 @@ def _line_every(seconds: float) -> Callable[[str, int, int], None]:
         if (now := time.monotonic()) - last >= seconds:
             last = now
             left = (now - begun) / done * (of - done) if done else None
-            about = "" if left is None else f", about {_spoken(left)} left"
+            about = "" if left is None else f", about {_time_in_words(left)} left"
             print(f"{done} of {of}: {doing}{about}", file=sys.stderr, flush=True)
 
     return say
 
 
-def _spoken(seconds: float) -> str:
+def _time_in_words(seconds: float) -> str:
     """A time to wait, in words: "40 s", "12 min"."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-"""Examples of each command, as its `--help` shows them, and the answer to a command there is none.
+"""Examples of each command, as its `--help` shows them, and the answer to an unknown command.
 
 Every example is run by the tests.
 """
@@ -73,9 +73,9 @@ EXAMPLES = {
 
 
 def examples(command: str) -> str:
-    """The examples of a command in Markdown, each with what it does above it."""
-    said = [f"# {does}\n{line}" if does else line for line, does in EXAMPLES[command]]
-    return "\n".join(["Examples:", "```sh", *said, "```"])
+    """Write the examples of a command in Markdown, each with what it does above it."""
+    lines = [f"# {does}\n{line}" if does else line for line, does in EXAMPLES[command]]
+    return "\n".join(["Examples:", "```sh", *lines, "```"])
 
 
 def unknown(word: str, commands: Iterable[str]) -> str:
@@ -86,13 +86,13 @@ def unknown(word: str, commands: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # which few commands need
 
-    said = f"there is no command `{word}`"
+    message = f"there is no command `{word}`"
     near = get_close_matches(word, [*commands], n=1, cutoff=0.7)
     if near:
-        return f"{said}: did you mean `posenc {near[0]}`?"
+        return f"{message}: did you mean `posenc {near[0]}`?"
     try:
         return (
             f"there is no command `{word}`: did you mean `posenc show {names.find(word)['name']}`?"
         )
     except LookupError:
-        return f"{said}: `posenc help` names all."
+        return f"{message}: `posenc help` names all."

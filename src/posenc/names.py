@@ -15,7 +15,7 @@ STRETCHED = (
     " from `posenc.encodings.rotary.extension`; for a model's config `posenc extend`"
 )
 SEVERAL = "a family: choose of {names}"
-ELSEWHERE = {  # names that are asked for and belong to no encoding: what they are
+NOT_ENCODINGS = {  # names that are asked for and belong to no encoding: what they are
     "yarn": STRETCHED.format(function="yarn"),
     "ntk": STRETCHED.format(function="ntk"),
     "dynamic": STRETCHED.format(function="dynamic_ntk"),
@@ -33,7 +33,7 @@ ELSEWHERE = {  # names that are asked for and belong to no encoding: what they a
     "partialrope": "RoPE on some of the channels: `RoPE(16, dim=64)`",
     "temperature": "a scaling of queries: `posenc.encodings.temperature`",
 }
-OTHERWISE = {  # other names of encodings of the catalogue
+SYNONYMS = {  # other names of encodings of the catalogue
     "rotary": "rope",
     "roformer": "rope",
     "none": "nope",
@@ -71,18 +71,18 @@ def refusal(name: str, slugs: Iterable[str]) -> str:
     typed, known = plain(name), {plain(slug): slug for slug in slugs}
     if name.endswith(".py"):
         return f"no encoding is called {name!r}. Say which of the file: `{name}:CLASS`."
-    if typed in ELSEWHERE:
-        return f"no encoding is called {name!r}. It is {ELSEWHERE[typed]}."
-    contain = [one for one in known if len(typed) > 1 and typed in one]
-    near = [known[one] for one in [*get_close_matches(typed, known, cutoff=0.7), *contain]]
-    meant = [*dict.fromkeys([OTHERWISE[typed]] if typed in OTHERWISE else near)][:3]
+    if typed in NOT_ENCODINGS:
+        return f"no encoding is called {name!r}. It is {NOT_ENCODINGS[typed]}."
+    contain = [key for key in known if len(typed) > 1 and typed in key]
+    near = [known[key] for key in [*get_close_matches(typed, known, cutoff=0.7), *contain]]
+    meant = [*dict.fromkeys([SYNONYMS[typed]] if typed in SYNONYMS else near)][:3]
     hint = f"Did you mean {' or '.join(meant)}?" if meant else "`posenc list` shows all."
     return f"no encoding is called {name!r}. {hint}"
 
 
 @cache
 def cards() -> dict[str, dict[str, Any]]:
-    """What each card of the catalogue says in print, by its slug, in the catalogue's order."""
+    """The printed cards of the catalogue by slug, in the catalogue's order."""
     return {card["name"]: card for card in json.loads(_printed().read_text("utf-8"))}
 
 

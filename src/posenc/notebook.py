@@ -34,6 +34,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str =
 
 def card(title: str, lines: Iterable[str], formula: str = "", more: str = "") -> str:
     """A card: title, sentences, a formula; `more` is HTML that follows."""
-    said = "".join(f"<div>{escape(line)}</div>" for line in lines if line)
+    body = "".join(f"<div>{escape(line)}</div>" for line in lines if line)
     shown = f'<pre style="margin:6px 0">{escape(formula)}</pre>' if formula else ""
-    return f'<div style="{CARD}"><b>{escape(title)}</b>{said}{shown}{more}</div>'
+    return f'<div style="{CARD}"><b>{escape(title)}</b>{body}{shown}{more}</div>'

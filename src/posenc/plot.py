@@ -2,10 +2,12 @@
 
     posenc.plot.rows("sinusoidal")                     shows itself in a notebook
     posenc.plot.similarity(RoPE(64)).save("rope.svg")
+    posenc.plot.load("score-against-distance.json")    a figure that the explorer saved
 
 An encoding is given as itself or by its name in the catalogue.
 """
 
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +28,7 @@ from posenc.studies.portrait import attention_weights, without
 
 try:
     from posenc.report import figures
+    from posenc.report.drawing import document
     from posenc.report.picture import Picture, pictures
 except ImportError as error:  # pragma: no cover
     raise ImportError(
@@ -39,6 +42,7 @@ __all__ = [
     "channels",
     "clocks",
     "dials",
+    "load",
     "models",
     "pictures",
     "places",
@@ -55,7 +59,7 @@ def rows(
     tokens: int = 64,
     of: Literal["values", "angle", "cos"] = "values",
 ) -> Picture:
-    """What the encoding adds at each position, or what it makes of a query of ones there.
+    """Draw what the encoding adds at each position, or a query of ones as it turns it there.
 
     Of encodings that turn pairs of channels, "angle" shows how far each pair is turned, from −π to
     π, and "cos" the cosine of it. Raises ValueError for encodings that act on scores alone, and for
@@ -65,8 +69,8 @@ def rows(
         raise ValueError(f'`of` must be "values", "angle" or "cos", got {shown(of)}.')
     if of == "values":
         return Picture(figures.encoding(_name(encoding), _rows(encoding, tokens)))
-    one, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
-    angle = analysis_clocks.angles(one, pos)
+    instance, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
+    angle = analysis_clocks.angles(instance, pos)
     if not angle.any():
         raise ValueError(_turns_nothing(encoding, "`plot.rows` with angles"))
     values = angle if of == "angle" else angle.cos()
@@ -74,7 +78,7 @@ def rows(
 
 
 def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
-    """Some channels of what `rows` shows, as curves against the position.
+    """Draw some channels of what `rows` shows, as curves against the position.
 
     Raises ValueError for encodings that act on scores alone.
     """
@@ -82,67 +86,67 @@ def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
 
 
 def _rows(encoding: Encoding | str, tokens: int) -> list[list[float]]:
-    one = _encoding(encoding, heads=1)
-    probe = Probe(one, heads=None if one.heads else 1)
+    instance = _encoding(encoding, heads=1)
+    probe = Probe(instance, heads=None if instance.heads else 1)
     with torch.no_grad():
         values = probe.rows(probe.line(count(tokens, "tokens")))
     if values is None:
-        raise ValueError(_no_rows(encoding, one))
+        raise ValueError(_no_rows(encoding, instance))
     return values.tolist()
 
 
 def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
-    """How alike positions are: the dot product of their rows, and the cosine.
+    """Draw how alike positions are: the dot product of their rows, and the cosine.
 
     Raises ValueError for encodings that act on scores alone.
     """
-    one = _encoding(encoding, heads=1)
-    found = similarities.between(one, count(tokens, "tokens", 2))
-    if found is None:
-        raise ValueError(_no_rows(encoding, one))
-    return Picture(figures.similarity(_name(encoding), found))
+    instance = _encoding(encoding, heads=1)
+    alike = similarities.between(instance, count(tokens, "tokens", 2))
+    if alike is None:
+        raise ValueError(_no_rows(encoding, instance))
+    return Picture(figures.similarity(_name(encoding), alike))
 
 
 def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
-    """What the encoding adds to the scores of the last query, against the distance of the key.
+    """Draw what the encoding adds to scores of the last query, against the distance of the key.
 
     Raises ValueError for encodings whose bias goes by queries and keys, or that have none.
     """
-    one, pos = _encoding(encoding), torch.arange(count(tokens, "tokens", 2))
-    if "on_scores" not in one.acts_on:
+    instance, pos = _encoding(encoding), torch.arange(count(tokens, "tokens", 2))
+    if "on_scores" not in instance.acts_on:
         raise ValueError(
             f"{_name(encoding)} adds nothing to scores: `plot.bias` is for encodings such as ALiBi,"
             " T5 and KERPLE; see `plot.rows`."
         )
     try:
         with torch.no_grad():
-            scores = one(pos[-1:], pos)[0, :, 0].flip(-1)  # (head, tokens back)
+            scores = instance(pos[-1:], pos)[0, :, 0].flip(-1)  # (head, tokens back)
     except TypeError as error:
         raise ValueError(
             f"the bias of {_name(encoding)} goes by what queries and keys hold, so by itself it has"
             " no picture: `plot.attention` shows it on words."
         ) from error
-    learned = ", untrained" if isinstance(encoding, str) and [*one.parameters()] else ""
+    learned = ", untrained" if isinstance(encoding, str) and [*instance.parameters()] else ""
     return Picture(figures.bias(_name(encoding) + learned, scores.tolist()))
 
 
 def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
-    """A query and a key as hands of clocks, from fast to slow, which turn while their angle stays.
+    """Draw a query and a key as hands of clocks, fast to slow, which turn while their angle stays.
 
     Raises ValueError for encodings that turn nothing.
     """
-    one = _turns(encoding, "`plot.clocks`", dim=16)
-    found = analysis_clocks.clocks(one, range(count(tokens, "tokens", 2)))
-    return Picture(figures.turning(_name(encoding), found))
+    instance = _turns(encoding, "`plot.clocks`", dim=16)
+    moving = analysis_clocks.clocks(instance, range(count(tokens, "tokens", 2)))
+    return Picture(figures.turning(_name(encoding), moving))
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
     """The encoding, if it turns queries by their positions alone."""
-    one = _encoding(encoding, heads=1, **sizes)
-    reads = "on_hidden" in one.acts_on  # what the layer says, not a number
-    if "on_queries" not in one.acts_on or reads or one.axes != 1:
+    instance = _encoding(encoding, heads=1, **sizes)
+    reads = "on_hidden" in instance.acts_on  # what the layer says, not a number
+    if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
         raise ValueError(_turns_nothing(encoding, asked))
-    return one
+    return instance
 
 
 def _turns_nothing(encoding: Encoding | str, asked: str) -> str:
@@ -155,7 +159,7 @@ def _turns_nothing(encoding: Encoding | str, asked: str) -> str:
 def attention(
     encoding: Encoding | str, sentence: str = "the dog bites the man", causal: bool = False
 ) -> Picture:
-    """Where the words of a sentence look, in a layer of random weights, without and with it.
+    """Draw where words of a sentence look, in a layer of random weights, without and with it.
 
     Equal words have equal vectors, and queries are projected as keys are: a word looks for words
     like itself, and what else it does is the encoding's doing.
@@ -163,10 +167,10 @@ def attention(
     tokens = words(sentence)
     if not tokens:
         raise ValueError(f"`sentence` must have a word, got {shown(sentence)}.")
-    one = _encoding(encoding)
-    dim, heads = one.dim or DIM, one.heads or HEADS
+    instance = _encoding(encoding)
+    dim, heads = instance.dim or DIM, instance.heads or HEADS
     with torch.random.fork_rng(devices=[]):
-        layer = SelfAttention(one.width or dim * heads, heads, one)
+        layer = SelfAttention(instance.width or dim * heads, heads, instance)
     distinct = sorted({*tokens})
     vectors = _normal(len(distinct), layer.width)
     for part in (layer.q, layer.k):
@@ -174,13 +178,13 @@ def attention(
         with torch.no_grad():
             part.weight.copy_(_normal(*part.weight.shape) * layer.width**-0.5)
     x = vectors[[distinct.index(word) for word in tokens]].unsqueeze(0)
-    mask = earlier() if causal or one.causal else None
-    plain, weights = (attention_weights(each, x, mask) for each in (without(layer), layer))
+    mask = earlier() if causal or instance.causal else None
+    plain, weights = (attention_weights(part, x, mask) for part in (without(layer), layer))
     return Picture(figures.compared(plain, weights, tokens))
 
 
 def wavelengths(model: str | Path, target: int | None = None) -> Picture:
-    """Wavelength of each pair of a model's RoPE against the length that it was trained on.
+    """Draw the wavelength of each pair of a model's RoPE against its trained length.
 
     `model` is a config.json or a model folder; `target` a length in tokens.
     Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
@@ -189,7 +193,7 @@ def wavelengths(model: str | Path, target: int | None = None) -> Picture:
 
 
 def dials(model: str | Path, target: int) -> Picture:
-    """Which angles each pair of a model's RoPE meets for the first time at `target` tokens.
+    """Draw which angles each pair of a model's RoPE meets for the first time at `target` tokens.
 
     As the model is, and after each extension. `model` is a config.json or a model folder.
     Raises ValueError for a model that turns nothing or was trained on texts as long, and ModelError
@@ -206,20 +210,31 @@ def dials(model: str | Path, target: int) -> Picture:
 
 
 def models() -> Picture:
-    """Base, trained length, context and wavelengths of published models that turn, in one chart."""
+    """Draw base, trained length, context and wavelengths of published models with RoPE."""
     return Picture(figures.models(published.models()))
 
 
 def places() -> Picture:
-    """The places of attention at which each encoding of the catalogue acts, read from its hooks."""
-    made = {card.name: _encoding(card.slug).acts_on for card in CATALOG}
-    return Picture(figures.places(made))
+    """Draw the places of attention at which encodings of the catalogue act, by their hooks."""
+    hooks = {card.name: _encoding(card.slug).acts_on for card in CATALOG}
+    return Picture(figures.places(hooks))
+
+
+def load(path: str | Path) -> Picture:
+    """Load a figure that the explorer or `save` wrote as JSON, to draw it for a paper.
+
+    Raises ValueError where the file holds none, OSError where it cannot be read.
+    """
+    try:
+        return Picture(document.from_json(json.loads(Path(path).read_text("utf-8"))))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"`path` {shown(Path(path).name)} holds no figure: {error}") from None
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:
-    """What turns in the layers that see farthest."""
-    found = inspection.inspect(Path(model), target)
-    turnings = [group.turning for group in found.groups if group.turning]
+    """The rotation of the layers that see farthest."""
+    inspected = inspection.inspect(Path(model), target)
+    turnings = [group.turning for group in inspected.groups if group.turning]
     if not turnings:
         raise ValueError(f"{model} turns no pairs of channels: `posenc inspect` says what it does.")
     return max(turnings, key=lambda turning: turning.span or 0)
@@ -242,8 +257,8 @@ def _name(encoding: Encoding | str) -> str:
     return find(encoding).name
 
 
-def _no_rows(encoding: Encoding | str, one: Encoding) -> str:
-    see = "`plot.bias`" if "on_scores" in one.acts_on else "`plot.attention`"
+def _no_rows(encoding: Encoding | str, instance: Encoding) -> str:
+    see = "`plot.bias`" if "on_scores" in instance.acts_on else "`plot.attention`"
     return f"{_name(encoding)} gives no row to a position, for it acts on scores alone: see {see}."
 
 

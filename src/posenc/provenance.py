@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-typed: ContextVar[str] = ContextVar("typed", default="")  # the command line, set by `cli.main`
+command_line: ContextVar[str] = ContextVar(
+    "command_line", default=""
+)  # as typed, set by `cli.main`
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,9 @@ def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provena
     from posenc import __version__
 
     known = {name: sys.modules.get(name) for name in ("torch", "transformers")}
-    loaded = {name: str(one.__version__) for name, one in known.items() if one is not None}
+    loaded = {name: str(module.__version__) for name, module in known.items() if module is not None}
     return Provenance(
-        command=typed.get(),
+        command=command_line.get(),
         versions={"posenc": __version__, "python": platform.python_version(), **loaded},
         commit=commit(),
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
@@ -50,8 +52,8 @@ def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provena
 
 def commit(folder: Path = HERE) -> str | None:
     """The commit that a checkout stands at; None if its files are not under git's care."""
-    found = _git(folder, "ls-files", "--error-unmatch", "__init__.py")
-    head = found and _git(folder, "rev-parse", "--short", "HEAD")
+    tracked = _git(folder, "ls-files", "--error-unmatch", "__init__.py")
+    head = tracked and _git(folder, "rev-parse", "--short", "HEAD")
     if not head:
         return None
     return f"{head}, changed since" if _git(folder, "status", "--porcelain", ".") else head

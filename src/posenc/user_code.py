@@ -36,9 +36,9 @@ FILLED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 @dataclass(frozen=True)
 class Maker:
-    """Make an encoding from a class, a function, or an encoding, which is copied.
+    """A maker of encodings from a class, a function, or an encoding, which is copied.
 
-    The constructor is handed those of `dim`, `heads` and `width` = dim · heads that it names; an
+    The constructor gets those of `dim`, `heads` and `width` = dim · heads that it names; an
     encoding keeps the sizes that it has.
     """
 
@@ -52,14 +52,20 @@ class Maker:
             return copied(self.source)
         sizes = {"dim": dim, "heads": heads, "width": dim * heads}
         asked = signature(self.source).parameters.values()
-        needed = [one.name for one in asked if one.kind in FILLED and one.default is one.empty]
+        needed = [
+            parameter.name
+            for parameter in asked
+            if parameter.kind in FILLED and parameter.default is parameter.empty
+        ]
         missing = [name for name in needed if name not in sizes and name not in options]
         if missing:
             raise TypeError(
                 f"{self.name} asks for `{missing[0]}`, and only `dim`, `heads` and `width` are"
                 " filled in: give it a default, or name a function that makes the encoding."
             )
-        named = {one.name: sizes[one.name] for one in asked if one.name in sizes}
+        named = {
+            parameter.name: sizes[parameter.name] for parameter in asked if parameter.name in sizes
+        }
         encoding = self.source(**named | options)
         if not isinstance(encoding, Encoding):
             raise TypeError(f"{self.name} must make an `Encoding`, it made {shown(encoding)}.")
@@ -161,11 +167,11 @@ def explained(name: str, path: Path | None = None) -> Iterator[None]:
 
 def failure(error: Exception, cards: Iterable[Card]) -> str | None:
     """Describe in one line what went wrong in a user's encoding; None where it did not."""
-    own = [card.make.source for card in cards if isinstance(card.make, Maker)]
-    if not own:
+    sources = [card.make.source for card in cards if isinstance(card.make, Maker)]
+    if not sources:
         return None
-    classes = [type(one) if isinstance(one, Encoding) else one for one in own]
-    files = {str(getattr(sys.modules[one.__module__], "__file__", None)) for one in classes}
+    classes = [type(source) if isinstance(source, Encoding) else source for source in sources]
+    files = {str(getattr(sys.modules[kind.__module__], "__file__", None)) for kind in classes}
     if where := _line(error, files):
         return f"{where}: {type(error).__name__}: {error}"
     if error.__cause__ is not None and (where := _line(error.__cause__, files)):
@@ -201,14 +207,14 @@ def _hint(module: ModuleType, inner: str) -> str:
 
 
 def _docstring(source: Any) -> str:
-    """That of a class or function, or of the module, where the formula of its one class stands."""
+    """The docstring of a class or function, or of the module if the formula stands there."""
     module = sys.modules[source.__module__]
-    own, around = _as_written(source), _as_written(module)
-    alone = len(_encodings(module)) == 1 and FORMULA in around and FORMULA not in own
-    return around if alone or not own else own
+    text, around = _docstring_as_written(source), _docstring_as_written(module)
+    alone = len(_encodings(module)) == 1 and FORMULA in around and FORMULA not in text
+    return around if alone or not text else text
 
 
-def _as_written(source: Any) -> str:
+def _docstring_as_written(source: Any) -> str:
     """A docstring without the indentation of the code around it: what is left marks formulas."""
     if not source.__doc__:
         return ""

@@ -1,5 +1,7 @@
 """Attention of shards against that of the whole text in one process, however it is shared out."""
 
+import multiprocessing
+import os
 import subprocess
 import sys
 from functools import cache
@@ -7,6 +9,7 @@ from functools import cache
 import pytest
 import torch
 import torch.distributed as dist
+from thorough import THOROUGH
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from posenc import ALiBi, FoX, RoPE, Sum, T5Bias, attend, frequencies
@@ -95,38 +98,38 @@ def four(rank, store):
             for x, y in zip(encoding.parameters(), of_weights, strict=True):
                 dist.all_reduce(x.grad)
                 torch.testing.assert_close(x.grad, y)
-    print("alike")
+    os.write(1, b"alike\n")  # one write, which those of the other three cannot come between
     dist.barrier()
     dist.destroy_process_group()
 
 
 def test_four_processes_attend_as_one(tmp_path):
     """Forward and backward, of q, k, v and learned weights, keys shared by heads."""
-    command = [sys.executable, __file__]
-    every = [
-        subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for rank in range(4)
-    ]  # fmt: skip
-    said = [process.communicate(timeout=240) for process in every]
-    assert said == [("alike\n", "")] * 4
+    asked = subprocess.run(
+        [sys.executable, __file__, str(tmp_path / "store")],
+        capture_output=True, text=True, timeout=600,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (asked.stdout, asked.stderr, asked.returncode) == ("alike\n" * 4, "", 0)
+
+
+# Every rank does the same work: 64 of them, with more tokens each, show what 1,024 show.
+RANKS, LONGER = (1024, 1) if THOROUGH else (64, 8)
 
 
 @pytest.fixture
-def thousand():
-    """This process, as one of 1,024 whose others do not exist."""
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1024)
-    yield 1024
+def many():
+    """This process, as one of many whose others do not exist."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+    yield RANKS
     dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(("way", "each"), [("head and tail", 2), ("document by document", 4)])
-def test_1024_ranks_attend_as_one(way, each, thousand, monkeypatch):
+def test_many_ranks_attend_as_one(way, each, many, monkeypatch):
     """What other ranks would send is filled in, and what goes back to them is summed."""
-    tokens, encoding = each * thousand, encodings()["sum"]  # RoPE, T5 and ALiBi
-    every = shares(tokens, thousand, way)
+    tokens, encoding = each * LONGER * many, encodings()["sum"]  # RoPE, T5 and ALiBi
+    every = shares(tokens, many, way)
     expected, grads, of_weights = whole(encoding, tokens)
     encoding.zero_grad()
     (_, k, v, _), pos, ids = text(tokens)
@@ -137,7 +140,7 @@ def test_1024_ranks_attend_as_one(way, each, thousand, monkeypatch):
 
     def all_gather(out, x, group):
         out.copy_(next(sent))
-        assert torch.equal(out.view(thousand, *x.shape)[rank], x)
+        assert torch.equal(out.view(many, *x.shape)[rank], x)
 
     def reduce_scatter(out, x, group):
         backs[x.shape[-1]] += x
@@ -171,7 +174,7 @@ def test_an_encoding_that_reads_what_came_before_is_refused():
         attend_sharded(x, x, x, encoding, torch.arange(4))
 
 
-def test_points_are_gathered_by_token(thousand):
+def test_points_are_gathered_by_token(many):
     """By the fake group, which sends nothing: shapes alone."""
     x = torch.zeros(1, HEADS, 2, DIM)
     encoding = RoPE(torch.ones(2, DIM // 2))
@@ -180,5 +183,11 @@ def test_points_are_gathered_by_token(thousand):
     assert out.shape == x.shape
 
 
-if __name__ == "__main__":
-    four(int(sys.argv[1]), sys.argv[2])
+if __name__ == "__main__":  # torch is imported once, and no thread runs yet
+    fork = multiprocessing.get_context("fork")
+    every = [fork.Process(target=four, args=(rank, sys.argv[1])) for rank in range(4)]
+    for process in every:
+        process.start()
+    for process in every:
+        process.join()
+    sys.exit(max(process.exitcode != 0 for process in every))

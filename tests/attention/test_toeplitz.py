@@ -162,7 +162,7 @@ def test_queries_that_see_nothing_give_0_and_nan_that_nobody_sees_does_not_sprea
 
 def uncut(q, k, v, encoding, mask, monkeypatch):
     with monkeypatch.context() as without:
-        without.setattr(toeplitz, "cut", lambda *_: None)
+        without.setattr(toeplitz, "cut_negligible", lambda *_: None)
         return attend(q, k, v, encoding, mask=mask, implementation="view")
 
 
@@ -172,7 +172,7 @@ def cut_tiles(q, k, v, encoding, mask):
     bias = encoding.on_scores(q, k, pos, pos, DIM**-0.5)
     call = toeplitz.Call(encoding, q, k, v, pos, pos, DIM**-0.5, bias, mask)
     u = toeplitz.vector(call, seen, (1, 0))
-    tiles = toeplitz.cut(u, q, k, v, DIM**-0.5, seen)
+    tiles = toeplitz.cut_negligible(u, q, k, v, DIM**-0.5, seen)
     return tiles, u, toeplitz.tiled(seen, slice(0, q.shape[1]))
 
 

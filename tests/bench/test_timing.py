@@ -1,16 +1,28 @@
 """Times of calls whose cost is known, and of a clock that is made up."""
 
 import time
+from itertools import chain, repeat
+
+import pytest
 
 from posenc.bench import timing
 from posenc.bench.timing import Times, timed
 
 
-def test_times_are_medians_of_single_calls():
-    found = timed({"short": lambda: time.sleep(0.002), "long": lambda: time.sleep(0.02)}, 3, 1.0)
-    assert 0.002 <= found["short"].median < 0.01
-    assert 0.02 <= found["long"].median < 0.04
-    assert all(one.least <= one.median and one.samples >= 3 for one in found.values())
+def test_times_are_medians_of_single_calls(monkeypatch):
+    """Short calls are taken several at once; of three samples of the long one, one is disturbed."""
+    now, long = [0.0], chain(repeat(0.02, 6), [0.5], repeat(0.02))
+
+    def call(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(timing, "_waited", lambda: 0.0)
+    found = timed({"short": lambda: call(0.0001), "long": lambda: call(next(long))}, 3, 1.0)
+    medians = {name: one.median for name, one in found.items()}
+    assert medians == pytest.approx({"short": 0.0001, "long": 0.02})
+    assert {name: one.least for name, one in found.items()} == pytest.approx(medians)
+    assert [one.samples for one in found.values()] == [3, 3]
 
 
 def test_everybody_gets_the_same_time_and_all_are_spread(monkeypatch):

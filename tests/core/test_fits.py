@@ -32,7 +32,7 @@ from posenc import (
     masks,
 )
 from posenc.core.encoding import Encoding
-from posenc.core.fits import stand
+from posenc.core.fits import checked_at
 from posenc.core.prepared import Prepared
 from posenc.encodings.bias.falcon import FalconALiBi
 from posenc.encodings.temperature import Temperature
@@ -244,7 +244,7 @@ def test_attend_says_that_the_input_of_the_layer_is_needed(encoding, given):
         attend(q, q, q, encoding, at)
     at = encoding.on_hidden(torch.randn(2, 5, 32), at)
     assert attend(q, q, q, encoding, at).shape == q.shape
-    assert stand(encoding, at, q, "`at`") == at
+    assert checked_at(encoding, at, q, "`at`") == at
 
 
 # Sizes

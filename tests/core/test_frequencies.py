@@ -10,7 +10,7 @@ from posenc.core.frequencies import (
     for_heads,
     frequencies,
     join,
-    one_each,
+    refuse_broadcast,
     split,
     theta,
 )
@@ -83,12 +83,12 @@ def test_a_table_serves_all_heads_unless_it_has_some():
         ),
         (lambda: split(torch.zeros(1, 4), "halves"), ValueError, "`layout` is where .* 'halves'"),
         (
-            lambda: one_each(torch.zeros(2, 4, 5, 8), torch.zeros(3, 1, 5, 4)),
+            lambda: refuse_broadcast(torch.zeros(2, 4, 5, 8), torch.zeros(3, 1, 5, 4)),
             ValueError,
             "`x` has 5 tokens in a batch of 2, the positions are for 5 tokens in a batch of 3",
         ),
         (
-            lambda: one_each(torch.zeros(2, 4, 5, 8), torch.zeros(2, 3, 5, 4)),
+            lambda: refuse_broadcast(torch.zeros(2, 4, 5, 8), torch.zeros(2, 3, 5, 4)),
             ValueError,
             "frequencies are for 3 heads, `x` has 4: repeat its",
         ),

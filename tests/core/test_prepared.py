@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from posenc import CATALOG, ALiBi, RoPE, Sinusoidal, Sum, XPos, attend, axial, masks
 from posenc.core.encoding import Encoding
-from posenc.core.fits import stand
+from posenc.core.fits import checked_at
 from posenc.core.positions import folded
 from posenc.core.prepared import Parts, PartsAtPoints, Prepared, appended, cut, tokens, where_tokens
 from posenc.encodings.temperature import Temperature
@@ -158,4 +158,4 @@ def test_rows_that_were_added_are_no_positions():
     with pytest.raises(ValueError, match="Sinusoidal acts on embeddings"):
         attend(q, q, q, wave, torch.arange(8).expand(8, 8), mask=masks.causal())
     at = wave.prepare(torch.arange(8))
-    assert stand(wave, at, q, "`at`") is at
+    assert checked_at(wave, at, q, "`at`") is at

@@ -12,14 +12,18 @@ import time
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
+
+import posenc
+from posenc import plot
 
 try:
     from playwright.sync_api import expect
 except ImportError:
     pass  # then the browser's fixture skips
 else:
-    expect.set_options(timeout=20_000)  # milliseconds, on a machine that has other work
+    expect.set_options(timeout=60_000)  # milliseconds, on a machine that has other work
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +41,6 @@ OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     """The page with all encodings and a model of a user's."""
-    import posenc
-
     folder = tmp_path_factory.mktemp("page")
     model = folder / "config.json"
     model.write_text(
@@ -454,12 +456,59 @@ def test_what_is_copied_and_saved(visit):
     assert scope["out"].shape == (1, 4, 64, 16)
     page.get_by_role("button", name="Copy citation").click()
     assert page.evaluate("navigator.clipboard.readText()").startswith("@misc{su2021roformer,")
-    for kind, begin in [("PNG", b"\x89PNG"), ("SVG", b"<svg"), ("JSON", b'{"title"')]:
+    for kind, begin in [
+        ("PNG", b"\x89PNG"),
+        ("SVG", b"<svg"),
+        ("JSON", b'{"schema":"posenc.figure/1"'),
+    ]:
         with page.expect_download() as found:
             page.get_by_role("button", name=f"Save as {kind}").nth(1).click()
         assert found.value.suggested_filename.endswith(f".{kind.lower()}")
         with open(found.value.path(), "rb") as file:
             assert file.read().startswith(begin)
+
+
+def saved_figure(page, tmp_path, n=0):
+    with page.expect_download() as found:
+        page.get_by_role("button", name="Save as JSON").nth(n).click()
+    found.value.save_as(tmp_path / "figure.json")
+    assert json.loads((tmp_path / "figure.json").read_text())["address"].startswith(
+        "explore.html#v1/"
+    )
+    return plot.load(tmp_path / "figure.json")
+
+
+@pytest.mark.parametrize(
+    ("slug", "rows"), [("sinusoidal", ""), ("rope", ""), ("rope", "angle"), ("rope", "cos")]
+)
+def test_a_saved_figure_is_the_neutral_figure_of_reports(visit, tmp_path, slug, rows):
+    """Rows as Python's own figure has them, on its side; and it is drawn as a report's is."""
+    page = visit(f"#v1/encoding/{slug}?" + (f"rows={rows}" if rows else ""))
+    picture = saved_figure(page, tmp_path)
+    (panel,) = picture.figure.panels
+    (map_,) = panel.marks
+    (theirs,) = plot.rows(
+        posenc.create(slug, 16, 4), len(map_.y), of=rows or "values"
+    ).figure.panels
+    (wanted,) = theirs.marks
+    assert np.allclose(map_.z, np.transpose(wanted.z), atol=2e-4)
+    assert (panel.x_title, panel.y_title) == (theirs.y_title, theirs.x_title)
+    assert (list(map_.x), list(map_.y)) == (list(wanted.y), list(wanted.x))
+    assert map_.signed is wanted.signed
+    assert map_.span == pytest.approx(wanted.span, rel=1e-4)
+    picture.save(tmp_path / "figure.svg", width=85)
+    assert panel.x_title in (tmp_path / "figure.svg").read_text()
+
+
+def test_saved_lines_are_the_wavelengths_of_the_report(visit, tmp_path):
+    """Of the model that is baked in: those of `inspect`'s figure, pair by pair."""
+    picture = saved_figure(visit("#v1/context"), tmp_path)
+    (panel,) = picture.figure.panels
+    assert panel.y_log
+    lines = {mark.name: mark for mark in panel.marks if hasattr(mark, "y")}
+    wanted = 2 * math.pi * 500_000 ** (np.arange(64) / 64)
+    assert np.allclose(next(iter(lines.values())).y, wanted, rtol=1e-9)
+    assert all(len(line.x) == 64 for line in lines.values())
 
 
 def test_with_less_motion_hands_step(visit):

@@ -130,7 +130,7 @@ def fuzz(folder: Path, seconds: int, seed: int) -> None:
     corpus.mkdir()
     seeds(corpus)
     options = {
-        "max_total_time": seconds, "seed": seed + 1, "max_len": LARGEST, "timeout": 5,
+        "max_total_time": seconds, "seed": seed + 1, "max_len": LARGEST, "timeout": 30,
         "rss_limit_mb": 4096, "print_final_stats": 1, "verbosity": 0,
     }  # fmt: skip
     flags = [f"-{name}={value}" for name, value in options.items()]

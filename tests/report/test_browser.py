@@ -30,6 +30,14 @@ EMPTY = """all => all.filter(one => {
     const plots = [...one.querySelectorAll(".plot")];
     return !plots.length || plots.some(plot => plot.getBoundingClientRect().height < 20);
 }).map(one => one.id)"""
+BROKEN = """() => [...document.querySelectorAll("td")].filter(cell => {
+    const number = /^[−-]?[0-9][0-9.,·⁰¹²³⁴⁵⁶⁷⁸⁹⁻e-]*( ?(ms|µs|s|MB|%))?$/;
+    if (!number.test(cell.innerText.trim())) return false;
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    const tops = [...range.getClientRects()].filter(box => box.height).map(box => box.top);
+    return Math.max(...tops) - Math.min(...tops) > 8;
+}).map(cell => cell.innerText)"""  # numbers on two lines, or apart from their units
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4,
     "rope_theta": 500000.0, "max_position_embeddings": 131072,
@@ -45,6 +53,7 @@ class Seen:
     violations: list[str]  # of WCAG 2 A and AA, by axe-core
     empty: list[str]  # figures that are not drawn
     wide: int  # pixels by which the page is wider than the window
+    broken: list[str]  # numbers in cells that are torn apart
     seconds: float
 
 
@@ -69,9 +78,10 @@ def visit(chromium):
             page.evaluate(OPEN)
             empty = page.eval_on_selector_all(".figure", EMPTY)
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            broken = page.evaluate(BROKEN)
             options = {"runOnly": AA, "resultTypes": ["violations"]}
             found = Axe().run(page, DRAWN, options).response["violations"] if axe else []
-        return Seen(said, asked, _named(found), empty, wide, seconds)
+        return Seen(said, asked, _named(found), empty, wide, broken, seconds)
 
     return look
 
@@ -120,8 +130,10 @@ def test_opens_alone_and_soon(pages, visit, name):
 
 
 @pytest.mark.parametrize("name", ["compare", "inspect", "report", "bench", "study"])
-def test_on_a_phone_nothing_sticks_out(pages, visit, name):
-    assert visit(pages / name / page.PAGE, width=400, axe=False).wide <= 0
+def test_on_a_phone_nothing_sticks_out_and_no_number_is_torn(pages, visit, name):
+    seen = visit(pages / name / page.PAGE, width=400, axe=False)
+    assert seen.wide <= 0
+    assert seen.broken == []
 
 
 HELD = "all => all.map(one => !!one.lastElementChild.querySelector('.yes'))"  # the last column

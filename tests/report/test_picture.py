@@ -26,7 +26,7 @@ def test_a_width_is_that_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "width", "says"), [
-    ("line.gif", 85, "`path` must end in .png, .svg or .pdf, got 'line.gif'"),
+    ("line.gif", 85, "`path` must end in .png, .svg, .pdf or .json, got 'line.gif'"),
     ("line.png", 3, "`width` is that of a figure in millimetres, 40 to 1000, got 3"),
 ])  # fmt: skip
 def test_what_cannot_be_saved_is_said_before_anything_is_written(name, width, says, tmp_path):

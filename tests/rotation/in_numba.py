@@ -26,7 +26,7 @@ def same(one, other):
 
 
 def main():
-    dispatch.FEW = 0
+    dispatch.FEW_NUMBERS = 0
     torch.manual_seed(0)
     cases = 0
     for dtype, strided, (start, channels) in product(

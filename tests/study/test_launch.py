@@ -6,17 +6,20 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
 import pytest
+import ranks
 import torch
 
 import posenc.study
 from posenc.study import execute, launch, store, tasks, train
 from posenc.study.build import build
 from posenc.study.cell import Cell, Profile
+from posenc.study.controls import draw_positions
 from posenc.study.plan import Plan
 
 pytestmark = pytest.mark.slow
@@ -96,28 +99,24 @@ def one_of_two(folder):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Below those that the system lends to whoever asks for any, who may come in between."""
+    for port in Random(time.time_ns()).sample(range(20_000, 32_768), 100):
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("of a hundred ports none is free")
 
 
-def launched(*words, ranks=RANKS, **more):
+def launched(folder, *words, **more):
     """Processes of one launch, with what a launcher sets in their environment."""
     shared = {
-        "WORLD_SIZE": str(ranks),
+        "WORLD_SIZE": str(RANKS),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
-        "PYTHONPATH": str(Path(execute.__file__).parents[2]),
         "OMP_NUM_THREADS": "1",
     }
-    return [
-        subprocess.Popen(
-            [sys.executable, *map(str, words)],
-            env=os.environ | shared | more | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for rank in range(ranks)
-    ]  # fmt: skip
+    each = ((words, {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(RANKS))
+    return ranks.begin(each, folder, shared | more)
 
 
 def said(processes):
@@ -127,7 +126,7 @@ def said(processes):
 @pytest.mark.parametrize("fsdp", ["false", "true"])
 def test_two_processes_train_as_one(tmp_path, fsdp):
     """Losses and weights; a run that is stopped goes on to the same bits, in one process too."""
-    both = said(launched(__file__, tmp_path / "checkpoints", ACCELERATE_USE_FSDP=fsdp))
+    both = said(launched(tmp_path, __file__, tmp_path / "checkpoints", ACCELERATE_USE_FSDP=fsdp))
     assert [(out, status) for out, _, status in both] == [("alike\n", 0)] * 2, both
 
 
@@ -171,7 +170,7 @@ def test_a_plan_is_launched_by_accelerate(tmp_path, how, way):
 def test_one_signal_stops_all_and_the_same_command_goes_on(tmp_path):
     plan, out = plan_in(tmp_path, steps=60), tmp_path / "out"
     words = "-m", "posenc.study.launch", plan, "--out", out
-    both = launched(*words)
+    both = launched(tmp_path, *words)
     until = time.monotonic() + 200
     while not (out / store.RUNNING).exists() and time.monotonic() < until:
         time.sleep(0.1)
@@ -179,7 +178,7 @@ def test_one_signal_stops_all_and_the_same_command_goes_on(tmp_path):
     first = said(both)
     assert [status for *_, status in first] == [130, 130], first
     assert [*(out / execute.CELLS).glob("*/*.safetensors")]
-    again = said(launched(*words))
+    again = said(launched(tmp_path, *words))
     assert [status for *_, status in again] == [0, 0], again
     assert len(store.read(out).records) == 2
 
@@ -199,12 +198,12 @@ def test_what_cannot_be_launched_is_said(tmp_path, monkeypatch, capsys):
 def test_an_error_of_one_ends_all(tmp_path):
     """More processes than texts, and a plan that is none."""
     plan, out = plan_in(tmp_path, batch=1), tmp_path / "out"
-    both = said(launched("-m", "posenc.study.launch", plan, "--out", out))
+    both = said(launched(tmp_path, "-m", "posenc.study.launch", plan, "--out", out))
     assert [status for *_, status in both] == [1, 1]
     for _, error, _ in both:
         assert "`batch` must be at least one text for each of 2 processes, got 1" in error
     plan.write_text("tasks = 3")
-    both = said(launched("-m", "posenc.study.launch", plan, "--out", tmp_path / "other"))
+    both = said(launched(tmp_path, "-m", "posenc.study.launch", plan, "--out", tmp_path / "other"))
     assert [status for *_, status in both] == [1, 0]
     assert "posenc.study.launch: plan.toml" in both[0][1]
 
@@ -229,7 +228,7 @@ def test_shares_are_the_batch(monkeypatch):
     monkeypatch.setattr(launch, "DistributedDataParallel", lambda part: part)
 
     def noted(model, cell, task, batch, random, among):
-        shares.append((batch, launch.drawn(cell, batch.inputs.shape, random), among))
+        shares.append((batch, draw_positions(cell, batch.inputs.shape, random), among))
         return torch.zeros(())
 
     monkeypatch.setattr(train, "loss_of", noted)
@@ -242,7 +241,7 @@ def test_shares_are_the_batch(monkeypatch):
     for place in range(3):
         assert torch.equal(torch.cat([part[place] for part in parts]), batch[place])
     assert [n for part in parts for n in part.lengths] == batch.lengths
-    whole = launch.drawn(cell, batch.inputs.shape, Random("positions"))
+    whole = draw_positions(cell, batch.inputs.shape, Random("positions"))
     assert torch.equal(torch.cat(positions), whole)
     assert among == (int(batch.answers.sum()),) * 3
 

@@ -157,7 +157,7 @@ def test_generating_picks_as_it_is_told():
 def test_an_oracle_is_told_the_answers():
     model, tokens = decoder(oracle=True), texts()
     told = torch.zeros_like(tokens)
-    assert not torch.allclose(model(tokens), model(tokens, told=told))
+    assert not torch.allclose(model(tokens), model(tokens, oracle_targets=told))
     assert {*model.shared} - {*decoder().shared} == {"told.weight"}
 
 

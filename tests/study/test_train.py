@@ -13,7 +13,7 @@ from posenc.core.biases import pairs
 from posenc.study import tasks, train
 from posenc.study.build import build, encoding_of
 from posenc.study.cell import PROFILES, Cell, Profile
-from posenc.study.controls import drawn, mask_of
+from posenc.study.controls import draw_positions, mask_of
 
 TINY = Profile(width=16, heads=2, layers=1, steps=6, batch=4, warmup=2, prompts=5)
 COPY = tasks.find("copy").at(5, (5, 8))
@@ -158,21 +158,21 @@ def test_theta_is_given_pair_by_pair():
 
 def test_random_positions_are_in_order_and_below_their_bound():
     one = cell(positions="random 32")
-    pos = drawn(one, (50, 20), Random(0))
+    pos = draw_positions(one, (50, 20), Random(0))
     assert pos.shape == (50, 20)
     assert (pos.diff() > 0).all()
     assert pos.min() >= 0
     assert pos.max() == 31
     assert len({tuple(row) for row in pos.tolist()}) == 50
     with pytest.raises(ValueError, match="too few for a text of 40 tokens"):
-        drawn(one, (1, 40), Random(0))
+        draw_positions(one, (1, 40), Random(0))
 
 
 def test_shuffled_positions_are_those_of_the_text():
-    pos = drawn(cell(control="shuffled"), (9, 6), Random(0))
+    pos = draw_positions(cell(control="shuffled"), (9, 6), Random(0))
     assert all(sorted(row) == [*range(6)] for row in pos.tolist())
     assert any(row != sorted(row) for row in pos.tolist())
-    assert drawn(cell(), (9, 6), Random(0)) is None
+    assert draw_positions(cell(), (9, 6), Random(0)) is None
 
 
 def test_a_window_reaches_as_far_as_the_longest_text_of_training():

@@ -47,7 +47,7 @@ class Attended:
         return self.q is not self.q_plain
 
     def scores(self) -> Tensor:
-        """(batch, head, query, key), in float32 or better, before the mask."""
+        """Compute scores before the mask: (batch, head, query, key), in float32 or better."""
         exact = torch.promote_types(self.q.dtype, torch.float32)
         scores = self.q.to(exact) @ per_query_head(self.k, self.q).to(exact).mT * self.scale
         if self.softcap is not None:
@@ -86,7 +86,7 @@ def capture(model: nn.Module, inputs: Mapping[str, Any]) -> list[Attended]:
 
 
 class _Recorder:
-    """Collects the calls of the registered attention; `calls` are arguments of running modules."""
+    """Record the calls of the registered attention; `calls` are arguments of running modules."""
 
     def __init__(self, model: nn.Module, attended: list[Attended]):
         self.names = {module: name for name, module in model.named_modules()}
@@ -168,12 +168,16 @@ def _check_weights(
     """Compare with the weights of eager attention. Raises ValueError if they differ."""
     if weights is None:
         return
-    ours = attended.weights()
-    sees = torch.ones_like(ours[..., :1], dtype=torch.bool)
+    computed = attended.weights()
+    sees = torch.ones_like(computed[..., :1], dtype=torch.bool)
     if attended.seen is not None:  # a query that sees nothing gets arbitrary weights
         sees = attended.seen.any(-1, keepdim=True)
-    off = float(((ours - weights.to(ours.dtype)) * sees).abs().max()) if ours.numel() else 0.0
-    if not off < torch.finfo(ours.dtype).eps ** 0.5:
+    off = (
+        float(((computed - weights.to(computed.dtype)) * sees).abs().max())
+        if computed.numel()
+        else 0.0
+    )
+    if not off < torch.finfo(computed.dtype).eps ** 0.5:
         extra = ", ".join(sorted(key for key, value in call.more.items() if value is not None))
         raise ValueError(
             f"the weights of {attended.module} ({type(module).__name__}) are not those of its"

@@ -20,7 +20,7 @@ from posenc.core.frequencies import Layout, split
 from posenc.properties.probe import in_float64
 
 Hand = tuple[float, float]
-SHOWN = 0, 1, 3, 7  # sevenths of the way from the fastest pair to the slowest
+SEVENTHS_SHOWN = 0, 1, 3, 7  # sevenths of the way from the fastest pair to the slowest
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Clocks:
 
 @torch.no_grad()
 def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks:
-    """Some pairs of `encoding`, one that turns queries and keys by a position."""
+    """Follow some pairs of `encoding`, one that turns queries and keys by a position."""
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     channels = encoding.dim or 16
     pairs = channel_pairs(encoding, channels)
-    shown = dict.fromkeys(pairs[n * (len(pairs) - 1) // 7] for n in SHOWN)
+    shown = dict.fromkeys(pairs[n * (len(pairs) - 1) // 7] for n in SEVENTHS_SHOWN)
     vector = torch.zeros(1, encoding.heads or 1, len(pos), channels, dtype=torch.float64)
     vector[..., [first for first, _ in pairs]] = 1
-    start, one = (
+    at_zero, at_one = (
         encoding.on_queries(vector[:, :, :1], encoding.prepare(torch.tensor([p])))[0, 0, 0]
         for p in (0, 1)
     )
@@ -68,7 +68,10 @@ def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks
         pos.tolist(),
         [
             _clock(
-                (a, b), _hands(query, a, b), _hands(key, a, b), _turned(start[[a, b]], one[[a, b]])
+                (a, b),
+                _hands(query, a, b),
+                _hands(key, a, b),
+                _turned(at_zero[[a, b]], at_one[[a, b]]),
             )
             for a, b in shown
         ],

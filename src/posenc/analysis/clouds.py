@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from posenc.analysis.text import Text
 from posenc.core.encoding import Encoding
 
-GROUPS, EACH = 5, 8  # groups, words of each
+GROUPS, WORDS_EACH = 5, 8  # groups, words of each
 FREQUENT = 400  # words of the text that are chosen from
 
 
@@ -32,7 +32,7 @@ class Clouds:
 
 @torch.no_grad()
 def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Clouds:
-    """Forty words of a text at positions 0 … 39 in a random order; `vectors` (word, channel).
+    """Place forty words of a text at positions 0 … 39 in a random order; `vectors` (word, channel).
 
     Raises ValueError where the text has too few words, or the encoding adds nothing to embeddings.
     """
@@ -61,8 +61,10 @@ def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
     """Numbers of words, group after group, and the group of each."""
     frequent = text.ids.bincount(minlength=len(text.distinct)).argsort(descending=True, stable=True)
     words = [n for n in frequent.tolist() if len(text.distinct[n]) > 3][:FREQUENT]
-    if len(words) < GROUPS * EACH:
-        raise ValueError(f"{len(words)} words of four letters or more: it takes {GROUPS * EACH}.")
+    if len(words) < GROUPS * WORDS_EACH:
+        raise ValueError(
+            f"{len(words)} words of four letters or more: it takes {GROUPS * WORDS_EACH}."
+        )
     alike = normalize(vectors[words].double(), dim=-1)
     alike = alike @ alike.mT
     chosen: list[list[int]] = []
@@ -72,14 +74,16 @@ def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
         first = int(farthest.masked_fill(~free, 2).argmin()) if number else 0
         nearest = alike[first].masked_fill(~free, -2)
         nearest[first] = 2
-        members = nearest.topk(EACH).indices.tolist()
+        members = nearest.topk(WORDS_EACH).indices.tolist()
         free[members] = False
         chosen.append([words[n] for n in members])
         farthest = torch.maximum(farthest, alike[first]) if number else alike[first].clone()
-    return [n for part in chosen for n in part], [g for g in range(GROUPS) for _ in range(EACH)]
+    return [n for part in chosen for n in part], [
+        g for g in range(GROUPS) for _ in range(WORDS_EACH)
+    ]
 
 
 def _together(x: Tensor, group: list[int]) -> float:
     apart = torch.cdist(x, x).fill_diagonal_(float("inf"))
-    of = torch.tensor(group)
-    return float((of[apart.argmin(-1)] == of).double().mean())
+    groups = torch.tensor(group)
+    return float((groups[apart.argmin(-1)] == groups).double().mean())

@@ -49,7 +49,7 @@ class AtLength:
 
 @dataclass(frozen=True)
 class Count:
-    """What a forward pass does: the same on every machine, unlike seconds."""
+    """The work of a forward pass: the same on every machine, unlike seconds."""
 
     operations: int  # calls of torch that make a tensor; views make none
     numbers: int  # that they write
@@ -57,17 +57,17 @@ class Count:
 
 
 def count(layer: Any, x: Tensor) -> Count:
-    """`x` (batch, token, channel), under a causal mask."""
+    """Count the work of a layer on `x` (batch, token, channel), under a causal mask."""
     with _Alive() as alive:
         _forward(layer, x)
     return Count(alive.operations, alive.numbers, alive.peak)
 
 
 def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> Count:
-    """What a layer does more than the same layer without an encoding."""
+    """Count what a layer does more than the same layer without an encoding."""
     x = torch.randn(1, tokens, dim * heads)
     more, plain = (
-        count(SelfAttention(dim * heads, heads, one), x) for one in (encoding, Encoding())
+        count(SelfAttention(dim * heads, heads, added), x) for added in (encoding, Encoding())
     )
     return Count(*(a - b for a, b in zip(astuple(more), astuple(plain), strict=True)))
 
@@ -75,7 +75,7 @@ def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> C
 def costs(
     layers: list[SelfAttention], x: Tensor, rounds: int, step: Callable[[], None] = lambda: None
 ) -> list[Cost]:
-    """`x` (batch, token, channel). Calls `step` after each of `rounds`."""
+    """Measure layers on `x` (batch, token, channel). Calls `step` after each of `rounds`."""
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
     memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}  # and a warm-up
     times = _in_turns({(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step)
@@ -85,8 +85,8 @@ def costs(
             training=statistics.median(times[n, _training]),
             forward_memory=memory[n, _forward],
             training_memory=memory[n, _training],
-            forward_range=_half(times[n, _forward]),
-            training_range=_half(times[n, _training]),
+            forward_range=_quartiles(times[n, _forward]),
+            training_range=_quartiles(times[n, _training]),
         )
         for n in range(len(layers))
     ]
@@ -97,8 +97,8 @@ def by_length(
     rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Forward passes of each layer. `rounds` of each length; calls `step` after each round."""
-    found: list[list[AtLength]] = [[] for _ in layers]
+    """Measure forward passes by length, `rounds` of each; calls `step` after each round."""
+    measured: list[list[AtLength]] = [[] for _ in layers]
     for tokens, times_each in rounds.items():
         texts = [torch.randn(1, tokens, layer.width) for layer in layers]
         memory: dict[int, int] = {}
@@ -107,19 +107,19 @@ def by_length(
                 memory[n] = _peak(_forward, layer, texts[n])
         runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
         times = _in_turns(runs, times_each, step)
-        for n, lengths_of in enumerate(found):
+        for n, lengths_of in enumerate(measured):
             if n in memory:
                 median = statistics.median(times[n])
-                lengths_of.append(AtLength(tokens, median, _half(times[n]), memory[n]))
+                lengths_of.append(AtLength(tokens, median, _quartiles(times[n]), memory[n]))
             else:
                 lengths_of.append(AtLength(tokens, None, None, None))
-    return found
+    return measured
 
 
 def _in_turns(
     runs: dict[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
 ) -> dict[Any, list[float]]:
-    """The seconds of each run in each round, in a new order each round."""
+    """Time each run in each round, in seconds, in a new order each round."""
     times: dict[Any, list[float]] = {job: [] for job in runs}
     jobs, shuffled = [*runs], random.Random(0)
     for _ in range(rounds):
@@ -132,7 +132,7 @@ def _in_turns(
     return times
 
 
-def _half(seconds: list[float]) -> tuple[float, float]:
+def _quartiles(seconds: list[float]) -> tuple[float, float]:
     """The quartiles: half of the runs took between these."""
     if len(seconds) < 2:
         return seconds[0], seconds[0]

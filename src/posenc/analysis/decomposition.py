@@ -44,7 +44,7 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.transformer_xl import TransformerXL
 
 CONTENT = "content-content"
-FOUR = CONTENT, "content-position", "position-content", "position-position"
+FOUR_TERMS = CONTENT, "content-position", "position-content", "position-position"
 MISFIT = 0.05  # of the largest score; rounding to bfloat16 makes 0.01
 
 
@@ -95,13 +95,13 @@ def decompose(
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     parts: dict[str, Tensor] = {}
     if q_place is not None and k_place is not None:
-        products = _four(encoding, (q, q_place, at), (k, k_place, k_at))
+        products = _four_products(encoding, (q, q_place, at), (k, k_place, k_at))
     else:
         products = _products(encoding, q, k, at, k_at, bands)
     for name, value in products:
         _accumulate(parts, name, value * scale)
     q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
-    for part, part_at, part_k_at in _flat(encoding, at, k_at):
+    for part, part_at, part_k_at in _leaves_placed(encoding, at, k_at):
         for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale, seen):
             _accumulate(parts, name, value)
     if bias is not None:
@@ -228,7 +228,7 @@ def _seen_of(attended: Attended) -> Tensor | None:
     return None if attended.seen is None else attended.seen[0]
 
 
-def _four(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
+def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
     """The four products of word and position, as hooks have turned them.
 
     A hook is affine, f(x) = A x + b. So A p = f(p) − f(0) is the part of a position p, and the
@@ -238,7 +238,7 @@ def _four(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tenso
     for (x, place, at), hook in ((query, encoding.on_queries), (key, encoding.on_keys)):
         moved = hook(place, at) - hook(torch.zeros_like(place), at)
         sides.append((hook(x, at) - moved, moved))
-    for n, name in enumerate(FOUR):
+    for n, name in enumerate(FOUR_TERMS):
         yield name, _product(sides[0][n // 2], sides[1][n % 2])
 
 
@@ -246,7 +246,7 @@ def _products(
     encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
 ) -> Iterator[tuple[str, Tensor]]:
     """The products of encoded queries and keys, by term or by band."""
-    parts = [part for part, *_ in _flat(encoding, at, k_at)]
+    parts = [part for part, *_ in _leaves_placed(encoding, at, k_at)]
     rotary = [part for part in parts if _is_rotary(part)]
     turned, keys = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
     if len(rotary) == 1:
@@ -270,10 +270,10 @@ def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
     start = getattr(rotary, "start", None) or 0
     first, second = split(torch.arange(start, start + 2 * len(speed)), rotary.layout)
     turning = speed > 0
-    # Pairs that turn equally fast stay together: `which` maps each pair that turns to its speed.
-    distinct, which = speed[turning].log().neg().round(decimals=3).unique(return_inverse=True)
+    # Pairs that turn equally fast stay together: `group` numbers the speed of each pair that turns.
+    distinct, group = speed[turning].log().neg().round(decimals=3).unique(return_inverse=True)
     for band in torch.arange(len(distinct)).tensor_split(min(count, len(distinct))):
-        among = turning.nonzero().flatten()[torch.isin(which, band)]
+        among = turning.nonzero().flatten()[torch.isin(group, band)]
         waves = 2 * pi / speed[among]
         ends = dict.fromkeys(f"{w:,.0f}" if w >= 100 else f"{w:.3g}" for w in waves.aminmax())
         yield f"λ {'–'.join(ends)}", torch.cat((first[among], second[among]))
@@ -293,13 +293,13 @@ def _biases(
         yield name, term.block(ALL, ALL, seen)
 
 
-def _flat(encoding: Encoding, at: Any, k_at: Any) -> Iterator[tuple[Encoding, Any, Any]]:
+def _leaves_placed(encoding: Encoding, at: Any, k_at: Any) -> Iterator[tuple[Encoding, Any, Any]]:
     """The encodings of a sum, and of sums within it, each with its own positions."""
     if not isinstance(encoding, Sum):
         yield encoding, at, k_at
         return
     for each in zip(encoding, at.parts, k_at.parts, strict=True):
-        yield from _flat(*each)
+        yield from _leaves_placed(*each)
 
 
 def _product(q: Tensor, k: Tensor) -> Tensor:
@@ -307,7 +307,7 @@ def _product(q: Tensor, k: Tensor) -> Tensor:
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:
-    """(batch, token, head · channel) -> (batch, head, token, channel)"""
+    """Split heads: (batch, token, head · channel) -> (batch, head, token, channel)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 

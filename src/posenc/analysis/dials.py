@@ -18,7 +18,7 @@ from posenc.analysis.frequencies import stretched
 from posenc.core.shapes import Frequencies
 
 TINY = 1e-9  # of a turn: what rounding may leave
-SAME = "by_parts"  # turns as "yarn" does but for where its ramp is rounded to
+LIKE_YARN = "by_parts"  # left out: it turns as "yarn" does, but for the rounding of its ramp
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def by_method(
     """
     factor = max(1.0, target / trained)
     methods = {name: now for name, (now, _) in stretched(freqs, trained, factor, long).items()}
-    del methods[SAME]
+    del methods[LIKE_YARN]
     if configured is not None:
         methods = {"none": methods.pop("none"), "configured": configured} | methods
     return {name: dials(freqs, now, trained, target) for name, now in methods.items()}

@@ -46,7 +46,7 @@ def fit_formula(table: Tensor) -> Formula | None:
         return None
     best = min(
         (_fit_layout(table.double(), filled, to) for to in get_args(Layout)),
-        key=lambda made: made.residual,
+        key=lambda formula: formula.residual,
     )
     return best if best.residual <= RESIDUAL else None
 

@@ -37,7 +37,7 @@ from posenc.encodings.rotary.extension import (
     yarn_gain,
 )
 
-ROUGH = 2e-4  # bound on the error of float32 a pair, in a sum over up to 2,048 pairs
+ROUGH_ERROR = 2e-4  # bound on the error of float32 a pair, in a sum over up to 2,048 pairs
 
 Change = Literal["kept", "stretched", "interpolated", "still"]
 
@@ -91,7 +91,7 @@ def stretched(
 ) -> dict[str, tuple[Frequencies, float]]:
     """The frequencies and the gain of cos and sin after each method with its usual settings.
 
-    Those that go by the fastest and the slowest pair are left out where there is but one.
+    Methods that compare the fastest pair with the slowest are left out where there is only one.
     """
     target = round(trained * factor)
     methods = {"none": (freqs, 1.0), "interpolate": (interpolate(freqs, factor), 1.0)}
@@ -138,7 +138,7 @@ def pairs(before: Frequencies, after: Frequencies, trained: int, factor: float) 
 
 
 def similarity(freqs: Frequencies, length: int) -> Tensor:
-    """B(m) for m = 0 … length − 1, in float64.
+    """Compute B(m) for m = 0 … length − 1, in float64.
 
     With m = a·n + b, cos((a·n + b)θ) = cos(a·n·θ) cos(bθ) − sin(a·n·θ) sin(bθ): a matrix product.
     """
@@ -152,7 +152,7 @@ def similarity(freqs: Frequencies, length: int) -> Tensor:
 
 
 def reach(freqs: Frequencies, limit: int = 2**21) -> int:
-    """The first distance at which B turns negative; `most` if it does not before."""
+    """The first distance at which B turns negative; `limit` if it does not before."""
     start, end = 0, min(64, limit)
     while start < limit:
         first = _first_negative(freqs.double(), start, end)
@@ -209,7 +209,7 @@ def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int
 
 def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
     """The first m of start … end − 1 with B(m) < 0: roughly in float32, then exactly in doubt."""
-    rough, doubt = _rough_similarity(freqs, start, end), ROUGH * len(freqs)
+    rough, doubt = _rough_similarity(freqs, start, end), ROUGH_ERROR * len(freqs)
     if float(rough.min()) > doubt:
         return None
     low = (rough <= doubt).nonzero().flatten()
@@ -220,7 +220,7 @@ def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
 
 
 def _rough_similarity(freqs: Frequencies, start: int, end: int) -> Tensor:
-    """B(m) for m = start … end − 1, as `similarity`, its product in float32."""
+    """Compute B(m) for m = start … end − 1, as `similarity` does, its product in float32."""
     n = isqrt(end - start - 1) + 1
     coarse = (start + n * arange(n, dtype=float64))[:, None] * freqs
     fine = arange(n, dtype=float64)[:, None] * freqs

@@ -61,7 +61,7 @@ def project(
     encoding: Encoding,
     pos: Positions | Points | None = None,
 ) -> Plane:
-    """Words in the plane before and after an encoding acts on them. Positions None: 0, 1, 2, …"""
+    """Project words before and after an encoding acts on them. Positions None: 0, 1, 2, …"""
     if "on_embeddings" not in encoding.acts_on:
         raise ValueError(
             f"{type(encoding).__name__} leaves embeddings as they are: give an encoding that is"
@@ -82,8 +82,10 @@ def project(
 
 
 def plane(x: Float[Tensor, "token channel"]) -> tuple[Tensor, float]:
-    """Coordinates (token, 2), and the share of the variance in them; each axis points to where its
-    largest weight is positive, so that the picture is the same every time.
+    """Project to coordinates (token, 2); with the share of the variance in them.
+
+    Each axis points to where its largest weight is positive, so that the picture is the same every
+    time.
     """
     centred = x.double() - x.double().mean(0)
     _, size, axes = torch.linalg.svd(centred, full_matrices=False)
@@ -98,7 +100,7 @@ def turned(
     theta: float,
     pos: Positions | None = None,
 ) -> Turned:
-    """Words of two channels, turned by their positions. Positions None: 0, 1, 2, …"""
+    """Turn words of two channels by their positions. Positions None: 0, 1, 2, …"""
     pos = folded(len(x), 1) if pos is None else pos
     by = turn(pos, torch.tensor([theta], dtype=torch.float64))
     after = rotate(x[None, None], by, "interleaved")[0, 0]

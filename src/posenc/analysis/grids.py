@@ -34,7 +34,7 @@ class Map:
 def to_patch(
     encoding: Encoding, height: int, width: int, chosen: tuple[int, int], unit: bool = False
 ) -> Map:
-    """Similarity of all patches to one, by an encoding of two axes; `unit`: −1 … 1, as in DINOv3.
+    """Compare all patches with one, by an encoding of two axes; `unit`: −1 … 1, as in DINOv3.
 
     Raises ValueError for another number of axes, or a patch that is not in the image.
     """

@@ -17,7 +17,7 @@ from posenc.core.shapes import Embeddings
 
 
 @dataclass(frozen=True)
-class Far:
+class FarChange:
     """The change of the output when the text starts at `start`."""
 
     start: int
@@ -26,7 +26,7 @@ class Far:
 
 
 @torch.no_grad()
-def far_changes(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> list[Far]:
+def far_changes(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> list[FarChange]:
     """Move `x` (window, token, channel) to begin at each of `starts`, on every axis."""
     pos = folded(x.shape[-2], layer.encoding.axes)
     here = layer(x, pos, causal())
@@ -35,7 +35,7 @@ def far_changes(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> l
         try:
             there = layer(x, pos + start, causal())
         except IndexError as error:
-            changes.append(Far(start, None, str(error)))
+            changes.append(FarChange(start, None, str(error)))
         else:
-            changes.append(Far(start, ((there - here).norm() / here.norm()).item()))
+            changes.append(FarChange(start, ((there - here).norm() / here.norm()).item()))
     return changes

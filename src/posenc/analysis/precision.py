@@ -36,7 +36,7 @@ def _exact(p: Tensor, theta: Tensor) -> Tensor:
     return p.double().unsqueeze(-1) * theta.double()
 
 
-# How angles are formed, and the dtype that their cos and sin are kept in.
+# The ways to form angles, and the dtype that their cos and sin are kept in
 WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
     "posenc: float64, rounded once": (_exact, torch.float32),
     "float32 angles": (_product(torch.float32, torch.float32), torch.float32),
@@ -73,7 +73,7 @@ def phase_error(freqs: Frequencies, position: int, dtype: torch.dtype) -> float:
 def precision(
     freqs: Frequencies, positions: Sequence[int] = tuple(POSITIONS), seed: int = 0
 ) -> Precision:
-    """Errors of a vector of frequencies, for q and k of unit normal entries."""
+    """Measure the errors of a vector of frequencies, for q and k of unit normal entries."""
     generator = torch.Generator().manual_seed(seed)
     q, k = torch.randn(2, WINDOW, len(freqs), dtype=torch.complex128, generator=generator)
     errors = Precision(list(positions), *({way: [] for way in WAYS} for _ in range(3)))
@@ -92,7 +92,7 @@ def precision(
 
 
 def _turn(angle: Tensor, dtype: torch.dtype) -> Tensor:
-    """cos + i sin, formed as exactly as the angle is, kept in `dtype`."""
+    """Compute cos + i sin, as exactly as the angle is, and keep it in `dtype`."""
     return torch.complex(angle.cos().to(dtype).double(), angle.sin().to(dtype).double())
 
 

@@ -55,7 +55,7 @@ def strength(weight: Tensor, layout: Layout) -> Tensor:
 
 @torch.no_grad()
 def alignment(q: Tensor, k: Tensor) -> Tensor:
-    """a(m, n) of each head, from rows (head, channel, input): (head, channel, channel)."""
+    """Compute a(m, n) of each head, from rows (head, channel, input): (head, channel, channel)."""
     # Rows of q above those of k, each of length 1: (head, 2 · channel, input), and their products.
     rows = normalize(torch.cat((q, k), -2).float(), dim=-1)
     products = rows @ rows.mT

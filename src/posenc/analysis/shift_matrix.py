@@ -20,7 +20,7 @@ from torch import Tensor
 from posenc.core.encoding import Encoding
 from posenc.properties.probe import Probe
 
-FITTED = 64  # rows beyond two for each channel
+EXTRA_ROWS = 64  # rows beyond two for each channel
 RANK = 1e-5  # of singular values, relative: rows are rounded to float32
 
 
@@ -46,12 +46,12 @@ class Group:
 
 @torch.no_grad()
 def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None:
-    """Fit to random rows, try on rows 0 … tokens − 1 too. None: positions have no rows."""
+    """Fit M_a, M_b and M_(a+b) to random rows, and try rows 0 … tokens − 1 too. None: no rows."""
     probe = Probe(encoding, heads=None if encoding.heads else 1)
     row = probe.rows(probe.line(1))
     if row is None:
         return None
-    room, count = max(1, probe.limit - a - b), 2 * row.shape[-1] + FITTED
+    room, count = max(1, probe.limit - a - b), 2 * row.shape[-1] + EXTRA_ROWS
     if room < 2 * count:  # a table: half of its rows, to be tried on the others
         far = torch.randperm(room, generator=probe.random)[: max(1, room // 2)]
     else:

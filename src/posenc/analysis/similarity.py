@@ -90,7 +90,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Effect(Curve):
-    """What an encoding adds to scores: those of the same words without positions are taken away."""
+    """Scores that an encoding adds: those of the same words without positions are subtracted."""
 
     heads: list[list[float]]  # (head, distance): the mean of each
     by_distance_alone: bool  # the same for all words: a bias of distance
@@ -98,7 +98,7 @@ class Effect(Curve):
 
 @torch.no_grad()
 def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
-    """Similarity of the rows PE(p), or of a vector of ones at p. None: no rows, as in ALiBi.
+    """Compare the rows PE(p), or a vector of ones at each p. None: no rows, as in ALiBi.
 
     With several axes the positions are the cells of a square, line by line.
     """
@@ -112,7 +112,7 @@ def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
 
 
 def of_distance(freqs: Frequencies, length: int) -> Waves:
-    """Similarity at distances 0 … length − 1.
+    """Compute the similarity at distances 0 … length − 1.
 
     >>> from posenc import frequencies
     >>> of_distance(frequencies(64), 1000).rises, of_distance(frequencies(64), 1000).negative
@@ -126,8 +126,8 @@ def of_distance(freqs: Frequencies, length: int) -> Waves:
         alike.tolist(),
         (alike / alike[0]).tolist(),
         apart.tolist(),
-        _first(alike.diff() > 0, 1),
-        _first(alike < 0),
+        _first_place(alike.diff() > 0, 1),
+        _first_place(alike < 0),
     )
 
 
@@ -138,7 +138,7 @@ def bound(
     length: int,
     layout: Layout = "interleaved",
 ) -> Bound:
-    """The bound on the score of a query and a key not yet turned, paired by `layout`."""
+    """Bound the score of a query and a key not yet turned, paired by `layout`."""
     h = _complex(q, layout) * _complex(k, layout).conj()
     waves = _waves(freqs, length)
     sums = waves.cumsum(-1).abs()
@@ -167,7 +167,7 @@ def peak(
     length: int,
     layout: Layout = "interleaved",
 ) -> Peak:
-    """Scores of `q` and the key `turned` by `target`, at distances 0 … length − 1; no scale."""
+    """Score `q` with the key `turned` by `target`, at distances 0 … length − 1; no scale."""
     key = turned(q, freqs, target, layout)
     h = _complex(q, layout) * _complex(key, layout).conj()
     score = (_waves(freqs, length) * h).sum(-1).real
@@ -175,13 +175,13 @@ def peak(
 
 
 def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
-    """Scores by distance in windows of text, `x` (window, token, channel)."""
+    """Average scores by distance in windows of text, `x` (window, token, channel)."""
     return curve(of_words(layer, x))
 
 
 @torch.no_grad()
 def of_words(layer: SelfAttention, x: Tensor) -> Float[Tensor, "window head token token"]:
-    """Scores of all pairs of tokens in windows of text, `x` (window, token, channel).
+    """Score all pairs of tokens in windows of text, `x` (window, token, channel).
 
     The layer's query projection serves for queries and keys alike, so that a score measures
     likeness, and what changes with distance is the encoding's doing.
@@ -199,7 +199,7 @@ def effect(
     scores: Float[Tensor, "window head token token"],
     plain: Float[Tensor, "window head token token"],
 ) -> Effect:
-    """What an encoding adds by distance: its scores minus those of the same words without it."""
+    """Average what an encoding adds, by distance: its scores minus those of the words without."""
     added = scores - plain
     tokens = added.shape[-1]
     diagonals = [added.diagonal(-distance, -2, -1) for distance in range(tokens)]
@@ -211,7 +211,7 @@ def effect(
 
 @torch.no_grad()
 def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
-    """Mean score by distance, of scores made by attention or captured in a model."""
+    """Average scores by distance, computed by attention or captured in a model."""
     tokens = scores.shape[-1]
     diagonals = [scores.diagonal(-distance, -2, -1).flatten() for distance in range(tokens)]
     tenths = torch.tensor([0.1, 0.9])
@@ -225,7 +225,7 @@ def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
 
 
 def _waves(freqs: Frequencies, length: int) -> Tensor:
-    """exp(i δ θⱼ), (distance, pair)."""
+    """Compute exp(i δ θⱼ), (distance, pair)."""
     angle = torch.arange(length).double().unsqueeze(-1) * freqs.detach().double()
     return torch.polar(torch.ones_like(angle), angle)
 
@@ -234,6 +234,6 @@ def _complex(x: Tensor, layout: Layout) -> Tensor:
     return torch.complex(*split(x.detach().double(), layout))
 
 
-def _first(holds: Tensor, more: int = 0) -> int | None:
+def _first_place(holds: Tensor, more: int = 0) -> int | None:
     places = holds.nonzero()
     return int(places[0]) + more if len(places) else None

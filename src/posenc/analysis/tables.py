@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-LIKELIER = 20.0  # nats
+LEAST_GAIN = 20.0  # nats by which a table with untrained rows must be likelier than one without
 WINDOW = 16  # rows over which likeness is averaged, to see where it falls
-FALL = 0.1  # of likeness, up to the end of the table, or at a seam
-NOISES = 10.0  # by which likeness drops at a seam, of the noise nearby
-LEVELS = 5.0  # by which the mean size of rows differs beside a seam, of its standard error
+LEAST_FALL = 0.1  # of likeness, up to the end of the table, or at a seam
+SEAM_NOISES = 10.0  # times the noise nearby, by which likeness drops at a seam
+SEAM_ERRORS = 5.0  # standard errors by which the mean size of rows differs beside a seam
 
 Untrained = Literal["random", "alike", "zero", ""]
 
@@ -41,14 +41,14 @@ class Rows:
     likeness_quarters: list[float]
     directions: float  # how many there are in which rows differ, as if in each equally
     trained: int  # rows before the untrained ones: all, if there are none of these
-    untrained: Untrained  # what the rows from there on are
+    untrained: Untrained  # the kind of the rows from there on
     falls: int | None  # the row from which likeness declines, among the trained ones
     seam: int | None = None  # the first row that a later training on shorter texts left as it was
 
 
 @torch.no_grad()
 def rows(table: Tensor) -> Rows:
-    """Measurements of a table (row, channel)."""
+    """Measure a table (row, channel)."""
     table = table.double()
     norms, likeness = table.norm(dim=-1), cosine_similarity(table[1:], table[:-1], dim=-1)
     trained, untrained = boundary(table)
@@ -73,7 +73,7 @@ def directions(centred: Tensor) -> float:
 
 
 def boundary(table: Tensor) -> tuple[int, Untrained]:
-    """Number of rows that training has met, and a word for those after them."""
+    """Count the rows that training has met; and a word for those after them."""
     rows = len(table)
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:
@@ -86,11 +86,15 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
     likeness = cosine_similarity(table[1:], table[:-1], dim=-1)
     if likeness.square().mean() < 1.3 * drawn and size.var() < 1.5 * drawn / 2:
         return 0, "random"
-    before = _any(size, drawn / 2)[1:] + _any(likeness, drawn)  # ending before row 2, 3, …
-    after = _drawn(size, drawn / 2, centred=True)[1:] + _drawn(likeness, drawn)  # from row 1, …
+    before = _likelihood_up_to(size, drawn / 2)[1:] + _likelihood_up_to(
+        likeness, drawn
+    )  # ending before row 2, 3, …
+    after = _likelihood_from(size, drawn / 2, centred=True)[1:] + _likelihood_from(
+        likeness, drawn
+    )  # from row 1, …
     gain = before[:-2] + after[1:-1] - before[-1]
     best = int(gain.argmax())
-    return (int(there[best + 2]), "random") if gain[best] > LIKELIER else (rows, "")
+    return (int(there[best + 2]), "random") if gain[best] > LEAST_GAIN else (rows, "")
 
 
 def falls(likeness: Tensor) -> int | None:
@@ -100,7 +104,7 @@ def falls(likeness: Tensor) -> int | None:
     usual = likeness.median()
     noise = 1.4826 * (likeness - usual).abs().median() / WINDOW**0.5
     means = likeness.unfold(0, WINDOW, 1).mean(-1)
-    if means[-1] > usual - FALL:
+    if means[-1] > usual - LEAST_FALL:
         return None
     return int((means >= usual - 2 * noise).nonzero()[-1]) + WINDOW
 
@@ -110,33 +114,33 @@ def seam(norms: Tensor, likeness: Tensor) -> int | None:
 
     The row at which texts ended may stand out by itself: of drops side by side the last counts.
     """
-    found = None
+    seam_row = None
     size = norms.clamp_min(1e-300).log()
     for row in range(WINDOW + 1, len(norms) - WINDOW):
         near = likeness[row - 1 - WINDOW : row - 1 + WINDOW]  # of rows beside `row` to those before
         usual = near.median()
         noise = 1.4826 * (near - usual).abs().median()
-        if likeness[row - 1] > usual - max(FALL, float(NOISES * noise)):
+        if likeness[row - 1] > usual - max(LEAST_FALL, float(SEAM_NOISES * noise)):
             continue
         before, after = size[row - 1 - WINDOW : row - 1], size[row + 1 : row + 1 + WINDOW]
         error = ((before.var() + after.var()) / WINDOW).sqrt()
-        if (after.mean() - before.mean()).abs() > LEVELS * error:
-            if found is not None and row > found + 2:
+        if (after.mean() - before.mean()).abs() > SEAM_ERRORS * error:
+            if seam_row is not None and row > seam_row + 2:
                 return None  # drops in several places are no seam
-            found = row
-    return found
+            seam_row = row
+    return seam_row
 
 
-def _any(x: Tensor, least: float) -> Tensor:
-    """ln likelihood of x[:1], x[:2], …: normal, of any mean, and any variance from `least` on."""
+def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
+    """Compute ln likelihood of x[:1], x[:2], …: normal, any mean, any variance from `least` on."""
     count = torch.arange(1, len(x) + 1)
     variance = x.square().cumsum(0) / count - (x.cumsum(0) / count).square()
     variances = variance.clamp_min(least)
     return -count / 2 * (variances.log() + variance / variances)
 
 
-def _drawn(x: Tensor, variance: float, centred: bool = False) -> Tensor:
-    """ln likelihood of x[0:], x[1:], …: normal, of this variance, its mean 0, or any (centred)."""
+def _likelihood_from(x: Tensor, variance: float, centred: bool = False) -> Tensor:
+    """Compute ln likelihood of x[0:], x[1:], …: normal, this variance, mean 0, or any (centred)."""
     back = x.flip(0)
     count = torch.arange(1, len(x) + 1)
     squares = back.square().cumsum(0) - (back.cumsum(0).square() / count if centred else 0)

@@ -61,7 +61,7 @@ class Text:
         return self.ids[starts.unsqueeze(-1) + torch.arange(size)]
 
     def vectors(self, width: int, seed: int = 0) -> Tensor:
-        """(distinct word, width), each of length √width."""
+        """Make vectors of the distinct words, (word, width), each of length √width."""
         known = min(VOCABULARY, len(self.distinct))
         generator = torch.Generator().manual_seed(seed)
         vectors = torch.randn(len(self.distinct), width, generator=generator)

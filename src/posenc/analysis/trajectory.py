@@ -29,7 +29,7 @@ class Advance:
 def advance(
     encoding: Encoding, vector: Float[Tensor, "channel"], positions: Sequence[int]
 ) -> Advance:
-    """`vector` at each of `positions`.
+    """Place `vector` at each of `positions`.
 
     Raises ValueError for encodings that change neither embeddings nor queries, as biases.
     """

@@ -22,7 +22,7 @@ from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.biases import as_bias, pairs
 from posenc.core.cache import cached_with
 from posenc.core.encoding import Encoding
-from posenc.core.fits import from_zero, made_for, prepared, stand
+from posenc.core.fits import check_sizes, checked_at, from_zero, prepared
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
 from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
@@ -132,15 +132,15 @@ def _call(
     dropout, softcap, sinks = weighed
     plain = dropout == 0.0 and softcap is None and sinks is None
     if not plain:
-        _fits_softmax(q, dropout, softcap, sinks)
+        _check_softmax_options(q, dropout, softcap, sinks)
         looks = looks and (sinks is None or readable(sinks))
     scale = encoding.scale(q.shape[-1]) if scale is None else float(number(scale, "scale"))
     acts_on = encoding.acts_on
     learns = trains(encoding, q, k, v, *(() if sinks is None else (sinks,)))
     seen = seen if looks else None  # sinks may be traced where the rest is not
-    ours = implementation in ("auto", "view")
+    by_strips = implementation in ("auto", "view")
     # Paths that go by a strip of pairs never touch a key that nobody sees.
-    skips = seen is not None and ours and not learns and "by_weight" not in acts_on
+    skips = seen is not None and by_strips and not learns and "by_weight" not in acts_on
     causal = isinstance(mask, Mask) and mask.is_causal
     if not (mask is None or causal or skips or (seen is not None and seen.sees_all_keys)):
         k, v = zero_unseen(q, k, v, mask)
@@ -149,7 +149,7 @@ def _call(
     if "on_scores" in acts_on:
         bias = as_bias(encoding.on_scores(q, k, at, k_at, scale), q, k)
         if bias is not None and implementation != "reference" and softcap is None:  # caps q · k
-            q, k, bias = bias.absorbed(q, k, not (ours and looks and plain) or learns)
+            q, k, bias = bias.absorbed(q, k, not (by_strips and looks and plain) or learns)
     v = encoding.on_values(v, k_at)
     if k.shape[1] != v.shape[1]:  # keys or values differ by query head now
         k, v = per_query_head(k, q), per_query_head(v, q)
@@ -161,7 +161,7 @@ def _call(
 
 
 class Placed(NamedTuple):
-    """Choices by positions, mask and shapes alone: in decoding, the same for all layers."""
+    """The parts of a call that depend on positions, mask and shapes alone: layers share them."""
 
     at: Any
     k_at: Any
@@ -178,23 +178,23 @@ def _placed(
     mask: Mask | Seen | None,
     looks: bool,
 ) -> Placed:
-    """Check that everything fits; asked once for all calls that share the positions."""
+    """Check that everything fits, once for all calls that share the positions."""
     k_at = at if k_at is None else k_at
 
     def place() -> Placed:
-        tokens, keys = _fits(encoding, q, k, v, mask)
+        tokens, keys = _check_inputs(encoding, q, k, v, mask)
         if at is None and keys != tokens:
             raise ValueError(
                 f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
                 " `k_at`, made by `encoding.prepare`."
             )
         start = prepared(encoding, sequence(tokens, 0, q.device), "`at`") if at is None else at
-        q_stand = stand(encoding, start, q, "`at`")
-        k_stand = stand(encoding, start if k_at is None else k_at, k, "`k_at`")
+        q_stand = checked_at(encoding, start, q, "`at`")
+        k_stand = checked_at(encoding, start if k_at is None else k_at, k, "`k_at`")
         seen = strip(mask, tokens, keys) if looks else None
         return Placed(q_stand, k_stand, seen)
 
-    def found() -> tuple[Strip | None, bool]:
+    def seen_and_sameness() -> tuple[Strip | None, bool]:
         placed = place()
         return placed.seen, placed.at is at and placed.k_at is k_at
 
@@ -202,10 +202,12 @@ def _placed(
         return place()
     of_mask = (mask.made_of or ()) if isinstance(mask, Mask) else ()
     what = "placed", q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-    seen, as_they_are = cached_with(k_at, what, (encoding, at, k_at, mask, *of_mask), found)
+    seen, as_they_are = cached_with(
+        k_at, what, (encoding, at, k_at, mask, *of_mask), seen_and_sameness
+    )
     if not as_they_are:  # tables made here are made in every call, for what is learned may change
         return place()
-    made_for(encoding, q.shape[1], q.shape[3], needs_values=True)
+    check_sizes(encoding, q.shape[1], q.shape[3], needs_values=True)
     return Placed(at, k_at, seen)
 
 
@@ -221,7 +223,7 @@ def scores(
     k_x: Float[Tensor, "batch key width"] | None = None,
     mask: Mask | Seen | None = None,
 ) -> Scores:
-    """Logits of all pairs, from bare positions: what properties measure.
+    """Compute logits of all pairs, from bare positions: properties are measured on them.
 
     `x` and `k_x` are what q and k are projections of, for an encoding that reads it in `on_hidden`;
     `k_x` None: as `x`. The bias is told of the `mask`, which hides nothing here.
@@ -229,8 +231,8 @@ def scores(
     at, k_at = encoding.prepare(q_pos), encoding.prepare(k_pos)
     if x is not None:
         at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x if k_x is None else k_x, k_at)
-    stand(encoding, at, q, "`q_pos`")
-    stand(encoding, k_at, k, "`k_pos`")
+    checked_at(encoding, at, q, "`q_pos`")
+    checked_at(encoding, k_at, k, "`k_pos`")
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     q, k = encoding.on_queries(q, at), per_query_head(encoding.on_keys(k, k_at), q)
     bias = as_bias(encoding.on_scores(q, k, at, k_at, scale), q, k)
@@ -239,10 +241,10 @@ def scores(
     return logits(call, slice(None), seen=seen)
 
 
-def _fits(
+def _check_inputs(
     encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen | None
 ) -> tuple[int, int]:
-    """Refuse what would end in an error of somebody else's, or broadcast in silence.
+    """Refuse inputs that would end in an error of torch's, or broadcast in silence.
 
     Returns the number of queries and of keys. It looks at types and shapes only.
     """
@@ -268,7 +270,7 @@ def _fits(
         )
     if not k_shape[1] or heads % k_shape[1]:
         raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
-    made_for(encoding, heads, channels, needs_values=not q.is_meta)
+    check_sizes(encoding, heads, channels, needs_values=not q.is_meta)
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
     if not q.is_floating_point():
@@ -278,11 +280,11 @@ def _fits(
     if isinstance(mask, Mask):
         mask.check(batch, tokens, k_shape[2])
     elif mask is not None:
-        _function(mask)
+        _check_mask(mask)
     return tokens, k_shape[2]
 
 
-def _fits_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) -> None:
+def _check_softmax_options(q: Tensor, dropout: float, softcap: float | None, sinks: Any) -> None:
     probability(dropout, "dropout")
     if softcap is not None:
         positive(softcap, "softcap")
@@ -300,7 +302,7 @@ def _fits_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) 
         )
 
 
-def _function(mask: Any) -> None:
+def _check_mask(mask: Any) -> None:
     if isinstance(mask, Tensor):
         raise TypeError(
             "`mask` is a function of indices, as `posenc.masks` makes them, got a tensor: pass"

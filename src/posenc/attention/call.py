@@ -26,14 +26,14 @@ class Call(NamedTuple):
     seen: Strip | None = None  # what the mask shows, where that is a strip
     by_weight: bool = False  # whether the encoding adds to the values
     trains: bool = False
-    looks: bool = False  # nothing is traced, and no more than first gradients are asked for
+    looks: bool = False  # values may be read: on the CPU, not traced, first gradients at most
     dropout: float = 0.0  # probability with which a weight is 0
     softcap: float | None = None  # c of c · tanh(score / c)
     sinks: Tensor | None = None  # (head,): logits that have no value
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(batch, head, query, key)"""
+        """The sizes (batch, head, query, key) of the scores."""
         batch, heads, tokens, _ = self.q.shape
         return batch, heads, tokens, self.k.shape[-2]
 
@@ -67,7 +67,7 @@ def trains(encoding: Encoding, *inputs: Tensor) -> bool:
 
 
 def per_query_head(x: Tensor, q: Tensor) -> Tensor:
-    """Grouped heads of keys or values, one for each head of the queries."""
+    """Repeat grouped heads of keys or values, one for each head of the queries."""
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 

@@ -31,7 +31,7 @@ from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.core.sum import Sum, leaves
 from posenc.core.tracing import beyond_gradients, readable, transformed
 
-MOST = 128  # queries, whose biases of all heads are held: with as many keys, 2 MB for 32 heads
+MOST_QUERIES = 128  # whose biases of all heads are held: with as many keys, 2 MB for 32 heads
 Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batch, head, 1, key)
 
 
@@ -72,10 +72,10 @@ class Decoding:
 
 @dataclass
 class Step:
-    """A token and the keys that it sees, all of them, as layers meet them that share positions.
+    """A step of decoding, one token and all keys that it sees, in layers that share positions.
 
-    From the third call on it is that of `one_query`, as long as the weights that it was prepared
-    from are what they were; all checks have been passed.
+    From the third call on it runs `one_query`, whose checks have been passed, as long as the
+    weights that it was prepared from are what they were.
     """
 
     scale: float
@@ -95,7 +95,7 @@ class Step:
         return self.one_query(q, k, v) if unchanged(self.weights) else None
 
     def learn(self, call: Call) -> None:
-        """Prepare `one_query` by a call that has passed all checks, if that is all there is."""
+        """Prepare `one_query` from a call that has passed all checks, if it can serve the next."""
         self.calls, self.one_query = self.calls + 1, None
         if self.calls < 2:  # in a cache of keys, the positions are each layer's own
             return
@@ -106,8 +106,8 @@ class Step:
             return
         bias, acts_on = call.bias, {*call.encoding.acts_on}
         modules, one_query = () if bias is None else bias.made_by, None
-        one = call.shape[2] == 1 and acts_on <= {"on_scores", "by_weight"}
-        if bias is not None and one and carries_values(call):
+        one_query_only = call.shape[2] == 1 and acts_on <= {"on_scores", "by_weight"}
+        if bias is not None and one_query_only and carries_values(call):
             prepared = bias.one_query(call)
             if prepared is not None:
                 one_query, modules = prepared[0], prepared[1:]
@@ -119,18 +119,20 @@ class Step:
         sources = [held_by(module) for module in modules]
         if None in sources:
             return
-        tensors = [x for one in sources for x in one or () if isinstance(x, Tensor)]
+        tensors = [x for held in sources for x in held or () if isinstance(x, Tensor)]
         versions = [version_of(x) for x in tensors]
         if None not in versions:
-            self.held, self.weights = _held(modules), versions  # type: ignore[assignment]
+            self.held, self.weights = _contents(modules), versions  # type: ignore[assignment]
             self.one_query = one_query or _with_rows(call)
 
 
-def _held(modules: Iterable[nn.Module]) -> list[tuple[dict[str, Any], tuple[Any, ...]]]:
+def _contents(modules: Iterable[nn.Module]) -> list[tuple[dict[str, Any], tuple[Any, ...]]]:
     """The dictionaries of these modules, and of those within, and what each holds."""
-    each = [part for module in modules for part in module.modules()]
-    holders = [(x.__dict__, x._parameters, x._buffers, x._modules) for x in each]
-    return [(one, tuple(one.values())) for four in holders for one in four]
+    parts = [part for module in modules for part in module.modules()]
+    holders = [(x.__dict__, x._parameters, x._buffers, x._modules) for x in parts]
+    return [
+        (contents, tuple(contents.values())) for four_dicts in holders for contents in four_dicts
+    ]
 
 
 def _with_rows(call: Call) -> OneQuery:
@@ -156,7 +158,7 @@ def step_of(
     mask: Mask | Seen | None,
     scale: float | None,
 ) -> Step | None:
-    """The step that these are, kept with the positions of the keys; None where it is none.
+    """Look up the `Step` of these inputs, kept with the positions of the keys; None: no step.
 
     A token that is decoded asks this in every layer, so that each look-up here counts: the kernel
     has just swept the processor's caches, and what is touched comes from further off.
@@ -168,7 +170,8 @@ def step_of(
     if not (scale is None or type(scale) is float):
         return None
     k_at, shape = at if k_at is None else k_at, q.shape
-    # By their ids, which the step keeps taken; a sum goes by its parts, which may be exchanged
+    # Objects are told apart by their ids, which the step keeps taken by holding the objects. Parts
+    # of a sum may be exchanged, so they are in the key too.
     key = id(encoding), id(at), id(mask), scale, shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
     key += is_inference_mode_enabled(), is_autocast_cpu()
     if isinstance(encoding, Sum):
@@ -193,7 +196,7 @@ def _new_step(
     scale: float | None,
     key: tuple[Any, ...],
 ) -> Step | None:
-    if q.ndim != 4 or q.shape[2] > MOST or not isinstance(encoding, Encoding):
+    if q.ndim != 4 or q.shape[2] > MOST_QUERIES or not isinstance(encoding, Encoding):
         return None
     if not (mask is None or isinstance(mask, Mask)):
         return None

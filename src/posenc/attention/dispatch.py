@@ -28,7 +28,7 @@ from posenc.attention.flex import flexible
 from posenc.attention.sinks import WithSinks, flash, joined
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, view
-from posenc.core.biases import ALL, FEW, dense, pairs
+from posenc.core.biases import ALL, FEW_QUERIES, dense, pairs
 from posenc.core.masks import Mask
 from posenc.core.shapes import Scores, Seen
 from posenc.core.sum import leaves
@@ -36,8 +36,8 @@ from posenc.core.tracing import beyond_gradients, readable
 
 Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
 BLOCK = 128  # queries at a time, at most
-LEAST = 16
-HELD = 2**21  # scores at a time, unless `LEAST` queries make more: 8 MB in float32
+SMALLEST_BLOCK = 16  # queries
+MOST_SCORES = 2**21  # scores at a time, unless `SMALLEST_BLOCK` queries make more: 8 MB
 HUGE = 2.0**60  # of a key or value; two of that size still have a product
 
 
@@ -52,9 +52,9 @@ class Explanation:
         return f"{self.path}: {self.why}"
 
 
-def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
-    """The definition, for some of the queries, who see no other than these keys."""
-    seen = _seen(call, rows, keys)
+def _defined(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
+    """Compute attention as it is defined, for some queries, which see no keys but these."""
+    seen = _mask_block(call, rows, keys)
     scores = logits(call, rows, keys, seen)
     if seen is None:
         weights = _softmax(scores, call.sinks)
@@ -63,17 +63,17 @@ def _rows(call: Call, rows: slice, keys: slice = slice(None)) -> Tensor:
         weights = _softmax(scores.masked_fill(~seen, lowest), call.sinks).masked_fill(~seen, 0)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    out = weights @ per_query_head(_some(call.v, keys), call.q).to(weights.dtype)
+    out = weights @ per_query_head(_sliced(call.v, keys), call.q).to(weights.dtype)
     extra = call.encoding.by_weight(weights, call.at, call.k_at, rows) if call.by_weight else None
     return (out if extra is None else out + extra).to(call.q.dtype)
 
 
-def _some(x: Tensor, tokens: slice) -> Tensor:
-    """Slicing costs as much as a small kernel, also where it takes all."""
+def _sliced(x: Tensor, tokens: slice) -> Tensor:
+    """Slice tokens, but not where all are taken: slicing costs as much as a small kernel."""
     return x if tokens == ALL else x[..., tokens, :]
 
 
-def _seen(call: Call, rows: slice, keys: slice) -> Tensor | None:
+def _mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
     """The mask of these queries and keys, to broadcast; None: each query sees all of them."""
     if call.mask is None or _sees_all(call, rows, keys):
         return None
@@ -81,7 +81,7 @@ def _seen(call: Call, rows: slice, keys: slice) -> Tensor | None:
 
 
 def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
-    """A sink is one more key, whose weight nothing comes of."""
+    """Take the softmax with sinks, each one more key whose weight is left out afterwards."""
     if sinks is None:
         return scores.softmax(-1)
     one_more = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)
@@ -91,7 +91,7 @@ def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
 def logits(
     call: Call, rows: slice, keys: slice = slice(None), seen: Tensor | None = None
 ) -> Scores:
-    q, k = _some(call.q, rows), per_query_head(_some(call.k, keys), call.q)
+    q, k = _sliced(call.q, rows), per_query_head(_sliced(call.k, keys), call.q)
     content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
     if call.softcap is not None:
         content = call.softcap * (content / call.softcap).tanh()
@@ -105,20 +105,20 @@ def _bias(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
 
 
 def reference(call: Call) -> Tensor:
-    return _rows(call, slice(None))
+    return _defined(call, slice(None))
 
 
 def blocks(call: Call) -> Tensor:
     batch, heads, tokens, keys = call.shape
-    most = LEAST
+    most = SMALLEST_BLOCK
     if tokens > most:
-        most = max(most, min(BLOCK, HELD // max(1, batch * heads * keys)))
+        most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
     here = call.looks or call.readable
     # The kernel takes no cap, and drops weights only where it makes all of them.
     weights = call.by_weight or call.softcap is not None or call.dropout or _no_sinks(call)
-    each = _fused if here and not weights else _rows
+    compute = _fused if here and not weights else _defined
     if tokens <= most and not call.trains:
-        return each(call, slice(None), _columns(call, slice(0, tokens)))
+        return compute(call, slice(None), _columns(call, slice(0, tokens)))
     parts = _blocks(tokens, most) or [slice(0, 0)]
     columns = [_columns(call, rows) for rows in parts]
     if call.trains:
@@ -126,13 +126,13 @@ def blocks(call: Call) -> Tensor:
         again = functools.partial(
             checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
         )
-        each = functools.partial(again, each)
+        compute = functools.partial(again, compute)
     if call.trains or not here:
-        return torch.cat([each(call, *some) for some in zip(parts, columns, strict=True)], -2)
+        return torch.cat([compute(call, *some) for some in zip(parts, columns, strict=True)], -2)
     # Written in place: kept parts would lie between pieces of memory that are to be used again.
     out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
     for rows, some in zip(parts, columns, strict=True):
-        out[..., rows, :] = each(call, rows, some)
+        out[..., rows, :] = compute(call, rows, some)
     return out
 
 
@@ -145,12 +145,12 @@ def _columns(call: Call, rows: slice) -> slice:
 
 
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
-    """Compute `_rows` by torch's CPU kernel, which keeps no scores and no weights of a block."""
-    seen = _seen(call, rows, keys)
+    """Compute `_defined` by torch's CPU kernel, which keeps no scores and no weights of a block."""
+    seen = _mask_block(call, rows, keys)
     bias = None if call.bias is None else _bias(call, rows, keys, seen)
     if bias is not None and bias.requires_grad:  # the kernel has no gradient for it
-        return _rows(call, rows, keys)
-    q, k, v = _some(call.q, rows), _some(call.k, keys), _some(call.v, keys)
+        return _defined(call, rows, keys)
+    q, k, v = _sliced(call.q, rows), _sliced(call.k, keys), _sliced(call.v, keys)
     if seen is None:
         return _kernel(q, k, v, call, attn_mask=bias)
     return _unless_alone(q, k, v, call, seen, bias)
@@ -172,7 +172,7 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
 def _unless_alone(
     q: Tensor, k: Tensor, v: Tensor, call: Call, seen: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Kernels differ in what they make of a row that sees nothing: here it is 0."""
+    """Call the kernel, and give 0 to queries that see no key: kernels differ about these."""
     alone = ~seen.any(-1, keepdim=True)
     shown = seen | alone
     shown = shown if bias is None else bias.masked_fill(~shown, float("-inf"))
@@ -209,7 +209,7 @@ def _with_sinks(
 
 
 def _no_sinks(call: Call) -> str:
-    """Why torch's kernel cannot serve with the sinks that there are; "" where it can."""
+    """Say why torch's kernel cannot serve with the sinks that there are; "" where it can."""
     if call.sinks is None:
         return ""
     if not call.readable:
@@ -228,7 +228,7 @@ def sdpa(call: Call) -> Tensor:
 
 
 def _plainly(call: Call) -> Tensor:
-    """Torch's kernel, where it carries all that there is."""
+    """Call torch's kernel for attention without bias, with any mask."""
     q, k, v, mask, seen = call.q, call.k, call.v, call.mask, call.seen
     if mask is None or (seen is not None and seen.is_all):
         return _kernel(q, k, v, call)
@@ -246,7 +246,7 @@ def views(call: Call) -> Tensor:
 
 def _viewed(call: Call, seen: Strip, steps: tuple[int, int]) -> Tensor:
     if not seen.rows:
-        return nothing(call)
+        return zero_output(call)
     strided = None if call.bias is None else call.bias.strided
     return (strided or view)(call, seen, steps)
 
@@ -308,7 +308,7 @@ IMPLEMENTATIONS: dict[str, Callable[[Call], Tensor]] = {
 
 
 def run(call: Call, implementation: Implementation) -> Tensor:
-    """(batch, head, query, value). Raises ValueError for what the implementation cannot do."""
+    """Attend: (batch, head, query, value). Raise ValueError where `implementation` cannot."""
     path, _, able = _choice(call, implementation)
     if path == "sdpa" != implementation:  # it was chosen: there is nothing to refuse
         return _plainly(call)
@@ -340,7 +340,7 @@ def _choice(
             return "sdpa", f"{name} adds nothing to scores or values, as torch wants it.", None
     if not call.looks and torch.compiler.is_compiling():  # a graph must not depend on the length
         return "reference", "loops over blocks are not for what is traced.", None
-    few = queries <= FEW and not (call.bias is not None and call.bias.strided_decodes)
+    few = queries <= FEW_QUERIES and not (call.bias is not None and call.bias.strided_decodes)
     able = "as in decoding" if few else viewable(call)
     if isinstance(able, str):
         if queries > BLOCK:
@@ -352,8 +352,8 @@ def _choice(
     return "view", why, able
 
 
-def nothing(call: Call) -> Tensor:
-    """Zeros where no query sees a key, with gradients of zero for all that could have some."""
+def zero_output(call: Call) -> Tensor:
+    """The output where no query sees a key: zeros, with gradients of zero for every input."""
     out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
     if not call.trains:
         return out
@@ -372,9 +372,9 @@ def _refuse_unless(able: bool, call: Call, name: str, reason: str) -> None:
 
 
 def zero_unseen(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Seen) -> tuple[Tensor, Tensor]:
-    """Zeros for keys and values that no query sees: 0 · NaN would be NaN, also in the gradients.
+    """Set keys and values that no query sees to 0: 0 · NaN would be NaN, also in the gradients.
 
-    Where one look at them shows only ordinary numbers, their weights of 0 are enough.
+    If all keys and values are finite and not huge, their weights of 0 are enough.
     """
     if readable(k, v) and _ordinary(k) and _ordinary(v):
         return k, v

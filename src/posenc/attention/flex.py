@@ -33,7 +33,7 @@ def flexible(call: Call) -> Tensor:
 
 
 def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
-    """q · k · scale is capped, what a bias adds to it is not."""
+    """A `score_mod` that caps q · k · scale, and then adds the bias, which is not capped."""
 
     def capped(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         s = cap * torch.tanh(s / cap)
@@ -46,12 +46,12 @@ def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str)
     """Build the block mask once for all layers, of a mask that says what it was made of."""
     made_of = mask.made_of if isinstance(mask, Mask) else None
     if made_of is None or torch.compiler.is_compiling() or any(x.is_inference() for x in made_of):
-        return _made(mask, shape, device)
-    # Should somebody write to the positions, they count as others.
-    return _kept(mask, shape, device, tuple(x._version for x in made_of))
+        return _new_block_mask(mask, shape, device)
+    # The versions are part of the key: positions that were written to count as others.
+    return _cached_block_mask(mask, shape, device, tuple(x._version for x in made_of))
 
 
-def _made(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
+def _new_block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
 
     sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731  # its parameters are counted
@@ -59,10 +59,10 @@ def _made(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> A
 
 
 @functools.lru_cache(maxsize=8)
-def _kept(
+def _cached_block_mask(
     mask: Mask, shape: tuple[int, int, int, int], device: str, versions: tuple[int, ...]
 ) -> Any:
-    return _made(mask, shape, device)
+    return _new_block_mask(mask, shape, device)
 
 
 @functools.cache

@@ -26,13 +26,13 @@ SCORES = {"on_scores", "by_weight"}
 
 @dataclass
 class Held:
-    """The tokens so far, as one layer sees them."""
+    """The keys, values and positions of the tokens so far, in one layer."""
 
     k: Keys
     v: Values
-    ats: list[Any]  # what each encoding was prepared for; None where no later query asks for it
-    scoring: Sum  # what is left to do with keys that are encoded
-    encoded: bool
+    ats: list[Any]  # of each leaf of the encoding: its `at`; None where no later query needs it
+    scoring: Sum  # the hooks that still act on encoded keys
+    encoded: bool  # whether `k` and `v` are as `on_keys` and `on_values` return them
 
 
 @dataclass
@@ -78,7 +78,7 @@ def attend_cached(
     `at` is of the new tokens; `mask` is of the whole text so far, its queries and its keys;
     `how` goes to `attend`.
     """
-    held, start, each = cache.held.get(layer), cache.tokens_of(layer), leaves(encoding)
+    held, start, encodings = cache.held.get(layer), cache.tokens_of(layer), leaves(encoding)
     scale, ats = encoding.scale(q.shape[-1]), list(_flat(at))
     if held is not None and held.k.shape[0] != k.shape[0]:
         raise ValueError(
@@ -87,33 +87,33 @@ def attend_cached(
         )
     encoded = keeps_keys(encoding, k, at) if held is None else held.encoded
     if held is None:
-        scoring = Sum(*[Scoring(leaf) for leaf in each if SCORES & {*leaf.acts_on}])
+        scoring = Sum(*[Scoring(leaf) for leaf in encodings if SCORES & {*leaf.acts_on}])
         scoring.axes = encoding.axes
-        held = Held(k[..., :0, :], v[..., :0, :], [None] * len(each), scoring, encoded)
-    where, every = where_tokens(encoding.axes), []
-    for place, leaf in enumerate(each):
+        held = Held(k[..., :0, :], v[..., :0, :], [None] * len(encodings), scoring, encoded)
+    place, all_ats = where_tokens(encoding.axes), []
+    for index, leaf in enumerate(encodings):
         goes_on = type(leaf).on_hidden is not Encoding.on_hidden
         needed = goes_on or not encoded or SCORES & {*leaf.acts_on}
-        before = held.ats[place]
-        so_far = ats[place] if before is None else appended(before, ats[place], where)
+        before = held.ats[index]
+        so_far = ats[index] if before is None else appended(before, ats[index], place)
         carry(before, so_far)
-        every.append(so_far if needed else None)
+        all_ats.append(so_far if needed else None)
         if goes_on:  # sums over tokens go on from the last in the cache
-            ats[place] = cut(so_far, slice(start, None), where)
+            ats[index] = cut(so_far, slice(start, None), place)
     if encoded:
-        for leaf, leaf_at in zip(each, ats, strict=True):
+        for leaf, leaf_at in zip(encodings, ats, strict=True):
             q, k = leaf.on_queries(q, leaf_at), leaf.on_keys(k, leaf_at)
             v = leaf.on_values(v, leaf_at)
     k, v = (torch.cat(both, -2) for both in ((held.k, k), (held.v, v)))
-    cache.held[layer] = replace(held, k=k, v=v, ats=every)
+    cache.held[layer] = replace(held, k=k, v=v, ats=all_ats)
     mask = of_last(mask, start, k.shape[-2], k.shape[0])
     if not encoded:
-        at, k_at = (_nested(encoding, iter(parts)) for parts in (ats, every))
+        at, k_at = (_nested(encoding, iter(parts)) for parts in (ats, all_ats))
         return attend(q, k, v, encoding, at, k_at, mask, scale, **how)
-    scored = [place for place, leaf in enumerate(each) if SCORES & {*leaf.acts_on}]
-    at, k_at = (held.scoring.of_parts(parts[place] for place in scored) for parts in (ats, every))
+    scored = [index for index, leaf in enumerate(encodings) if SCORES & {*leaf.acts_on}]
+    at, k_at = (held.scoring.of_parts(parts[index] for index in scored) for parts in (ats, all_ats))
     out = attend(q, k, v, held.scoring, at, k_at, mask, scale, **how)
-    for leaf, leaf_at in zip(reversed(each), reversed(ats), strict=True):
+    for leaf, leaf_at in zip(reversed(encodings), reversed(ats), strict=True):
         out = leaf.on_output(out, leaf_at)
     return out
 
@@ -121,12 +121,12 @@ def attend_cached(
 @torch.no_grad()
 def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
     """Test on one token whether keys that the encoding acts on keep their heads and channels."""
-    one, at = k[..., :1, :], cut(at, slice(1), where_tokens(encoding.axes))
-    return encoding.on_keys(one, at).shape == one.shape
+    first_key, at = k[..., :1, :], cut(at, slice(1), where_tokens(encoding.axes))
+    return encoding.on_keys(first_key, at).shape == first_key.shape
 
 
 class Scoring(Encoding):
-    """The rest of an encoding, for keys that are encoded: scores, and what it adds by weight."""
+    """The rest of an encoding once keys are encoded: its bias, and what it adds by weight."""
 
     def __init__(self, encoding: Encoding):
         super().__init__()
@@ -147,11 +147,11 @@ class Scoring(Encoding):
 
 
 def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:
-    """The mask of the queries from `start` on, of one of all `tokens`."""
+    """Cut the mask of all `tokens` down to the queries from `start` on."""
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
-    whole = mask if isinstance(mask, Mask) else Mask(mask)
-    return whole.of_last(start, tokens, batch)
+    full_mask = mask if isinstance(mask, Mask) else Mask(mask)
+    return full_mask.of_last(start, tokens, batch)
 
 
 def _flat(at: Any) -> Iterator[Any]:

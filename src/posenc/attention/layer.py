@@ -13,7 +13,7 @@ from posenc.attention.key_cache import Cache, attend_cached
 from posenc.catalog import create
 from posenc.core.arguments import channels, positive, probability, shown, switch, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.fits import made_for
+from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
@@ -58,7 +58,7 @@ class SelfAttention(nn.Module):
         dim = width // heads
         if isinstance(encoding, str):
             encoding = create(encoding, dim, heads)
-        made_for(encoding, heads, dim, width)
+        check_sizes(encoding, heads, dim, width)
         if "on_embeddings" in encoding.acts_on:
             _once(self, encoding)
         self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
@@ -101,7 +101,7 @@ class SelfAttention(nn.Module):
         return self.encoding.prepare(pos)
 
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:
-        """q, k and v, (batch, head, token, channel), and what `on_hidden` makes of `at`.
+        """Project x to q, k and v, (batch, head, token, channel), and apply `on_hidden`.
 
         x has what the encoding adds to embeddings.
         """
@@ -117,7 +117,7 @@ class SelfAttention(nn.Module):
         implementation: Implementation = "auto",
         cache: Cache | None = None,
     ) -> Embeddings:
-        """The layer, of an x that has what the encoding adds to embeddings."""
+        """Apply the layer to an x to which the encoding has added its embeddings already."""
         q, k, v, at = self.project(x, at)
         how: dict[str, Any] = {
             "mask": mask,

@@ -26,18 +26,18 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, flash
-from posenc.core.biases import FEW, OneQuery, ScoreBias, for_query_heads, offset, offsets
+from posenc.core.biases import FEW_QUERIES, OneQuery, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.cache import cached_with
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
 
-ROWS = 256
+ROWS = 256  # queries at a time
 PRODUCTS = 2**16  # of keys and rows at a time: 256 KB in float32, as the near cache holds
 
 
 @dataclass(eq=False)
 class TableBias(ScoreBias):
-    """q[i] · query_table[query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
+    """Bias q[i] · query_table[query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
 
     `query_table`, which is multiplied by `scale`, and `key_table` are (head, row, channel), or
     (row, channel) for all heads; `key_table` is None where there is no second term. Both functions
@@ -72,21 +72,21 @@ class TableBias(ScoreBias):
         steps = lines(self.q_pos, self.k_pos)
         if steps is None or self.encoding is None or not self.prepares(call):
             return None
-        return _to(slice(0, call.k.shape[-2]), call, self, steps), self.encoding
+        return _prepared_query(slice(0, call.k.shape[-2]), call, self, steps), self.encoding
 
     def prepares(self, call: Call) -> bool:
-        """Test whether `_to` can serve; 16 bits are left to the kernel, which widens them."""
+        """Test whether `_prepared_query` can serve; 16 bits are left to the kernel."""
         both = self.key_table is not None and self.value_table is not None
         return call.q.dtype is call.exact and not both
 
     def query_scores(self) -> Tensor:
-        """q · query_table of every row, (batch, head, query, row): computed once, if needed."""
+        """The products q · query_table, (batch, head, query, row): computed once, if needed."""
         if self.by_query is None:
             self.by_query = self.q @ (self.query_table * self.scale).mT.to(self.q.dtype)
         return self.by_query
 
     def key_scores(self) -> Tensor | None:
-        """k · key_table of every row, (batch, head, key, row): computed once, if it is needed."""
+        """The products k · key_table, (batch, head, key, row): computed once, if needed."""
         if self.by_key is None and self.k is not None and self.key_table is not None:
             self.by_key = self.k @ self.key_table.mT
         return self.by_key
@@ -113,12 +113,12 @@ class TableBias(ScoreBias):
         return of_pair
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """One list of rows serves all heads: far faster than an index for each axis."""
+        """Look the scores up; one list of rows serves all heads, far faster than four indices."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
             return bias
-        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[-2] <= FEW
+        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[-2] <= FEW_QUERIES
         if not few or torch.is_grad_enabled():
             by_key = self.key_scores()
             assert by_key is not None
@@ -126,8 +126,10 @@ class TableBias(ScoreBias):
         # Of few queries each key meets few rows: their products, instead of those of all rows.
         k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
         k = k.to(torch.promote_types(k.dtype, torch.float32))
-        each = [torch.linalg.vecdot(k, _rows(self.key_table, r).to(k.dtype)) for r in rows_met]
-        return bias + torch.stack(each, -2)
+        products = [
+            torch.linalg.vecdot(k, _table_rows(self.key_table, r).to(k.dtype)) for r in rows_met
+        ]
+        return bias + torch.stack(products, -2)
 
     def beyond(self, end: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
         """The two terms of keys at offset `end` or beyond: (batch, head, query), (…, key)."""
@@ -140,12 +142,12 @@ class TableBias(ScoreBias):
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """table[..., n, row[..., n, m]], (batch, head, n, m)."""
+    """Gather table[..., n, row[..., n, m]], (batch, head, n, m)."""
     return table.gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
 
 
-def _rows(table: Tensor, row: Tensor) -> Tensor:
-    """table[..., row, :]; a view, where they lie one after another."""
+def _table_rows(table: Tensor, row: Tensor) -> Tensor:
+    """Take table[..., row, :]; a view, where these rows lie one after another."""
     first = int(row[0]) if len(row) else 0
     if torch.equal(row, torch.arange(first, first + len(row))):
         return table[..., first : first + len(row), :]
@@ -153,7 +155,7 @@ def _rows(table: Tensor, row: Tensor) -> Tensor:
 
 
 def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, query, value), of a call whose bias is a `TableBias`."""
+    """Compute attention of a call whose bias is a `TableBias`, (batch, head, query, value)."""
     bias, (step, shift) = call.bias, steps
     assert isinstance(bias, TableBias)
     if len(strip.rows) == call.q.shape[-2] == 1 and bias.prepares(call):
@@ -167,8 +169,8 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
         rows = slice(start, min(start + ROWS, strip.rows.stop))
         keys = strip.seen(rows)
         # The keys that are far behind for every one of these rows, and those that are far ahead:
-        # two rectangles. An empty one lies at the end of `keys`, so that `_near` takes all.
-        before, after = _all(behind, rows, keys), _all(ahead, rows, keys)
+        # two rectangles. An empty one lies at the end of `keys`, so that `_near_part` takes all.
+        before, after = _seen_by_all(behind, rows, keys), _seen_by_all(ahead, rows, keys)
         if before.start == before.stop:
             before = slice(keys.start, keys.start)
         after = slice(max(after.start, before.stop), after.stop)  # they meet where reach is 0
@@ -177,29 +179,31 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
         # From left to right: the corner below the strip's edge, far behind, near by, far ahead, and
         # the corner above its other edge. Most are empty.
         parts = [
-            _near(call, bias, strip, rows, slice(keys.start, before.start)),
+            _near_part(call, bias, strip, rows, slice(keys.start, before.start)),
             far.part(bias.reach, rows, before),
-            _near(call, bias, strip, rows, slice(before.stop, after.start)),
+            _near_part(call, bias, strip, rows, slice(before.stop, after.start)),
             far.part(-bias.reach, rows, after),
-            _near(call, bias, strip, rows, slice(after.stop, keys.stop)),
+            _near_part(call, bias, strip, rows, slice(after.stop, keys.stop)),
         ]
         out[:, :, rows] = _joined([part for part in parts if part is not None])
     return out
 
 
 def _one_query(call: Call, bias: TableBias, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, 1, value), of one query, as in decoding."""
+    """Compute attention of one query, (batch, head, 1, value), as in decoding."""
     keys = strip.seen(slice(0, 1))
     tables = (bias.query_table, bias.key_table, bias.value_table)
     what = "one query", keys.start, keys.stop, call.q.shape, call.v.shape, call.exact, call.scale
     made_of = bias.k_pos, bias.q_pos, bias.encoding, *tables
-    to_keys = cached_with(bias.k_pos, what, made_of, lambda: _to(keys, call, bias, steps))
+    to_keys = cached_with(
+        bias.k_pos, what, made_of, lambda: _prepared_query(keys, call, bias, steps)
+    )
     if keys == slice(0, call.k.shape[-2]):
         return to_keys(call.q, call.k, call.v)
     return to_keys(call.q, call.k[:, :, keys], call.v[:, :, keys])
 
 
-def _to(keys: slice, call: Call, bias: TableBias, steps: tuple[int, int]) -> OneQuery:
+def _prepared_query(keys: slice, call: Call, bias: TableBias, steps: tuple[int, int]) -> OneQuery:
     """Attention of one query to these keys, prepared for all layers that share the positions.
 
     The definition, less what all keys beyond `reach` have in common, with rows of the tables for
@@ -213,11 +217,15 @@ def _to(keys: slice, call: Call, bias: TableBias, steps: tuple[int, int]) -> One
     apart = pad(apart, (0, 1), value=bias.reach)
 
     def rows(table: Tensor, row: Callable[[Tensor], Tensor], times: float) -> tuple[Tensor, Tensor]:
-        """Those of the keys near by, less that of the keys far behind; and this."""
-        found = table.index_select(-2, row(apart)).to(call.exact) * times
-        found = pad(found, (0, max(0, channels - found.shape[-1])))  # as `fitted` does
-        return found[..., :-1, :] - found[..., -1:, :], found[..., -1:, :]
+        """Rows of the keys near by, less the row of the keys far behind; and that row itself."""
+        # (…, near keys + 1, channel): the last is the row at `reach`, shared by all keys far behind
+        of_keys = table.index_select(-2, row(apart)).to(call.exact) * times
+        of_keys = pad(of_keys, (0, max(0, channels - of_keys.shape[-1])))  # as `fitted` does
+        return of_keys[..., :-1, :] - of_keys[..., -1:, :], of_keys[..., -1:, :]
 
+    # q · row_far · scale is one number on all scores, which leaves a softmax as it is: so rows of
+    # scores need only their differences to it, and the row itself is thrown away. Rows of values
+    # are weighed by weights that sum to 1, so there the far row is added once at the end.
     scores, _ = rows(bias.query_table, bias.query_row, bias.scale / call.scale)
     if bias.key_table is None or bias.key_row is None:
         values = None if bias.value_table is None else rows(bias.value_table, bias.query_row, 1.0)
@@ -232,7 +240,7 @@ def _to(keys: slice, call: Call, bias: TableBias, steps: tuple[int, int]) -> One
 def _rows_added(
     far: int, near: int, scale: float, scores: Tensor, values: tuple[Tensor, Tensor] | None
 ) -> OneQuery:
-    """The keys after `far` are few: the rows are added to themselves, and to their values.
+    """Attention that adds the rows to the keys after `far`, which are few, and to their values.
 
     score(j) = q · (kⱼ + row),  out = weights · (v + value_row) + far value_row
     """
@@ -258,7 +266,7 @@ def _rows_added(
 
 
 def _row_added(call: Call, far: int, scores: Tensor, by_key: Tensor, end: Tensor) -> OneQuery:
-    """A row of both terms is added to the scores of the keys after `far`.
+    """Attention that adds a row of both terms to the scores of the keys after `far`.
 
     score(j) = (q · scale + end) · kⱼ + q · row · scale + kⱼ · key_row, as key rows are less `end`
     """
@@ -270,16 +278,19 @@ def _row_added(call: Call, far: int, scores: Tensor, by_key: Tensor, end: Tensor
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k_near = per_query_head(k[:, :, far:] if far else k, q)
-        each = [(x * rows).sum(-1) for x, rows in zip(k_near.split(some, 1), parts, strict=True)]
-        row = torch.cat(each, 1).unsqueeze(-2).add_(q @ scores)
+        # kⱼ · key_row of each near key, (batch, head, near key), a few heads at a time
+        terms = [(x * rows).sum(-1) for x, rows in zip(k_near.split(some, 1), parts, strict=True)]
+        # + q · row · scale: (batch, head, 1, channel) @ (1, head, channel, near key)
+        row = torch.cat(terms, 1).unsqueeze(-2).add_(q @ scores)
+        # Keys far behind have a bias of 0 here: their key term is in q + end, the rest cancels
         row = pad(row, (far, 0)) if far else row
         return sdpa(q + end, k, v, row, scale=scale, enable_gqa=grouped)
 
     return attend
 
 
-def _all(strip: Strip, rows: slice, keys: slice) -> slice:
-    """The keys that lie in the strip for every one of these rows."""
+def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
+    """The keys that every one of these rows sees."""
     if strip.width < 1:
         return slice(keys.start, keys.start)
     start = max(keys.start, rows.stop - 1 - strip.high)
@@ -290,22 +301,22 @@ Part = tuple[Tensor, Tensor]  # out (batch, head, query, value), log-sum-exp (ba
 
 
 def _joined(parts: list[Part]) -> Tensor:
-    """The output over the keys of all parts.
+    """Join the outputs over the keys of each part to that over all keys.
 
     With Z = exp(lse) the sum of exponentials of a part, two parts join to (Z₁ out₁ + Z₂ out₂) /
     (Z₁ + Z₂): a mean whose second weight, Z₂ / (Z₁ + Z₂), is sigmoid(lse₂ − lse₁). Neither Z is
     ever formed, so nothing overflows.
     """
     (out, lse), *others = parts
-    for other, other_lse in others:
-        out = torch.lerp(out, other, (other_lse - lse).sigmoid().unsqueeze(-1))
-        if other is not others[-1][0]:
-            lse = torch.logaddexp(lse, other_lse)  # of both parts, for the next
+    for part_out, part_lse in others:
+        out = torch.lerp(out, part_out, (part_lse - lse).sigmoid().unsqueeze(-1))
+        if part_out is not others[-1][0]:
+            lse = torch.logaddexp(lse, part_lse)  # of both parts, for the next
     return out
 
 
 class _Far:
-    """Keys at offsets of `end` and beyond."""
+    """Attention to keys at offsets of `end` and beyond, which share one row of each table."""
 
     def __init__(self, call: Call, bias: TableBias):
         self.call, self.bias = call, bias
@@ -331,14 +342,14 @@ class _Far:
         return out, lse + of_query
 
 
-def _near(call: Call, bias: TableBias, strip: Strip, rows: slice, keys: slice) -> Part | None:
-    """The definition, for some rows and keys."""
+def _near_part(call: Call, bias: TableBias, strip: Strip, rows: slice, keys: slice) -> Part | None:
+    """Compute attention of some rows to some keys as it is defined."""
     if keys.start >= keys.stop:
         return None
     q = call.q[:, :, rows].to(call.exact)
     k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
     scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
-    if _all(strip, rows, keys) != keys:
+    if _seen_by_all(strip, rows, keys) != keys:
         i = torch.arange(rows.start, rows.stop).unsqueeze(-1)
         apart = i - torch.arange(keys.start, keys.stop)
         unseen = (apart < strip.low) | (apart > strip.high)
@@ -355,7 +366,7 @@ def _near(call: Call, bias: TableBias, strip: Strip, rows: slice, keys: slice) -
 
 
 def _of_values(weights: Tensor, bias: TableBias, table: Tensor, rows: slice, keys: slice) -> Tensor:
-    """Σⱼ weights[i, j] table[row(pᵢ − pⱼ)], (batch, head, query, channel)."""
+    """Compute Σⱼ weights[i, j] table[row(pᵢ − pⱼ)], (batch, head, query, channel)."""
     if rows.stop - rows.start == 1:
         apart = offsets(bias.q_pos, bias.k_pos, rows, keys)
         return weights @ table[bias.query_row(apart[0, 0, 0])]

@@ -25,13 +25,13 @@ from posenc.core.cache import cached_with
 from posenc.core.shapes import KeyPositions, Positions
 
 ROWS, HEADS = 256, 2  # of a block
-LEAST = 256  # offsets of a table that is kept
-MOST = 2**24  # numbers of it: 64 MB in float32
+LEAST_OFFSETS = 256  # offsets of a table that is kept
+MOST_NUMBERS = 2**24  # numbers of it: 64 MB in float32
 
 
 @dataclass(eq=False)
 class VectorBias(ScoreBias):
-    """(u_h · k[j] + (q[i] + v_h) · vectors(pᵢ − pⱼ)[h]) · scale,      u and v: (head, 1, channel)
+    """Bias (u_h · k[j] + (q[i] + v_h) · vectors(pᵢ − pⱼ)[h]) · scale,   u and v: (head, 1, channel)
 
     `vectors` takes offsets to (head, offset, channel). `products` of some rows and keys takes their
     (q + v) to the second term, by another formula, which is faster for few queries. `channels` of
@@ -59,7 +59,7 @@ class VectorBias(ScoreBias):
 
     @property
     def x(self) -> Tensor:
-        """(q + v) · scale, at least float32."""
+        """The queries (q + v) · scale, at least float32."""
         return (self.q + self.v).to(torch.promote_types(self.q.dtype, torch.float32)) * self.scale
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
@@ -70,7 +70,7 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """u joins the queries; wholly, the bias becomes more channels of queries and keys."""
+        """Add u to the queries; wholly, append channels whose products are the bias."""
         if wholly or q.dtype == torch.float64:  # vectors are rounded to float32
             return *self.channels(q, k), None
         if self.u is None:
@@ -101,7 +101,7 @@ class VectorBias(ScoreBias):
         return attend_by_table, self.of
 
     def of_keys(self, call: Call) -> Tensor | None:
-        """vectors(offset) of each key of one query, (head, channel, key); None: not out of a table.
+        """The vectors of each key of one query, (head, channel, key); None: no table serves.
 
         A view of a table of offsets, largest first, as keys stand: it is kept with the encoding,
         for it serves every token and every text until one is longer than all before.
@@ -112,8 +112,8 @@ class VectorBias(ScoreBias):
         (_, heads, _, keys), dim = call.shape, call.q.shape[-1]
         if sources is None or steps is None or steps[0] != 1 or steps[1] < keys - 1:
             return None
-        size = max(LEAST, 1 << steps[1].bit_length())  # offsets 0 … size − 1
-        if size * heads * dim > MOST:
+        size = max(LEAST_OFFSETS, 1 << steps[1].bit_length())  # offsets 0 … size − 1
+        if size * heads * dim > MOST_NUMBERS:
             return None
         made_of = tuple([x for x in sources if isinstance(x, Tensor)])
         numbers = tuple([x for x in sources if not isinstance(x, Tensor | nn.Module)])
@@ -136,7 +136,7 @@ class VectorBias(ScoreBias):
 
 
 def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, query, value), of a call whose bias is a `VectorBias` without u."""
+    """Compute attention of a call whose bias is a `VectorBias` without u."""
     bias, (step, shift) = call.bias, steps
     assert isinstance(bias, VectorBias)
     q, k, v = fitted(call.q, call.k, call.v)

@@ -34,7 +34,7 @@ AllPositions = Num[Tensor, "*#texts all_keys"] | Num[Tensor, "*#texts all_keys a
 
 
 def gathered(x: Tensor, axis: int = -2, group: Group | None = None) -> Tensor:
-    """The shards of all processes of the group, side by side along an axis, in order of rank.
+    """Gather the shards of all processes of the group along an axis, in order of rank.
 
     All shards are of one shape. A gradient goes back to the shard it belongs to, summed over the
     processes. `axis` is that of the tokens: −2 of keys and values, −1 of positions and ids.
@@ -48,9 +48,9 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, group: Group | None) -> Tensor:
-        whole = x.new_empty(dist.get_world_size(group) * x.shape[0], *x.shape[1:])
-        dist.all_gather_single(whole, x.contiguous(), group)
-        return whole
+        gathered_shards = x.new_empty(dist.get_world_size(group) * x.shape[0], *x.shape[1:])
+        dist.all_gather_single(gathered_shards, x.contiguous(), group)
+        return gathered_shards
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Group | None], output: Tensor) -> None:

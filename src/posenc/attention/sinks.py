@@ -29,14 +29,14 @@ def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tenso
     """Output (batch, head, query, value) and log-sum-exp (batch, head, query), sinks among them."""
     if sinks is None:
         return out, lse
-    total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))
+    total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))  # L′, (batch, head, query)
     return (out * (lse - total).exp().unsqueeze(-1)).to(out.dtype), total
 
 
 def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
-    """That of the sinks, `out` and `lse` being `joined` with them."""
-    share = (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()
-    inner = (grad.to(lse.dtype) * out).sum(-1)
+    """The gradient of the sinks; `out` and `lse` are those `joined` with them."""
+    share = (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()  # exp(sink − L′): its weight
+    inner = (grad.to(lse.dtype) * out).sum(-1)  # Σ dout · out, (batch, head, query)
     return -(share * inner).sum((0, 2)).to(sinks.dtype)
 
 

@@ -1,7 +1,8 @@
-"""Positions at equal steps, and the strip of pairs that a mask leaves of them: the fast paths' own.
+"""Positions at equal steps, and the strip of pairs that a mask leaves of them.
 
-Over such positions an offset is step · (i − j) + shift, so whatever goes by distance goes by the
-difference of indices, and what a query sees of a causal text or a window is an interval of it.
+The fast paths need both. Over such positions an offset is step · (i − j) + shift, so whatever
+depends on distance depends on the difference of indices; and the keys that a query sees in a
+causal text or in a window are an interval of these differences.
 """
 
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Strip(NamedTuple):
 
 
 def line(pos: Tensor, step: int = 0) -> Line | None:
-    """Whole positions at equal steps forwards, alike in the whole batch and all heads; else None.
+    """Read whole positions at equal steps forwards, alike in all texts and heads; else None.
 
     A single position may be said to have any `step`.
     """
@@ -88,7 +89,7 @@ def line(pos: Tensor, step: int = 0) -> Line | None:
 
 
 def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
-    """(step, shift), if every offset is step · (i − j) + shift; else None."""
+    """Find (step, shift), if every offset is step · (i − j) + shift; else None."""
     if not readable(q_pos, k_pos):
         return None
     return cached_with(k_pos, "lines", (q_pos, k_pos), lambda: _lines(q_pos, k_pos))

@@ -32,10 +32,11 @@ from posenc.attention.call import Call
 from posenc.attention.sinks import flash, flash_backward, gradient, joined, refuse_second_derivative
 from posenc.attention.spacing import Strip
 
-FEW = 128  # the fewest rows worth a call of the kernel
-CACHED = 2**18  # scores of several texts at a time: 1 MB in float32, as the nearest cache holds
+FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
+WORTH_CUTTING = 768  # the fewest rows of which far terms cost more than to find them
+CACHED_SCORES = 2**18  # of several texts at a time: 1 MB in float32, as the nearest cache holds
 LOG2_E = log2(e)
-HELD = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
+MOST_SCORES = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
 
 
 class Tile(NamedTuple):
@@ -47,15 +48,15 @@ class Tile(NamedTuple):
 
 
 def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """(batch, head, query, value), of a call without a bias, or with one of distance."""
+    """Compute attention of a call without a bias, or with one of distance."""
     q, k, v = fitted(call.q, call.k, call.v)
     bias = call.bias
     u = vector(call, strip, steps)
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
     tiles = tiled(strip, slice(0, q.shape[1]))
-    if not learned and bias is not None and strip.queries >= FEW:
+    if not learned and bias is not None and strip.queries >= WORTH_CUTTING:
         u = u.detach().clone()  # it may be kept for other layers
-        tiles = cut(u, q, k, v, call.scale, strip) or tiles
+        tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
         out: Tensor = Viewed.apply(q, k, v, u, sinks, strip, tiles, call.scale)[0]  # type: ignore
@@ -68,7 +69,7 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
 
 
 def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """u, (head, query + key − 1): the bias along r + j, −∞ where no query sees."""
+    """The vector u, (head, query + key − 1): the bias along r + j, −∞ where no query sees."""
     bias, heads, exact = call.bias, call.q.shape[1], call.exact
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
     if bias is None:  # of a mask alone: one row of 0 and −∞ serves all heads
@@ -86,32 +87,39 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     return bias.cached((exact, strip), make)
 
 
-def cut(
+def cut_negligible(
     u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, strip: Strip
 ) -> list[Tile] | None:
-    """Sets u to −∞ where it cannot count; the tiles that are left, if any could be spared.
+    """Set u to −∞ where it cannot count, and return the tiles that are left; None: all are.
 
     See the head of this file for the bound.
     """
     rows_all_see = strip.within(strip.queries - strip.keys, 0)
-    if rows_all_see.width < 1 or strip.queries < FEW:  # to measure M would cost more than it saves
+    if rows_all_see.width < 1:  # no offset that every row sees
         return None
     last = strip.queries - 1
+    # Difference i − j stands at last − (i − j) in u. c, (head,): the best bias that all rows see.
     common = u[:, last - rows_all_see.high : last - rows_all_see.low + 1].amax(-1)
-    never = common + log(torch.finfo(u.dtype).eps / 2 / strip.keys)
+    never = common + log(torch.finfo(u.dtype).eps / 2 / strip.keys)  # c − ln(n / ε)
     if not (u[:, last - strip.high : last - strip.low + 1] < never.unsqueeze(-1)).any():
         return None  # whatever M may be
     heads, groups = q.shape[1], k.shape[1]
-    q_most, k_most, v_most = (_norms(x).amax((0, 2)) for x in (q, k, v))
-    v_least = _norms(v).amin((0, 2))
+    q_most, k_most = (_norms(x).amax((0, 2)) for x in (q, k))
+    of_values = _norms(v)
+    v_most, v_least = of_values.amax((0, 2)), of_values.amin((0, 2))
+    # M of each head of the queries, with a margin for the rounding of the norms
     most = (q_most * k_most.repeat_interleave(heads // groups) * abs(scale)).to(u.dtype) * 1.001
     spread = (v_most / v_least).log().repeat_interleave(heads // groups).to(u.dtype)
     gone = u < (never - 2 * most - spread).unsqueeze(-1)  # False where that is not a number
     u.masked_fill_(gone, float("-inf"))
+    # `argmax` of zeros and ones is the first 1: where the part of u that is left begins, and, read
+    # backwards, where it ends, for each head
     left = (u > float("-inf")).to(torch.uint8)
     first, end = left.argmax(-1).tolist(), (u.shape[-1] - left.flip(-1).argmax(-1)).tolist()
     tiles = []
-    for some in _alike([b - a for a, b in zip(first, end, strict=True)], heads // groups):
+    for some in _runs_of_like_width(
+        [b - a for a, b in zip(first, end, strict=True)], heads // groups
+    ):
         high, low = last - min(first[some]), last + 1 - max(end[some])
         tiles += tiled(strip.within(low, high), some)
     return tiles
@@ -123,7 +131,7 @@ def _norms(x: Tensor) -> Tensor:
     )
 
 
-def _alike(widths: list[int], group: int) -> list[slice]:
+def _runs_of_like_width(widths: list[int], group: int) -> list[slice]:
     """Runs of heads whose widths differ by less than a factor of 2, each on one head of keys."""
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
@@ -138,7 +146,7 @@ def _alike(widths: list[int], group: int) -> list[slice]:
 def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
     """Tiles that cover the strip; the fewer rows in each, the fewer hidden pairs are computed."""
     count = len(strip.rows)
-    step = max(FEW, min(-(-count // 8), strip.width // 2)) if most is None else most
+    step = max(FEWEST_ROWS, min(-(-count // 8), strip.width // 2)) if most is None else most
     starts = strip.rows[::step]
     rows = [slice(start, min(start + step, strip.rows.stop)) for start in starts]
     return [Tile(heads, some, strip.seen(some)) for some in rows]
@@ -160,13 +168,13 @@ def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-def _of(x: Tensor, tile: Tile) -> Tensor:
-    """The keys of a tile, of its heads of the queries."""
+def _keys_of(x: Tensor, tile: Tile) -> Tensor:
+    """Take the keys of a tile; its heads are those of x."""
     return x[:, tile.heads, tile.keys]
 
 
-def _groups(tile: Tile, q: Tensor, k: Tensor) -> Tile:
-    """The tile in heads of the keys."""
+def _in_key_heads(tile: Tile, q: Tensor, k: Tensor) -> Tile:
+    """The tile with its heads counted in heads of the keys, which queries may share."""
     group = q.shape[1] // k.shape[1]
     return tile._replace(heads=slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1))
 
@@ -175,31 +183,35 @@ def _forward(
     q: Tensor, k: Tensor, v: Tensor, u: Tensor, tiles: list[Tile], scale: float,
     lse: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Rows that see no key are in no tile."""
+    """Compute the output tile by tile; rows that see no key are in none, and stay 0."""
     if (
         len(tiles) == 1
         and lse is None
         and tiles[0][:2] == (slice(0, q.shape[1]), slice(0, q.shape[2]))
     ):
         bias, (_, _, keys) = _strided(u, q.shape[2], tiles[0]), tiles[0]
-        made = flash(q.flip(2), k[:, :, keys], v[:, :, keys], attn_mask=bias, scale=scale)[0]
-        return made.flip(2)
+        backwards = flash(q.flip(2), k[:, :, keys], v[:, :, keys], attn_mask=bias, scale=scale)[0]
+        return backwards.flip(2)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     for tile in tiles:
         heads, rows, _ = tile
-        shared = _groups(tile, q, k)
+        shared = _in_key_heads(tile, q, k)
         bias = _strided(u, q.shape[2], tile)
-        made, sums = flash(
-            q[:, heads, rows].flip(2), _of(k, shared), _of(v, shared), attn_mask=bias, scale=scale
+        backwards, sums = flash(
+            q[:, heads, rows].flip(2),
+            _keys_of(k, shared),
+            _keys_of(v, shared),
+            attn_mask=bias,
+            scale=scale,
         )
-        out[:, heads, rows] = made.flip(2)
+        out[:, heads, rows] = backwards.flip(2)
         if lse is not None:
             lse[:, heads, rows] = sums.flip(2)
     return out
 
 
 class Viewed(torch.autograd.Function):
-    """Out and log-sum-exp of each row."""
+    """Attention by views with gradients: the output and the log-sum-exp of each row."""
 
     @staticmethod
     def forward(
@@ -221,15 +233,15 @@ class Viewed(torch.autograd.Function):
         refuse_second_derivative("attention by views")
         q, k, v, u, sinks, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[3]:
-            grads = _of_learned(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)
+            grads = _gradients_with_learned_bias(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)
         else:
-            made = _of_constant(grad, q, k, v, u, out, lse, ctx.tiles, ctx.scale)
-            grads = (*made, None)
+            of_inputs = _gradients(grad, q, k, v, u, out, lse, ctx.tiles, ctx.scale)
+            grads = (*of_inputs, None)
         of_sinks = None if sinks is None else gradient(grad, out, lse, sinks)
         return *grads, of_sinks, None, None, None
 
 
-def _of_constant(
+def _gradients(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, out: Tensor, lse: Tensor,
     tiles: list[Tile], scale: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
@@ -237,29 +249,32 @@ def _of_constant(
     dk, dv = torch.zeros_like(k, dtype=u.dtype), torch.zeros_like(v, dtype=u.dtype)
     for tile in tiles:
         heads, rows, _ = tile
-        shared = _groups(tile, q, k)
+        shared = _in_key_heads(tile, q, k)
         back = [x[:, heads, rows].flip(2) for x in (grad, q, out, lse)]
         for_q, for_k, for_v = flash_backward(
-            *back[:2], _of(k, shared), _of(v, shared), *back[2:], 0.0, False,
+            *back[:2], _keys_of(k, shared), _keys_of(v, shared), *back[2:], 0.0, False,
             attn_mask=_strided(u, q.shape[2], tile), scale=scale,
         )  # fmt: skip
         dq[:, heads, rows] = for_q.flip(2)
-        _of(dk, shared).add_(for_k)
-        _of(dv, shared).add_(for_v)
+        _keys_of(dk, shared).add_(for_k)
+        _keys_of(dv, shared).add_(for_v)
     return dq, dk.to(k.dtype), dv.to(v.dtype)
 
 
-def _of_learned(
+def _gradients_with_learned_bias(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, out: Tensor, lse: Tensor,
     strip: Strip, scale: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """dS = P (dO vᵀ − Σ dO out), made again a few rows at a time; du sums it along r + j."""
+    """Compute the gradients of q, k, v and of u, a few rows at a time.
+
+    dS = P (dO vᵀ − Σ dO out) is made again for these rows; du sums it along r + j.
+    """
     exact, (batch, heads, queries, _) = u.dtype, q.shape
     dq, du = torch.zeros_like(q), torch.zeros_like(u)
     dk, dv = (torch.zeros(x.shape, dtype=exact) for x in (k, v))
     # Σ dO out, (batch, head, query, 1): the same number for every key of a row
     inner = (grad.to(exact) * out).sum(-1, keepdim=True)
-    few = max(16, min(FEW, HELD // (heads * min(strip.keys, strip.width))))
+    few = max(16, min(FEWEST_ROWS, MOST_SCORES // (heads * min(strip.keys, strip.width))))
     # Powers of 2 of scores in bits: `exp` takes many times as long where a weight is hidden or tiny
     bits, lse = u * LOG2_E, lse * LOG2_E
     # (text, head, n, x) -> (text · key head, heads that share it · n, x), a view: one product for
@@ -270,7 +285,7 @@ def _of_learned(
         n, m = rows.stop - rows.start, keys.stop - keys.start
         # (1, head, n, m), rows backwards, as all rows are below
         bias = _strided(bits, queries, tile)
-        most = max(1, CACHED // (heads * n * (m + n)))  # texts at a time
+        most = max(1, CACHED_SCORES // (heads * n * (m + n)))  # texts at a time
         # dS goes into the first m columns; the n columns behind it stay 0, for the skew at the end
         held = u.new_zeros(min(most, batch), heads, n, m + n)
         for start in range(0, batch, most):

@@ -34,7 +34,7 @@ FULL, QUICK = Size(4, 2048), Size(2, 512)
 
 
 def benchmark(kind: str, size: Size, rounds: int, budget: float) -> Table:
-    """Raises AssertionError if a model that is timed gives wrong logits."""
+    """Time the models. Raises AssertionError if one of them gives wrong logits."""
     ids = torch.randint(VOCABULARY, (1, size.tokens), generator=torch.Generator().manual_seed(0))
     models = _models(size)
     with torch.no_grad():
@@ -83,12 +83,12 @@ def _models(size: Size) -> dict[str, Any]:
 def _errors(models: dict[str, Any], ids: Tensor) -> dict[str, float | None]:
     errors: dict[str, float | None] = {}
     for name, model in models.items():
-        whole = model(ids, use_cache=False).logits[:, -1]
+        full_pass = model(ids, use_cache=False).logits[:, -1]
         cache = model(ids[:, :-1]).past_key_values
         step = model(ids[:, -1:], past_key_values=cache).logits[:, -1]
         expected = models[LIMIT](ids, use_cache=False).logits[:, -1]
-        differs = [whole - step] + ([whole - expected] if name.endswith("half") else [])
-        error = max(float(difference.abs().max() / whole.abs().max()) for difference in differs)
+        differs = [full_pass - step] + ([full_pass - expected] if name.endswith("half") else [])
+        error = max(float(difference.abs().max() / full_pass.abs().max()) for difference in differs)
         assert error < 1e-4, f"{name} is {error} off"
         errors[name] = error
     return errors

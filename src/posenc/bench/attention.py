@@ -128,34 +128,34 @@ def alibi_matrix(q, k, v):
 class T5Matrix:
     """T5 as in transformers' T5Attention: look up the buckets of all pairs, add a mask."""
 
-    ours: T5Bias
+    encoding: T5Bias
 
     def __call__(self, q, k, v):
         from transformers.models.t5.modeling_t5 import T5Attention
 
         buckets = T5Attention._relative_position_bucket(-offsets(q, k), False, 32, 128)
-        return masked(q, k, v, self.ours.weight[buckets].permute(2, 0, 1))
+        return masked(q, k, v, self.encoding.weight[buckets].permute(2, 0, 1))
 
 
 @dataclass
 class ShawMatrix:
     """Shaw with a key and a value for each pair: (tokens, tokens, channels)."""
 
-    ours: Shaw
+    encoding: Shaw
 
     def __call__(self, q, k, v):
-        row = self.ours.row(offsets(q, k))
-        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.ours.keys[row])
+        row = self.encoding.row(offsets(q, k))
+        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.keys[row])
         scores = (scores * q.shape[-1] ** -0.5).masked_fill(offsets(q, k) < 0, float("-inf"))
         weights = scores.softmax(-1)
-        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, self.ours.values[row])
+        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, self.encoding.values[row])
 
 
 @dataclass
 class DebertaModule:
     """The attention of transformers' DeBERTa-v2, from its own scores on; without projections."""
 
-    ours: DeBERTa
+    encoding: DeBERTa
 
     def __post_init__(self):
         from transformers import DebertaV2Config
@@ -164,28 +164,30 @@ class DebertaModule:
             build_relative_position,
         )
 
-        ours, width = self.ours, HEADS * DIM
+        encoding, width = self.encoding, HEADS * DIM
         config = DebertaV2Config(hidden_size=width, num_attention_heads=HEADS)
         config.update({"relative_attention": True, "pos_att_type": ["c2p", "p2c"]})
-        config.update({"position_buckets": ours.buckets, "max_relative_positions": ours.reach})
+        config.update(
+            {"position_buckets": encoding.buckets, "max_relative_positions": encoding.reach}
+        )
         self.module = DisentangledSelfAttention(config).eval()
-        for theirs, ours_to in (
-            ("pos_key_proj", ours.to_keys),
-            ("pos_query_proj", ours.to_queries),
+        for name, own in (
+            ("pos_key_proj", encoding.to_keys),
+            ("pos_query_proj", encoding.to_queries),
         ):
-            linear = getattr(self.module, theirs)
-            assert ours_to is not None  # it has both terms
-            linear.weight.data.copy_(ours_to.data.transpose(1, 2).reshape(width, width))
+            linear = getattr(self.module, name)
+            assert own is not None  # it has both terms
+            linear.weight.data.copy_(own.data.transpose(1, 2).reshape(width, width))
             linear.bias.data.zero_()
         self.positions = build_relative_position
 
     def __call__(self, q, k, v):
-        ours = self.ours
-        pairs = self.positions(q, k, bucket_size=ours.buckets, max_position=ours.reach)
+        encoding = self.encoding
+        pairs = self.positions(q, k, bucket_size=encoding.buckets, max_position=encoding.reach)
         flat = lambda x: x.flatten(0, 1)  # noqa: E731
         scores = flat(q) @ (flat(k) / (3 * DIM) ** 0.5).mT
         scores = scores + self.module.disentangled_attention_bias(
-            flat(q), flat(k), pairs, ours.rows, 3
+            flat(q), flat(k), pairs, encoding.rows, 3
         )
         return (scores.softmax(-1) @ flat(v)).unflatten(0, q.shape[:2])
 
@@ -228,7 +230,7 @@ TRAINED += ("posenc Shaw", "posenc DeBERTa", "materialised ALiBi", "materialised
 def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
     trains = kind == "training"
     q, k, v = inputs(1 if kind == "decode" else tokens, tokens, trains)
-    runs = _ways(tokens, kind)
+    runs = _implementations(tokens, kind)
 
     def once(run: Run) -> None:
         with torch.set_grad_enabled(trains):
@@ -250,7 +252,7 @@ def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
 
 
 def peaks(tokens: str, kind: str) -> dict[str, float]:
-    """MB at the peak of one call, beyond q, k and v."""
+    """Measure MB at the peak of one call, beyond q, k and v."""
     trains = kind == "training"
 
     def once(run: Run, tokens: int) -> float:
@@ -265,7 +267,7 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
         return memory.peak(call)
 
     peak_of = {}
-    for name, run in _ways(int(tokens), kind).items():
+    for name, run in _implementations(int(tokens), kind).items():
         once(run, 256)  # loads what is loaded once
         peak_of[name] = once(run, int(tokens))
     return peak_of
@@ -284,13 +286,13 @@ def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tenso
 
 @cache
 def check(tokens: int = 512) -> dict[str, float]:
-    """Relative error of each way against `reference`. Raises AssertionError if one is too large."""
+    """Measure the error of each way against `reference`; AssertionError if one is too large."""
     q, k, v = inputs(tokens, tokens, trains=True)
     errors, ways = {}, cases(tokens)
     for name, run in ways.items():
-        ours = ways[name.replace("materialised", "posenc")]
-        assert isinstance(ours, Case)
-        expected = Case(ours.encoding, ours.causal, "reference")(q, k, v)
+        counterpart = ways[name.replace("materialised", "posenc")]
+        assert isinstance(counterpart, Case)
+        expected = Case(counterpart.encoding, counterpart.causal, "reference")(q, k, v)
         trained = run(q, k, v)
         with torch.no_grad():
             inferred = run(q, k, v)
@@ -308,7 +310,7 @@ def inputs(queries: int, keys: int, trains: bool = False) -> list[Tensor]:
     return [torch.randn(s, generator=generator).requires_grad_(trains) for s in shapes]
 
 
-def _ways(tokens: int, kind: str) -> dict[str, Run]:
+def _implementations(tokens: int, kind: str) -> dict[str, Run]:
     ways = cases(tokens)
     if kind == "training":
         return {name: run for name, run in ways.items() if name in TRAINED}
@@ -368,9 +370,9 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
             yield Target(f"{name}, MB", row.memory, mb)
 
     def of_usual(name: str, share: float) -> Iterator[Target]:
-        ours, usual = rows[f"posenc {name}"], rows.get(f"materialised {name}")
-        if usual and ours.memory and usual.memory:
-            yield Target(f"{name}, memory / usual", ours.memory / usual.memory, share)
+        row, usual = rows[f"posenc {name}"], rows.get(f"materialised {name}")
+        if usual and row.memory and usual.memory:
+            yield Target(f"{name}, memory / usual", row.memory / usual.memory, share)
 
     if kind == "forward" and tokens == 4096:
         for name in ("T5", "KERPLE", "FIRE, up to its L"):

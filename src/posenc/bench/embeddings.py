@@ -19,7 +19,7 @@ SHAPE = (8, 2048, 512)  # batch, token, channel
 
 def benchmark(rounds: int, budget: float) -> Table:
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
-    runs, skipped = _ways()
+    runs, skipped = _implementations()
     errors = {name: _error(name, run, x) for name, run in runs.items()}
     with torch.no_grad():
         times = timed({name: lambda run=run: run(x) for name, run in runs.items()}, rounds, budget)
@@ -28,35 +28,37 @@ def benchmark(rounds: int, budget: float) -> Table:
 
 
 def peaks() -> dict[str, float]:
-    """MB at the peak of one call, result included."""
+    """Measure MB at the peak of one call, result included."""
     x, peak_of = torch.randn(SHAPE), {}
     with torch.no_grad():
-        for name, run in _ways()[0].items():
+        for name, run in _implementations()[0].items():
             run(x[:1, :8])
             peak_of[name] = memory.peak(lambda run=run: run(x))
     return peak_of
 
 
-def _ways() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:
-    ours, dim = Sinusoidal(SHAPE[-1]), SHAPE[-1]
-    at = ours.prepare(sequence(SHAPE[1]))
+def _implementations() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:
+    sinusoidal, dim = Sinusoidal(SHAPE[-1]), SHAPE[-1]
+    at = sinusoidal.prepare(sequence(SHAPE[1]))
     first: Callable[[int], Any] = lambda tokens: at.of(slice(tokens))  # noqa: E731
     runs: dict[str, Callable[[Tensor], Tensor]] = {
         LIMIT: lambda x: x.clone(),
-        "posenc, rows made once a forward": lambda x: ours.on_embeddings(x, first(x.shape[1])),
-        "posenc, rows made anew": lambda x: ours(x),
+        "posenc, rows made once a forward": lambda x: sinusoidal.on_embeddings(
+            x, first(x.shape[1])
+        ),
+        "posenc, rows made anew": lambda x: sinusoidal(x),
     }
     try:
         library = importlib.import_module("positional_encodings.torch_encodings")
-        theirs = library.Summer(library.PositionalEncoding1D(dim))
-        runs["positional-encodings, rows kept"] = theirs
+        summer = library.Summer(library.PositionalEncoding1D(dim))
+        runs["positional-encodings, rows kept"] = summer
     except ImportError as error:
         return runs, {"positional-encodings": f"not installed ({error.name})"}
     return runs, {}
 
 
 def _error(name: str, run: Callable[[Tensor], Tensor], x: Tensor) -> float | None:
-    """Error of the rows alone, to float64: 10 000^(−2j/d), sines beside cosines."""
+    """Measure the error of the rows alone, to float64: 10 000^(−2j/d), sines beside cosines."""
     if name == LIMIT:
         return None
     tokens, dim = x.shape[1:]

@@ -43,7 +43,7 @@ def of_attention(tables: list[Table], tokens: list[int]) -> list[Growth]:
 
 
 def fit_growth(part: str, name: str, times: dict[int, float]) -> Growth:
-    """The exponents of `times`, seconds by length.
+    """Fit the exponents of `times`, seconds by length.
 
     >>> fit_growth("", "", {256: 1.0, 512: 2.0, 1024: 8.0}).exponent
     1.5

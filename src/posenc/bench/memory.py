@@ -23,7 +23,7 @@ FREE_AT_ONCE = {
 
 
 def peaks(part: str, *words: str) -> dict[str, float]:
-    """MB by way of doing it: `posenc.bench.{part}.peaks(*words)`, run in the other process."""
+    """Measure MB by implementation: `posenc.bench.{part}.peaks(*words)` in another process."""
     if not STATUS.exists():
         return {}
     code = (
@@ -43,7 +43,7 @@ def peaks(part: str, *words: str) -> dict[str, float]:
 
 
 def peak(run: Callable[[], object]) -> float:
-    """MB of one call in this process. Call it on less before, so that libraries are loaded."""
+    """Measure MB of one call in this process. Call it on less before, to load libraries."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _resident("VmRSS")
     run()

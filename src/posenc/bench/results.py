@@ -67,7 +67,7 @@ def table(
     memory: Mapping[str, float] | None = None,
     limit_of: Callable[[str], str] | None = None,
 ) -> Table:
-    """The table of times measured in this process; `limit_of` names the limit of a single row."""
+    """Make the table of times of this process; `limit_of` names the limit of a single row."""
     errors, memory = errors or {}, memory or {}
     rows = []
     for name, t in times.items():

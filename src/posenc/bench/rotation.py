@@ -19,7 +19,7 @@ from posenc.core.frequencies import Layout, frequencies
 from posenc.core.positions import sequence
 from posenc.rotation.dispatch import kernel_for
 from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
-from posenc.rotation.table import FEW, Turn, turn
+from posenc.rotation.table import FEW_NUMBERS, Turn, turn
 
 Both = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 LIMIT = "a copy"
@@ -73,7 +73,7 @@ def benchmark(
 
 
 def benchmark_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> Table:
-    """The half layout by Numba, as the extra `fast` brings it."""
+    """Time the half layout by Numba, which the extra `fast` installs."""
     q = CASES[name].tensors(DTYPES[dtype])[0]
     by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]), 1.0, "half")
     ways: dict[str, Both] = {LIMIT: _copy, "posenc half: blocks": _through("blocks", by, "half")}
@@ -112,7 +112,7 @@ def _table(
 
 
 def peaks(name: str, dtype: str) -> dict[str, float]:
-    """MB at the peak of one forward call, results included."""
+    """Measure MB at the peak of one forward call, results included."""
     q, k = CASES[name].tensors(DTYPES[dtype])
     first_tokens = q[:, :, :8].contiguous(), k[:, :, :8].contiguous()
     warm = candidates(*first_tokens, compiled=False)[0]
@@ -135,7 +135,7 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
     for layout in LAYOUTS:
         by = turn(pos, frequencies(dim), 1.0, layout)
         separately, together = _one_by_one(by, layout), _at_once(by, layout)
-        if layout == "half" and q.numel() > FEW:  # where Numba would be taken
+        if layout == "half" and q.numel() > FEW_NUMBERS:  # where Numba would be taken
             ways["posenc half: blocks"] = _through("blocks", by, layout)
         else:
             ways[f"posenc {layout}: {kernel_for(q, by, layout)}"] = separately

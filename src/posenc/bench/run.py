@@ -1,4 +1,4 @@
-"""`posenc bench`: all tables of one run, with the machine they were measured on."""
+"""Run `posenc bench`: all tables of one run, with the machine they were measured on."""
 
 import platform
 import sys

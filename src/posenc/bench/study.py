@@ -24,7 +24,7 @@ TASK = "language"
 
 
 def benchmark(profile: str, rounds: int, budget: float, cards: Sequence[Card] = CATALOG) -> Table:
-    """Steps of a profile of `posenc study`; `cards` has NoPE's among others."""
+    """Time steps of a profile of `posenc study`; `cards` has NoPE's among others."""
     task, sizes = tasks.find(TASK), PROFILES[profile]
     steps = {_row(card): _step(card, task, sizes) for card in cards}
     times = timed(steps, rounds, budget)
@@ -53,7 +53,7 @@ def _speed(card: Card) -> Iterator[float]:
 
 
 def _step(card: Card, task: Task, sizes: Profile) -> Callable[[], object]:
-    """A step of training; each call goes on with the next."""
+    """Make a function that takes a step of training, each call the next one."""
     cell = Cell(TASK, card.slug, seed=1, profile=sizes)
     model, numbers = build(cell, len(task.vocabulary)), count()
     optimizer, share = adamw(model, sizes), Alone(model, cell, task)

@@ -31,7 +31,7 @@ class Times:
 
 
 def timed(runs: Mapping[str, Run], rounds: int, budget: float) -> dict[str, Times]:
-    """Seconds of one call of each, from `rounds` samples, or as many as fit into `budget`."""
+    """Time one call of each, from `rounds` samples, or as many as fit into `budget` seconds."""
     chance = random.Random(0)
     repeats = {name: _calls_a_sample(run) for name, run in runs.items()}
     spent = dict.fromkeys(runs, 0.0)
@@ -77,7 +77,7 @@ def _calls_a_sample(run: Run) -> int:
 
 
 def _seconds(run: Run, repeats: int) -> tuple[float, float]:
-    """Seconds of one call, and seconds that our threads waited for a core meanwhile."""
+    """Time one call in seconds; with the seconds that our threads waited for a core meanwhile."""
     waited, start = _waited(), time.perf_counter()
     for _ in range(repeats):
         run()

@@ -65,25 +65,25 @@ class Decoder(nn.Module):
 def benchmark(rounds: int, budget: float) -> Table:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, VOCABULARY, (BATCH, TOKENS + 1), generator=generator)
-    ways, skipped = _ways()
+    ways, skipped = _implementations()
     losses = {name: _loss(_decoder(), ids, begin()).item() for name, begin in ways.items()}
     for name, loss in losses.items():
-        ours = losses.get(f"posenc {name.partition(' ')[2]}", loss)
-        assert abs(loss - ours) < 1e-4, f"{name} has a loss of {loss}, posenc of {ours}"
+        expected = losses.get(f"posenc {name.partition(' ')[2]}", loss)
+        assert abs(loss - expected) < 1e-4, f"{name} has a loss of {loss}, posenc of {expected}"
     times = timed({name: _step(ids, begin) for name, begin in ways.items()}, rounds, budget)
     case = f"a step: {LAYERS} layers, {HEADS} heads of {DIM}, {BATCH} × {TOKENS:,} tokens"
     return table("training", case, LIMIT, times, skipped)
 
 
-def _ways() -> tuple[dict[str, Begin], dict[str, str]]:
+def _implementations() -> tuple[dict[str, Begin], dict[str, str]]:
     """Functions that prepare, at the beginning of a forward pass, the attention of all layers."""
     pos, t5 = sequence(TOKENS), T5Bias(HEADS, bidirectional=False)
     ways: dict[str, Begin] = {
         LIMIT: lambda: _plain,
-        "posenc RoPE, interleaved": lambda: _ours(RoPE(DIM), pos),
-        "posenc RoPE, half": lambda: _ours(RoPE(DIM, layout="half"), pos),
-        "posenc ALiBi": lambda: _ours(ALiBi(HEADS), pos),
-        "posenc T5": lambda: _ours(t5, pos),
+        "posenc RoPE, interleaved": lambda: _attend_with(RoPE(DIM), pos),
+        "posenc RoPE, half": lambda: _attend_with(RoPE(DIM, layout="half"), pos),
+        "posenc ALiBi": lambda: _attend_with(ALiBi(HEADS), pos),
+        "posenc T5": lambda: _attend_with(t5, pos),
         "materialised ALiBi": lambda: alibi_matrix,
     }
     try:
@@ -93,10 +93,10 @@ def _ways() -> tuple[dict[str, Begin], dict[str, str]]:
     config = importlib.import_module("transformers").LlamaConfig(
         hidden_size=HEADS * DIM, num_attention_heads=HEADS, max_position_embeddings=TOKENS
     )
-    theirs = llama.LlamaRotaryEmbedding(config)
+    rotary = llama.LlamaRotaryEmbedding(config)
 
     def begin() -> Attention:
-        cos, sin = theirs(torch.empty(1), pos.unsqueeze(0))
+        cos, sin = rotary(torch.empty(1), pos.unsqueeze(0))
 
         def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k = llama.apply_rotary_pos_emb(q, k, cos, sin)
@@ -113,7 +113,7 @@ def _plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def _ours(encoding: Encoding, pos: Tensor) -> Attention:
+def _attend_with(encoding: Encoding, pos: Tensor) -> Attention:
     return partial(attend, encoding=encoding, at=encoding.prepare(pos), mask=masks.causal())
 
 

@@ -1,4 +1,4 @@
-"""Checks of single arguments: each returns what was given, or says in a sentence what is wrong."""
+"""Checks of single arguments: each returns the argument, or says in a sentence what is wrong."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 LARGEST = sys.float_info.max
-ASSUMED = 2**36  # bytes of memory, 64 GiB, where the system does not say
+ASSUMED_MEMORY = 2**36  # bytes of memory, 64 GiB, where the system does not say
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -19,7 +19,7 @@ def whole_number(value: Any, name: str) -> int:
 
 
 def count(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
-    """A whole number from `least` to `most`.
+    """Check that it is a whole number from `least` to `most`, and return it.
 
     >>> count(8, "heads")
     8
@@ -52,14 +52,14 @@ def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
 
 
 def real(value: Any, name: str) -> Any:
-    """Any number, NaN and infinity too."""
+    """Check that it is a number; NaN and infinity are."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"`{name}` must be a number, got {shown(value)}: pass a float.")
     return value
 
 
 def number(value: Any, name: str) -> Any:
-    """A finite number.
+    """Check that it is a finite number, and return it.
 
     >>> number(0.5, "gain")
     0.5
@@ -94,7 +94,7 @@ def switch(value: Any, name: str) -> bool:
 
 
 def room(name: str, *shape: int) -> tuple[int, ...]:
-    """The shape of a table that is about to be made, if this machine has the memory for it."""
+    """Return the shape of a table about to be allocated, or refuse it for lack of memory."""
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     needed, most = prod(shape) * dtype.itemsize, memory()
     if needed > most and device.type != "meta":
@@ -106,7 +106,7 @@ def room(name: str, *shape: int) -> tuple[int, ...]:
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: short, and the class of what is long or no value at all."""
+    """Write a value as messages show it: short; of an object or a long value, its class or size."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, str | int | float | None):
@@ -122,4 +122,4 @@ def memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on Windows
-        return ASSUMED
+        return ASSUMED_MEMORY

@@ -19,7 +19,7 @@ from posenc.core.positions import whole
 from posenc.core.shapes import Bias, BlockBias, KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable, traced
 
-FEW = 8  # queries, as in decoding
+FEW_QUERIES = 8  # queries, as in decoding
 ALL = slice(None)
 
 OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), to broadcast, -> bias
@@ -27,13 +27,13 @@ OneQuery = Callable[[Tensor, Tensor, Tensor], Tensor]  # attention of it: (q, k,
 
 
 class ScoreBias:
-    """The base of a bias: `block`, and its faster forms, all optional.
+    """The base class of biases: `block`, and its faster forms, all optional.
 
     `distance`: f(head, offset), where the bias is nothing but that; read out of one vector a head.
     `strided`: all of attention over a strip of pairs at equal steps, (call, strip, steps) -> out.
     `q_pos` and `k_pos`: the positions that these two go by.
-    `made_by`: encodings of whose tensors and numbers alone the bias of positions is made; (): of
-    others, or it is not known.
+    `made_by`: the encodings whose tensors and numbers the bias is computed from, and from nothing
+    else but positions; (): it reads more than these, or that is not known.
     """
 
     distance: OfDistance | None = None
@@ -71,18 +71,18 @@ class ScoreBias:
         return {}
 
     def sources(self) -> tuple[Any, ...] | None:
-        """Tensors and numbers that it is made of; None: not known, so nothing is cached."""
+        """The tensors and numbers it is computed from; None: not known, so nothing is cached."""
         return None
 
     def one_query(self, call: Any) -> tuple[OneQuery, nn.Module] | None:
-        """Prepare attention of one query that sees every key, where the bias goes by content.
+        """Prepare attention of one query that sees every key, for a bias that depends on q or k.
 
         The function serves layers that share the positions, as long as the module is what it was.
         """
         return None
 
     def cached(self, what: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
-        """`compute()`, of the sources alone, once for all layers that share the positions."""
+        """Call `compute`, which reads the `sources` alone, once for all layers."""
         sources = None if traced() else self.sources()
         if sources is None:
             return compute()
@@ -92,9 +92,11 @@ class ScoreBias:
         return cached_with(self.k_pos, tuple(numbers), tuple(tensors), compute)
 
     def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
-        """`compute()`, the block of these; cached where queries are few, as in decoding."""
+        """Call `compute` for a block; it is cached where queries are few, as in decoding."""
         q_pos = getattr(self, "q_pos", None)
-        if traced() or q_pos is None or q_pos.shape[-1] > FEW:  # a graph serves every number
+        if (
+            traced() or q_pos is None or q_pos.shape[-1] > FEW_QUERIES
+        ):  # a graph serves every number
             return compute()
         return self.cached(("block", rows.start, rows.stop, keys.start, keys.stop), compute)
 
@@ -126,7 +128,7 @@ class DistanceBias(ScoreBias):
         self.made_by = () if of is None else (of,)
         # A table is made now where blocks are made again for gradients, else when it is asked for
         now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
-        self.made = f if reach is None else self.of_pairs() if now else None
+        self.lookup = f if reach is None else self.of_pairs() if now else None
 
     def sources(self) -> tuple[Any, ...] | None:
         sources = None if self.of is None else held_by(self.of)
@@ -135,17 +137,17 @@ class DistanceBias(ScoreBias):
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         def compute() -> Tensor:
             h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-            f = self.made or self.of_pairs()
+            f = self.lookup or self.of_pairs()
             return f(h, offsets(self.q_pos, self.k_pos, rows, keys))
 
         return self.cached_block(rows, keys, compute)
 
     def pair(self) -> PairBias:
-        apart, f = offset(self.q_pos, self.k_pos), self.made or self.of_pairs()
+        apart, f = offset(self.q_pos, self.k_pos), self.lookup or self.of_pairs()
         return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
     def of_pairs(self) -> OfDistance:
-        """f, out of a table (offset, head) up to `reach`."""
+        """The function f, looked up in a table (offset, head) up to `reach`."""
         reach, f, name = self.reach, self.distance, type(self.of).__name__
         assert f is not None
         assert reach is not None
@@ -223,11 +225,11 @@ class SumBias(ScoreBias):
         return None if None in functions else _total(functions)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Wholly, whatever is asked for: a fast path for one of the biases is none for the sum."""
+        """Absorb wholly, whatever is asked: a fast path of one of the biases is none of the sum."""
         left = []
         for bias in self.biases:
-            q, k, rest = bias.absorbed(q, k, True)
-            left += [] if rest is None else [rest]
+            q, k, bias_left = bias.absorbed(q, k, True)
+            left += [] if bias_left is None else [bias_left]
         return q, k, self if left == self.biases else added(left)
 
 
@@ -256,7 +258,7 @@ class ComputedBias(ScoreBias):
 
 
 class ForeignBias(ScoreBias):
-    """An object of somebody else's with `block` alone."""
+    """A bias from outside the library that has `block` and no other form."""
 
     def __init__(self, bias: BlockBias):
         self.bias = bias
@@ -288,31 +290,31 @@ _SIMPLE = Tensor, int, float, str, type(None)
 
 def held_by(module: nn.Module) -> tuple[Any, ...] | None:
     """The module, its tensors and its numbers; None if it holds what may change unnoticed."""
-    found: list[Any] = [module, *module._parameters.values(), *module._buffers.values()]
+    held: list[Any] = [module, *module._parameters.values(), *module._buffers.values()]
     for name, value in module.__dict__.items():
         if name not in OF_EVERY_MODULE:
             words = isinstance(value, tuple) and all([type(x) is str for x in value])
             if not (words or isinstance(value, _SIMPLE)):
                 return None
-            found.append(value)
+            held.append(value)
     for child in module._modules.values():
         inner = () if child is None else held_by(child)
         if inner is None:
             return None
-        found += inner
-    return tuple(found)
+        held += inner
+    return tuple(held)
 
 
 def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """(batch, head, token) indices -> the value there, of a value for each token.
+    """A function that looks values of tokens up: (batch, head, token) indices -> the value there.
 
     `values` are (token,), (batch, token) or (batch, head, token).
     """
     if values.ndim == 3 and values.shape[1] == 1:
         values = values.squeeze(1)
     if values.ndim == 3:
-        every, alike = values, len(values) == 1
-        return lambda b, h, n: every[0 * b if alike else b, h, n]
+        by_head, alike = values, len(values) == 1
+        return lambda b, h, n: by_head[0 * b if alike else b, h, n]
     if values.ndim == 1 or len(values) == 1:
         flat = values.reshape(-1)
         return lambda b, h, n: flat[n]
@@ -320,7 +322,7 @@ def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
-    """(batch, head, query, key) indices -> position of the query − position of the key."""
+    """A function of (batch, head, query, key) indices: position of query − position of key."""
     q, k = take(q_pos), take(k_pos)
     return lambda b, h, i, j: q(b, h, i) - k(b, h, j)
 
@@ -372,5 +374,5 @@ def pairs(
 def dense(
     of_pair: PairBias, shape: tuple[int, int, int, int], device: torch.device | None = None
 ) -> Tensor:
-    """A function of one pair, a mask for instance, for every pair at once."""
+    """Evaluate a function of one pair, a mask for instance, for every pair at once."""
     return of_pair(*pairs(shape, device=device))

@@ -22,7 +22,7 @@ MOST_ENTRIES = 512  # values cached with one object: a few for each layer of a m
 COMPARED_WHOLE = 4096  # numbers: tensors up to this size are compared whole
 SAMPLES = 64  # numbers, evenly spread, by which larger tensors are compared
 
-# What says nothing of an encoding
+# Attributes that every module has, which say nothing about an encoding
 OF_EVERY_MODULE = frozenset({*vars(nn.Module()), "_positions", "_cached"})
 
 
@@ -37,7 +37,7 @@ class CachedValues(dict):
 
 
 def cached_with(on: Any, what: Any, made_of: tuple[Any, ...], make: Callable[[], T]) -> T:
-    """The value of `make()`, cached with `on` as long as the tensors in `made_of` are unchanged.
+    """Call `make`, or return its value cached with `on` while tensors in `made_of` are unchanged.
 
     `what` tells apart the values cached with one object; `make` must read nothing else that
     changes: `on` itself is among `made_of`, unless the value has nothing to do with it. Values that
@@ -89,7 +89,7 @@ class Version(NamedTuple):
 
 
 def version_of(x: Tensor) -> Version | None:
-    """A mark that differs once `x` is written to; None where nothing would show it."""
+    """The `Version` of `x`, which differs once `x` is written to; None where nothing shows it."""
     if not x.is_inference():
         part = _sample(x)
         numbers = (part, part.clone()) if x.requires_grad else None

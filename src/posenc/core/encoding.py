@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from posenc.core.arguments import shown
 from posenc.core.biases import ALL, as_bias
 from posenc.core.frequencies import not_positions
-from posenc.core.positions import own, sequence
+from posenc.core.positions import exact_copy, sequence
 from posenc.core.shapes import (
     Bias,
     Embeddings,
@@ -67,7 +67,7 @@ class Encoding(nn.Module):
 
     def prepare(self, pos: Positions | Points) -> Any:
         """Compute what the hooks need to know of these positions; they are handed it as `at`."""
-        return own(pos)
+        return exact_copy(pos)
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
         return x
@@ -77,21 +77,21 @@ class Encoding(nn.Module):
         return at
 
     def on_queries(self, q: Heads, at: Any) -> Heads:
-        """May turn, scale or add channels; a score is the dot product with what `on_keys` gives."""
+        """Turn, scale or widen q; a score is the dot product with what `on_keys` returns."""
         return q
 
     def on_keys(self, k: Heads, at: Any) -> Heads:
         return k
 
     def on_scores(self, q: Heads, k: Keys, q_at: Any, k_at: Any, scale: float) -> Bias | None:
-        """Sees q and k as they enter the dot product, so rotated keys can be cached.
+        """Return the bias; q and k come as they enter the dot product, so keys can be cached.
 
         `scale` is what q · k will be multiplied by; terms of q or k usually want the same.
         """
         return None
 
     def on_values(self, v: Values, at: Any) -> Values:
-        """May turn or scale the values; `at` is where the keys stand."""
+        """Turn or scale the values; `at` is where the keys stand."""
         return v
 
     def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
@@ -102,7 +102,7 @@ class Encoding(nn.Module):
         return None
 
     def on_output(self, out: Heads, at: Any) -> Heads:
-        """May turn or scale what comes out; `at` is where the queries stand.
+        """Turn or scale the output; `at` is where the queries stand.
 
         A query that sees no key has an output of 0, which a linear map leaves at 0.
         """
@@ -120,7 +120,7 @@ class Encoding(nn.Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Sizes, and the arguments of the constructor that are kept under their names.
+        """Write sizes, and the constructor's arguments that are kept under their names.
 
         >>> from posenc import ALiBi, Sinusoidal
         >>> Sinusoidal(512), ALiBi(heads=8)
@@ -128,20 +128,20 @@ class Encoding(nn.Module):
         """
         axes = self.axes if self.axes > 1 else 0
         sizes = (self.width or self.dim, "channels"), (self.heads, "heads"), (axes, "axes")
-        said = [f"{size} {what}" for size, what in sizes if size]
+        stated = [f"{size} {what}" for size, what in sizes if size]
         for name in signature(type(self).__init__).parameters:
             value = vars(self).get(name)
             if name not in SIZES and isinstance(value, str | int | float):
                 shown = f"{value:.10g}" if isinstance(value, float) else repr(value)
-                said.append(f"{name}={shown}")
-        return ", ".join(said)
+                stated.append(f"{name}={shown}")
+        return ", ".join(stated)
 
     def _repr_html_(self) -> str:
         """A card for a notebook: sizes, the first sentence and the formula of its file."""
         written = type(self).__doc__ or "" if type(self).__module__ == "__main__" else ""
         written = written or sys.modules[type(self).__module__].__doc__ or ""
         blocks = dedent(written).split("\n\n")
-        formula = next((dedent(one) for one in blocks if one.startswith("    ")), "")
+        formula = next((dedent(block) for block in blocks if block.startswith("    ")), "")
         learned = sum(weight.numel() for weight in self.parameters())
         places = dict.fromkeys(HOOK_PLACES[hook] for hook in self.acts_on)
         acts = f"acts on {', '.join(places) or 'nothing'}; {learned:,} learned numbers"
@@ -192,7 +192,7 @@ class Encoding(nn.Module):
         return self.on_queries(first, at), self.on_keys(inputs[1], at)
 
     def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
-        """(batch or 1, head, query, key), of an encoding that looks at nothing but positions."""
+        """The bias (batch or 1, head, query, key) of an encoding that reads positions alone."""
         k_pos = q_pos if k_pos is None else k_pos
         q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
         if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):

@@ -14,10 +14,10 @@ from posenc.core.shapes import Heads
 from posenc.core.sum import Sum, leaves
 from posenc.core.tracing import readable
 
-LENGTHS = 8  # of texts, whose positions an encoding holds
+MOST_LENGTHS = 8  # numbers of tokens whose positions 0, 1, 2, … an encoding holds
 
 
-def made_for(
+def check_sizes(
     encoding: Encoding,
     heads: int,
     dim: int,
@@ -30,18 +30,18 @@ def made_for(
     """
     for leaf in leaves(encoding):
         if leaf.heads and leaf.heads != heads:
-            raise ValueError(_of_other_size(leaf, "heads", heads, width))
+            raise ValueError(_wrong_size(leaf, "heads", heads, width))
         if leaf.dim and leaf.dim != dim:
-            raise ValueError(_of_other_size(leaf, "dim", dim, width))
+            raise ValueError(_wrong_size(leaf, "dim", dim, width))
         if width is not None and leaf.width and leaf.width != width:
-            raise ValueError(_of_other_size(leaf, "width", width, width))
+            raise ValueError(_wrong_size(leaf, "width", width, width))
         if needs_values:
             for weight in leaf._parameters.values():
                 if weight is not None and weight.is_meta:
                     raise ValueError(on_meta(leaf))
 
 
-def _of_other_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
+def _wrong_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
     name, wants = type(leaf).__name__, getattr(leaf, size)
     if width is not None:
         return (
@@ -56,7 +56,7 @@ def _of_other_size(leaf: Encoding, size: str, has: int, width: int | None) -> st
     )
 
 
-def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
+def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     """Return what the hooks are handed as `at`: prepared by the caller, or here from positions.
 
     Positions are looked up by token: too many would silently be the wrong ones.
@@ -64,14 +64,14 @@ def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if isinstance(encoding, Sum):
         at = prepared(encoding, at, name) if isinstance(at, Tensor) else at
         if not isinstance(at, Parts) or len(at.parts) != len(encoding.parts):
-            raise TypeError(_foreign(encoding, at, name))
+            raise TypeError(_not_of_this_encoding(encoding, at, name))
         parts = zip(encoding.parts, at.parts, strict=True)
-        each = [stand(part, part_at, x, name) for part, part_at in parts]  # type: ignore
-        same = all([one is other for one, other in zip(each, at.parts, strict=True)])
-        return at if same else type(at)(tuple(each))
+        checked = [checked_at(part, part_at, x, name) for part, part_at in parts]  # type: ignore
+        same = all([standing is before for standing, before in zip(checked, at.parts, strict=True)])
+        return at if same else type(at)(tuple(checked))
     if isinstance(at, Prepared):
         if not isinstance(at, encoding.prepared):
-            raise TypeError(_foreign(encoding, at, name))
+            raise TypeError(_not_of_this_encoding(encoding, at, name))
         if at.tokens != x.shape[-2] or at.batch not in (1, x.shape[0]):
             raise ValueError(
                 f"{name} was prepared by {type(encoding).__name__} for {at.tokens} tokens in a"
@@ -84,22 +84,26 @@ def stand(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         raise TypeError(_needs_hidden(encoding, at, name))
     if type(encoding).prepare is Encoding.prepare:
         if not isinstance(at, Tensor):
-            raise TypeError(_foreign(encoding, at, name))
+            raise TypeError(_not_of_this_encoding(encoding, at, name))
         at = at if at.dtype is torch.int64 else exact(at)
         if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
-            _match(encoding, at, x, name)  # else one position for each token, alike in the batch
+            _check_positions(
+                encoding, at, x, name
+            )  # else one position for each token, alike in the batch
         return at
     if encoding.prepared is not Tensor:
         if not isinstance(at, Tensor):
-            raise TypeError(_foreign(encoding, at, name))
-        return stand(encoding, prepared(encoding, at, name), x, name)
-    if not isinstance(at, Tensor) and _bare(at):  # else what `prepare` of your own returned
-        raise TypeError(_foreign(encoding, at, name))
+            raise TypeError(_not_of_this_encoding(encoding, at, name))
+        return checked_at(encoding, prepared(encoding, at, name), x, name)
+    if not isinstance(at, Tensor) and _are_positions(
+        at
+    ):  # else what `prepare` of your own returned
+        raise TypeError(_not_of_this_encoding(encoding, at, name))
     return at
 
 
 def from_zero(encoding: Encoding, q: Any, k: Any) -> Tensor | None:
-    """Positions 0, 1, 2, … of this many tokens, which the encoding holds for the next text.
+    """Return positions 0, 1, 2, … of this many tokens; the encoding holds them for the next text.
 
     What follows from them is cached with them, and not computed again. None where the encoding
     takes more than positions, or where it is for others to say what does not fit.
@@ -117,14 +121,14 @@ def from_zero(encoding: Encoding, q: Any, k: Any) -> Tensor | None:
     if {"on_embeddings", "on_hidden"} & {*encoding.acts_on} or torch.is_inference_mode_enabled():
         return None
     held = encoding.__dict__.setdefault("_positions", CachedValues())
-    if len(held) >= LENGTHS:
+    if len(held) >= MOST_LENGTHS:
         held.pop(next(iter(held)), None)
     held[tokens] = pos = sequence(tokens)
     return pos
 
 
 def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
-    """`prepare` of bare positions, which say that nothing was added to the embeddings."""
+    """Call `prepare` on bare positions, unless the encoding acts on embeddings or on hidden x."""
     acts_on, of = encoding.acts_on, type(encoding).__name__
     if "on_embeddings" in acts_on:
         raise ValueError(
@@ -137,13 +141,13 @@ def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
     return encoding.prepare(pos)
 
 
-def _bare(at: Any) -> bool:
-    """Test whether these are positions, though no tensor."""
+def _are_positions(at: Any) -> bool:
+    """Test whether these are positions, though not in a tensor."""
     first = at[0] if isinstance(at, list) and at else at
     return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
 
 
-def _foreign(encoding: Encoding, at: Any, name: str) -> str:
+def _not_of_this_encoding(encoding: Encoding, at: Any, name: str) -> str:
     return (
         f"{name} must be positions, as a tensor, or what `prepare` of this"
         f" {type(encoding).__name__} made of them, got {describe(at)}: pass `torch.tensor(…)`, or"
@@ -159,7 +163,7 @@ def _needs_hidden(encoding: Encoding, at: Any, name: str) -> str:
     )
 
 
-def _match(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> None:
+def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> None:
     if pos.device != x.device:
         raise ValueError(
             f"`x` is on {x.device}, the positions are on {pos.device}: move them to one device."

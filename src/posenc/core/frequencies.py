@@ -41,7 +41,7 @@ BASE = 10_000.0  # of Vaswani et al., and of RoPE
 
 
 def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
-    """The θ of so many channels, or these frequencies, if they can be some."""
+    """Check frequencies and return them; of a number of channels, make their θ."""
     if not isinstance(freqs, Tensor):
         return frequencies(freqs, BASE if base is None else base)
     if base is not None:
@@ -65,7 +65,7 @@ def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
 
 
 def base_of(freqs: Frequencies) -> str:
-    """The base of these frequencies, as a repr says it; "" where they are no powers of one.
+    """The base of these frequencies, as reprs show it; "" where they are not powers of one base.
 
     >>> base_of(frequencies(64, 500_000.0)), base_of(torch.tensor([1.0, 0.3, 0.2]).double())
     (', base=500000', '')
@@ -84,7 +84,7 @@ def base_of(freqs: Frequencies) -> str:
 
 
 def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
-    """p·θ of shape (*batch, token, pair), in float64, elementwise.
+    """The angles p·θ, (*batch, token, pair), in float64, elementwise.
 
     In float32 a position of a million is already 0.05 radians off; in bfloat16, 257 is 256; and a
     matrix product would be rounded further by TF32 and autocast.
@@ -125,15 +125,15 @@ def join(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
 
 
 def for_heads(table: Tensor) -> Tensor:
-    """(…, token, pair) as (…, 1, token, pair), which serves all heads.
+    """View (…, token, pair) as (…, 1, token, pair), which serves all heads.
 
-    What was made of positions for each head, (batch, head, token, pair), has that axis already.
+    A table of positions for each head, (batch, head, token, pair), has that axis already.
     """
     return table if table.ndim == 4 else table.unsqueeze(-3)
 
 
-def one_each(x: Heads, by: Tensor) -> None:
-    """Refuses a table (*batch, 1 or head, token, pair) that would broadcast in silence."""
+def refuse_broadcast(x: Heads, by: Tensor) -> None:
+    """Refuse a table (*batch, 1 or head, token, pair) that would broadcast in silence."""
     batch, heads, tokens = by.shape[:-3], by.shape[-3], by.shape[-2]
     if len(batch) > 1:
         raise ValueError(not_positions((*batch, tokens)))

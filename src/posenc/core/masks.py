@@ -23,7 +23,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries 
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """low ≤ position of the query − position of the key ≤ high, of whole positions.
+    """Band of pairs: low ≤ position of the query − position of the key ≤ high, in whole positions.
 
     None stands for 0, 1, 2, …
     """
@@ -34,7 +34,7 @@ class Band:
     k_pos: Tensor | None = None
 
     def of(self, rows: slice, tokens: int) -> "Band":
-        """The same for some of the queries of a text."""
+        """The band of some of the queries of a text."""
         if self.q_pos is None or self.k_pos is None:
             pos = sequence(tokens)
             return Band(self.low, self.high, pos[rows], pos)
@@ -43,7 +43,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Mask:
-    """`sees(b, h, i, j)` is True where query i sees key j."""
+    """Mask of attention: `sees(b, h, i, j)` is True where query i sees key j."""
 
     sees: Seen
     shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
@@ -55,13 +55,13 @@ class Mask:
         return self.sees(b, h, i, j)
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
-        """Both see it. `other` may be a function (b, h, i, j) -> bool of your own."""
+        """See what both see. `other` may be a function (b, h, i, j) -> bool of your own."""
         joined = _joined(self, other, and_)
         bands = other.bands if isinstance(other, Mask) else None
         return replace(joined, bands=self.bands and bands and self.bands + bands)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
-        """One of them sees it. `other` may be a function (b, h, i, j) -> bool of your own."""
+        """See what either sees. `other` may be a function (b, h, i, j) -> bool of your own."""
         return _joined(self, other, or_)
 
     def check(self, batch: int, queries: int, keys: int) -> None:
@@ -183,7 +183,7 @@ def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _IndexBetween:
-    """first ≤ index of the key < last, of each text."""
+    """Mask function: first ≤ index of the key < last, of each text."""
 
     first: Tensor
     last: Tensor
@@ -195,12 +195,12 @@ class _IndexBetween:
 
 @dataclass(frozen=True, eq=False)
 class _Joined:
-    one: Seen
-    other: Seen
-    how: Callable[[Tensor, Tensor], Tensor]
+    left: Seen
+    right: Seen
+    operator: Callable[[Tensor, Tensor], Tensor]
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
-        return self.how(self.one(b, h, i, j), self.other(b, h, i, j))
+        return self.operator(self.left(b, h, i, j), self.right(b, h, i, j))
 
 
 def _banded(

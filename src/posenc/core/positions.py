@@ -15,7 +15,7 @@ CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}  # whole numbers that
 
 
 def sequence(length: int, start: int = 0, device: torch.device | str | None = None) -> Positions:
-    """Tokens of a text; `start` is how many a key cache already holds.
+    """The positions of a text; `start` is how many tokens a key cache already holds.
 
     >>> sequence(3, start=5)
     tensor([5, 6, 7])
@@ -25,7 +25,7 @@ def sequence(length: int, start: int = 0, device: torch.device | str | None = No
 
 
 def packed(lengths: Sequence[int]) -> Positions:
-    """Several documents in one row, each counted from 0; `masks.documents` keeps them apart.
+    """The positions of documents in one row, each from 0; `masks.documents` keeps them apart.
 
     >>> packed([3, 2])
     tensor([0, 1, 2, 0, 1])
@@ -44,7 +44,7 @@ def documents(lengths: Sequence[int]) -> Positions:
 
 
 def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Positions:
-    """A batch of texts filled up to `tokens`: each counted from 0, the filling stands at 0.
+    """The positions of a batch of texts filled up to `tokens`: each from 0, the filling at 0.
 
     Hide the filling with `masks.padding`, which takes the same arguments.
 
@@ -119,14 +119,14 @@ def folded(tokens: int, axes: int) -> Positions | Points:
 
 
 def whole(values: Tensor, name: str) -> Tensor:
-    """Whole numbers, to look something up by. Raises TypeError for any others."""
+    """Check that these are whole numbers, to look something up by; TypeError for any others."""
     if values.is_floating_point():
         raise TypeError(f"`{name}` goes by whole numbers; `pos` is {values.dtype}: pass integers.")
     return values
 
 
 def exact(pos: Tensor, name: str = "pos") -> Tensor:
-    """Positions that can be computed with: integers as int64, so that no offset wraps around.
+    """Check positions and return them exact: integers as int64, so that no offset wraps around.
 
     Raises TypeError for what is no tensor, for 16-bit floats, which cannot count past 256 or 2048,
     and for booleans; ValueError for NaN, infinity, and whole numbers that the dtype does not hold.
@@ -150,16 +150,16 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
         most = {torch.bfloat16: 256, torch.float16: 2048}.get(pos.dtype)
         why = f"cannot count past {most}" if most else "does not hold positions"
         raise TypeError(f"`{name}` is {pos.dtype}, which {why}; pass integers.")
-    whole = pos.long()
-    if pos.dtype is torch.uint64 and visible(pos) and bool((whole < 0).any()):
+    integers = pos.long()
+    if pos.dtype is torch.uint64 and visible(pos) and bool((integers < 0).any()):
         raise ValueError(f"`{name}` has numbers past 2⁶³ − 1: pass positions that int64 holds.")
-    return whole
+    return integers
 
 
-def own(pos: Tensor) -> Tensor:
-    """`exact`, apart from what the caller holds: writing to `pos` later changes nothing."""
-    found = exact(pos)
-    return found.clone() if found is pos else found
+def exact_copy(pos: Tensor) -> Tensor:
+    """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
+    integers = exact(pos)
+    return integers.clone() if integers is pos else integers
 
 
 def _countable(pos: Tensor, name: str) -> Tensor:

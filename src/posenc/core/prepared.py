@@ -19,10 +19,10 @@ from posenc.core.arguments import shown
 P = TypeVar("P", bound="Prepared")
 
 
-def place(shape: str) -> tuple[int, int]:
+def token_axis(shape: str) -> tuple[int, int]:
     """The axis of tokens, counted from the last, and the number of axes; 0: it has no such axis.
 
-    >>> place("head token channel"), place("row column")
+    >>> token_axis("head token channel"), token_axis("row column")
     ((-2, 3), (0, 2))
     """
     names = shape.split()
@@ -42,7 +42,7 @@ class Prepared:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         shapes = (cls.shape,) * len(cls._fields) if isinstance(cls.shape, str) else cls.shape
-        cls.places = tuple([place(shape) for shape in shapes])
+        cls.places = tuple([token_axis(shape) for shape in shapes])
 
     @property
     def tokens(self) -> int:
@@ -73,7 +73,7 @@ class Prepared:
         return self.like(map(appended, self._each(), more._each(), self.places))
 
     def like(self: P, fields: Iterable[Any]) -> P:
-        """Other tensors in the place of these."""
+        """Build one of the same class from other tensors."""
         return type(self)(*fields)
 
     def _each(self) -> Iterable[Any]:
@@ -87,7 +87,7 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
 
     @property
     def tokens(self) -> int:
-        """-1: of no part."""
+        """The tokens of the first part; -1: there is no part."""
         return next((tokens(part, self.places[0]) for part in self.parts), -1)
 
     @property
@@ -106,7 +106,7 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
 
 
 class PartsAtPoints(Parts):
-    """The same, where positions are points."""
+    """The `Parts` of a `Sum` whose positions are points."""
 
     shape = "token axis"
 
@@ -122,14 +122,14 @@ def batch(at: Any, where: tuple[int, int]) -> int:
 
 
 def cut(at: Any, some: slice, where: tuple[int, int]) -> Any:
-    """Some of the tokens, of positions or of a `Prepared`."""
+    """Take some of the tokens, of positions or of a `Prepared`."""
     if isinstance(at, Prepared):
         return at.of(some)
     return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
 
 
 def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
-    """These tokens and those that follow, of positions or of a `Prepared`."""
+    """Append the tokens that follow to positions or to a `Prepared`."""
     if isinstance(at, Prepared):
         return at.then(more)
     axis = where[0]
@@ -141,14 +141,14 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
             " or `on_hidden` return one."
         )
     # All other axes are broadcast: positions that all texts share may be followed by each its own.
-    one, other = (list(x.movedim(axis, -1).shape[:-1]) for x in (at, more))
-    rest = torch.broadcast_shapes(one, other)
+    shape, more_shape = (list(x.movedim(axis, -1).shape[:-1]) for x in (at, more))
+    rest = torch.broadcast_shapes(shape, more_shape)
     both = [x.movedim(axis, -1).expand(*rest, -1).movedim(-1, axis) for x in (at, more)]
     return torch.cat(both, axis)
 
 
 def where_tokens(axes: int) -> tuple[int, int]:
-    """The place of the tokens in bare positions, which have so many axes."""
+    """The axis of tokens and the number of axes of bare positions: numbers, or points of `axes`."""
     return (-1, 1) if axes == 1 else (-2, 2)
 
 

@@ -20,19 +20,19 @@ CHUNK = 64  # tokens that a product of matrices takes at a time
 
 
 class Running:
-    """Before `Prepared` among the bases: some fields are sums, which those that follow continue.
+    """A base to put before `Prepared`: fields that are running sums go on in tokens that follow.
 
     class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
     """
 
     __slots__ = ()
-    sums: ClassVar[tuple[str, ...]] = ("total",)  # the fields that are
+    sums: ClassVar[tuple[str, ...]] = ("total",)  # the fields that are running sums
 
     def then(self: Any, more: Any) -> Prepared:
         return Prepared.then(self, self.before(more)) if self.tokens else more
 
     def before(self: Any, more: Any) -> Any:
-        """`more`, with what these tokens add up to."""
+        """Add what these tokens sum up to, to the sums of `more`, the tokens that follow."""
         places = dict(zip(self._fields, self.places, strict=True))
         last = {name: cut(getattr(self, name), slice(-1, None), places[name]) for name in self.sums}
         return more._replace(
@@ -41,7 +41,7 @@ class Running:
 
 
 def running(steps: Tensor) -> Tensor:
-    """Σ of these steps (…, token, channel) up to each token and with it, in float64.
+    """Sum steps (…, token, channel) up to each token, its own included, in float64.
 
     >>> running(torch.tensor([[1.0], [2.0], [4.0]])).flatten()
     tensor([1., 3., 7.], dtype=torch.float64)
@@ -50,7 +50,7 @@ def running(steps: Tensor) -> Tensor:
 
 
 def chunks(tokens: int) -> list[slice]:
-    """Cut so many tokens into chunks; what is traced has one.
+    """Cut so many tokens into chunks; a compiled graph has one chunk.
 
     >>> chunks(100)
     [slice(0, 64, None), slice(64, 100, None)]
@@ -75,7 +75,7 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
 
 
 def linear(width: int, out: int, bias: float | None = None) -> nn.Linear:
-    """A layer as language models begin: small random weights and this `bias`; None: without."""
+    """A linear layer as language models start: small random weights, and `bias`; None: without."""
     room("a layer", out, width)
     layer = nn.Linear(width, out, bias=bias is not None)
     nn.init.normal_(layer.weight, std=0.02)

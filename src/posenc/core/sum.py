@@ -29,7 +29,7 @@ from posenc.core.shapes import (
 
 
 class Sum(Encoding):
-    """`Sum(RoPE(64), ALiBi(8))`."""
+    """Several encodings as one: `Sum(RoPE(64), ALiBi(8))`."""
 
     prepared = Parts
 
@@ -45,7 +45,9 @@ class Sum(Encoding):
             axes = ", ".join(f"{type(part).__name__} {part.axes}" for part in parts)
             raise ValueError(f"`Sum` hands all the same positions; their axes differ: {axes}.")
         self.parts = nn.ModuleList(parts)
-        self.width, self.dim, self.heads = (_one(parts, name) for name in ("width", "dim", "heads"))
+        self.width, self.dim, self.heads = (
+            _size_of(parts, name) for name in ("width", "dim", "heads")
+        )
         self.axes = parts[0].axes if parts else 1
         self.causal = any(part.causal for part in parts)
 
@@ -63,8 +65,8 @@ class Sum(Encoding):
         return x
 
     def on_hidden(self, x: Embeddings, at: Parts) -> Parts:
-        each = zip(self, at.parts, strict=True)
-        return self.of_parts(part.on_hidden(x, part_at) for part, part_at in each)
+        parts_at = zip(self, at.parts, strict=True)
+        return self.of_parts(part.on_hidden(x, part_at) for part, part_at in parts_at)
 
     def on_queries(self, q: Heads, at: Parts) -> Wider:
         for part, part_at in zip(self, at.parts, strict=True):
@@ -78,9 +80,9 @@ class Sum(Encoding):
 
     def on_scores(self, q: Heads, k: Keys, q_at: Parts, k_at: Parts, scale: float) -> Bias | None:
         ats = zip(self, q_at.parts, k_at.parts, strict=True)
-        found = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
-        biases = [as_bias(bias, q, k) for bias in found]
-        return added([bias for bias in biases if bias is not None])
+        biases = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
+        wrapped = [as_bias(bias, q, k) for bias in biases]
+        return added([bias for bias in wrapped if bias is not None])
 
     def on_values(self, v: Values, at: Parts) -> Values:
         for part, part_at in zip(self, at.parts, strict=True):
@@ -95,12 +97,12 @@ class Sum(Encoding):
 
     def by_weight(self, weights: Tensor, q_at: Parts, k_at: Parts, rows: slice) -> Tensor | None:
         ats = zip(self, q_at.parts, k_at.parts, strict=True)
-        found = [p.by_weight(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
-        found = [extra for extra in found if extra is not None]
-        return sum(found[1:], found[0]) if found else None
+        extras = [p.by_weight(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
+        extras = [extra for extra in extras if extra is not None]
+        return sum(extras[1:], extras[0]) if extras else None
 
     def scale(self, dim: int) -> float:
-        """Each part multiplies the usual scale by its own factor."""
+        """The usual scale, times the factor of each part."""
         scale = usual = super().scale(dim)
         for part in self:
             scale *= part.scale(dim) / usual
@@ -114,12 +116,14 @@ class Sum(Encoding):
         return iter(self.parts)  # type: ignore[arg-type]
 
 
-def _one(parts: tuple[Encoding, ...], name: str) -> int:
-    """The channels or heads that all parts were made for that were made for some."""
+def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
+    """The channels or heads that parts were made for, which must agree; 0: no part says."""
     sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
     if len(sizes) > 1:
-        each = ", ".join(f"{part} {size}" for size, part in sizes.items())
-        raise ValueError(f"`Sum` acts on one attention; the `{name}` of its parts differ: {each}.")
+        listed = ", ".join(f"{part} {size}" for size, part in sizes.items())
+        raise ValueError(
+            f"`Sum` acts on one attention; the `{name}` of its parts differ: {listed}."
+        )
     return next(iter(sizes), 0)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posenc.core.arguments import number, real, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import for_heads, one_each
+from posenc.core.frequencies import for_heads, refuse_broadcast
 from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Positions
@@ -42,5 +42,5 @@ class Temperature(Encoding):
         return Factor(for_heads((1 + self.strength * steps.float().log1p()).unsqueeze(-1)))
 
     def on_queries(self, q: Heads, at: Factor) -> Heads:
-        one_each(q, at.factor)
+        refuse_broadcast(q, at.factor)
         return (q * at.factor).to(q.dtype)

@@ -58,7 +58,7 @@ class Block(TypedDict):
     formula: list[list[str]]  # MathML: for each line, what stands apart on it
 
 
-class Found(TypedDict):
+class MeasuredProperty(TypedDict):
     """A property as measured."""
 
     holds: bool | None  # None: it has no meaning here
@@ -74,7 +74,7 @@ class Option(TypedDict):
 
 
 class Cost(TypedDict):
-    """What a layer does in a forward pass more than the same layer without an encoding."""
+    """The work of a layer in a forward pass, beyond that of the layer without an encoding."""
 
     tokens: int
     operations: int  # calls of torch that make a tensor
@@ -84,11 +84,11 @@ class Cost(TypedDict):
 
 
 class Measured(TypedDict):
-    """What is measured of an encoding once."""
+    """The measurements of an encoding, made once."""
 
     graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
     sliders: dict[str, Slider]  # by option
-    properties: dict[str, Found]  # by name
+    properties: dict[str, MeasuredProperty]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
     cost: Cost | None  # None: it cannot be made, or run, at this size
     causal: bool  # made for causal attention, and measured under such a mask
@@ -140,31 +140,31 @@ def page(
     study: Mapping[str, Any] | None = None,
     spoken: Vectors | None = None,
 ) -> Page:
-    """All encodings of the catalogue and these of the user's; all architectures, and these models.
+    """Collect the catalogue and a user's encodings, all architectures and a user's models.
 
-    What cannot be exported is on the page as a sentence, and in `notes`.
+    An encoding that cannot be exported is on the page as a sentence, and in `notes`.
     """
     cards, known = [renamed(card) for card in cards], catalog()
     own = [card for card in cards if card not in CATALOG]
     measured = {card.slug: measure(card) for card in own} | known
     shown = {card.slug: card for card in (*own, *CATALOG)}
     usual = architectures()
-    turnings = {key: one for _, turns in models for key, one in turns.items()}
+    turnings = {key: rotation for _, turns in models for key, rotation in turns.items()}
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "command": provenance.typed.get(),
+        "command": provenance.command_line.get(),
         "seed": graphs.SEED,
         "dim": graphs.DIM,
         "heads": graphs.HEADS,
         "families": FAMILIES,
         "properties": [
             {
-                "name": one.__name__,
-                "label": words.label(one.__name__),
-                "meaning": (one.__doc__ or "").splitlines()[0],
+                "name": test.__name__,
+                "label": words.label(test.__name__),
+                "meaning": (test.__doc__ or "").splitlines()[0],
             }
-            for one in ALL
+            for test in ALL
         ],
         "encodings": [encoding(card, measured[slug]) for slug, card in shown.items()],
         "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
@@ -181,8 +181,8 @@ def page(
 
 
 def encoding(card: Card, measured: Measured) -> Encoding:
-    """What the page says of an encoding, beside what is measured."""
-    made = card.make(graphs.DIM, graphs.HEADS)
+    """Describe an encoding for the page, beside its measurements."""
+    instance = card.make(graphs.DIM, graphs.HEADS)
     named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
     text = blocks(card.text)
     return {
@@ -190,31 +190,31 @@ def encoding(card: Card, measured: Measured) -> Encoding:
         "name": card.name,
         "slug": card.slug,
         "family": card.family,
-        "acts_on": [hook.removeprefix("on_") for hook in made.acts_on],
-        "axes": made.axes,
+        "acts_on": [hook.removeprefix("on_") for hook in instance.acts_on],
+        "axes": instance.axes,
         "summary": card.summary,
         "text": text,
         "formula": [line for block in text for line in block["formula"]],
         "paper": None if card.paper is None else paper(card),
-        "options": [*_options(card, type(made))],
+        "options": [*_options(card, type(instance))],
         "command": named,
     }
 
 
 def measure(card: Card) -> Measured:
     """Export an encoding and measure its properties: seconds."""
-    made = graphs.make(card, *WIDE)
+    instance = graphs.make(card, *WIDE)
     graph, sliders = graph_or_sentence(card)
     return {
         "graph": graph,
         "sliders": sliders,
         "properties": {
             name: {"holds": finding.holds, "why": finding.why}
-            for name, finding in check(made, *WIDE).items()
+            for name, finding in check(instance, *WIDE).items()
         },
-        "parameters": sum(parameter.numel() for parameter in made.parameters()),
+        "parameters": sum(parameter.numel() for parameter in instance.parameters()),
         "cost": cost(card),
-        "causal": made.causal,
+        "causal": instance.causal,
     }
 
 
@@ -222,27 +222,27 @@ def cost(card: Card) -> Cost | None:
     """Count what a layer of 4 heads with 64 channels does for the encoding."""
     try:
         encoding = card.make(*WIDE)
-        half, whole = (cost_of_encoding(encoding, *WIDE, n) for n in (COUNTED // 2, COUNTED))
+        half, full = (cost_of_encoding(encoding, *WIDE, n) for n in (COUNTED // 2, COUNTED))
     except (TypeError, ValueError, LookupError):
         return None
-    grows = round(whole.numbers / half.numbers, 2) if half.numbers else 1.0
-    return Cost(tokens=COUNTED, **asdict(whole), grows=grows)
+    grows = round(full.numbers / half.numbers, 2) if half.numbers else 1.0
+    return Cost(tokens=COUNTED, **asdict(full), grows=grows)
 
 
 @cache
 def catalog() -> dict[str, Measured]:
-    """What is measured of the encodings of the catalogue, by slug."""
+    """Read the measurements of the catalogue's encodings, by slug."""
     return json.loads((files("posenc.explorer") / "catalog.json").read_text("utf-8"))
 
 
 @cache
 def architectures() -> dict[str, Any]:
-    """Models as transformers makes them by default, and how they turn."""
+    """Read the models as transformers makes them by default, and their rotations."""
     return json.loads((files("posenc.explorer") / "models.json").read_text("utf-8"))
 
 
 def blocks(text: str) -> list[Block]:
-    """A docstring in parts."""
+    """Split a docstring into parts."""
     return [
         {"prose": "", "formula": mathml.lines(_visible(block))}
         if kind == "formula"
@@ -252,32 +252,32 @@ def blocks(text: str) -> list[Block]:
 
 
 def paper(card: Card) -> Paper:
-    one = card.paper
-    assert one is not None
+    source = card.paper
+    assert source is not None
     return {
-        "key": one.key,
-        "short": one.short,
-        "title": one.title,
-        "year": one.year,
-        "link": one.link,
-        "bibtex": one.bibtex(),
+        "key": source.key,
+        "short": source.short,
+        "title": source.title,
+        "year": source.year,
+        "link": source.link,
+        "bibtex": source.bibtex(),
     }
 
 
 def to_json(data: Any) -> str:
-    """As it stands in a file: numbers that JSON does not have are refused."""
+    """Write compact JSON; numbers that JSON does not have are refused."""
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def write(data: Mapping[str, Any], path: Path) -> None:
-    """A file of the package: one line for each key of each part, so that a change can be read."""
+    """Write a file of the package, one line for each key of each part, so that diffs are short."""
     parts = (f"{json.dumps(key)}:{_lines(value)}" for key, value in data.items())
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
 
 
 def _lines(value: Any) -> str:
     if isinstance(value, dict):
-        inner: Iterable[str] = (f"{json.dumps(key)}:{to_json(one)}" for key, one in value.items())
+        inner: Iterable[str] = (f"{json.dumps(key)}:{to_json(item)}" for key, item in value.items())
         return "{\n" + ",\n".join(inner) + "}"
     if isinstance(value, list):
         return "[\n" + ",\n".join(map(to_json, value)) + "]"
@@ -285,24 +285,24 @@ def _lines(value: Any) -> str:
 
 
 def renamed(card: Card) -> Card:
-    """A user's own under a name that the catalogue does not have."""
-    taken = card not in CATALOG and card.slug in {one.slug for one in CATALOG}
+    """Rename a user's own encoding, if its name is taken in the catalogue."""
+    taken = card not in CATALOG and card.slug in {known.slug for known in CATALOG}
     return replace(card, name=f"{card.name} own") if taken else card
 
 
-def _options(card: Card, made: type) -> Iterable[Option]:
+def _options(card: Card, encoding_type: type) -> Iterable[Option]:
     source = getattr(card.make, "source", card.make)
     if not callable(source):
         return
     asked = dict(signature(source).parameters)
-    if any(one.kind is Parameter.VAR_KEYWORD for one in asked.values()):
-        asked = dict(signature(made).parameters) | asked
-    for one in asked.values():
-        if one.default is None or isinstance(one.default, bool | int | float | str):
-            kind = getattr(one.annotation, "__name__", "")
-            kind = kind if isinstance(one.annotation, type) else str(one.annotation)
-            kind = "" if one.annotation is one.empty else kind.replace("typing.", "")
-            yield {"name": one.name, "default": one.default, "type": kind}
+    if any(option.kind is Parameter.VAR_KEYWORD for option in asked.values()):
+        asked = dict(signature(encoding_type).parameters) | asked
+    for option in asked.values():
+        if option.default is None or isinstance(option.default, bool | int | float | str):
+            kind = getattr(option.annotation, "__name__", "")
+            kind = kind if isinstance(option.annotation, type) else str(option.annotation)
+            kind = "" if option.annotation is option.empty else kind.replace("typing.", "")
+            yield {"name": option.name, "default": option.default, "type": kind}
 
 
 def _visible(text: str) -> str:

@@ -26,14 +26,14 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+
 
 
 def render(page: Mapping[str, Any]) -> str:
-    """The page with this data; what users wrote cannot end the element that it is in."""
+    """Fill the page with this data; text of users cannot end the element that it is in."""
     parts = {
         "style": _text(STYLE),
         "data": data.to_json(page).replace("<", "\\u003c"),
         "script": script(),
     }
     template = _text(TEMPLATE).replace("<head>", f"<head>\n{MARK}", 1)
-    return PART.sub(lambda found: parts[found[1]], template)
+    return PART.sub(lambda match: parts[match[1]], template)
 
 
 @cache
@@ -59,28 +59,28 @@ def _order(main: str) -> list[str]:
 
 
 def _imported(name: str) -> Iterable[str]:
-    return [_beside(name, found[2]) for found in IMPORT.finditer(_text(name))]
+    return [_beside(name, match[2]) for match in IMPORT.finditer(_text(name))]
 
 
 def _beside(name: str, path: str) -> str:
-    """The place of what a module imports: "../interpreter.js" of "page/main.js"."""
+    """Resolve the path of an import: "../interpreter.js" of "page/main.js"."""
     return os.path.normpath(PurePosixPath(name).parent / path).replace(os.sep, "/")
 
 
 def _scope(name: str) -> str:
     """A module as the object of its exports."""
     code = _text(name)
-    exports = [found[1] for found in EXPORT.finditer(code)]
+    exports = [match[1] for match in EXPORT.finditer(code)]
     for line in re.findall(r"^export const .*;$", code, re.MULTILINE):
         exports += re.findall(r", ([A-Z_]+) = ", line)  # export const MOST_ROWS = 1, MOST_KEYS = 2
-    code = IMPORT.sub(lambda found: _taken(found[1], _beside(name, found[2])), code)
+    code = IMPORT.sub(lambda match: _import_statement(match[1], _beside(name, match[2])), code)
     if re.search(r"^(import|export)\b", EXPORT.sub("", code), re.MULTILINE):
         raise ValueError(f"{name} imports or exports in a way that document.py does not know.")
     code = EXPORT.sub("", code)
     return f"const {_object(name)} = (() => {{\n{code}\nreturn {{ {', '.join(exports)} }};\n}})();"
 
 
-def _taken(names: str, module: str) -> str:
+def _import_statement(names: str, module: str) -> str:
     return f"const {{{names.replace(' as ', ': ')}}} = {_object(module)};\n"
 
 

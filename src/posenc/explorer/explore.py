@@ -35,22 +35,22 @@ def explorer(
     cards: Sequence[Card], paths: Sequence[Path], study: str | Path | None = None
 ) -> Explorer:
     """The explorer with these encodings and these files of models, as `sorted_out` returns them."""
-    found = None if study is None else results(study)
+    study_results = None if study is None else results(study)
     described = [models.model(path) for path in paths]
     names = {path: model["name"] for path, (model, _) in zip(paths, described, strict=True)}
     speaking = next((path for path in paths if vectors.has_words(path)), None)
     spoken = speaking and vectors.vectors(speaking, names[speaking], graphs.DIM * graphs.HEADS)
-    return Explorer(data.page(cards, described, found, spoken))
+    return Explorer(data.page(cards, described, study_results, spoken))
 
 
 def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
-    """Encodings, and the files of models."""
+    """Sort arguments into encodings and files of models."""
     cards, paths = [], []
-    for one in what:
-        if not isinstance(one, Encoding | Card) and is_model(one):
-            paths.append(hub.local(str(one)))
+    for item in what:
+        if not isinstance(item, Encoding | Card) and is_model(item):
+            paths.append(hub.local(str(item)))
         else:
-            cards.append(find(one))
+            cards.append(find(item))
     return choose(cards), paths
 
 
@@ -65,10 +65,10 @@ def is_model(name: Any) -> bool:
         )
     if user_code.is_own(name):
         return False
-    return "/" in name or name.endswith(FILES) or (Path(name).exists() and not _known(name))
+    return "/" in name or name.endswith(FILES) or (Path(name).exists() and not _is_encoding(name))
 
 
-def _known(name: str) -> bool:
+def _is_encoding(name: str) -> bool:
     with suppress(LookupError):
         return bool(find(name))
     return False

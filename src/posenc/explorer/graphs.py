@@ -46,20 +46,20 @@ from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
 
 DIM, HEADS, SEED = 16, 4, 0
-SMALL: dict[str, dict[str, Any]] = {"learned": {"length": 128}, "deberta": {"reach": 32}}  # tables
-FIRST = 11  # tokens: unlike any other size, for torch takes sizes that are equal at first for one
+SMALL_TABLES: dict[str, dict[str, Any]] = {"learned": {"length": 128}, "deberta": {"reach": 32}}
+FIRST_TOKENS = 11  # unlike any other size, for torch takes sizes that are equal at first for one
 # Numbers of tokens, within which no encoding chooses another way to compute the same: a bias caches
 # the rows of a few, Transformer-XL has its own product for very many. The graph holds for all.
-LEAST, MOST = biases.FEW + 1, 2048
-FEW = 16  # numbers that are written as numbers; more of them as bytes
-SAME_AS = 1e-13  # what may differ between two ways to compute a head
-SAME = {"alias.default", "clone.default", "detach.default", "detach_.default"}
-SAME |= {"lift_fresh_copy.default", "contiguous.default"}  # which return their input
+FEWEST_TOKENS, MOST_TOKENS = biases.FEW_QUERIES + 1, 2048
+FEW_NUMBERS = 16  # values of a tensor that are written as numbers; more of them as bytes
+SAME_WITHIN = 1e-13  # difference allowed between two ways to compute a head
+IDENTITIES = {"alias.default", "clone.default", "detach.default", "detach_.default"}
+IDENTITIES |= {"lift_fresh_copy.default", "contiguous.default"}  # which return their input
 INTERPRETER = "interpreter.js"
 
 
 class Content(NamedTuple):
-    """What a graph is run with: q and k (1, head, token, channel), x and hidden (1, token, width).
+    """The inputs of a graph: q and k (1, head, token, channel), x and hidden (1, token, width).
 
     Additive encodings add to x; the layer reads `hidden`. `head`, (1,), is the one that is shown.
     """
@@ -73,7 +73,7 @@ class Content(NamedTuple):
 
 
 class LastCall(TorchFunctionMode):
-    """The name of the function of torch that was called last, to be said if it failed."""
+    """A record of the function of torch that was called last, to be named if it failed."""
 
     name = ""
 
@@ -85,7 +85,7 @@ class LastCall(TorchFunctionMode):
 
 
 class Hooks(nn.Module):
-    """All that an encoding does before the softmax, by name."""
+    """Module whose outputs are all that an encoding does before the softmax, by name."""
 
     def __init__(self, encoding: Encoding, alone: bool = False):
         super().__init__()
@@ -99,16 +99,16 @@ class Hooks(nn.Module):
 
 
 def outputs(encoding: Encoding, content: Content, alone: bool = False) -> dict[str, Tensor]:
-    """All that the graph has. `alone`: the hook of scores is given the shown head only."""
+    """Compute all outputs of the graph. `alone`: scores are computed of the shown head only."""
     pos, q, k, x, hidden, head = content
-    found, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
+    tensors, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
-        found["embedded"] = encoding.on_embeddings(x, at)
+        tensors["embedded"] = encoding.on_embeddings(x, at)
     if "on_hidden" in acts_on:
         at = encoding.on_hidden(hidden, at)
     if {"on_queries", "on_keys"} & {*acts_on}:
         q, k = encoding.on_queries(q, at), encoding.on_keys(k, at)
-        found |= {"q": of_head(q, head), "k": of_head(k, head)}
+        tensors |= {"q": of_head(q, head), "k": of_head(k, head)}
     scale = encoding.scale(q.shape[-1])
     shape = (1, 1, q.shape[2], k.shape[2])
     scores = of_head(q, head) @ of_head(k, head).mT * scale
@@ -117,27 +117,30 @@ def outputs(encoding: Encoding, content: Content, alone: bool = False) -> dict[s
         q, k, at, head = of_head(q, head), of_head(k, head), at_of_head(at, head), 0 * head
     bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
     if bias is not None:
-        found["bias"] = bias_of_head(bias, head, shape, seen)
-        scores = scores + found["bias"]
-    found["scores"] = scores
+        tensors["bias"] = bias_of_head(bias, head, shape, seen)
+        scores = scores + tensors["bias"]
+    tensors["scores"] = scores
     if seen is not None:
-        hidden_pairs = {name: found[name] for name in ("bias", "scores") if name in found}
-        found |= {name: x.masked_fill(~seen, -torch.inf) for name, x in hidden_pairs.items()}
-    return found
+        hidden_pairs = {name: tensors[name] for name in ("bias", "scores") if name in tensors}
+        tensors |= {name: x.masked_fill(~seen, -torch.inf) for name, x in hidden_pairs.items()}
+    return tensors
 
 
 def of_head(x: Tensor, head: Tensor) -> Tensor:
-    """(1, 1, …) of (1, head, …)."""
+    """Take one head: (1, head, …) -> (1, 1, …)."""
     return x if x.shape[1] == 1 else x.index_select(1, head)
 
 
 def at_of_head(at: Any, head: Tensor) -> Any:
-    """What was prepared, of this head alone, where it has heads."""
+    """Take the part of a `Prepared` that belongs to this head, where it has heads."""
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
     fields: Any = at  # a named tuple, as every Prepared is
-    return at.like(field_of_head(*one, head) for one in zip(fields, shapes, strict=True))
+    return at.like(
+        field_of_head(*field_and_shape, head)
+        for field_and_shape in zip(fields, shapes, strict=True)
+    )
 
 
 def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
@@ -149,22 +152,25 @@ def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
 
 
 def one_head_suffices(encoding: Encoding, content: Content) -> bool:
-    """Whether the hook of scores, given one head alone, says of each what it says of it among all.
+    """Test whether the hook of scores gives each head the same alone as among all heads.
 
     It does where no head has parameters of its own there: then the others need no scores. No rule
-    says for which encodings; what comes out is compared.
+    says for which encodings, so the outputs are compared.
     """
     if "on_scores" not in encoding.acts_on:
         return False
     heads = content.q.shape[1]
-    each = [content._replace(head=torch.tensor([head])) for head in range(heads)]
+    contents = [content._replace(head=torch.tensor([head])) for head in range(heads)]
     try:
         with torch.no_grad():
-            alone, among = ([outputs(encoding, x, only) for x in each] for only in (True, False))
+            alone, among = (
+                [outputs(encoding, x, only) for x in contents] for only in (True, False)
+            )
     except (TypeError, ValueError, LookupError, RuntimeError):
         return False
     return heads > 1 and all(
-        x[name].shape == y[name].shape and torch.allclose(x[name], y[name], rtol=0, atol=SAME_AS)
+        x[name].shape == y[name].shape
+        and torch.allclose(x[name], y[name], rtol=0, atol=SAME_WITHIN)
         for x, y in zip(alone, among, strict=True)
         for name in y
     )
@@ -182,10 +188,10 @@ def bias_of_head(
 
 
 def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Encoding:
-    """The encoding as it begins, with small tables and the seed that the page shows."""
+    """Make the encoding as it begins, with small tables and the seed that the page shows."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        return card.make(dim, heads, **SMALL.get(card.slug, {}) | options)
+        return card.make(dim, heads, **SMALL_TABLES.get(card.slug, {}) | options)
 
 
 def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> Content:
@@ -217,7 +223,8 @@ def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -
 
     Raises ValueError, which names the operation, for what cannot be exported.
     """
-    seeded, tokens = content(encoding, FIRST, dim, heads), Dim("tokens", min=LEAST, max=MOST)
+    seeded = content(encoding, FIRST_TOKENS, dim, heads)
+    tokens = Dim("tokens", min=FEWEST_TOKENS, max=MOST_TOKENS)
     hooks, example = Hooks(encoding, one_head_suffices(encoding, seeded)), tuple(seeded)
     dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens}, None)
     try:
@@ -260,9 +267,9 @@ def written(
     heads: int = HEADS,
     **options: Any,
 ) -> dict[str, Any]:
-    """A program as JSON. Raises ValueError for operations that the interpreter does not have."""
-    made = Written(program)
-    unknown = sorted(made.operations - operations())
+    """Write a program as JSON. Raises ValueError for operations the interpreter does not have."""
+    writer = Written(program)
+    unknown = sorted(writer.operations - operations())
     if unknown:
         raise ValueError(
             f"{card.name} uses {', '.join(f'`{name}`' for name in unknown)}, which the explorer"
@@ -277,9 +284,9 @@ def written(
         "axes": encoding.axes,
         "causal": encoding.causal,
         "seed": SEED,
-        "options": SMALL.get(card.slug, {}) | options,
+        "options": SMALL_TABLES.get(card.slug, {}) | options,
         "learns": any(True for _ in encoding.parameters()),
-        **made.to_json(),
+        **writer.to_json(),
     }
 
 
@@ -301,8 +308,8 @@ class Written:
         self.constants: dict[str, Tensor] = {}
         self.nodes: list[list[Any]] = []
         self.outputs: dict[str, str] = {}
-        self.made = made(program)
-        self.needed = _needed(self.made.values())
+        self.output_nodes = output_nodes(program)
+        self.needed = _needed(self.output_nodes.values())
         self._number_inputs()
         self._number_nodes()
 
@@ -344,7 +351,7 @@ class Written:
                 written[1] = [self.references["pos"], 0]  # all have as many tokens as `pos`
             written += [options] if options or dtype else []
             written += [dtype] if dtype else []
-            if written[0] in SAME:
+            if written[0] in IDENTITIES:
                 self.references[node.name] = written[1][0]
                 continue
             key = json.dumps(written)  # the same operation on the same values is done once
@@ -352,13 +359,15 @@ class Written:
                 same[key] = f"${first + len(self.nodes)}"
                 self.nodes.append(written)
             self.references[node.name] = same[key]
-        self.outputs = {name: self.references[node.name] for name, node in self.made.items()}
+        self.outputs = {
+            name: self.references[node.name] for name, node in self.output_nodes.items()
+        }
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
             return self.references[value.name]
         if isinstance(value, list | tuple):
-            return [self._argument(one) for one in value]
+            return [self._argument(item) for item in value]
         if isinstance(value, torch.dtype):
             return str(value).removeprefix("torch.")
         if isinstance(value, float) and not abs(value) < torch.inf:
@@ -369,31 +378,31 @@ class Written:
 
 
 def inputs(program: ExportedProgram) -> dict[str, tuple[str, Tensor | None]]:
-    """By node, in their order: (name, None) of what is given, (name, value) of a constant."""
-    found: dict[str, tuple[str, Tensor | None]] = {}
+    """List inputs by node, in order: (name, None) of arguments, (name, value) of constants."""
+    by_node: dict[str, tuple[str, Tensor | None]] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.TOKEN:  # of checks
             continue
         if spec.kind is InputKind.USER_INPUT:
-            found[spec.arg.name] = spec.arg.name, None
+            by_node[spec.arg.name] = spec.arg.name, None
             continue
         target = str(spec.target)
         value = program.state_dict.get(target, program.constants.get(target))
         assert isinstance(value, Tensor)
-        found[spec.arg.name] = target.removeprefix("encoding."), value
-    return found
+        by_node[spec.arg.name] = target.removeprefix("encoding."), value
+    return by_node
 
 
-def made(program: ExportedProgram) -> dict[str, fx.Node]:
+def output_nodes(program: ExportedProgram) -> dict[str, fx.Node]:
     """The nodes of the outputs, by name."""
     nodes = {node.name: node for node in program.graph.nodes}
-    each = [
+    output_values = [
         nodes[str(spec.arg.name)]
         for spec in program.graph_signature.output_specs
         if spec.kind is OutputKind.USER_OUTPUT
     ]
     names = program.call_spec.out_spec.context  # type: ignore[union-attr]
-    return dict(zip(names, each, strict=True))
+    return dict(zip(names, output_values, strict=True))
 
 
 def operation(node: fx.Node) -> str:
@@ -415,7 +424,7 @@ def _dtype(value: Any) -> str:
 
 
 def _needed(outputs: Iterable[fx.Node]) -> set[fx.Node]:
-    """The nodes that these are made of: no checks."""
+    """The nodes that these outputs are computed from, without checks."""
     needed: set[fx.Node] = set()
     left = [*outputs]
     while left:
@@ -427,10 +436,10 @@ def _needed(outputs: Iterable[fx.Node]) -> set[fx.Node]:
 
 
 def numbers(x: Tensor) -> dict[str, Any]:
-    """A tensor in JSON: few values as numbers, many as bytes, of float32 where that says all."""
+    """Write a tensor in JSON: few values as numbers, many as bytes, of float32 if exact."""
     x = x.detach()
     form: dict[str, Any] = {"shape": [*x.shape], "dtype": str(x.dtype).removeprefix("torch.")}
-    if x.numel() <= FEW or not x.is_floating_point():
+    if x.numel() <= FEW_NUMBERS or not x.is_floating_point():
         return form | {"values": x.flatten().tolist()}
     short = torch.equal(x.float().double(), x.double())
     raw = x.float() if short else x.double()

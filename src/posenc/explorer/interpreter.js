@@ -14,7 +14,7 @@
 /** @typedef {{name: string, sentence?: string, inputs: Object<string, (number | string)[]>,
  *   constants: Object<string, Numbers>, nodes: Node[], outputs: Object<string, string>}} Graph */
 
-/** What is thrown for an operation that is not in the table below; its message is a sentence. */
+/** Error thrown for an operation that is not in the table below; its message is a sentence. */
 export class UnknownOperation extends Error {}
 
 // ---- tensors
@@ -47,7 +47,7 @@ export function tensor(shape, values, dtype = "float64") {
   return { shape, strides: rowMajor(shape), offset: 0, data, dtype };
 }
 
-/** @param {Tensor} x @param {number[]} shape @param {number[]} strides @param {number} offset
+/** @param {Tensor} x @param {number[]} shape @param {number[]} strides @param {number} [offset]
  *  @returns {Tensor} the same numbers, seen otherwise */
 const seen = (x, shape, strides, offset = x.offset) => ({
   shape, strides, offset, data: x.data, dtype: x.dtype,
@@ -73,8 +73,8 @@ export function values(x) {
   return copied([x], x.shape).data;
 }
 
-/** @param {Tensor} x @returns {Tensor} */
-const compact = (x) => (isRowMajor(x) ? x : tensor(x.shape, values(x)));
+/** @param {Tensor} x @returns {Tensor} the same, its rows one by one in memory */
+const compact = (x) => (isRowMajor(x) ? x : copied([x], x.shape));
 
 /** @param {number} d @param {number} axes @returns {number} an axis, counted from the first */
 const axis = (d, axes) => (d < 0 ? d + Math.max(axes, 1) : d);
@@ -91,7 +91,7 @@ function broadcast(shapes) {
     shape.forEach((size, i) => {
       const d = axes - shape.length + i;
       if (size !== 1 && all[d] !== 1 && all[d] !== size) {
-        const both = shapes.map((one) => `(${one.join(", ")})`).join(" and ");
+        const both = shapes.map((shape) => `(${shape.join(", ")})`).join(" and ");
         throw new RangeError(`shapes ${both} do not broadcast.`);
       }
       if (size !== 1) all[d] = size;
@@ -110,29 +110,29 @@ function stridesFor(x, shape) {
  * Visits all places of a shape, sheet by sheet: `sheet(offsets, m, n, down, across)` of each tensor
  * at its start, for m rows of n numbers that follow in steps. Axes that lie one in the other are one.
  * @param {Tensor[]} tensors
- * @param {readonly number[]} whole the shape that they broadcast to
+ * @param {readonly number[]} sizes the shape that they broadcast to
  * @param {(offsets: number[], m: number, n: number, down: number[], across: number[]) => void} sheet
  */
-function sheets(tensors, whole, sheet) {
-  if (!count(whole)) return;
-  const each = tensors.map((x) => stridesFor(x, whole));
+function sheets(tensors, sizes, sheet) {
+  if (!count(sizes)) return;
+  const each = tensors.map((x) => stridesFor(x, sizes));
   /** @type {number[]} */
   const shape = [];
   const strides = tensors.map(() => /** @type {number[]} */ ([]));
-  whole.forEach((size, d) => {
+  sizes.forEach((size, d) => {
     if (size === 1) return;
     const outer = shape.length - 1;
-    const joins = outer >= 0 && strides.every((one, t) => one[outer] === each[t][d] * size);
+    const joins = outer >= 0 && strides.every((steps, t) => steps[outer] === each[t][d] * size);
     if (joins) shape[outer] *= size;
     else shape.push(size);
-    strides.forEach((one, t) => (one[shape.length - 1] = each[t][d]));
+    strides.forEach((steps, t) => (steps[shape.length - 1] = each[t][d]));
   });
   while (shape.length < 2) {
     shape.unshift(1);
-    for (const one of strides) one.unshift(0);
+    for (const steps of strides) steps.unshift(0);
   }
   const last = shape.length - 2;
-  const [down, across] = [strides.map((one) => one[last]), strides.map((one) => one[last + 1])];
+  const [down, across] = [strides.map((steps) => steps[last]), strides.map((steps) => steps[last + 1])];
   const offsets = tensors.map((x) => x.offset);
   const place = new Array(last).fill(0);
   const outer = count(shape.slice(0, last));
@@ -149,44 +149,228 @@ function sheets(tensors, whole, sheet) {
   }
 }
 
-// ---- loops
+// ---- steps between numbers, many in one loop
+
+/** @type {((...numbers: number[]) => number)[]} each is known by its place here */
+const FUNCTIONS = [];
 
 /**
- * f of each place of a sheet of m rows and n columns, written from `at` on.
- * @param {(a: number, b: number, c: number) => number} f
- * @param {Float64Array} out @param {number} at
- * @param {Float64Array} x @param {Float64Array} y @param {Float64Array} z
- * @param {number[]} offsets @param {number} m @param {number} n
- * @param {number[]} down @param {number[]} across
+ * A function, by its number, of what comes out of other steps or of tensors of one shape.
+ * @typedef {{f: number, of: (Step | Tensor)[]}} Step
  */
-function sweep(f, out, at, x, y, z, [i, j, k], m, n, [di, dj, dk], [ei, ej, ek]) {
-  for (let r = 0; r < m; r++, i += di, j += dj, k += dk) {
-    for (let c = 0, p = i, q = j, s = k; c < n; c++, at++, p += ei, q += ej, s += ek) {
-      out[at] = f(x[p], y[q], z[s]);
+
+/** @param {readonly number[]} shape @returns {number[]} without axes of one, over which no loop goes */
+const core = (shape) => shape.filter((size) => size !== 1);
+
+/** @param {readonly number[]} a @param {readonly number[]} b */
+const same = (a, b) => a.length === b.length && a.every((size, d) => size === b[d]);
+
+/**
+ * A tensor, row by row, whose numbers are computed when they are first read. A step of the same shape
+ * that is the only one to read it takes over its step instead: one loop then does both, and the
+ * numbers between are never written to memory, which costs more than to compute them.
+ */
+class Later {
+  /** @param {number[]} shape @param {number[]} stepShape the shape of the tensors in the step @param {Step} step */
+  constructor(shape, stepShape, step) {
+    this.shape = shape;
+    this.strides = rowMajor(shape);
+    this.offset = 0;
+    this.dtype = "float64";
+    this.stepShape = stepShape;
+    this.step = step;
+    /** @type {Float64Array | null} */
+    this.known = null;
+  }
+
+  get data() {
+    if (!this.known) {
+      this.known = new Float64Array(count(this.stepShape));
+      filler(this)(this.known);
+      this.step = { f: 0, of: [] }; // what it was computed of is needed no more
     }
+    return this.known;
+  }
+}
+
+/** @param {any} x @returns {x is Later} whether its numbers are still to be computed */
+const pending = (x) => x instanceof Later && !x.known;
+
+/**
+ * A function of numbers, element by element, of one to three tensors that broadcast.
+ * @param {(...numbers: number[]) => number} f
+ * @returns {(tensors: Tensor[], shape: number[]) => Tensor}
+ */
+function elementwise(f) {
+  const n = FUNCTIONS.push(f) - 1;
+  return (tensors, shape) => {
+    const stepShape = core(shape);
+    const of = tensors.map((x) => {
+      if (pending(x) && same(x.stepShape, stepShape)) return x.step;
+      return seen(x, stepShape, stridesFor(x, shape).filter((_, d) => shape[d] !== 1));
+    });
+    return new Later(shape, stepShape, { f: n, of });
+  };
+}
+
+const copied = elementwise((x) => x);
+
+/** @param {Step} step @param {Tensor[]} leaves to which its tensors are added @returns {string} as JavaScript */
+function written(step, leaves) {
+  const of = step.of.map((input) => ("f" in input ? written(input, leaves) : `x${leaves.push(input) - 1}`));
+  return `f${step.f}(${of.join(", ")})`;
+}
+
+/** @typedef {(out: Float64Array, at: number, data: Float64Array[], offsets: number[], m: number,
+ *   n: number, down: number[], across: number[]) => void} Sweep of a sheet of m rows and n columns */
+
+/** @type {Map<string, Sweep>} by the text of what is computed */
+const sweeps = new Map();
+const FEW_NUMBERS = 256; // for which no loop of their own is made
+
+/**
+ * A loop for one chain of steps alone: an engine puts functions into a loop that has only ever called
+ * these, which is several times faster than to call them.
+ * @param {string} text as `written` says it
+ * @param {number[]} across steps from column to column: a number that stays is read once a row
+ * @returns {Sweep | undefined} where a page may make functions of text
+ */
+function swept(text, across) {
+  const kinds = across.map((step) => Math.min(Math.max(step, -1), 2)), name = `${text} ${kinds}`;
+  const known = sweeps.get(name);
+  if (known) return known;
+  /** @param {(n: number) => string} write */
+  const each = (write) => kinds.map((_, n) => write(n));
+  const place = each((n) => `p${n} + ${kinds[n] === 1 ? "c" : `c * across${n}`}`);
+  const columns = text.replace(/x(\d+)/g, (x, n) => (kinds[n] ? `${x}[${place[n]}]` : `v${n}`));
+  const functions = [...new Set(text.match(/f\d+/g))].map((f) => `${f} = f[${f.slice(1)}]`);
+  const body = `"use strict"; const ${functions};
+    return (out, at, [${each((n) => `x${n}`)}], [${each((n) => `p${n}`)}], m, n, [${each((n) => `down${n}`)}], [${each((n) => `across${n}`)}]) => {
+      for (let r = 0; r < m; r++, at += n, ${each((n) => `p${n} += down${n}`)}) {
+        const ${each((n) => (kinds[n] ? "" : `v${n} = x${n}[p${n}]`)).filter(Boolean).concat("end = n")};
+        for (let c = 0; c < end; c++) out[at + c] = ${columns};
+      }
+    };`;
+  try {
+    const loop = new Function("f", body)(FUNCTIONS);
+    sweeps.set(name, loop);
+    return loop;
+  } catch {
+    return undefined;
   }
 }
 
 /**
- * The numbers of x that lie so far from each of these starts, folded into one a start.
+ * The same loop for any steps, which are called one by one.
+ * @param {Step} step @returns {Sweep}
+ */
+function stepwise(step) {
+  let leaves = 0;
+  /** @param {Step | Tensor} node @returns {(data: Float64Array[], at: number[]) => number} */
+  const called = (node) => {
+    if (!("f" in node)) {
+      const n = leaves++;
+      return (data, at) => data[n][at[n]];
+    }
+    const f = FUNCTIONS[node.f], [a, b, c] = node.of.map(called);
+    if (!b) return (data, at) => f(a(data, at));
+    if (!c) return (data, at) => f(a(data, at), b(data, at));
+    return (data, at) => f(a(data, at), b(data, at), c(data, at));
+  };
+  const value = called(step);
+  return (out, at, data, offsets, m, n, down, across) => {
+    for (let r = 0; r < m; r++) {
+      const place = offsets.map((start, t) => start + r * down[t]);
+      for (let c = 0; c < n; c++) {
+        out[at++] = value(data, place);
+        for (let t = 0; t < place.length; t++) place[t] += across[t];
+      }
+    }
+  };
+}
+
+/**
+ * @param {Later} x
+ * @returns {(out: Float64Array, start?: number, end?: number) => void} writes its numbers, all or those
+ *   of some places on the first axis
+ */
+function filler({ step, stepShape }) {
+  /** @type {Tensor[]} */
+  const leaves = [];
+  const text = written(step, leaves);
+  const many = count(stepShape) > FEW_NUMBERS;
+  const data = leaves.map((x) => x.data);
+  return (out, start = 0, end = stepShape[0]) => {
+    const part = stepShape.length ? leaves.map((x) => slice(x, 0, start, end)) : leaves;
+    /** @type {Sweep | undefined} */
+    let loop;
+    let at = 0;
+    sheets(part, stepShape.length ? [end - start, ...stepShape.slice(1)] : stepShape, (offsets, m, n, down, across) => {
+      loop ??= (many && swept(text, across)) || stepwise(step);
+      loop(out, at, data, offsets, m, n, down, across);
+      at += m * n;
+    });
+  };
+}
+
+const STRIP = 4096; // numbers, which stay in the fastest memory
+
+/**
+ * Hands over the numbers of x, row by row. Those of a tensor that is still to be computed come in
+ * strips, so that they are never all in memory.
+ * @param {Tensor} x
+ * @param {number} unit of which each strip has a whole number
+ * @param {(numbers: Float64Array, start: number) => void} use they are overwritten afterwards
+ */
+function strips(x, unit, use) {
+  const inner = pending(x) ? count(x.stepShape.slice(1)) : 0;
+  if (!pending(x) || count(x.stepShape) <= STRIP || inner % unit) {
+    use(values(x), 0);
+    return;
+  }
+  const all = x.stepShape[0], rows = Math.ceil(STRIP / inner), fill = filler(x);
+  const strip = new Float64Array(rows * inner);
+  for (let row = 0; row < all; row += rows) {
+    const end = Math.min(all, row + rows);
+    fill(strip, row, end);
+    use(strip.subarray(0, (end - row) * inner), row * inner);
+  }
+}
+
+// ---- folds
+
+/**
+ * Folds the numbers of x that lie `steps` away from each start into one number a start.
  * @param {(so_far: number, value: number) => number} f
  * @param {Float64Array} out of the first value of each
  * @param {Float64Array} x @param {Int32Array} starts @param {Int32Array} steps
  */
 function gathered(f, out, x, starts, steps) {
   for (let i = 0; i < out.length; i++) {
-    let [sum, at] = [out[i], starts[i]];
-    for (let n = 0; n < steps.length; n++) sum = f(sum, x[at + steps[n]]);
+    let sum = out[i];
+    for (let n = 0, at = starts[i]; n < steps.length; n++) sum = f(sum, x[at + steps[n]]);
     out[i] = sum;
+  }
+}
+
+/**
+ * Folds numbers that lie one after another, `size` of them into each place from `at` on.
+ * @param {(so_far: number, value: number) => number} f
+ * @param {Float64Array} out @param {number} at @param {Float64Array} x @param {number} size
+ */
+function inTurn(f, out, at, x, size) {
+  for (let i = 0; i < x.length; at++) {
+    let sum = out[at];
+    for (const end = i + size; i < end; i++) sum = f(sum, x[i]);
+    out[at] = sum;
   }
 }
 
 let loops = 0;
 
 /**
- * A copy of a loop for one operation alone: an engine puts a function into a loop that has only ever
- * called that one, which is several times faster. Where a page may not make functions of text, all
- * operations share the loop. The number makes each text another: engines know a text again.
+ * Copies a loop for one function alone; where a page may not make functions of text, it is the loop.
+ * The number makes each text another: engines know a text again.
  * @template {Function} F
  * @param {F} loop that reads nothing but its arguments @returns {() => F} made when it is needed first
  */
@@ -204,27 +388,6 @@ function own(loop) {
   };
 }
 
-/**
- * A function of numbers, element by element, of one to three tensors that broadcast.
- * @param {(a: number, b: number, c: number) => number} f
- * @returns {(tensors: Tensor[], shape: number[]) => Tensor}
- */
-function elementwise(f) {
-  const loop = own(sweep);
-  return (tensors, shape) => {
-    const out = new Float64Array(count(shape)), run = loop();
-    const [a, b = a, c = a] = tensors;
-    let at = 0;
-    sheets([a, b, c], shape, (offsets, m, n, down, across) => {
-      run(f, out, at, a.data, b.data, c.data, offsets, m, n, down, across);
-      at += m * n;
-    });
-    return tensor(shape, out);
-  };
-}
-
-const copied = elementwise((one) => one);
-
 /** @param {any} value @returns {Tensor} */
 function lifted(value) {
   if (typeof value === "object") return value;
@@ -233,7 +396,7 @@ function lifted(value) {
 
 // ---- operations
 
-/** @param {(a: number, b: number, c: number) => number} f of each element of what broadcasts */
+/** @param {(...numbers: number[]) => number} f of each element of what broadcasts */
 function each(f) {
   const of = elementwise(f);
   return (/** @type {any[]} */ ...operands) => {
@@ -248,6 +411,7 @@ const floored = each((a, b) => Math.floor(a / b)), truncated = each((a, b) => Ma
 const clamped = each((v, low, high) => Math.min(Math.max(v, low), high));
 const negated = each((a) => +!a), inverted = each((a) => ~a);
 const integral = each(Math.trunc), truth = each((a) => +!!a), single = each(Math.fround), root = each(Math.sqrt);
+const reducedFrom = each((a, b) => b - a);
 
 /** @param {any} a @param {any} b @param {{alpha?: number} | undefined} options @param {number} sign */
 function plus(a, b, options, sign) {
@@ -284,16 +448,16 @@ function cast(x, dtype = "") {
 /** @param {Tensor} x @param {number[]} shape */
 function view(x, shape) {
   const rest = shape.reduce((all, size) => (size < 0 ? all : all * size), 1);
-  const whole = shape.map((size) => (size < 0 ? count(x.shape) / rest : size));
+  const sizes = shape.map((size) => (size < 0 ? count(x.shape) / rest : size));
   const flat = compact(x);
-  return seen(flat, whole, rowMajor(whole));
+  return pending(flat) ? new Later(sizes, flat.stepShape, flat.step) : seen(flat, sizes, rowMajor(sizes));
 }
 
 /** @param {Tensor} x @param {number[]} shape */
 function expand(x, shape) {
   const more = shape.length - x.shape.length;
-  const whole = shape.map((size, d) => (size < 0 ? x.shape[d - more] : size));
-  return seen(x, whole, stridesFor(x, whole));
+  const sizes = shape.map((size, d) => (size < 0 ? x.shape[d - more] : size));
+  return seen(x, sizes, stridesFor(x, sizes));
 }
 
 /** @param {Tensor} x @param {number[]} order */
@@ -307,6 +471,7 @@ function unsqueeze(x, d) {
   const at = axis(d, x.shape.length + 1);
   const [shape, strides] = [[...x.shape], [...x.strides]];
   shape.splice(at, 0, 1);
+  if (pending(x)) return view(x, shape);
   strides.splice(at, 0, 0);
   return seen(x, shape, strides);
 }
@@ -315,7 +480,7 @@ function unsqueeze(x, d) {
 function squeeze(x, dims) {
   const gone = dims.map((d) => axis(d, x.shape.length));
   const left = x.shape.map((_, d) => d).filter((d) => !(gone.includes(d) && x.shape[d] === 1));
-  return permuteSome(x, left);
+  return pending(x) ? view(x, left.map((d) => x.shape[d])) : permuteSome(x, left);
 }
 
 /** @param {Tensor} x @param {number[]} left the axes that stay; the others are entered at 0 */
@@ -341,7 +506,7 @@ function slice(x, d = 0, start = 0, end = null, step = 1) {
 function select(x, d, index) {
   const at = axis(d, x.shape.length);
   const offset = x.offset + (index < 0 ? index + x.shape[at] : index) * x.strides[at];
-  const left = x.shape.map((_, other) => other).filter((other) => other !== at);
+  const left = x.shape.map((_, d2) => d2).filter((d2) => d2 !== at);
   return { ...permuteSome(x, left), offset };
 }
 
@@ -376,7 +541,7 @@ function cat(tensors, d = 0) {
 function flip(x, dims) {
   const strides = [...x.strides];
   let offset = x.offset;
-  for (const d of dims.map((one) => axis(one, x.shape.length))) {
+  for (const d of dims.map((dim) => axis(dim, x.shape.length))) {
     offset += Math.max(0, x.shape[d] - 1) * x.strides[d];
     strides[d] *= -1;
   }
@@ -390,16 +555,21 @@ function flip(x, dims) {
  * @returns {(x: Tensor, dims?: number[] | null, keep?: boolean) => Tensor}
  */
 function fold(start, f) {
-  const loop = own(gathered);
+  const [apart, together] = [own(gathered), own(inTurn)];
   return (x, dims = null, keep = false) => {
     const all = x.shape.map((_, d) => d);
     const gone = dims?.length ? dims.map((d) => axis(d, x.shape.length)) : all;
-    const left = permuteSome(x, all.filter((d) => !gone.includes(d)));
-    const inner = permuteSome({ ...x, offset: 0 }, all.filter((d) => gone.includes(d)));
-    const out = new Float64Array(count(left.shape)).fill(start);
-    loop()(f, out, x.data, offsets(left), offsets(inner));
-    const shape = keep ? x.shape.map((size, d) => (gone.includes(d) ? 1 : size)) : left.shape;
-    return tensor(shape, out);
+    const kept = all.filter((d) => !gone.includes(d));
+    const left = kept.map((d) => x.shape[d]);
+    const out = new Float64Array(count(left)).fill(start);
+    const size = count(x.shape) / out.length;
+    if (isRowMajor(x) && kept.every((d, n) => d === n)) { // the last axes go
+      strips(x, size, (numbers, from) => together()(f, out, from / size, numbers, size));
+    } else {
+      const inner = permuteSome(x, all.filter((d) => gone.includes(d)));
+      apart()(f, out, x.data, offsets(permuteSome(x, kept)), offsets({ ...inner, offset: 0 }));
+    }
+    return tensor(keep ? x.shape.map((n, d) => (gone.includes(d) ? 1 : n)) : left, out);
   };
 }
 
@@ -457,11 +627,11 @@ function jump(places, at, indices, start, m, n, down, across, size, step) {
  * @param {(Tensor | null)[]} indices
  */
 function index(x, indices) {
-  const first = indices.findIndex((one) => one !== null);
-  const chosen = /** @type {Tensor[]} */ (indices.filter((one) => one !== null));
+  const first = indices.findIndex((index) => index !== null);
+  const chosen = /** @type {Tensor[]} */ (indices.filter((index) => index !== null));
   const after = first + chosen.length;
-  const apart = indices.slice(first, after).some((one) => one === null);
-  const shape = broadcast(chosen.map((one) => one.shape));
+  const apart = indices.slice(first, after).some((index) => index === null);
+  const shape = broadcast(chosen.map((index) => index.shape));
   const before = apart ? [] : x.shape.slice(0, first);
   const others = x.shape.map((_, d) => d).filter((d) => !indices[d]);
   // Where an axis lies between two that are indexed, torch puts what they make first.
@@ -469,11 +639,11 @@ function index(x, indices) {
     ? [permuteSome(x, []), permuteSome(x, others)]
     : [permuteSome(x, others.filter((d) => d < first)), permuteSome(x, others.filter((d) => d > first))];
   const jumps = new Int32Array(count(shape));
-  indices.forEach((one, d) => {
-    if (!one) return;
+  indices.forEach((index, d) => {
+    if (!index) return;
     let at = 0;
-    sheets([one], shape, ([start], m, n, [down], [across]) => {
-      jump(jumps, at, one.data, start, m, n, down, across, x.shape[d], x.strides[d]);
+    sheets([index], shape, ([start], m, n, [down], [across]) => {
+      jump(jumps, at, index.data, start, m, n, down, across, x.shape[d], x.strides[d]);
       at += m * n;
     });
   });
@@ -494,7 +664,7 @@ function gather(x, d, where) {
   const at = axis(d, x.shape.length);
   const chosen = values(where);
   // where each element of `where` lies, but for the axis that it chooses along
-  const strides = x.strides.map((step, other) => (other === at ? 0 : step));
+  const strides = x.strides.map((step, d2) => (d2 === at ? 0 : step));
   const start = offsets(seen(x, where.shape, strides));
   const out = new Float64Array(chosen.length);
   for (let i = 0; i < out.length; i++) out[i] = x.data[start[i] + chosen[i] * x.strides[at]];
@@ -548,43 +718,94 @@ function eye(n, m) {
 
 // ---- matrices
 
+/** @typedef {{data: Float64Array, at: number, down: number, across: number}} Block of a matrix: where it
+ *  begins, and how far its rows and its columns lie apart */
+
+/** @param {Float64Array} data @param {number} at @param {number} down @param {number} [across] @returns {Block} */
+const block = (data, at, down, across = 1) => ({ data, at, down, across });
+
+/** @param {Block} x @returns {Block} */
+const turned = ({ data, at, down, across }) => block(data, at, across, down);
+
+/** @param {Float64Array} data @param {number} at @param {number} step @param {number} many
+ *  @returns {boolean} whether so many numbers are all 0 */
+function empty(data, at, step, many) {
+  for (let i = 0; i < many; i++, at += step) if (data[at] !== 0) return false;
+  return true;
+}
+
 /**
- * Writes a · b into `out`, two rows and four columns at once: each number is read for several products.
- * @param {Float64Array} out (n, m), from `to` on
- * @param {Float64Array} a (n, k), from `p` on
- * @param {Float64Array} b (m, k), from `q` on: a column of the product is a row here
- * @param {number} to @param {number} p @param {number} q @param {number} n @param {number} k @param {number} m
+ * Finds, for `together` rows at a time, the first column that is not 0 and the one after the last.
+ * @param {Block} x @param {number} n @param {number} k @param {number} together
  */
-function multiply(out, a, b, to, p, q, n, k, m) {
-  let i = 0;
-  for (; i + 1 < n; i += 2) {
-    const first = p + i * k;
-    let j = 0;
-    for (; j + 3 < m; j += 4) {
-      let s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;
-      for (let l = first, r = q + j * k, end = first + k; l < end; l++, r++) {
-        const x = a[l], y = a[l + k], b0 = b[r], b1 = b[r + k], b2 = b[r + 2 * k], b3 = b[r + 3 * k];
-        s0 += x * b0; s1 += x * b1; s2 += x * b2; s3 += x * b3;
-        t0 += y * b0; t1 += y * b1; t2 += y * b2; t3 += y * b3;
-      }
-      const at = to + i * m + j;
-      out[at] = s0; out[at + 1] = s1; out[at + 2] = s2; out[at + 3] = s3;
-      out[at + m] = t0; out[at + m + 1] = t1; out[at + m + 2] = t2; out[at + m + 3] = t3;
-    }
-    for (; j < m; j++) {
-      let s = 0, t = 0;
-      for (let l = 0, r = q + j * k; l < k; l++) {
-        s += a[first + l] * b[r + l];
-        t += a[first + k + l] * b[r + l];
-      }
-      out[to + i * m + j] = s;
-      out[to + (i + 1) * m + j] = t;
-    }
+function spans({ data, at, down, across }, n, k, together) {
+  const out = new Int32Array(2 * Math.ceil(n / together));
+  for (let i = 0, place = 0; i < n; i += together, place += 2) {
+    const start = at + i * down, many = Math.min(together, n - i);
+    let first = 0, last = k;
+    while (first < last && empty(data, start + first * across, down, many)) first++;
+    while (first < last && empty(data, start + (last - 1) * across, down, many)) last--;
+    out[place] = first;
+    out[place + 1] = last;
   }
-  for (let j = 0; i < n && j < m; j++) { // the last row of an odd number
-    let s = 0;
-    for (let l = 0; l < k; l++) s += a[p + i * k + l] * b[q + j * k + l];
-    out[to + i * m + j] = s;
+  return out;
+}
+
+/** @param {Block} x @param {number} n @param {number} k */
+function finite({ data, at, down, across }, n, k) {
+  for (let i = 0; i < n; i++) {
+    for (let l = 0, r = at + i * down; l < k; l++, r += across) if (!Number.isFinite(data[r])) return false;
+  }
+  return true;
+}
+
+const LARGE = 2 ** 15; // products from which it is worth to look for zeros
+
+/**
+ * Writes a · b, two rows and four columns at once: each number is read for several products. Where rows
+ * of a, or columns of b, begin or end with zeros, as in triangles, these are left out of the sums.
+ * @param {Block} out (n, m) @param {Block} a (n, k) @param {Block} b (k, m)
+ * @param {number} n @param {number} k @param {number} m
+ */
+function multiply(out, a, b, n, k, m) {
+  if (m === 1 && n > 1) { // a single column is a row, of which four numbers are computed at once
+    multiply(turned(out), turned(b), turned(a), 1, k, n);
+    return;
+  }
+  const { data: to, down: low, across: right } = out, { data: x, down: second, across: along } = a;
+  const { data: y, down, across } = b;
+  /** @type {Int32Array | undefined} */
+  let rows;
+  /** @type {Int32Array | undefined} */
+  let columns;
+  if (n > 1 && n * k * m >= LARGE) {
+    [rows, columns] = [spans(a, n, k, 2), spans(turned(b), m, k, 4)];
+    const sparse = [rows, columns].some((all) => all.some((l, i) => l !== (i % 2 ? k : 0)));
+    if (!sparse || !finite(a, n, k) || !finite(b, k, m)) rows = columns = undefined;
+  }
+  for (let i = 0; i < n; i += 2) {
+    const both = i + 1 < n ? second : 0; // the last of an odd number is its own neighbour
+    for (let j = 0; j < m; j += 4) {
+      const c1 = j + 1 < m ? across : 0, c2 = j + 2 < m ? 2 * across : 0, c3 = j + 3 < m ? 3 * across : 0;
+      let first = 0, last = k;
+      if (rows && columns) {
+        first = Math.max(rows[i], columns[j / 2]);
+        last = Math.min(rows[i + 1], columns[j / 2 + 1]);
+      }
+      let s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;
+      let p = a.at + i * second + first * along, q = b.at + j * across + first * down;
+      for (let l = first; l < last; l++, p += along, q += down) {
+        const u = x[p], v = x[p + both], y0 = y[q], y1 = y[q + c1], y2 = y[q + c2], y3 = y[q + c3];
+        s0 += u * y0; s1 += u * y1; s2 += u * y2; s3 += u * y3;
+        t0 += v * y0; t1 += v * y1; t2 += v * y2; t3 += v * y3;
+      }
+      const at = out.at + i * low + j * right;
+      // from the last: what has no place of its own is written over by its neighbour
+      const d1 = j + 1 < m ? right : 0, d2 = j + 2 < m ? 2 * right : 0, d3 = j + 3 < m ? 3 * right : 0;
+      const d = i + 1 < n ? low : 0;
+      to[at + d + d3] = t3; to[at + d + d2] = t2; to[at + d + d1] = t1; to[at + d] = t0;
+      to[at + d3] = s3; to[at + d2] = s2; to[at + d1] = s1; to[at] = s0;
+    }
   }
 }
 
@@ -592,8 +813,16 @@ function multiply(out, a, b, to, p, q, n, k, m) {
 function bmm(a, b) {
   const [batch, n, k] = a.shape, m = b.shape[2];
   const out = new Float64Array(batch * n * m);
-  const [left, right] = [values(a), values(permute(b, [0, 2, 1]))];
-  for (let g = 0; g < batch; g++) multiply(out, left, right, g * n * m, g * n * k, g * m * k, n, k, m);
+  const [next, down, across] = b.strides;
+  if (k) strips(a, k, (numbers, start) => {
+    const first = start / k; // of the rows of all matrices
+    for (let row = first, end; row < first + numbers.length / k; row = end) {
+      const g = Math.floor(row / n);
+      end = Math.min(first + numbers.length / k, (g + 1) * n); // of this matrix, or of the strip
+      const [left, right] = [block(numbers, (row - first) * k, k), block(b.data, b.offset + g * next, down, across)];
+      multiply(block(out, row * m, m), left, right, end - row, k, m);
+    }
+  });
   return tensor([batch, n, m], out);
 }
 
@@ -604,43 +833,84 @@ const TERMS = 20; // of Taylor's series: of norm 1, the first that is left out i
 const INVERSE = [1]; // 1/n!
 for (let n = 1; n < TERMS; n++) INVERSE.push(INVERSE[n - 1] / n);
 
+/** @param {Float64Array} a (n, n) @param {number} n @returns {number} the largest sum of a row */
+function largestRow(a, n) {
+  let largest = 0;
+  for (let i = 0; i < n; i++) {
+    let sum = 0;
+    for (let j = 0; j < n; j++) sum += Math.abs(a[i * n + j]);
+    largest = Math.max(largest, sum);
+  }
+  return largest;
+}
+
+const MOST_PRODUCTS = 16; // with which a series ends sooner
+
 /**
- * exp of square matrices: Taylor's series of A / 2ˢ, whose sums of rows are below 1, squared s times.
+ * @param {Float64Array} all matrices @param {number} start of one @param {number} unit start of another
+ * @param {number} size @returns {number} how many times the other it is, exactly; 0: it is no whole multiple
+ */
+function multiple(all, start, unit, size) {
+  let i = 0;
+  while (i < size - 1 && !all[unit + i]) i++;
+  const times = all[start + i] / all[unit + i];
+  if (!Number.isInteger(times) || times < 1) return 0;
+  for (i = 0; i < size; i++) if (all[start + i] !== times * all[unit + i]) return 0;
+  return times;
+}
+
+/**
+ * exp of square matrices: Taylor's series of A / 2ˢ, squared s times. The powers of A grow as those of
+ * a matrix of norm max(|A³|^⅓, |A⁴|^¼) at most (Al-Mohy and Higham, 2009), and of A / 2ˢ it is below 1.
  * Four terms are taken at once: (A⁰/0! + … + A³/3!) + A⁴ ((A⁰/4! + … + A³/7!) + A⁴ (…)).
+ * Matrices that are once, twice, … another, as positions often make them, have the powers of its exp.
  * @param {Tensor} x (…, n, n)
  */
 function exponential(x) {
   const all = values(x), n = x.shape[x.shape.length - 1], size = n * n;
   const out = new Float64Array(all.length);
-  let [power, next, turned] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
+  let [power, next] = [new Float64Array(size), new Float64Array(size)];
   const powers = [0, 1, 2, 3, 4].map(() => new Float64Array(size));
   for (let d = 0; d < n; d++) powers[0][d * n + d] = 1;
 
   /** @param {Float64Array} a @param {Float64Array} b @param {Float64Array} to a · b */
-  function by(a, b, to) {
-    for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) turned[j * n + i] = b[i * n + j];
-    multiply(to, a, turned, 0, 0, 0, n, n, n);
-  }
+  const by = (a, b, to) => multiply(block(to, 0, n), block(a, 0, n), block(b, 0, n), n, n, n);
+  /** @param {number} first adds four terms of the series */
+  const terms = (first) => {
+    for (let e = 0; e < 4; e++) for (let i = 0; i < size; i++) power[i] += powers[e][i] * INVERSE[first + e];
+  };
 
-  for (let start = 0; start < all.length; start += size) {
-    let largest = 0;
-    for (let i = 0; i < n; i++) {
-      let sum = 0;
-      for (let j = 0; j < n; j++) sum += Math.abs(all[start + i * n + j]);
-      largest = Math.max(largest, sum);
-    }
-    const halvings = Math.max(0, Math.ceil(Math.log2(largest || 1)));
-    for (let i = 0; i < size; i++) powers[1][i] = all[start + i] / 2 ** halvings;
+  /** @param {Float64Array} a leaves its exp in `power` */
+  function series(a) {
+    powers[1].set(a);
     for (let e = 2; e <= 4; e++) by(powers[e - 1], powers[1], powers[e]);
+    const grows = Math.max(largestRow(powers[3], n) ** (1 / 3), largestRow(powers[4], n) ** (1 / 4));
+    const halvings = Math.max(0, Math.ceil(Math.log2(grows || 1)));
+    for (let e = 1; e <= 4; e++) for (let i = 0; i < size; i++) powers[e][i] *= 2 ** (-e * halvings);
     power.fill(0);
-    for (let first = TERMS - 4; first >= 0; first -= 4) {
+    terms(TERMS - 4);
+    for (let first = TERMS - 8; first >= 0; first -= 4) {
       by(power, powers[4], next);
-      for (let e = 0; e < 4; e++) for (let i = 0; i < size; i++) next[i] += powers[e][i] * INVERSE[first + e];
       [power, next] = [next, power];
+      terms(first);
     }
     for (let s = 0; s < halvings; s++) {
       by(power, power, next);
       [power, next] = [next, power];
+    }
+  }
+
+  let unit = 0, times = Infinity; // where the latest series began, and how often it `power` is the exp of
+  for (let start = 0; start < all.length; start += size) {
+    const c = multiple(all, start, unit, size);
+    if (c < times || c > times + MOST_PRODUCTS) {
+      series(all.subarray(start, start + size));
+      [unit, times] = [start, 1];
+    } else {
+      for (; times < c; times++) {
+        by(power, out.subarray(unit, unit + size), next);
+        [power, next] = [next, power];
+      }
     }
     out.set(power, start);
   }
@@ -691,8 +961,8 @@ function solve(a, b) {
   const right = values(expand(b, [...batch, n, m]));
   const out = new Float64Array(count(batch) * n * m);
   for (let g = 0; g < count(batch); g++) {
-    const [one, other] = [left.slice(g * n * n, (g + 1) * n * n), right.slice(g * n * m, (g + 1) * n * m)];
-    out.set(solved(one, other, n), g * n * m);
+    const [matrix, columns] = [left.slice(g * n * n, (g + 1) * n * n), right.slice(g * n * m, (g + 1) * n * m)];
+    out.set(solved(matrix, columns, n), g * n * m);
   }
   return tensor([...batch, n, m], out);
 }
@@ -713,8 +983,11 @@ function triangle(x, lower, shift) {
   return tensor(x.shape, out);
 }
 
+const SIDE = 4; // rows that are solved one by one
+
 /**
- * X of A X = B, or of X A = B where not `left`, for one triangle of A: substitution, row by row.
+ * X of A X = B, or of X A = B where not `left`, for one triangle of A: half of the rows of X, then the
+ * others, from which the product of A with the first half is taken; each half likewise.
  * @param {Tensor} a (…, n, n)
  * @param {Tensor} b
  * @param {{upper?: boolean, left?: boolean, unitriangular?: boolean}} options
@@ -722,32 +995,39 @@ function triangle(x, lower, shift) {
  */
 function solveTriangular(a, b, { upper = false, left = true, unitriangular = false }) {
   if (!left) return transposed(solveTriangular(transposed(a), transposed(b), { upper: !upper, unitriangular }));
-  const [n, m] = b.shape.slice(-2), FOUR = 4;
+  const [n, m] = b.shape.slice(-2);
   const batch = broadcast([a.shape.slice(0, -2), b.shape.slice(0, -2)]);
   const all = values(expand(a, [...batch, n, n]));
-  const columns = values(transposed(expand(b, [...batch, n, m]))).slice(); // each becomes one of X
-  for (let at = 0; at < columns.length; at += FOUR * n) { // four at once: each number of A is read for four
-    const many = Math.min(FOUR, m - ((at / n) % m));
-    const square = Math.floor(at / (n * m)) * n * n;
-    const [p, q, r, s] = [0, 1, 2, 3].map((c) => at + Math.min(c, many - 1) * n);
-    for (let step = 0; step < n; step++) {
-      const i = upper ? n - 1 - step : step, row = square + i * n;
-      const [from, to] = upper ? [i + 1, n] : [0, i];
-      let s0 = columns[p + i], s1 = columns[q + i], s2 = columns[r + i], s3 = columns[s + i];
-      for (let j = from; j < to; j++) {
-        const factor = all[row + j];
-        s0 -= factor * columns[p + j];
-        s1 -= factor * columns[q + j];
-        s2 -= factor * columns[r + j];
-        s3 -= factor * columns[s + j];
-      }
-      const pivot = unitriangular ? 1 : all[row + i];
-      columns[p + i] = s0 / pivot; columns[q + i] = s1 / pivot;
-      columns[r + i] = s2 / pivot; columns[s + i] = s3 / pivot;
+  const out = values(expand(b, [...batch, n, m])).slice(); // becomes X
+  const product = new Float64Array(n * m);
+
+  /** @param {number} square where A begins @param {number} start where X begins @param {number} low @param {number} high */
+  function rows(square, start, low, high) {
+    if (high - low > SIDE) {
+      const middle = (low + high) >> 1;
+      const [known, from, to] = upper ? [middle, low, middle] : [low, middle, high];
+      const many = high - low - (to - from);
+      rows(square, start, known, known + many);
+      const [factors, solution] = [block(all, square + from * n + known, n), block(out, start + known * m, m)];
+      multiply(block(product, 0, m), factors, solution, to - from, many, m);
+      for (let i = 0, at = start + from * m; i < (to - from) * m; i++) out[at++] -= product[i];
+      rows(square, start, from, to);
+      return;
     }
-    at -= (FOUR - many) * n; // the last of a matrix may be fewer
+    for (let step = low; step < high; step++) {
+      const i = upper ? low + high - 1 - step : step, row = start + i * m;
+      const [first, last] = upper ? [i + 1, high] : [low, i];
+      for (let j = first; j < last; j++) {
+        const factor = all[square + i * n + j];
+        for (let c = row, d = start + j * m; c < row + m; c++, d++) out[c] -= factor * out[d];
+      }
+      const pivot = all[square + i * n + i];
+      if (!unitriangular) for (let c = row; c < row + m; c++) out[c] /= pivot;
+    }
   }
-  return transposed(tensor([...batch, m, n], columns));
+
+  for (let g = 0; g < count(batch); g++) rows(g * n * n, g * n * m, 0, n);
+  return tensor([...batch, n, m], out);
 }
 
 /** @type {Object<string, (...operands: any[]) => Value>} named as in torch, without "aten." */
@@ -774,7 +1054,7 @@ const OPERATIONS = {
   "add.Scalar": (a, b, options) => plus(a, b, options, 1),
   "sub.Tensor": (a, b, options) => plus(a, b, options, -1),
   "sub.Scalar": (a, b, options) => plus(a, b, options, -1),
-  "rsub.Scalar": (a, b) => each((x, y) => y - x)(a, b),
+  "rsub.Scalar": reducedFrom,
   "mul.Tensor": times,
   "mul.Scalar": times,
   "div.Tensor": (a, b) => divided(a, b),
@@ -910,28 +1190,46 @@ function rounded(operation, operands) {
   // numbers, and tensors of one number, take the dtype of the others
   const short = operands.map((x) => {
     if (typeof x === "number") return Math.fround(x);
-    const one = x?.shape?.length === 0 && x.dtype === "float64";
-    return one ? tensor([], [Math.fround(x.data[x.offset])], "float32") : x;
+    const scalar = x?.shape?.length === 0 && x.dtype === "float64";
+    return scalar ? tensor([], [Math.fround(x.data[x.offset])], "float32") : x;
   });
   return single(operation(...short));
 }
 
+/** @param {Graph} graph @param {string[]} wanted @param {number} first number of the nodes
+ *  @returns {Int32Array} how many outputs, and nodes that are needed for them, read each value */
+function readers(graph, wanted, first) {
+  const counts = new Int32Array(first + graph.nodes.length);
+  /** @param {any} argument */
+  const read = (argument) => {
+    if (Array.isArray(argument)) argument.forEach(read);
+    else if (typeof argument === "string" && argument.startsWith("$")) counts[Number(argument.slice(1))]++;
+  };
+  wanted.forEach((name) => read(graph.outputs[name]));
+  for (let id = counts.length - 1; id >= first; id--) {
+    const [, args, options] = graph.nodes[id - first];
+    if (counts[id]) read([args, Object.values(options ?? {})]);
+  }
+  return counts;
+}
+
 /**
- * The outputs that are asked for, and nothing that they do not need.
+ * Computes the outputs that are asked for, and nothing that they do not need.
  * @param {Graph} graph
- * @param {Object<string, Tensor>} given inputs by name, and constants to be used instead
+ * @param {Object<string, Tensor>} tensors inputs by name, and constants to be used instead
  * @param {string[]} [wanted] none: all
  * @returns {Object<string, Tensor>}
  * @throws {UnknownOperation} whose message is a sentence
  */
-export function run(graph, given, wanted = Object.keys(graph.outputs ?? {})) {
+export function run(graph, tensors, wanted = Object.keys(graph.outputs ?? {})) {
   const sentence = problem(graph);
   if (sentence) throw new UnknownOperation(sentence);
   const known = constants(graph);
   const inputs = Object.keys(graph.inputs);
   const names = [...inputs, ...Object.keys(graph.constants)];
   /** @type {Value[]} */
-  const found = names.map((name) => given[name] ?? known[name]);
+  const results = names.map((name) => tensors[name] ?? known[name]);
+  const reads = readers(graph, wanted, names.length);
 
   /** @param {any} argument @returns {any} with values in the place of references */
   function resolved(argument) {
@@ -942,15 +1240,17 @@ export function run(graph, given, wanted = Object.keys(graph.outputs ?? {})) {
 
   /** @param {number} id @returns {Value} */
   function value(id) {
-    if (found[id] === undefined) {
+    if (results[id] === undefined) {
       if (id < names.length) throw new Error(`${graph.name} needs \`${names[id]}\`: pass it.`);
       const [name, args, options, dtype] = graph.nodes[id - names.length];
-      const named = Object.entries(options ?? {}).map(([key, one]) => [key, resolved(one)]);
+      const named = Object.entries(options ?? {}).map(([key, argument]) => [key, resolved(argument)]);
       const all = [...args.map(resolved), ...(named.length ? [Object.fromEntries(named)] : [])];
-      found[id] = dtype === "float32" ? rounded(OPERATIONS[name], all) : OPERATIONS[name](...all);
-      if (dtype) Object.assign(/** @type {Tensor} */ (found[id]), { dtype });
+      results[id] = dtype === "float32" ? rounded(OPERATIONS[name], all) : OPERATIONS[name](...all);
+      if (dtype) Object.assign(/** @type {Tensor} */ (results[id]), { dtype });
+      const result = results[id];
+      if (reads[id] > 1 && pending(result)) values(result); // computed once for all that read it
     }
-    return found[id];
+    return results[id];
   }
 
   const each = wanted.map((name) => [name, value(Number(graph.outputs[name].slice(1)))]);

@@ -67,7 +67,7 @@ class Layers(TypedDict):
 
 
 class Outlook(TypedDict):
-    """What a text of so many tokens would break."""
+    """The outlook for a text of so many tokens: what it would break."""
 
     target: int
     verdict: Verdict  # "fits", "breaks" or "cannot say"
@@ -89,26 +89,26 @@ class Model(TypedDict):
 
 
 def architecture(name: str) -> tuple[Model, dict[str, Turning]]:
-    """A `model_type` by the defaults of its class. Raises ModelError for what is not read."""
+    """Describe a `model_type` by the defaults of its class. Raises ModelError if it is not read."""
     spec, file = config.specify({"model_type": name}), "config.json"
     return _described(name, False, spec, inspect_spec(spec, file, file, None), file)
 
 
 def model(path: Path, name: str = "") -> tuple[Model, dict[str, Turning]]:
-    """A user's model folder or config.json. Raises ModelError for what is not read."""
-    found = inspect(path, name=name)
-    return _described(found.name, True, config.read(path), found, str(path))
+    """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
+    inspection = inspect(path, name=name)
+    return _described(inspection.name, True, config.read(path), inspection, str(path))
 
 
 def _described(
-    name: str, own: bool, whole: Spec, found: Inspection, path: str
+    name: str, own: bool, full_spec: Spec, inspection: Inspection, path: str
 ) -> tuple[Model, dict[str, Turning]]:
-    spec = found.spec
+    spec = inspection.spec
     if not (spec.layers or spec.embedding):
         raise ModelError(name, "", "has no attention over a text: there is nothing to show")
     turnings: dict[str, Turning] = {}
     layers: list[Layers] = []
-    for group in found.groups:
+    for group in inspection.groups:
         key = None
         if group.turning is not None:
             key = _key(group.turning)
@@ -126,23 +126,23 @@ def _described(
     return {
         "name": name,
         "own": own,
-        "facts": words.facts(found),
-        "embedding": found.embedding,
+        "facts": words.facts(inspection),
+        "embedding": inspection.embedding,
         "context": spec.context,
         "trained": spec.trained,
         "layers": layers,
         "notes": list(spec.notes),
-        "outlooks": [_outlook(whole, path, target) for target in targets],
+        "outlooks": [_outlook(full_spec, path, target) for target in targets],
     }, turnings
 
 
-def turning(found: Inspected, trained: int | None) -> Turning:
-    """A rotation as data."""
+def turning(inspected: Inspected, trained: int | None) -> Turning:
+    """Describe a rotation as data."""
     from posenc.analysis.frequencies import stretched
 
-    rotary = found.rotary
+    rotary = inspected.rotary
     flat = replace(rotary, sections=(), backward=False)
-    theta, trained = flat.unscaled(), found.trained or trained
+    theta, trained = flat.unscaled(), inspected.trained or trained
     extended: list[Stretched] = []
     for factor in FACTORS if trained else ():
         ways = stretched(theta, trained or 0, float(factor))
@@ -151,8 +151,8 @@ def turning(found: Inspected, trained: int | None) -> Turning:
                 "factor": factor,
                 "target": factor * (trained or 0),
                 "methods": {
-                    said: {"slower": _slower(theta, ways[name][0]), "gain": ways[name][1]}
-                    for name, said in METHODS.items()
+                    label: {"slower": _slower(theta, ways[name][0]), "gain": ways[name][1]}
+                    for name, label in METHODS.items()
                     if name in ways
                 },
             }
@@ -164,10 +164,10 @@ def turning(found: Inspected, trained: int | None) -> Turning:
         "method": rotary.method,
         "trained": trained,
         "theta": numbers(theta),
-        "slower": [_rounded(pair.slower) for pair in found.pairs],
+        "slower": [_rounded(pair.slower) for pair in inspected.pairs],
         "gain": rotary.gain,
-        "unfinished": found.unfinished,
-        "says": words.turning(found),
+        "unfinished": inspected.unfinished,
+        "says": words.turning(inspected),
         "extended": extended,
     }
 
@@ -184,8 +184,8 @@ def _rounded(slower: float) -> float:
     return 0.0 if slower == float("inf") else float(f"{slower:.{DIGITS}g}")
 
 
-def _outlook(whole: Spec, path: str, target: int) -> Outlook:
-    problems, unknown, advice = judge(whole, path, target)
+def _outlook(full_spec: Spec, path: str, target: int) -> Outlook:
+    problems, unknown, advice = judge(full_spec, path, target)
     return {
         "target": target,
         "verdict": "breaks" if problems else "cannot say" if unknown else "fits",
@@ -195,8 +195,9 @@ def _outlook(whole: Spec, path: str, target: int) -> Outlook:
     }
 
 
-def _key(found: Inspected) -> str:
-    """The same for rotations that are the same, and of which the same is said."""
-    rotary: Rotary = replace(found.rotary, layout=None, trailing=False)
-    rest = crc32(str([rotary, *words.turning(found)]).encode())
-    return f"{rotary.turned}-{rotary.dim}-{rotary.base:g}-{found.trained}-{found.span}-{rest:08x}"
+def _key(inspected: Inspected) -> str:
+    """A key that is equal for equal rotations about which the same is said."""
+    rotary: Rotary = replace(inspected.rotary, layout=None, trailing=False)
+    rest = crc32(str([rotary, *words.turning(inspected)]).encode())
+    lengths = f"{inspected.trained}-{inspected.span}"
+    return f"{rotary.turned}-{rotary.dim}-{rotary.base:g}-{lengths}-{rest:08x}"

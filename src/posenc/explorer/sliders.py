@@ -26,8 +26,8 @@ from posenc.properties.probe import in_float64
 
 STEPS, DOUBLING = 20, 2  # values on either side of the default; so many steps double it
 SHARES = 20  # of values between 0 and 1
-SHOWN = 256  # tokens that each value must serve
-CLOSE = 1e-12
+TOKENS_SERVED = 256  # tokens that each value must serve
+TOLERANCE = 1e-12
 UNREAD = torch.empty(0)  # what orders the checks of a program
 NEVER = {"dim", "heads", "width", "freqs"}
 
@@ -49,7 +49,7 @@ def graph_and_sliders(
 
 
 def graph_or_sentence(card: Card) -> tuple[dict[str, Any], dict[str, Slider]]:
-    """The same; {"name": …, "slug": …, "sentence": …} as the graph says why there is none."""
+    """Export a graph and its sliders; if it cannot be, a "sentence" in the graph says why."""
     try:
         return graph_and_sliders(card)
     except ValueError as error:
@@ -58,7 +58,7 @@ def graph_or_sentence(card: Card) -> tuple[dict[str, Any], dict[str, Slider]]:
 
 @dataclass
 class Maker:
-    """Makes an encoding with other values of its options, and its constants for one program."""
+    """A maker of one encoding with other values of its options, and of its graph's constants."""
 
     card: Card
     dim: int
@@ -72,12 +72,12 @@ class Maker:
         self.kept = sorted({name for option in turned.items() for name in self.changed(*option)})
         program = self.export(encoding)
         written = graphs.written(self.card, encoding, program, self.dim, self.heads, **self.options)
-        found = {name: self.slider(program, name, value) for name, value in turned.items()}
-        return written, {name: one for name, one in found.items() if one}
+        sliders = {name: self.slider(program, name, value) for name, value in turned.items()}
+        return written, {name: slider for name, slider in sliders.items() if slider}
 
     def encoding(self, **options: Any) -> Encoding:
-        made = graphs.make(self.card, self.dim, self.heads, **self.options | options)
-        return in_float64(made)
+        encoding = graphs.make(self.card, self.dim, self.heads, **self.options | options)
+        return in_float64(encoding)
 
     def export(self, encoding: Encoding) -> ExportedProgram:
         """The program, with floats as constants where that changes nothing: no branch asks them."""
@@ -91,21 +91,21 @@ class Maker:
         return graphs.export(self.card, encoding, self.dim, self.heads)
 
     def slider(self, program: ExportedProgram, name: str, default: float) -> Slider | None:
-        all_made = ((value, self.constants(program, name, value)) for value in steps(default))
-        made = {value: one for value, one in all_made if one}
+        candidates = ((value, self.constants(program, name, value)) for value in steps(default))
+        by_value = {value: constants for value, constants in candidates if constants}
         changed = [
             constant
             for constant, usual in self.constants(program, name, default).items()
-            if not all(torch.equal(usual, each[constant]) for each in made.values())
+            if not all(torch.equal(usual, tensors[constant]) for tensors in by_value.values())
         ]
-        values = [*made]
-        if not changed or default not in made:
+        values = [*by_value]
+        if not changed or default not in by_value:
             return None
         ends = {values[0], values[-1], values[len(values) // 3]} - {default}
         if not all(self.is_right(program, **{name: value}) for value in ends):
             return None
         numbers = {
-            constant: [graphs.numbers(each[constant]) for each in made.values()]
+            constant: [graphs.numbers(tensors[constant]) for tensors in by_value.values()]
             for constant in changed
         }
         return {"values": values, "at": values.index(default), "constants": numbers}
@@ -113,8 +113,8 @@ class Maker:
     def changed(self, name: str, default: float) -> Iterator[str]:
         """The floats of the encoding, by path, that this option changes."""
         with suppress(TypeError, ValueError):
-            first, other = self.encoding(), self.encoding(**{name: default * 0.875})
-            for path, module in other.named_modules():
+            first, moved = self.encoding(), self.encoding(**{name: default * 0.875})
+            for path, module in moved.named_modules():
                 before = vars(first.get_submodule(path))
                 for key, value in vars(module).items():
                     if isinstance(value, float) and value != before.get(key):
@@ -124,7 +124,7 @@ class Maker:
         """The constants of the program with this option; none if the encoding refuses it."""
         try:
             encoding = self.encoding(**{name: value})
-            encoding.prepare(folded(SHOWN, encoding.axes))
+            encoding.prepare(folded(TOKENS_SERVED, encoding.axes))
         except (TypeError, ValueError, IndexError):
             return {}
         return constants(program, graphs.with_tensors(encoding, self.kept))
@@ -132,12 +132,14 @@ class Maker:
     def is_right(self, program: ExportedProgram, **options: float) -> bool:
         """True if the program with the constants of these options gives what their hooks give."""
         encoding = self.encoding(**options)
-        content = graphs.content(encoding, graphs.FIRST, self.dim, self.heads)
-        own = constants(program, graphs.with_tensors(encoding, self.kept))
+        content = graphs.content(encoding, graphs.FIRST_TOKENS, self.dim, self.heads)
+        moved = constants(program, graphs.with_tensors(encoding, self.kept))
         with torch.no_grad():
-            wanted, got = graphs.outputs(encoding, content), run(program, content, own)
+            wanted, got = graphs.outputs(encoding, content), run(program, content, moved)
         return all(
-            torch.allclose(got[name].double(), x.double(), rtol=CLOSE, atol=CLOSE, equal_nan=True)
+            torch.allclose(
+                got[name].double(), x.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+            )
             for name, x in wanted.items()
         )
 
@@ -154,12 +156,12 @@ def floats(card: Card, encoding: Encoding) -> dict[str, float]:
     if isinstance(source, Encoding):
         return {}
     asked = [*signature(source).parameters.values()]
-    if any(one.kind is Parameter.VAR_KEYWORD for one in asked):
+    if any(option.kind is Parameter.VAR_KEYWORD for option in asked):
         asked += signature(type(encoding)).parameters.values()
     return {
-        one.name: float(one.default)
-        for one in asked
-        if one.name not in NEVER and _is_float(one) and 0 < one.default < torch.inf
+        option.name: float(option.default)
+        for option in asked
+        if option.name not in NEVER and _is_float(option) and 0 < option.default < torch.inf
     }
 
 
@@ -178,26 +180,26 @@ def steps(default: float) -> list[float]:
 
 def constants(program: ExportedProgram, encoding: Encoding) -> dict[str, Tensor]:
     """The constants of the program as this encoding has them; those it has nowhere are left out."""
-    found = {}
+    by_name = {}
     for name, value in graphs.inputs(program).values():
         path, _, last = name.rpartition(".")
         with suppress(AttributeError):
             own = getattr(encoding.get_submodule(path), last)
             if isinstance(own, Tensor) and value is not None and own.shape == value.shape:
-                found[name] = own.detach()
-    return found
+                by_name[name] = own.detach()
+    return by_name
 
 
 def run(
     program: ExportedProgram, content: graphs.Content, instead: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """The outputs of a program, some of its constants replaced."""
-    given, known = iter(content), graphs.inputs(program)
+    remaining, known = iter(content), graphs.inputs(program)
     values: list[Tensor | None] = []
     for node in program.graph.nodes:
         if node.op == "placeholder":
             name, value = known.get(node.name, ("", UNREAD))
-            values.append(next(given) if value is None else instead.get(name, value))
-    names = graphs.made(program)
+            values.append(next(remaining) if value is None else instead.get(name, value))
+    names = graphs.output_nodes(program)
     out = fx.Interpreter(program.graph_module).run(*values)[-len(names) :]
     return dict(zip(names, out, strict=True))

@@ -76,14 +76,16 @@ def vectors(folder: Path, model: str, width: int) -> Vectors:
 def vocabulary(file: Path) -> dict[str, int]:
     """Tokens and their ids, as a tokenizer.json has them."""
     model = read_json(file, most=MOST_TOKENIZER).get("model")
-    found = model.get("vocab") if isinstance(model, Mapping) else None
-    if isinstance(found, Mapping):
-        found = {token: at for token, at in found.items() if isinstance(at, int) and at >= 0}
-    elif isinstance(found, Sequence) and not isinstance(found, str):
-        found = {str(one[0]): at for at, one in enumerate(found) if isinstance(one, list) and one}
+    vocab = model.get("vocab") if isinstance(model, Mapping) else None
+    if isinstance(vocab, Mapping):
+        vocab = {token: at for token, at in vocab.items() if isinstance(at, int) and at >= 0}
+    elif isinstance(vocab, Sequence) and not isinstance(vocab, str):
+        vocab = {
+            str(entry[0]): at for at, entry in enumerate(vocab) if isinstance(entry, list) and entry
+        }
     else:
-        raise ModelError(file, "model.vocab", "must hold tokens and their ids", got=found)
-    return dict(sorted(found.items(), key=lambda one: one[1]))
+        raise ModelError(file, "model.vocab", "must hold tokens and their ids", got=vocab)
+    return dict(sorted(vocab.items(), key=lambda entry: entry[1]))
 
 
 def words(tokens: Mapping[str, int]) -> dict[str, int]:
@@ -93,23 +95,23 @@ def words(tokens: Mapping[str, int]) -> dict[str, int]:
     """
     marked = [token for token in tokens if token.startswith(BEGIN)]
     begins = {token[1:]: token for token in marked} or {token: token for token in tokens}
-    whole = [word for word in begins if WORD.fullmatch(word)]
+    full_words = [word for word in begins if WORD.fullmatch(word)]
     own = [word for word in ALWAYS if word in begins]
-    chosen: Iterable[str] = dict.fromkeys([*own, *whole])
+    chosen: Iterable[str] = dict.fromkeys([*own, *full_words])
     return {word: tokens[begins[word]] for word in [*chosen][:MOST_WORDS]}
 
 
 def embedding(folder: Path) -> Tensor:
     """The table (token, channel) of a model's folder."""
     weights = open_weights(find_files(folder))
-    found = [
+    tables = [
         name
         for name, info in weights.infos.items()
         if TABLE.fullmatch(name) and len(info.shape) == 2
     ]
-    if not found:
+    if not tables:
         raise ModelError(folder, "", "holds no table of embeddings that posenc knows by its name")
-    return weights[min(found, key=len)]
+    return weights[min(tables, key=len)]
 
 
 def projected(rows: Tensor, width: int) -> tuple[Tensor, float]:

@@ -88,7 +88,7 @@ def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None
     pairs = [*zip(per_layer, attentions, strict=True)]
     encodings = [_fitting(asked, attention, base, supported) for asked, attention in pairs]
     rotation = all(map(supported.can_turn, encodings, attentions))
-    by_length = [one for one in encodings if all(one is not asked for asked in per_layer)]
+    by_length = [fitted for fitted in encodings if all(fitted is not asked for asked in per_layer)]
     _refuse_misplaced(encodings, by_length, rotation)
     distinct = [*dict.fromkeys(map(id, per_layer))]
     key_heads = map(supported.key_heads, attentions)
@@ -209,9 +209,9 @@ class Applied(nn.Module):
         self.hooks.append(module.register_forward_hook(hook, always_call=True))
 
     def replace(self, base: nn.Module, path: str, name: str, value: Any) -> None:
-        thing = attrgetter(path)(base)
-        self.replaced.append((path, name, getattr(thing, name)))
-        setattr(thing, name, value)
+        owner = attrgetter(path)(base)
+        self.replaced.append((path, name, getattr(owner, name)))
+        setattr(owner, name, value)
 
     def settle(
         self, base: nn.Module, path: str, encoding: Encoding, supported: SupportedModel
@@ -294,13 +294,13 @@ def _fitting(asked: Applicable, attention: Any, base: Any, supported: SupportedM
 
 
 def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rotation: bool) -> None:
-    for i, one in enumerate(encodings):
-        if "on_embeddings" in one.acts_on and one is not encodings[0]:
+    for i, encoding in enumerate(encodings):
+        if "on_embeddings" in encoding.acts_on and encoding is not encodings[0]:
             raise ValueError(
-                f"{type(one).__name__} acts on embeddings, which are below all layers: give it to"
-                f" layer 0, not to layer {i}."
+                f"{type(encoding).__name__} acts on embeddings, which are below all layers: give it"
+                f" to layer 0, not to layer {i}."
             )
-    if by_length and not (rotation and all(isinstance(one, RoPE) for one in by_length)):
+    if by_length and not (rotation and all(isinstance(candidate, RoPE) for candidate in by_length)):
         raise ValueError(
             "what depends on the length of the text can only be RoPE that turns the channels which"
             " the model turns, in its layout, with RoPE or NoPE in the other layers."

@@ -199,7 +199,7 @@ class Gguf:
 def _present_layout(
     source: Safetensors | Gguf, weights: Weights, from_: Layout | None
 ) -> tuple[Layout, str]:
-    """The present layout of a model, and the source that states it, in words."""
+    """Find the present layout of a model, and the source that states it, in words."""
     from posenc.models.weighing import layout_evidence  # needs torch
 
     marks, file = source.marks(), source.file
@@ -213,32 +213,32 @@ def _present_layout(
     evidence = layout_evidence(source.spec, weights)
     by_weights = evidence.verdict if evidence else None
     values = ", ".join(f"{n!r} t = {t:.1f}" for n, t in evidence.t.items()) if evidence else ""
-    statements: dict[str, Any] = {  # those that say it, in the order in which they are believed
+    statements: dict[str, Any] = {  # by source, in the order in which they are believed
         "its metadata says so": next(iter(marks.values())),
         f"its weights speak for it ({values})": by_weights,
         "`--was` says so": from_,
     }
     statements = {by: layout for by, layout in statements.items() if layout is not None}
     if len(set(statements.values())) > 1:
-        each = "; ".join(f"{layout!r}: {by}" for by, layout in statements.items())
-        raise ModelError(file, "", f"the model is said to be in both layouts, {each}")
+        listed = "; ".join(f"{layout!r}: {by}" for by, layout in statements.items())
+        raise ModelError(file, "", f"the model is said to be in both layouts, {listed}")
     by, now = next(iter(statements.items()), ("", None))
     if now and family and family.layout_key and isinstance(source, Safetensors) and now != usual:
         teller = "`--was` says" if now == from_ and len(statements) == 1 else "the weights say"
         contradicts = f"says {usual!r}, and {teller} {now!r}; set it right"
         raise ModelError(file, family.layout_key, contradicts)
     if now and usual and now != usual:
-        by += f", though {whose(source)} is usually in {usual!r}"
+        by += f", though {_usual_owner(source)} is usually in {usual!r}"
     if now:
         return now, by
     if usual:
-        return usual, f"{whose(source)} is"
+        return usual, f"{_usual_owner(source)} is"
     unknown = "does not say where the channels of a pair sit; say which layout it is in now"
     raise ModelError(file, "model_type", unknown, source.spec.model, ", ".join(OTHER))
 
 
-def whose(source: Safetensors | Gguf) -> str:
-    """The usual owner of the layout, in words: "'llama' in transformers"."""
+def _usual_owner(source: Safetensors | Gguf) -> str:
+    """Name the usual owner of the layout: "'llama' in transformers"."""
     place = "GGUF" if isinstance(source, Gguf) else "transformers"
     return f"{printable(source.spec.model)!r} in {place}"
 

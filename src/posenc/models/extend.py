@@ -57,7 +57,8 @@ def extend(
 ) -> Extension:
     """Write a config for longer texts in place of the one at `path`, a file or a folder.
 
-    `to` tokens are `factor` times `trained`; what is not given follows, `trained` from the config.
+    `to` tokens are `factor` times `trained`; a value left out follows from the others, or from the
+    config.
     Raises ModelError where the model cannot be stretched so; nothing is written then.
     """
     config = find_files(path).config
@@ -208,7 +209,7 @@ def _set(
     trained: int,
     main: Spec,
     notes: list[str],
-    whole: dict[str, Any],
+    config: dict[str, Any],
 ) -> None:
     """Write a rope_type and its keys where the config has its settings."""
     values: dict[str, Any] = {"factor": factor}
@@ -216,7 +217,7 @@ def _set(
         values["original_max_position_embeddings"] = trained
     if method == "llama3":
         values |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    place = _spelling(inner, whole)
+    place = _spelling(inner, config)
     settings = inner.get(place) or {}
     nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
     if nested:
@@ -264,7 +265,7 @@ def _raise_base(
     notes.append(f"the base rises from {turn.base:,.10g} to {base:,.10g}; nothing else says so")
 
 
-def _spelling(inner: dict[str, Any], whole: dict[str, Any]) -> str:
+def _spelling(inner: dict[str, Any], config: dict[str, Any]) -> str:
     """The key of the rope settings; without any, the one its version of transformers writes."""
     for key in (NEW, OLD):
         if inner.get(key):
@@ -272,7 +273,7 @@ def _spelling(inner: dict[str, Any], whole: dict[str, Any]) -> str:
     for key in (NEW, OLD):
         if key in inner:
             return key
-    return NEW if str(whole.get("transformers_version", "4")).startswith("5") else OLD
+    return NEW if str(config.get("transformers_version", "4")).startswith("5") else OLD
 
 
 def _far_seeing(main: Spec, settings: dict[str, Any]) -> list[str]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a 
 NOTHING = "no encoding (NoPE)"
 SCHEMA = 2
 LONGEST = 2**21  # tokens to which similarity is summed
-MOST_WAYS = 16  # of turning, in one model
+MOST_KINDS = 16  # of rotations, or of layers, in one model
 
 
 Verdict = Literal["fits", "breaks", "cannot say"]
@@ -62,16 +62,15 @@ class Turning:
     pairs: list[Pair]
     unfinished: int  # pairs that complete no turn within the trained length
     changes: dict[str, int]  # how many pairs were kept, stretched, interpolated, stand still
-    errors: dict[
-        str, float
-    ]  # dtype -> radians, at the last position, if frequencies are kept in it
+    # dtype -> radians, at the last position, if frequencies are kept in it
+    errors: dict[str, float]
     reach: int  # distance at which the sum of similarities turns negative
     smallest_base: float | None  # that keeps the sum from turning negative; None: not summed so far
     dials: dict[str, list[Dial]] = field(default_factory=dict)  # by method, where a text is longer
 
     @property
     def seen(self) -> list[Seen]:
-        """For each pair, what training has shown of its angles, and whether the text needs more.
+        """List for each pair what training has shown of its angles, and if the text needs more.
 
         Used over `span` tokens a pair turns span / wavelength times: as training has shown it
         `turns` of them, "all" is a whole turn, and "new" one that goes on where training ended.
@@ -80,7 +79,7 @@ class Turning:
 
 
 @dataclass(frozen=True)
-class Alike:
+class LayerGroup:
     """Layers with the same encoding, window and temperature."""
 
     layers: list[int]
@@ -97,13 +96,13 @@ class Inspection:
     file: str
     spec: Spec
     target: int | None
-    groups: list[Alike]
+    groups: list[LayerGroup]
     embedding: str
     problems: list[str]  # what would break at `target`
     unknown: list[str]  # what would have to be known to say that nothing breaks
     advice: list[str]
     parts: Mapping[str, Inspection]
-    weighing: Weighing | None = None  # what the weights say, if they were asked
+    weighing: Weighing | None = None  # measurements of the weights, if they were asked for
     provenance: Provenance | None = None  # of the whole, not of its parts
     name: str = ""  # of its folder, or its id on the hub; of a part: none
     schema: int = SCHEMA
@@ -213,11 +212,11 @@ def inspect_spec(
     weighing: Weighing | None = None,
 ) -> Inspection:
     """Inspect a specification; `file` is what the report names, `path` what its commands name."""
-    whole, spec = spec, spec.main
+    full_spec, spec = spec, spec.main
     for count, what in ((len(spec.rotary), "turn"), (len(set(spec.layers)), "attend")):
-        if count > MOST_WAYS:
+        if count > MOST_KINDS:
             many = f"has layers that {what} in {count:,} different ways, more than any model"
-            raise ModelError(file, "", many, allowed=f"up to {MOST_WAYS}")
+            raise ModelError(file, "", many, allowed=f"up to {MOST_KINDS}")
     if spec.applied:
         saved = (
             f"it was saved with {' and '.join(spec.applied)} of posenc applied in place of its own"
@@ -225,15 +224,17 @@ def inspect_spec(
         )
         notes = (saved, *notes)
     spec = replace(spec, notes=(*spec.notes, *notes))
-    problems, unknown = outlook(whole, spec, target, weighing) if target else ([], [])
-    measured = cache(lambda *of: _turning(spec, target or spec.context, *of))
-    others = {} if whole.main is whole else _others(whole, whole.main)
+    problems, unknown = outlook(full_spec, spec, target, weighing) if target else ([], [])
+    measured = cache(
+        lambda *layer_arguments: _turning(spec, target or spec.context, *layer_arguments)
+    )
+    others = {} if full_spec.main is full_spec else _others(full_spec, full_spec.main)
     return Inspection(
         file,
         spec,
         target,
-        [_group(layers, spec, measured) for layers in _alike(spec)],
-        "" if spec.embedding is None else described(spec.embedding),
+        [_group(layers, spec, measured) for layers in _grouped(spec)],
+        "" if spec.embedding is None else describe_encoding(spec.embedding),
         problems,
         unknown,
         _advice(spec, path, target, weighing) if target and problems else [],
@@ -242,10 +243,10 @@ def inspect_spec(
     )
 
 
-def judge(whole: Spec, path: str, target: int) -> tuple[list[str], list[str], list[str]]:
-    """What breaks at `target` tokens by the config, what cannot be said, and what to do."""
-    problems, unknown = outlook(whole, whole.main, target)
-    return problems, unknown, _advice(whole.main, path, target, None) if problems else []
+def judge(full_spec: Spec, path: str, target: int) -> tuple[list[str], list[str], list[str]]:
+    """Judge `target` tokens by the config: what breaks, what cannot be said, what to do."""
+    problems, unknown = outlook(full_spec, full_spec.main, target)
+    return problems, unknown, _advice(full_spec.main, path, target, None) if problems else []
 
 
 def _seen(pair: Pair, span: int) -> Seen:
@@ -256,10 +257,10 @@ def _seen(pair: Pair, span: int) -> Seen:
     return "new" if min(1.0, span / pair.wavelength) > pair.turns + ROUNDING else "part"
 
 
-def _others(whole: Spec, main: Spec) -> dict[str, Spec]:
+def _others(full_spec: Spec, main: Spec) -> dict[str, Spec]:
     """Map the path of each part beside the main one to its spec."""
     others = {}
-    for name, part in whole.parts.items():
+    for name, part in full_spec.parts.items():
         if part.parts:
             others |= {f"{name}.{inner}": p for inner, p in _others(part, main).items()}
         if (part.layers or part.embedding) and part != main:
@@ -267,7 +268,7 @@ def _others(whole: Spec, main: Spec) -> dict[str, Spec]:
     return others
 
 
-def _alike(spec: Spec) -> list[list[int]]:
+def _grouped(spec: Spec) -> list[list[int]]:
     """Group the numbers of equal layers, in order of their first."""
     by_layer: dict[Layer, list[int]] = {}
     for number, layer in enumerate(spec.layers):
@@ -275,15 +276,15 @@ def _alike(spec: Spec) -> list[list[int]]:
     return list(by_layer.values())
 
 
-def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> Alike:
+def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> LayerGroup:
     layer = spec.layers[numbers[0]]
     turning = None
     if isinstance(layer.encoding, Rotary):
         turning = measured(layer.encoding, layer.window)
-    words = does(layer)
+    words = describe_layer(layer)
     if spec.embedding and words == NOTHING:
         words = "no encoding of their own (positions are in the embeddings)"
-    return Alike(numbers, layer.kind, words, layer.window, turning)
+    return LayerGroup(numbers, layer.kind, words, layer.window, turning)
 
 
 def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
@@ -320,11 +321,11 @@ def _within(length: int | None, window: int | None) -> int | None:
     return min(length, window) if length and window else length
 
 
-def does(layer: Layer) -> str:
+def describe_layer(layer: Layer) -> str:
     """Describe a layer in a few words: its encoding, window and temperature."""
     if not layer.attends:
         return "no attention"
-    words = described(layer.encoding) if layer.encoding else NOTHING
+    words = describe_encoding(layer.encoding) if layer.encoding else NOTHING
     if layer.window:
         words += f", sees {layer.window:,} tokens"
     if layer.temperature:
@@ -333,12 +334,12 @@ def does(layer: Layer) -> str:
     return words
 
 
-def described(
+def describe_encoding(
     encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | Table | Waves,
 ) -> str:
     """Describe an encoding in a few words.
 
-    >>> described(Buckets(8, 32, 128, True))
+    >>> describe_encoding(Buckets(8, 32, 128, True))
     'T5 bias, 32 bidirectional buckets up to 128 tokens'
     """
     match encoding:

@@ -119,13 +119,13 @@ def plan(
 
     Raises ModelError, naming the tensor, where that is not certain. `file` is named in messages.
     """
-    whole = specify(config, file)
-    spec = whole.main
+    model_spec = specify(config, file)
+    spec = model_spec.main
     if not spec.rotary:
         raise ModelError(file, "", f"{spec.model!r} turns no channels, so they have no layout")
     model = Model(spec, Fields(config_of(config, spec.model), file))
     candidates = [name for name in infos if LOOKS_LIKE.search(name)]
-    stack, others = _stack(infos, candidates, composite=bool(whole.parts))
+    stack, others = _stack(infos, candidates, composite=bool(model_spec.parts))
     orders = {}
     for name in candidates:
         place = _place(name)

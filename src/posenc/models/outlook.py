@@ -34,14 +34,14 @@ UNTRAINED = {"random": "as random as they are drawn", "alike": "all the same", "
 
 
 def outlook(
-    whole: Spec, spec: Spec, target: int, weighing: Weighing | None = None
+    full_spec: Spec, spec: Spec, target: int, weighing: Weighing | None = None
 ) -> tuple[list[str], list[str]]:
     """List what breaks and what cannot be said; both are empty where the target fits.
 
     `spec` is the main stack of `whole`; other stacks that read text are judged with it.
     """
     problems, unknown = [], []
-    for name, part in [("", spec), *_beside(whole, spec)]:
+    for name, part in [("", spec), *_beside(full_spec, spec)]:
         where = f"{name}: " if name else ""
         if part.applied:
             unknown.append(
@@ -51,19 +51,19 @@ def outlook(
         problems += [where + line for line in _problems(part, target, weighing)]
         unknown += [where + line for line in _unknown(part, target)]
     if weighing:
-        problems += _weighed_problems(whole, target, weighing)
-        unknown += _weighed_unknown(whole, spec, target, weighing)
+        problems += _weighed_problems(full_spec, target, weighing)
+        unknown += _weighed_unknown(full_spec, spec, target, weighing)
     return list(dict.fromkeys(problems)), list(dict.fromkeys(unknown))
 
 
-def _beside(whole: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
+def _beside(full_spec: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
     """Yield the other stacks that read text, such as the encoder of a decoder, by their path."""
-    for name, part in whole.parts.items():
+    for name, part in full_spec.parts.items():
         if NOT_TEXT.search(name) or NOT_TEXT.search(part.model):
             continue
         if part != main and (part.layers or part.embedding):
             yield name, part
-        yield from ((f"{name}.{inner}", one) for inner, one in _beside(part, main))
+        yield from ((f"{name}.{inner}", nested) for inner, nested in _beside(part, main))
 
 
 def _problems(spec: Spec, target: int, weighing: Weighing | None) -> Iterator[str]:
@@ -127,10 +127,10 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
             yield f"what its {type(encoding).__name__} do past their training is not known"
 
 
-def _weighed_problems(whole: Spec, target: int, weighing: Weighing) -> Iterator[str]:
+def _weighed_problems(full_spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
     """Yield what breaks, by the weights."""
     for table in judged(weighing):
-        offset = _offset(table, whole)
+        offset = _offset(table, full_spec)
         rows, name = table.rows - offset, printable(table.tensor)
         if target > rows:
             more = ", though its formula would go on" if table.formula else ""
@@ -152,9 +152,9 @@ def _weighed_problems(whole: Spec, target: int, weighing: Weighing) -> Iterator[
         )
 
 
-def _weighed_unknown(whole: Spec, spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
+def _weighed_unknown(full_spec: Spec, spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
     """Yield what the weights leave open."""
-    if whole.kind == "nothing" and not whole.model:
+    if full_spec.kind == "nothing" and not full_spec.model:
         yield "no config is beside the weights, so what else the layers do is not known"
     if not weighing.recognised:
         yield "nothing about positions was recognised in the weights"
@@ -164,7 +164,7 @@ def _weighed_unknown(whole: Spec, spec: Spec, target: int, weighing: Weighing) -
         yield f"the config asks for a table of {size}, and the weights show none"
     for rows in judged(weighing):
         falls = rows.learned.falls if rows.learned else None
-        if falls is not None and target > (start := falls - _offset(rows, whole)):
+        if falls is not None and target > (start := falls - _offset(rows, full_spec)):
             yield (
                 f"{printable(rows.tensor)} fades from position {start:,} on, as where training met"
                 " few texts so long"

@@ -74,8 +74,8 @@ class Projection:
             q, k, _ = tensors[0].unflatten(0, (self.heads, 3, dim)).unbind(1)
             return q, k
         if self.form == BLOCKS:  # rows: heads of q, then of k, then of v, each of `dim` channels
-            each = tensors[0].unflatten(0, (self.heads + 2 * self.groups, dim))
-            return each[: self.heads], each[self.heads : self.heads + self.groups]
+            heads = tensors[0].unflatten(0, (self.heads + 2 * self.groups, dim))
+            return heads[: self.heads], heads[self.heads : self.heads + self.groups]
         q, k = tensors
         q = q.unflatten(0, (self.heads, 2, dim))[:, 0] if self.gated else _split(q, self.heads)
         return q, (k[None] if self._shared else _split(k, self.groups))

@@ -11,7 +11,7 @@ from posenc.models.config.spec import Rotary
 
 @dataclass(frozen=True)
 class Published:
-    """How the layers of a model turn that see the whole text."""
+    """The rotation of a model's layers, of those that see the whole text."""
 
     name: str
     base: float
@@ -29,14 +29,14 @@ class Published:
 def models() -> list[Published]:
     """Every model of published.json, those with the shortest context first."""
     configs = json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
-    found = [_described(name, config) for name, config in configs.items()]
-    return sorted(found, key=lambda model: (model.context, max(model.wavelengths)))
+    described = [_described(name, config) for name, config in configs.items()]
+    return sorted(described, key=lambda model: (model.context, max(model.wavelengths)))
 
 
 def _described(name: str, config: dict[str, object]) -> Published:
     spec = specify(config, name).main
-    turning = [one for one in spec.layers if isinstance(one.encoding, Rotary)]
-    layer = next((one for one in turning if not one.window), turning[0])
+    turning = [layer for layer in spec.layers if isinstance(layer.encoding, Rotary)]
+    layer = next((seeing for seeing in turning if not seeing.window), turning[0])
     assert isinstance(layer.encoding, Rotary)
     rotary, context = layer.encoding, spec.context or 0
     theta = replace(rotary, sections=(), backward=False).frequencies(context)

@@ -44,8 +44,8 @@ MOST_TENSORS = 256  # that are measured
 MOST_PROJECTION = 2**29  # elements of queries or keys
 MOST_WORK = 2**40  # products, to find the layout
 REACH = 128  # of T5 as it was released
-POINTS = 256  # of a curve in JSON
-SOME = 3  # names of tensors, where none is recognised
+MOST_POINTS = 256  # of a curve in JSON
+NAMES_SHOWN = 3  # names of tensors, where none is recognised
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     rotary = find_projections(spec, weights)
     projections = _RotaryProjections(rotary, tensors)
     evidence = rotary_pairs.evidence(projections.layers()) if rotary else None
-    layout: Layout | None = next((one.rotary.layout for one in rotary), None)
+    layout: Layout | None = next((projection.rotary.layout for projection in rotary), None)
     mark = weights.metadata.get(KEY)
     layout = mark if mark in get_args(Layout) else layout
     believed = layout or (evidence.verdict if evidence else None)
@@ -143,14 +143,14 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
         tensors.broken,
         tensors.skipped,
         len(weights),
-        list(islice(weights, SOME)),
+        list(islice(weights, NAMES_SHOWN)),
     )
 
 
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
     """Test queries and keys for their layout, on some layers from the first to the last."""
-    every = find_projections(spec, weights)
-    picked = every[:: max(len(every) // layers, 1)]
+    projections = find_projections(spec, weights)
+    picked = projections[:: max(len(projections) // layers, 1)]
     return (
         rotary_pairs.evidence(_RotaryProjections(picked, _FloatTensors(weights)).layers())
         if picked
@@ -205,7 +205,7 @@ def _is_table(info: Info, spec: Spec | None) -> bool:
     if len(shape) != 2 or min(shape) < 2 or RELATIVE.search(info.name):
         return False
     return bool(TABLE.fullmatch(info.name)) or (
-        "pos" in info.name.lower() and shape in [part.stored for part in _parts(spec)]
+        "pos" in info.name.lower() and shape in [part.stored for part in _specs(spec)]
     )
 
 
@@ -221,12 +221,12 @@ def _table_size(info: Info) -> str:
     )
 
 
-def _parts(spec: Spec | None) -> Iterator[Spec]:
+def _specs(spec: Spec | None) -> Iterator[Spec]:
     """Yield the specification and those nested in it."""
     if spec:
         yield spec
         for part in spec.parts.values():
-            yield from _parts(part)
+            yield from _specs(part)
 
 
 def _table(info: Info, weights: Tensors) -> Positions:
@@ -249,7 +249,7 @@ def _bias_size(info: Info) -> str:
 
 def _bias(info: Info, spec: Spec | None, weights: Tensors) -> Bias:
     decoder = "decoder" in info.name
-    layers = [layer.encoding for part in _parts(spec) for layer in part.layers]
+    layers = [layer.encoding for part in _specs(spec) for layer in part.layers]
     fit = [
         encoding
         for encoding in layers
@@ -319,16 +319,20 @@ class _RotaryProjections:
 
 
 def _thin(value: Any) -> Any:
-    """Lists of over 256 numbers side by side: every second, third, … of them, and which."""
+    """Thin lists of over 256 numbers side by side, to every second, third, … as `every` says."""
     if not isinstance(value, dict):
         return [_thin(inner) for inner in value] if isinstance(value, list) else value
     long = [
-        values for values in value.values() if isinstance(values, list) and len(values) > POINTS
+        values
+        for values in value.values()
+        if isinstance(values, list) and len(values) > MOST_POINTS
     ]
-    every = max((-(-len(values) // POINTS) for values in long), default=1)
-    if every == 1:
+    step = max((-(-len(values) // MOST_POINTS) for values in long), default=1)
+    if step == 1:
         return {key: _thin(inner) for key, inner in value.items()}
-    return {"every": every} | {
-        key: values[::every] if isinstance(values, list) and len(values) > POINTS else _thin(values)
+    return {"every": step} | {
+        key: values[::step]
+        if isinstance(values, list) and len(values) > MOST_POINTS
+        else _thin(values)
         for key, values in value.items()
     }

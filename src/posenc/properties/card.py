@@ -1,4 +1,4 @@
-"""The card of an encoding: what it says of itself, once. Tests, docs and pages follow from it."""
+"""The card of an encoding: name, paper and properties. Tests, docs and pages follow from it."""
 
 import sys
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from posenc.properties import (
     shift_invariant,
 )
 
-# What holds of encodings that learn what a score makes of all that lies between query and key
+# The properties of encodings that learn how a score depends on all tokens between query and key
 RELATIVE = frozenset(
     {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
 )
@@ -47,7 +47,7 @@ class Paper:
         return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
 
     def bibtex(self) -> str:
-        """An entry to paste into a bibliography."""
+        """Write an entry to paste into a bibliography."""
         where = (
             f"  eprint = {{{self.arxiv}}},\n  archivePrefix = {{arXiv}},\n" if self.arxiv else ""
         )
@@ -59,6 +59,8 @@ class Paper:
 
 @dataclass(frozen=True)
 class Card:
+    """The name of an encoding, its paper, its constructor, and the properties it must have."""
+
     name: str
     paper: Paper | None  # None: an encoding of a user's own
     make: Callable[..., Encoding]  # (channels per head, heads, **options) -> an instance
@@ -70,8 +72,8 @@ class Card:
         return f"Card({self.name!r}, {self.paper.short if self.paper else 'your own'})"
 
     def _repr_html_(self) -> str:
-        holds = [_words(one.__name__) for one in ALL if one in self.holds]
-        fails = [_words(one.__name__) for one in ALL if one not in self.holds]
+        holds = [_words(measure.__name__) for measure in ALL if measure in self.holds]
+        fails = [_words(measure.__name__) for measure in ALL if measure not in self.holds]
         marks = [f"✓ {', '.join(holds)}" if holds else "", f"✗ {', '.join(fails)}"]
         paper = f"{self.paper.title}. {self.paper.short}, {self.paper.link}" if self.paper else ""
         used = f"used by {self.used_by}" if self.used_by else ""
@@ -86,7 +88,7 @@ class Card:
 
     @property
     def family(self) -> str:
-        """Where it acts, the folder of its file: additive, rotary, bias, relative, none; or own."""
+        """The family, by the folder of its file: additive, rotary, bias, relative, none; or own."""
         house, _, inner = self.make.__module__.partition("posenc.encodings.")
         if house or not inner:
             return "own"
@@ -106,7 +108,7 @@ class Card:
         return first.partition(": ")[2] or first
 
     def to_json(self) -> dict[str, Any]:
-        """What it says of itself in print, in plain data."""
+        """The card in plain data, for JSON."""
         paper = self.paper
         return {
             "name": self.slug,

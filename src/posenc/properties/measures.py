@@ -2,8 +2,9 @@
 
 A property returns its defect: 0 when it holds exactly, the size of the violation when it does not;
 and a sentence with the witness: which positions, which offset. Tests compare the defect with a
-tolerance; reports and plots show the same number. What is asked of rows (what position p makes of a
-fixed vector) has no meaning for an encoding that has none, a bias for instance: not applicable.
+tolerance; reports and plots show the same number. Some properties are measured on rows, the fixed
+vector as each position changes it. An encoding without rows, a bias for instance, gets "not
+applicable" for these.
 
 An encoding that counts what came before (FoX, CoPE) promises what it promises under a causal mask
 alone, and says so with `causal = True`: all its properties are measured under that mask, over the
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
+from posenc.core.numerals import number
 from posenc.core.positions import grid
 from posenc.notebook import table
 from posenc.properties.probe import Probe
@@ -39,7 +41,7 @@ class Finding:
 
     @property
     def holds(self) -> bool | None:
-        """None: not applicable. A defect that is not a number does not hold."""
+        """True if the defect is small, never for one that is no number; None: not applicable."""
         return self.defect < TOLERANCE if self.applicable else None
 
     @property
@@ -59,7 +61,9 @@ class Findings(dict[str, Finding]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = [(name.replace("_", " "), one.mark, one.why) for name, one in self.items()]
+        rows = [
+            (name.replace("_", " "), finding.mark, finding.why) for name, finding in self.items()
+        ]
         return table(["property", "holds", "measured"], rows)
 
 
@@ -84,9 +88,8 @@ def unique_positions(probe: Probe) -> Finding:
     apart = apart.fill_diagonal_(float("inf")) / rows.shape[-1] ** 0.5
     smallest, (p, q) = _extreme(apart, largest=False)
     pos = probe.line(len(rows)).tolist()
-    why = (
-        f"closest: positions {_named(pos[p])} and {_named(pos[q])}, {smallest:.2g} apart a channel"
-    )
+    two = f"{_named(pos[p])} and {_named(pos[q])}"
+    why = f"closest: positions {two}, {number(smallest, 2)} apart a channel"
     return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
 
 
@@ -102,7 +105,7 @@ def bounded(probe: Probe) -> Finding:
         far, place = near, "anywhere in the table"
     assert far is not None
     largest, before = far.abs().max().item(), near.abs().max().item()
-    why = f"largest entry {largest:.3g} {place}, {before:.3g} in the first {len(near):,}"
+    why = f"largest entry {number(largest)} {place}, {number(before)} in the first {len(near):,}"
     return Finding(max(largest / before - 1.5, 0.0) if before else 0.0, why)
 
 
@@ -115,11 +118,13 @@ def norm_constant(probe: Probe) -> Finding:
     low, high = int(norms.argmin()), int(norms.argmax())
     pos = probe.line(len(rows)).tolist()
     why = (
-        f"norm {norms[low]:.4g} at position {_named(pos[low])}, {norms[high]:.4g} at"
-        f" {_named(pos[high])}"
+        f"norm {number(norms[low], 4)} at position {_named(pos[low])},"
+        f" {number(norms[high], 4)} at {_named(pos[high])}"
     )
     spread = ((norms[high] - norms[low]) / norms.mean()).item()
-    return Finding(spread, why if spread >= TOLERANCE else f"norm {norms.mean():.4g} everywhere")
+    if spread < TOLERANCE:
+        why = f"norm {number(norms.mean(), 4)} everywhere"
+    return Finding(spread, why)
 
 
 def linear_shift(probe: Probe) -> Finding:
@@ -127,16 +132,16 @@ def linear_shift(probe: Probe) -> Finding:
 
     M is fitted to random positions, in the space that the rows span, and tried on others.
     """
-    one = probe.rows(probe.at(0, 1))
-    if one is None:
+    first_row = probe.rows(probe.at(0, 1))
+    if first_row is None:
         return NO_ROWS
     if probe.limit < 8:
         return TOO_FEW
     a, b, tried = (3, 5, 256) if probe.limit > 16 else (1, 2, 256)
-    many = 2 * one.shape[-1] + tried
-    shape = probe.at(0, many).shape
+    needed = 2 * first_row.shape[-1] + tried
+    shape = probe.at(0, needed).shape
     p = torch.randint(0, max(1, probe.limit - a - b), shape, generator=probe.random)
-    here, at_a, at_b, at_ab = (_given(probe.rows(p + k)) for k in (0, a, b, a + b))
+    here, at_a, at_b, at_ab = (_not_none(probe.rows(p + k)) for k in (0, a, b, a + b))
     if not torch.stack((here, at_a, at_b, at_ab)).isfinite().all():
         return Finding(float("inf"), "rows are not finite")
     _, size, basis = torch.linalg.svd(here[tried:], full_matrices=False)
@@ -150,15 +155,16 @@ def linear_shift(probe: Probe) -> Finding:
     bent = (m_a @ m_a.mT - torch.eye(len(m_a), dtype=m_a.dtype)).abs().max().item()
     apart = (m_a @ m_b - m_ab).abs().max().item()
     worst = int(miss.argmax())
+    of_a, of_b, both = (f"M{n}".translate(LOWERED) for n in (a, b, a + b))
     if miss[worst] >= TOLERANCE:
         where = _named(p[worst].tolist())
-        why = f"PE({where} + {a}) is {miss[worst]:.2g} steps from the best M_{a} PE({where})"
+        steps = number(miss[worst], 2)
+        why = f"PE({where} + {a}) is {steps} steps from the best {of_a} PE({where})"
     elif bent >= TOLERANCE:
-        why = f"M_{a} is not orthogonal: M Mᵀ differs from 1 by {bent:.2g}"
+        why = f"{of_a} is not orthogonal: M Mᵀ differs from 1 by {number(bent, 2)}"
     elif apart >= TOLERANCE:
-        why = f"M_{a} M_{b} differs from M_{a + b} by {apart:.2g}"
+        why = f"{of_a} {of_b} differs from {both} by {number(apart, 2)}"
     else:
-        of_a, of_b, both = (f"M{n}".translate(LOWERED) for n in (a, b, a + b))
         why = f"Mₖ is a rotation in {len(m_a)} dimensions, and {of_a} {of_b} = {both}"
     return Finding(max(miss[worst].item(), bent, apart), why)
 
@@ -167,29 +173,29 @@ def shift_invariant(probe: Probe) -> Finding:
     """Moving the whole text leaves every score unchanged."""
     pos = probe.line(probe.tokens)
     before, room = probe.scores(pos, pos), max(1, probe.limit - probe.tokens)
-    found = TOO_FEW
+    finding = TOO_FEW
     for by in (min(17, room), min(2000, room)):
         after = probe.scores(pos + by, pos + by)
-        found = _unchanged(before, after, pos, pos, f"moving the text by {by:,}")
-        if not found.defect < TOLERANCE:
+        finding = _unchanged(before, after, pos, pos, f"moving the text by {by:,}")
+        if not finding.defect < TOLERANCE:
             break
-    return found
+    return finding
 
 
 def symmetric(probe: Probe) -> Finding:
     """A query at p sees a key at p′ as one at p′ sees a key at p: before and after count alike."""
     if probe.causal:
         return ONE_SIDED
-    found = TOO_FEW
-    for p, other in ((0, 1), (0, 3), (2, 7), (5, 6), (1, 8), (3, 2000)):
-        if other >= probe.limit:
+    finding = TOO_FEW
+    for p, p2 in ((0, 1), (0, 3), (2, 7), (5, 6), (1, 8), (3, 2000)):
+        if p2 >= probe.limit:
             break
-        here, there = probe.at(p, probe.tokens), probe.at(other, probe.tokens)
+        here, there = probe.at(p, probe.tokens), probe.at(p2, probe.tokens)
         scored = probe.scores(here, there), probe.scores(there, here)
-        found = _unchanged(*scored, here, there, "exchanging their positions")
-        if not found.defect < TOLERANCE:
+        finding = _unchanged(*scored, here, there, "exchanging their positions")
+        if not finding.defect < TOLERANCE:
             break
-    return found
+    return finding
 
 
 def decaying(probe: Probe) -> Finding:
@@ -306,7 +312,7 @@ def check(
     seed: int = 0,
     causal: bool | None = None,
 ) -> Findings:
-    """Every property, measured on any `Encoding`, also one of your own: name -> finding.
+    """Measure every property of any `Encoding`, also one of your own: name -> finding.
 
     What is measured is a copy in float64; the encoding itself stays as it is. With `causal` a token
     sees itself and those before it; None: if the encoding says that it is made for that.
@@ -345,7 +351,7 @@ def check(
 
 
 def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:
-    """The largest change, in units of the spread of the scores."""
+    """Find the largest change, in units of the spread of the scores."""
     spread = before.std().item() or 1.0
     change, (head, i, j) = _extreme((after - before).abs(), largest=True)
     p, r = _named(q_pos[i].tolist()), _named(k_pos[j].tolist())
@@ -353,11 +359,13 @@ def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doin
     defect = change / spread
     if defect < TOLERANCE:
         return Finding(defect, f"{doing} changes no score")
-    return Finding(defect, f"{doing} takes the score of {p} and {r} from {was:.3g} to {now:.3g}")
+    return Finding(
+        defect, f"{doing} takes the score of {p} and {r} from {number(was)} to {number(now)}"
+    )
 
 
 def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
-    """Scores at offsets 0, 1, 2 …, for each axis, head, some queries, and sides that are seen."""
+    """Yield scores at offsets 0, 1, 2 …, for each axis and head, some queries, each side seen."""
     for axis in range(probe.encoding.axes):
         pos = probe.at(reach, 2 * reach + 1)
         (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
@@ -376,7 +384,7 @@ def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
     return values.flatten()[place].item(), tuple(int(i) for i in index)
 
 
-def _given(rows: Tensor | None) -> Tensor:
+def _not_none(rows: Tensor | None) -> Tensor:
     assert rows is not None
     return rows
 

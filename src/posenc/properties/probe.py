@@ -21,8 +21,8 @@ TOKENS = 9  # of the random text, where so many are accepted
 class Probe:
     """A copy of an encoding, and the random text that it is measured with, both in float64.
 
-    `dim` channels for each of `heads` heads, `width` channels of an embedding; what is not given is
-    what the encoding says it was made for. With `causal`, or where the encoding is made for it, a
+    `dim` channels for each of `heads` heads, `width` channels of an embedding; sizes left out are
+    those the encoding says it was made for. With `causal`, or where the encoding is made for it, a
     token sees itself and those before it. Generators are private: no global seed is touched.
     """
 
@@ -46,8 +46,7 @@ class Probe:
             self.heads = 1
         self.dim = dim or encoding.dim or (width // self.heads if width else 16)
         self.width = width or self.dim * self.heads
-        made = torch.Generator().manual_seed(seed)
-        self.random = made
+        self.random = torch.Generator().manual_seed(seed)
         self.x = self.normal(2 * TOKENS, self.width)
         self.to_q, self.to_k = (
             self.normal(self.width, self.heads * self.dim) * self.width**-0.5 for _ in "qk"
@@ -82,15 +81,15 @@ class Probe:
         return 1
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        """(token, width) -> (token, width)"""
+        """Apply the encoding to embeddings (token, width)."""
         return self.encoding.on_embeddings(x.unsqueeze(0), self.encoding.prepare(pos)).squeeze(0)
 
     def split(self, x: Tensor) -> Tensor:
-        """(token, head · channel) -> (1, head, token, channel)"""
+        """Split heads: (token, head · channel) -> (1, head, token, channel)."""
         return x.unflatten(-1, (self.heads, self.dim)).transpose(0, 1).unsqueeze(0)
 
     def scores(self, q_pos: Tensor, k_pos: Tensor, order: Tensor | None = None) -> Tensor:
-        """(head, query, key): what attention makes of the random text, its tokens placed here.
+        """Score the random text, its tokens at these positions: (head, query, key).
 
         `order` says which token of the text is read when. Pairs that the mask hides score 0.
         """
@@ -108,14 +107,14 @@ class Probe:
         return logits.squeeze(0).masked_fill(~self.seen(len(q_pos), len(k_pos)), 0)
 
     def seen(self, queries: int, keys: int) -> Tensor:
-        """(query, key): which pairs the mask lets through."""
+        """The pairs that the mask lets through, (query, key)."""
         all_pairs = torch.ones(queries, keys, dtype=torch.bool)
         return all_pairs.tril() if self.causal else all_pairs
 
     def rows(self, pos: Tensor) -> Tensor | None:
-        """(position, channel): PE(p), or what p makes of a query of ones; None where neither is.
+        """Rows (position, channel): PE(p), or a query of ones at p; None where there is neither.
 
-        None too where that goes by the input of the layer: a position by itself makes nothing then.
+        None too where the hook reads the input of the layer: a position alone gives no row then.
         """
         encoding, tokens = self.encoding, len(pos)
         if "on_embeddings" in encoding.acts_on:
@@ -129,7 +128,7 @@ class Probe:
         return self.rows(self.line(min(1024, self.limit)))
 
     def alike(self, pos: Tensor) -> Tensor:
-        """(curve, query, key): scores of tokens of equal content, q and k projected alike.
+        """Score tokens of equal content, q and k projected alike: (curve, query, key).
 
         The content is 0 where the encoding brings its own rows, and 1 where it turns or adds.
         """
@@ -137,8 +136,8 @@ class Probe:
         x = torch.full((len(pos), self.width), 0.0 if additive else 1.0, dtype=torch.float64)
         x = self.embed(x, pos)
         q = self.split(x if self.width == self.heads * self.dim else x @ self.to_q)
-        made = self._scores(q, q, x, x, pos, pos)
-        return made.sum(0, keepdim=True) if additive else made
+        logits = self._scores(q, q, x, x, pos, pos)
+        return logits.sum(0, keepdim=True) if additive else logits
 
 
 def copied(encoding: Encoding) -> Encoding:

@@ -1,1 +1,1 @@
-"""Tables on the terminal, figures, and one page that opens offline."""
+"""Reports: tables on the terminal, figures, and one page that opens offline."""

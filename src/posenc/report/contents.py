@@ -59,15 +59,15 @@ def _of_benchmark(result: Benchmark) -> Figures:
 
 
 def _of_study(result: Summary) -> Figures:
-    found, draw = result.analysis, study_figures
+    analysis, draw = result.analysis, study_figures
     drawn: dict[str, Figure | None] = {}
-    for n, task in enumerate(dict.fromkeys(row.task for row in found.rows)):
-        rows = [row for row in found.rows if row.task == task]
+    for n, task in enumerate(dict.fromkeys(row.task for row in analysis.rows)):
+        rows = [row for row in analysis.rows if row.task == task]
         drawn[f"lengths-{n}"] = draw.lengths(rows, result.published.get(task))
-        drawn[f"seeds-{n}"] = draw.seeds(rows, found.metric)
-        ours = [one for one in found.contrasts if one.task == task]
-        drawn[f"contrasts-{n}"] = draw.contrasts(ours, rows[0].bits)
-    drawn["profiles"] = draw.profiles(found.overall, found.metric)
+        drawn[f"seeds-{n}"] = draw.seeds(rows, analysis.metric)
+        contrasts = [contrast for contrast in analysis.contrasts if contrast.task == task]
+        drawn[f"contrasts-{n}"] = draw.contrasts(contrasts, rows[0].bits)
+    drawn["profiles"] = draw.profiles(analysis.overall, analysis.metric)
     return {name: figure for name, figure in drawn.items() if figure}
 
 
@@ -99,14 +99,14 @@ def _of_portrait(result: Portrait) -> Figures:
     names = {closeup.slug: closeup.name for closeup in result.comparison.encodings}
     close = {names[closeup.slug]: closeup for closeup in result.encodings}
     moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
-    alike: dict[tuple[float, ...], list[str]] = {}  # who has the same frequencies shares a panel
+    alike: dict[tuple[float, ...], list[str]] = {}  # encodings of equal frequencies share a panel
     for name, closeup in close.items():
         if closeup.waves:
             alike.setdefault(tuple(closeup.waves.share), []).append(name)
     waves = {}
     for names_of in alike.values():
-        if found := close[names_of[0]].waves:
-            waves[f"{' and '.join(names_of)}, {found.channels} channels"] = found
+        if shared_waves := close[names_of[0]].waves:
+            waves[f"{' and '.join(names_of)}, {shared_waves.channels} channels"] = shared_waves
     clouds = {name: closeup.clouds for name, closeup in close.items() if closeup.clouds}
     patches = {name: closeup.patches for name, closeup in close.items() if closeup.patches}
     drawn = {

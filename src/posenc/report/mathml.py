@@ -43,13 +43,13 @@ END = Token("end", "")
 
 
 def lines(formula: str) -> list[list[str]]:
-    """The lines of a block, each split at three spaces or more: a formula, then remarks."""
+    """Draw the lines of a block, each split at three spaces or more: a formula, then remarks."""
     written = [line.strip() for line in formula.splitlines() if line.strip()]
     return [[math(part) for part in re.split(r"\s{3,}", line)] for line in written]
 
 
 def math(formula: str) -> str:
-    """One formula as an element.
+    """Draw one formula as an element.
 
     >>> print(math("θⱼ"))
     <math><msub><mi>θ</mi><mi>j</mi></msub></math>

@@ -28,7 +28,7 @@ from posenc.study.summary import Summary
 
 __all__ = ["render", "reserve", "write"]
 
-PROPERTIES = [(one.__name__, (one.__doc__ or "").splitlines()[0]) for one in ALL]
+PROPERTIES = [(measure.__name__, (measure.__doc__ or "").splitlines()[0]) for measure in ALL]
 
 
 def write(
@@ -62,7 +62,7 @@ def write(
 
 
 def render(result: Result, views: Mapping[str, str] | None = None) -> str:
-    """The page; text of users and models is escaped."""
+    """Render the page; text of users and models is escaped."""
     shown = {name: _shown(figure) for name, figure in contents.figures_of(result).items()}
     if isinstance(result, Inspection):
         stacks = {"": result, **result.parts}
@@ -139,7 +139,7 @@ def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Text without invisible characters, such as marks that reverse its direction."""
+    """Remove invisible characters from text, such as marks that reverse its direction."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return "\n".join(printable(line, len(line)) for line in value.split("\n"))

@@ -1,5 +1,6 @@
 """A figure as Python hands it out: it shows itself in a notebook, and saves itself as a file."""
 
+import json
 from base64 import b64encode
 from dataclasses import dataclass
 from html import escape
@@ -9,10 +10,11 @@ from pathlib import Path
 from posenc.core.arguments import shown
 from posenc.report import contents, paper
 from posenc.report.contents import Result
+from posenc.report.drawing import document
 from posenc.report.drawing.data_table import data_table
 from posenc.report.drawing.figure import Figure, Table
 
-KINDS = ".png", ".svg", ".pdf"
+KINDS = ".png", ".svg", ".pdf", ".json"
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,7 +29,7 @@ class Picture:
 
     @property
     def says(self) -> str:
-        """What is to be seen, in a sentence or two made from the numbers."""
+        """The figure described in a sentence or two, made from the numbers."""
         return self.figure.alt
 
     @property
@@ -38,6 +40,8 @@ class Picture:
     def save(self, path: str | Path, width: float = paper.WIDE) -> Path:
         """Write it as the name says, .png, .svg or .pdf; `width` in millimetres, 85 for a column.
 
+        As .json it is what `posenc.plot.load` reads: numbers and words, in one state.
+
         Raises ValueError for another kind of file or a width that no page has.
         """
         path = Path(path)
@@ -46,7 +50,10 @@ class Picture:
                 f"`path` must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got"
                 f" {shown(path.name)}: name it so."
             )
-        paper.save(self.figure, path, width)
+        if path.suffix == ".json":
+            path.write_text(json.dumps(document.to_json(self.figure), allow_nan=False), "utf-8")
+        else:
+            paper.save(self.figure, path, width)
         return path
 
     def _repr_png_(self) -> bytes:
@@ -71,4 +78,4 @@ class Picture:
 
 def pictures(result: Result) -> dict[str, Picture]:
     """The figures of a result of `posenc.compare`, of a report, of `inspect`, by their names."""
-    return {name: Picture(one) for name, one in contents.figures_for_paper(result).items()}
+    return {name: Picture(figure) for name, figure in contents.figures_for_paper(result).items()}

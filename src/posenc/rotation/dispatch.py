@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from posenc.core.arguments import shown
-from posenc.core.frequencies import Layout, checked, one_each
+from posenc.core.frequencies import Layout, checked, refuse_broadcast
 from posenc.core.shapes import Heads
 from posenc.core.tracing import traced
-from posenc.rotation.table import FEW, Ready, Turn
+from posenc.rotation.table import FEW_NUMBERS, Ready, Turn
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -39,11 +39,11 @@ def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> 
     if not x.is_cpu:
         return "triton" if x.is_cuda and load_triton() is not None else "formula"
     if layout == "half":
-        if x.numel() <= FEW:
+        if x.numel() <= FEW_NUMBERS:
             return "roll"
         fits_numba = x.dtype is not torch.float16 and x.stride(-1) == 1
         return "numba" if fits_numba and load_numba() else "blocks"
-    return "complex" if x.dtype is torch.float32 or x.numel() <= FEW else "complex blocks"
+    return "complex" if x.dtype is torch.float32 or x.numel() <= FEW_NUMBERS else "complex blocks"
 
 
 def _is_observed(x: Tensor) -> bool:
@@ -104,14 +104,14 @@ def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
     """Refuse what would broadcast in silence: each token turns by its own angles."""
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
-        wrong = f"`x`, a tensor, and `by`, what `turn` returns, got {shown(x)} and {shown(by)}"
-        raise TypeError(f"`rotate` takes {wrong}: call `turn(pos, freqs)` first.")
+        expected = f"`x`, a tensor, and `by`, what `turn` returns, got {shown(x)} and {shown(by)}"
+        raise TypeError(f"`rotate` takes {expected}: call `turn(pos, freqs)` first.")
     size, table = x.shape, by.cos.shape
     channels, turned = size[-1], 2 * table[-1]
     if channels != turned if start is None else not 0 <= start <= channels - turned:
         where = f" from channel {start} on" if start else ""
         raise ValueError(f"the frequencies turn {turned} channels{where}, `x` has {channels}.")
-    one_each(x, by.cos)
+    refuse_broadcast(x, by.cos)
     if x.device != by.cos.device:
         raise ValueError(
             f"`x` is on {x.device}, the positions are on {by.cos.device}: move them to one device."

@@ -14,7 +14,7 @@ from posenc.rotation.matrices import over_lower
 
 
 def mirrored(q: Heads, k: Keys, order: Tensor, w: Tensor, beta: Tensor, read: Tensor) -> Scores:
-    """kⱼᵀ (H_{j+1} ⋯ Hᵢ − 1) qᵢ, (batch, head, query, key).
+    """Compute kⱼᵀ (H_{j+1} ⋯ Hᵢ − 1) qᵢ, (batch, head, query, key).
 
     `order` (query) and `read` (key) are how many tokens were read when each of these was; w (batch,
     head, key, channel) and β (batch, head, key) are of the keys. Chunks of keys are walked

@@ -9,7 +9,7 @@ exported graph holds series of products instead, which agree with them to 10⁻�
 import torch
 from torch import Tensor
 
-from posenc.core.frequencies import one_each
+from posenc.core.frequencies import refuse_broadcast
 from posenc.core.shapes import Heads
 from posenc.core.tracing import by_products, in_full
 
@@ -29,56 +29,58 @@ def skew(x: Tensor) -> Tensor:
 
 
 def exponential(a: Tensor) -> Tensor:
-    """exp of each matrix (…, row, column): the rotation that a skew-symmetric matrix generates."""
+    """Exponentiate matrices (…, row, column): a skew-symmetric one generates a rotation."""
     if not by_products():
         return torch.linalg.matrix_exp(a)
-    small, one = a * 0.5**HALVINGS, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    power = one
+    small, identity = a * 0.5**HALVINGS, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    power = identity
     for n in range(TERMS, 0, -1):  # 1 + small/1 (1 + small/2 (1 + small/3 (…)))
-        power = one + small @ power / n
+        power = identity + small @ power / n
     for _ in range(HALVINGS):  # exp(A) = exp(A/2)²
         power = power @ power
     return power
 
 
 def cayley(a: Tensor) -> Tensor:
-    """(1 − A)(1 + A)⁻¹, a rotation without −1 among its eigenvalues.
+    """Compute (1 − A)(1 + A)⁻¹, a rotation without −1 among its eigenvalues.
 
     >>> cayley(torch.tensor([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [[0.0, -1.0], [1.0, 0.0]]
     """
-    one = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     if by_products():
-        return (one - a) @ _inverse(one + a)
-    return torch.linalg.solve(one + a, one - a)  # the two factors commute
+        return (identity - a) @ _inverse(identity + a)
+    return torch.linalg.solve(identity + a, identity - a)  # the two factors commute
 
 
 def over_lower(x: Tensor, a: Tensor) -> Tensor:
-    """x (1 + A)⁻¹ of an A that is 0 on and above its diagonal."""
+    """Compute x (1 + A)⁻¹ for an A that is 0 on and above its diagonal."""
     if by_products():
-        one = torch.eye(a.shape[-1], dtype=torch.float64, device=a.device)
-        return (x.double() @ _inverse(one + a.double())).to(x.dtype)
+        identity = torch.eye(a.shape[-1], dtype=torch.float64, device=a.device)
+        return (x.double() @ _inverse(identity + a.double())).to(x.dtype)
     return torch.linalg.solve_triangular(a, x, upper=False, left=False, unitriangular=True)
 
 
 def _inverse(a: Tensor) -> Tensor:
-    """A⁻¹ by products alone: X (2 − A X) is nearer to it than X, from Aᵀ / (|A|₁ |A|∞) on."""
-    one = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    """Compute A⁻¹ by products alone, in Newton's steps X ← X (2 − A X) (Schulz 1933)."""
+    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    # |A|₁ and |A|∞, the largest sums of columns and of rows, (…, 1, 1). From Aᵀ / (|A|₁ |A|∞) on,
+    # |1 − A X| is below 1, and each step squares it.
     columns, rows = (
         a.abs().sum(axis, keepdim=True).amax((-2, -1), keepdim=True) for axis in (-2, -1)
     )
     inverse = a.mT / (columns * rows)
     for _ in range(NEWTON):
-        inverse = inverse @ (2 * one - a @ inverse)
+        inverse = inverse @ (2 * identity - a @ inverse)
     return inverse
 
 
 def turned(x: Heads, by: Tensor) -> Heads:
-    """Each block of channels times its matrix (*batch, 1, token, block, row, column).
+    """Multiply each block of channels by its matrix (*batch, 1, token, block, row, column).
 
     In float32 at least, whatever autocast says, and rounded once to the dtype of `x`.
     """
-    one_each(x, by[..., 0, 0])
+    refuse_broadcast(x, by[..., 0, 0])
     with in_full(x):
         dtype = torch.promote_types(x.dtype, by.dtype)
         blocks = x.to(dtype).unflatten(-1, (by.shape[-3], by.shape[-1]))
@@ -91,7 +93,7 @@ def turned(x: Heads, by: Tensor) -> Heads:
 
 
 def in_basis(x: Heads, basis: Tensor) -> Heads:
-    """Pᵀ x of every token, for a basis P (row, column); in float32 at least."""
+    """Multiply every token by Pᵀ, for a basis P (row, column); in float32 at least."""
     with in_full(x):
         dtype = torch.promote_types(x.dtype, basis.dtype)
         return x.to(dtype) @ basis.to(dtype)

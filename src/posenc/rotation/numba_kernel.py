@@ -45,7 +45,7 @@ def _as_numpy(x: Tensor) -> np.ndarray:
 
 
 def _bitcast(source, target):
-    """A function of Numba that reads the same bits as another type."""
+    """Make a function of Numba that reads the same bits as another type."""
 
     def build(context, builder, signature, values):
         return builder.bitcast(values[0], context.get_value_type(target))

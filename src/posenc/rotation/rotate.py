@@ -21,7 +21,7 @@ ON_CPU = {
     "complex blocks": torch_kernels.by_complex_blocks,
     "roll": torch_kernels.by_roll,
     "blocks": torch_kernels.by_blocks,
-    "numba": lambda *given: load_numba().by_numba(*given),
+    "numba": lambda *arguments: load_numba().by_numba(*arguments),
 }
 
 
@@ -42,7 +42,7 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
 def rotate_both(
     q: Heads, k: Keys, by: Turn, layout: Layout, start: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`rotate` of queries and keys of the same tokens: in one launch on CUDA, few calls if small.
+    """Rotate queries and keys of the same tokens: in one launch on CUDA, few calls if small.
 
     Without gradients, what it returns may be two views of one tensor.
     """
@@ -58,7 +58,7 @@ def rotate_both(
 
 
 def rotate_(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
-    """`rotate`, written over `x`: for inference, where a copy is one too many."""
+    """Rotate in place, over `x`: for inference, where a copy is one too many."""
     if x.requires_grad and torch.is_grad_enabled():
         raise ValueError("`x` needs gradients and cannot be overwritten: use `rotate`.")
     if kernel_for(x, by, layout, start) == "triton" and x.stride(-1) == 1:

@@ -17,7 +17,7 @@ from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Points, Positions
 from posenc.core.tracing import traced, visible
 
-FEW = 1 << 19  # numbers of queries or keys up to which it is the number of calls that counts
+FEW_NUMBERS = 1 << 19  # of queries or keys: up to these it is the number of calls that counts
 
 
 class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
@@ -25,18 +25,19 @@ class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
 
 
 class Ready(Turn):
-    """The pair, and beside it the same numbers in the form that `ready` made of them.
+    """A `Turn` with the same numbers a second time, in the form that a CPU kernel multiplies by.
 
-    Whatever maps over the pair, to another device or dtype, gets a pair without: it is made anew.
+    Whatever maps over its tensors (to another device or dtype) returns a `Turn` without the forms;
+    `rotate` then computes them again.
     """
 
     forms: tuple[Tensor, ...] = ()
-    meant: tuple[str, torch.Size] | None = None  # for all heads and texts: layout; tokens, channels
+    meant: tuple[str, torch.Size] | None = None  # layout; (tokens, channels), if all heads share it
     versions: tuple[int, int] | None = None  # of cos and sin, when the forms were made
     learned: tuple[tuple[Tensor, int], ...] = ()  # what cos and sin were made of, and its version
 
     def like(self, fields: Iterable[Any]) -> "Ready":
-        """Copy without other forms, as old as the learned frequencies that it was made of."""
+        """Build one from other tensors, without forms, of the same learned frequencies."""
         fresh = Ready(*fields)
         fresh.learned = self.learned
         return fresh
@@ -53,7 +54,7 @@ def turn(
     gain: float | Tensor = 1.0,
     layout: Layout | None = None,
 ) -> Turn:
-    """gain · cos and gain · sin of p·θ; with a `layout` they are made `ready` for it."""
+    """Compute gain · cos and gain · sin of p·θ; with a `layout`, `ready` for it."""
     angle = angles(pos, freqs)
     cos, sin = ((gain * f(angle)).float().to(pos.device) for f in (torch.cos, torch.sin))
     by = Turn(for_heads(cos), for_heads(sin))
@@ -61,24 +62,24 @@ def turn(
 
 
 def ready(by: Turn, layout: Layout) -> Turn:
-    """With what eager code on the CPU wants to multiply by; anything else wants cos and sin."""
+    """Add the forms that eager code on the CPU multiplies by; all else needs cos and sin only."""
     cos = by.cos
     learned = cos.requires_grad and torch.is_grad_enabled()
     if traced() or learned or not cos.is_cpu:
         return by
-    made = Ready(*by)
-    made.versions = None if cos.is_inference() else (cos._version, by.sin._version)
+    prepared = Ready(*by)
+    prepared.versions = None if cos.is_inference() else (cos._version, by.sin._version)
     if layout == "interleaved":
-        made.forms = (torch.complex(*by),)
-    elif 16 * cos.numel() <= FEW:  # with eight heads; beyond, rows this wide serve nobody
-        made.forms = doubled(by)
+        prepared.forms = (torch.complex(*by),)
+    elif 16 * cos.numel() <= FEW_NUMBERS:  # with eight heads; beyond, rows this wide serve nobody
+        prepared.forms = doubled(by)
     *heads, tokens, pairs = cos.shape
-    made.meant = (layout, torch.Size((tokens, 2 * pairs))) if heads == [1] else None
-    return made
+    prepared.meant = (layout, torch.Size((tokens, 2 * pairs))) if heads == [1] else None
+    return prepared
 
 
-def made_of(by: Turn, *learned: Tensor) -> Turn:
-    """The same, which knows when a learned θ is no longer the one that it was made of."""
+def with_versions(by: Turn, *learned: Tensor) -> Turn:
+    """Record the versions of learned θ in the table, so that `refuse_stale` sees a change."""
     if not all(isinstance(x, nn.Parameter) for x in learned) or not visible(*learned):
         return by
     fresh = by if type(by) is Ready else Ready(*by)
@@ -96,7 +97,7 @@ def refuse_stale(by: Turn, name: str) -> None:
 
 
 def copied(k: Tensor, table: Tensor) -> Tensor:
-    """Keys that heads share, one copy for each head, where these stand at positions of their own.
+    """Copy keys that heads share, one for each head, where heads stand at their own positions.
 
     `table` is what turns them, (*batch, 1 or head, token, pair).
     """
@@ -107,5 +108,5 @@ def copied(k: Tensor, table: Tensor) -> Tensor:
 
 
 def doubled(by: Turn) -> tuple[Tensor, Tensor]:
-    """(cos, cos) and (−sin, sin): for x = (a, b), x · the first + (b, a) · the second is turned."""
+    """Make (cos, cos) and (−sin, sin): x = (a, b) turned is x · the first + (b, a) · the second."""
     return torch.cat((by.cos, by.cos), -1), torch.cat((-by.sin, by.sin), -1)

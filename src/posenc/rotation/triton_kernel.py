@@ -72,7 +72,7 @@ def _kernel(
 def rotate_tensors(
     tensors: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None, in_place: bool = False
 ) -> tuple[Tensor, ...]:
-    """Rotate one tensor, or two that differ in heads only; tables in float32, one a head or one."""
+    """Rotate one tensor, or two that differ in heads only; tables in float32, for a head or all."""
     q, k = tensors[0], tensors[-1]
     batch, heads, tokens, channels = q.shape
     if q.numel() + k.numel() == 0:

@@ -1,1 +1,1 @@
-"""Everything measured together: encodings side by side, looked at closely, a real model read."""
+"""Whole studies: encodings compared, a few of them looked at closely, a real model that reads."""

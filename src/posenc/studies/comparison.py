@@ -1,4 +1,4 @@
-"""`compare`: every encoding on the same text, measured. A data object, apart from its drawing."""
+"""`compare`: measure every encoding on the same text. The result is data, and drawn elsewhere."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posenc.analysis import cost, length, order, similarity
 from posenc.analysis.cost import AtLength, Cost
-from posenc.analysis.length import Far
+from posenc.analysis.length import FarChange
 from posenc.analysis.similarity import Curve, Effect
 from posenc.analysis.text import Text, novel
 from posenc.attention.layer import SelfAttention
@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def length_rounds(self) -> dict[int, int]:
-        """How often texts of other lengths than `cost_tokens` are timed: long ones less often."""
+        """Rounds of timing by length, for texts of other lengths than `cost_tokens`."""
         others = [self.cost_tokens * 2**n // 8 for n in (0, 1, 2, 4)]
         few = max(1, self.cost_rounds // 3)
         return {n: self.cost_rounds if n < self.cost_tokens else few for n in others}
@@ -72,7 +72,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Multiple:
-    """What a forward pass of `tokens` takes, over NoPE; None where so many are refused."""
+    """Time and memory of a forward pass of `tokens`, over NoPE's; None where it is refused."""
 
     tokens: int
     time: float | None
@@ -103,7 +103,7 @@ class Measured:
     curve: Curve
     effect: Effect
     added: list[list[float | None]] | None  # to scores, of 32 queries and keys of the first head
-    far: list[Far]
+    far: list[FarChange]
     rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
     cost: Cost
     cost_ratio: dict[str, float]  # to NoPE, in the same run
@@ -132,7 +132,7 @@ class Comparison:
 
     @property
     def noise(self) -> tuple[float, float]:
-        """How far the layer without positions varies, as multiples of its median time.
+        """The range of the layer without positions, as multiples of its median time.
 
         Half of its runs lie within; so does the same layer where it is measured again by name.
         """
@@ -140,10 +140,10 @@ class Comparison:
             (self.nope_cost.forward_range, self.nope_cost.forward),
             (self.nope_cost.training_range, self.nope_cost.training),
         )
-        found = [end / whole for ends, whole in pairs for end in ends]
+        ratios = [end / typical for ends, typical in pairs for end in ends]
         again = [m.cost_ratio for m in self.encodings if m.slug == "nope"]
-        found += [ratio[key] for ratio in again for key in ("forward", "training")]
-        return min(found), max(found)
+        ratios += [ratio[key] for ratio in again for key in ("forward", "training")]
+        return min(ratios), max(ratios)
 
     @property
     def busy(self) -> bool:
@@ -162,7 +162,7 @@ class Comparison:
         rows = [
             [
                 f"{measured.name}{'*' * measured.untrained}",
-                *(one.mark for one in measured.properties.values()),
+                *(finding.mark for finding in measured.properties.values()),
             ]
             + [f"{measured.shuffle.plain:.1%}"]
             + [f"{measured.cost_ratio[key]:.2f}" for key in ("forward", "training")]
@@ -172,10 +172,10 @@ class Comparison:
         return table(heads, rows, words)
 
     def to_json(self) -> dict[str, Any]:
-        """Nothing but what JSON knows; a number that is infinite or undefined becomes null."""
+        """Plain data for JSON; a number that is infinite or undefined becomes null."""
         tree = asdict(self)
-        for measured, found in zip(tree["encodings"], self.encodings, strict=True):
-            for name, finding in found.properties.items():
+        for measured, source in zip(tree["encodings"], self.encodings, strict=True):
+            for name, finding in source.properties.items():
                 measured["properties"][name]["holds"] = finding.holds
         return plain(tree)
 
@@ -186,7 +186,7 @@ def compare(
     settings: Settings | None = None,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> Comparison:
-    """Encodings of the catalogue, all unless named, on a text, the packaged novel unless given.
+    """Compare encodings of the catalogue, all unless named, on a text, or else on the novel.
 
     Encodings of your own go with them, as instances or as "my_module.py:Mine":
     `compare([ALiBi(4), Mine()])`. An instance has the sizes that it was made with, which must be
@@ -233,7 +233,7 @@ def compare(
 
 
 class Material:
-    """The material that all encodings are shown: the same vectors, sentences, windows, weights."""
+    """The input that all encodings get: the same vectors, sentences, windows and weights."""
 
     def __init__(self, text: Text, settings: Settings):
         self.settings = settings
@@ -244,8 +244,8 @@ class Material:
         self.spans = _spread(twice or spans, settings.sentences)
         self.example = min(self.spans, key=lambda span: span.stop - span.start)
         self.sentences = [vectors[text.ids[span]].unsqueeze(0) for span in self.spans]
-        made = torch.Generator().manual_seed(settings.seed)
-        self.orders = [torch.randperm(x.shape[1], generator=made) for x in self.sentences]
+        generator = torch.Generator().manual_seed(settings.seed)
+        self.orders = [torch.randperm(x.shape[1], generator=generator) for x in self.sentences]
         self.repeats = [order.repeated(text.words[span]) for span in self.spans]
 
     @cached_property
@@ -257,20 +257,20 @@ class Material:
         """A layer whose queries and keys have entries of about 1, the same for every encoding."""
         width = self.settings.width
         layer = SelfAttention(width, self.settings.heads, encoding)
-        made = torch.Generator().manual_seed(self.settings.seed)
+        generator = torch.Generator().manual_seed(self.settings.seed)
         for part in (layer.q, layer.k, layer.v, layer.out):
-            part.weight.data.copy_(torch.randn(width, width, generator=made) * width**-0.5)
+            part.weight.data.copy_(torch.randn(width, width, generator=generator) * width**-0.5)
             part.bias.data.zero_()
         return layer
 
 
-def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
-    settings, layer = given.settings, given.layer(encoding)
-    scores, rows = similarity.of_words(layer, given.windows), _rows(card)
-    effect = similarity.effect(scores, given.plain)
-    orders = list(zip(given.sentences, given.orders, strict=True))
+def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, Any]:
+    settings, layer = material.settings, material.layer(encoding)
+    scores, rows = similarity.of_words(layer, material.windows), _rows(card)
+    effect = similarity.effect(scores, material.plain)
+    orders = list(zip(material.sentences, material.orders, strict=True))
     shuffles = [[order.shuffle(layer, x, o, mask) for x, o in orders] for mask in (None, causal())]
-    pairs = [(x, at) for x, at in zip(given.sentences, given.repeats, strict=True) if at]
+    pairs = [(x, at) for x, at in zip(material.sentences, material.repeats, strict=True) if at]
     repeats = [
         [order.duplicate(layer, x, *at, mask) for x, at in pairs] for mask in (None, causal())
     ]
@@ -298,8 +298,8 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
         "duplicate": Order(*map(_mean, repeats)) if pairs else None,
         "curve": similarity.curve(scores),
         "effect": effect,
-        "added": None if rows or effect.by_distance_alone else _added(scores - given.plain),
-        "far": length.far_changes(layer, given.windows[:4], settings.starts),
+        "added": None if rows or effect.by_distance_alone else _added(scores - material.plain),
+        "far": length.far_changes(layer, material.windows[:4], settings.starts),
         "rows": rows,
     }
 
@@ -307,7 +307,7 @@ def _measure(card: Card, encoding: Encoding, given: Material) -> dict[str, Any]:
 def _costs(
     cards: list[Card], encodings: list[Encoding], settings: Settings, step: Callable[[int], None]
 ) -> list[tuple[Cost, list[AtLength]]]:
-    """First of NoPE, named or not: it is what the others are measured against."""
+    """Measure the costs, NoPE's first, named or not: the others are measured against it."""
     done = count(1 + len(cards))
     baseline = seeded(find("NoPE"), settings)
     layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
@@ -315,23 +315,26 @@ def _costs(
     costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
     lengths = cost.by_length(layers, settings.length_rounds, lambda: step(next(done)))
     return [
-        (one, _at_lengths(one, more, settings)) for one, more in zip(costs, lengths, strict=True)
+        (layer_cost, _at_lengths(layer_cost, more, settings))
+        for layer_cost, more in zip(costs, lengths, strict=True)
     ]
 
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
-    """All lengths in order; that of `cost` is measured already."""
+    """Order all lengths; that of `cost` is measured already."""
     usual = AtLength(settings.cost_tokens, cost.forward, cost.forward_range, cost.forward_memory)
-    return sorted([*others, usual], key=lambda one: one.tokens)
+    return sorted([*others, usual], key=lambda entry: entry.tokens)
 
 
-def _multiple(one: AtLength, nope: AtLength) -> Multiple:
-    if one.seconds is None or one.range is None or one.memory is None:
-        return Multiple(one.tokens, None, None, None, None)
+def _multiple(measured: AtLength, nope: AtLength) -> Multiple:
+    if measured.seconds is None or measured.range is None or measured.memory is None:
+        return Multiple(measured.tokens, None, None, None, None)
     assert nope.seconds
     assert nope.memory
-    low, high = (end / nope.seconds for end in one.range)
-    return Multiple(one.tokens, one.seconds / nope.seconds, low, high, one.memory / nope.memory)
+    low, high = (end / nope.seconds for end in measured.range)
+    return Multiple(
+        measured.tokens, measured.seconds / nope.seconds, low, high, measured.memory / nope.memory
+    )
 
 
 def seeded(card: Card, settings: Settings) -> Encoding:
@@ -349,16 +352,16 @@ def _rows(card: Card) -> list[list[float]] | None:
 
 
 def _added(difference: Tensor) -> list[list[float | None]]:
-    """(query, key) of the first head and window; None where the mask hides a pair."""
+    """Round scores (query, key) of the first head and window; None where a pair is hidden."""
     return [
         [round(value, 4) if isfinite(value) else None for value in row]
         for row in difference[0, 0, :32, :32].tolist()
     ]
 
 
-def _spread(spans: list[slice], many: int) -> list[slice]:
-    """Pick so many of them, evenly spread."""
-    places = torch.linspace(0, len(spans) - 1, min(many, len(spans))).long()
+def _spread(spans: list[slice], most: int) -> list[slice]:
+    """Pick so many spans, evenly spread."""
+    places = torch.linspace(0, len(spans) - 1, min(most, len(spans))).long()
     return [spans[place] for place in places]
 
 
@@ -367,7 +370,7 @@ def _mean(values: list[float]) -> float:
 
 
 def plain(tree: Any, digits: int = 17) -> Any:
-    """Nothing but what JSON knows, fractions rounded to so many significant digits."""
+    """Reduce data to what JSON knows, fractions rounded to so many significant digits."""
     if isinstance(tree, dict):
         return {key: plain(value, digits) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

@@ -1,4 +1,4 @@
-"""A few encodings looked at closely, on the words of a text. A data object, apart from its drawing.
+"""`portray`: a closer look at a few encodings on the words of a text, as data.
 
 What can be said of all of them is a `Comparison`; here is what it takes pictures to see. Random
 weights are those of the comparison, but that queries and keys are projected alike: a word looks for
@@ -100,14 +100,14 @@ class Portrait:
 
     def to_json(self) -> dict[str, Any]:
         """Return the portrait for JSON, to six digits; the comparison as `compare` has it."""
-        whole = self.comparison.to_json()
+        tree = self.comparison.to_json()
         close = {
             "sentence": self.sentence,
-            "encodings": [asdict(one) for one in self.encodings],
+            "encodings": [asdict(closeup) for closeup in self.encodings],
             "turning": self.turning and asdict(self.turning),
             "reading": self.reading and self.reading.to_json(),
         }
-        return whole | plain({"portrait": close}, digits=6)
+        return tree | plain({"portrait": close}, digits=6)
 
 
 def portray(
@@ -117,7 +117,7 @@ def portray(
     settings: Settings | None = None,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> Portrait:
-    """Encodings of the catalogue, a usual few unless named, on a text or the packaged novel.
+    """Look closely at encodings of the catalogue, a usual few unless named, on a text or the novel.
 
     Raises LookupError for unknown names. Random weights are private: no global seed is touched.
     """
@@ -146,10 +146,10 @@ def portray(
     return Portrait(compared, text.words[material.example], close, turning, reading)
 
 
-def _closeup(card: Card, given: Material, text: Text) -> Closeup:
-    settings = given.settings
-    x = given.vectors[text.ids[given.example]]
-    layer = _alike(given.layer(seeded(card, settings)))
+def _closeup(card: Card, material: Material, text: Text) -> Closeup:
+    settings = material.settings
+    x = material.vectors[text.ids[material.example]]
+    layer = _with_keys_as_queries(material.layer(seeded(card, settings)))
     encoding = layer.encoding
     small = card.make(CHANNELS, 1)
     added = "on_embeddings" in encoding.acts_on
@@ -165,7 +165,7 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
     apart = None
     if added:
         with suppress(ValueError):
-            apart = clouds(text, given.vectors, encoding)
+            apart = clouds(text, material.vectors, encoding)
     return Closeup(
         card.slug,
         similarity.between(same, POSITIONS),
@@ -182,7 +182,7 @@ def _closeup(card: Card, given: Material, text: Text) -> Closeup:
 
 
 def without(layer: SelfAttention) -> SelfAttention:
-    """The same weights without an encoding."""
+    """Make a layer of the same weights without an encoding."""
     with torch.random.fork_rng(devices=[]):  # which making a layer draws from
         plain = SelfAttention(layer.width, layer.heads, NoPE())
     for name in ("q", "k", "v", "out"):
@@ -194,7 +194,7 @@ def without(layer: SelfAttention) -> SelfAttention:
 def attention_weights(
     layer: SelfAttention, x: Tensor, mask: Mask | None = None
 ) -> list[list[list[float]]]:
-    """(head, query, key) of the first text in x, (batch, token, width)."""
+    """Compute the weights (head, query, key) of the first text in x, (batch, token, width)."""
     encoding, pos = layer.encoding, folded(x.shape[-2], layer.encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q, k, *_ = layer.project(x, encoding.prepare(pos))
@@ -205,15 +205,15 @@ def attention_weights(
 
 
 @torch.no_grad()
-def _turning(card: Card, encoding: RoPE, given: Material, text: Text) -> Turning:
-    layer = given.layer(encoding)
-    x = given.vectors[text.ids[given.example]]
+def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> Turning:
+    layer = material.layer(encoding)
+    x = material.vectors[text.ids[material.example]]
     q, k = (to(x).unflatten(-1, (layer.heads, -1))[:, 0] for to in (layer.q, layer.k))
     pair, spans = _twice(text)
     theta = float(encoding.freqs[len(encoding.freqs) // 4])
     sentences = {
         " ".join(text.words[span]): geometry.turned(
-            text.words[span], given.vectors[text.ids[span]][:, :2], theta
+            text.words[span], material.vectors[text.ids[span]][:, :2], theta
         )
         for span in spans
     }
@@ -223,24 +223,27 @@ def _turning(card: Card, encoding: RoPE, given: Material, text: Text) -> Turning
         sentences,
         extended(encoding.freqs, FAR, FACTOR),
         by_method(encoding.freqs, FAR, round(FACTOR * FAR)),
-        precision(encoding.freqs, seed=given.settings.seed),
+        precision(encoding.freqs, seed=material.settings.seed),
         similarity.bound(encoding.freqs, q[-1], k[0], FAR, encoding.layout),
         similarity.peak(encoding.freqs, q[-1], TARGET, 2 * TARGET, encoding.layout),
     )
 
 
 def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
-    """Two words that follow each other in two short sentences, at places as far apart as can be."""
+    """Find two words that follow each other in two short sentences, places as far as can be."""
     met: dict[tuple[str, str], list[tuple[int, slice]]] = {}
     for span in text.sentences(shortest=6, longest=14):
         words = text.words[span]
         for place, pair in enumerate(pairwise(words)):
             if all(len(word) > 3 and words.count(word) == 1 for word in pair):
                 met.setdefault(pair, []).append((place, span))
-    found = {pair: places for pair, places in met.items() if len({p for p, _ in places}) > 1}
-    if not found:
+    repeated = {pair: places for pair, places in met.items() if len({p for p, _ in places}) > 1}
+    if not repeated:
         return None, []
-    ends = {pair: (min(those, key=_place), max(those, key=_place)) for pair, those in found.items()}
+    ends = {
+        pair: (min(places, key=_place), max(places, key=_place))
+        for pair, places in repeated.items()
+    }
     pair = max(ends, key=lambda pair: (ends[pair][1][0] - ends[pair][0][0], len("".join(pair))))
     return pair, [span for _, span in ends[pair]]
 
@@ -249,7 +252,7 @@ def _place(met: tuple[int, slice]) -> int:
     return met[0]
 
 
-def _alike(layer: SelfAttention) -> SelfAttention:
-    """Keys projected as queries are."""
+def _with_keys_as_queries(layer: SelfAttention) -> SelfAttention:
+    """Project keys by the weights of queries."""
     layer.k.load_state_dict(layer.q.state_dict())
     return layer

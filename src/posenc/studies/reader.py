@@ -42,8 +42,8 @@ class Reader:
     unused: tuple[str, ...] = ()  # weights of heads, which are left aside
 
     def words(self, text: str) -> Words:
-        made = self.tokenizer(text, return_tensors="pt", return_special_tokens_mask=True)
-        ids, special = made["input_ids"], made["special_tokens_mask"][0]
+        encoded = self.tokenizer(text, return_tensors="pt", return_special_tokens_mask=True)
+        ids, special = encoded["input_ids"], encoded["special_tokens_mask"][0]
         tokens = [t.strip("Ġ▁") for t in self.tokenizer.convert_ids_to_tokens(ids[0].tolist())]
         return Words(ids, tokens, (special == 0).nonzero().flatten().tolist())
 
@@ -54,7 +54,8 @@ class Reader:
 
 
 def open_reader(folder: Path) -> Reader:
-    """Raises ValueError in one sentence for what is no model, ImportError without transformers."""
+    """Open a model. Raises ValueError in one sentence for other folders, ImportError without
+    transformers."""
     try:
         import transformers  # noqa: F401
     except ImportError as missing:
@@ -75,16 +76,16 @@ def open_reader(folder: Path) -> Reader:
 
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[nn.Module]:
-    """Raises TypeError where nothing that gives positions is known by its name."""
+    """Switch positions off within. Raises TypeError where nothing that gives them is known."""
     with ExitStack() as undo:
-        found = False
+        switched_off = False
         for name, module in model.named_modules():
             last = name.rpartition(".")[-1]
             if last in TABLES or last == ROTARY:
                 hook = _zero if last in TABLES else _identity_rotation
                 undo.callback(module.register_forward_hook(hook).remove)
-                found = True
-        if not found:
+                switched_off = True
+        if not switched_off:
             raise TypeError(
                 f"nothing in {type(model).__name__} is called {', '.join(TABLES)} or {ROTARY}: how"
                 " it gives positions is not known here."
@@ -93,14 +94,14 @@ def without_positions(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def order_known(reader: Reader, text: str, seed: int = 0) -> Order:
-    """The words of the text change places; what the tokenizer adds at its ends stays there."""
+    """Measure a shuffle of the words; what the tokenizer adds at the ends stays there."""
     words = reader.words(text)
     own = torch.tensor(words.own)
     order = torch.arange(len(words.tokens))
-    made = torch.Generator().manual_seed(seed)
-    order[own] = own[torch.randperm(len(own), generator=made)]
-    found = repeated([words.tokens[n] for n in words.own])
-    twins = (words.own[found[0]], words.own[found[1]]) if found else None
+    generator = torch.Generator().manual_seed(seed)
+    order[own] = own[torch.randperm(len(own), generator=generator)]
+    places = repeated([words.tokens[n] for n in words.own])
+    twins = (words.own[places[0]], words.own[places[1]]) if places else None
 
     def tested() -> tuple[list[float], float | None]:
         apart = difference(reader, words.ids, *twins) if twins else None

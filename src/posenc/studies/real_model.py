@@ -58,13 +58,13 @@ class Reading:
 
 
 def read(folder: Path, text: Text) -> Reading:
-    """Raises ValueError or TypeError, in one sentence, for what is no such model."""
-    found, reader = inspect(folder), open_reader(folder)
+    """Let a model read. Raises ValueError or TypeError, in one sentence, for others."""
+    inspection, reader = inspect(folder), open_reader(folder)
     sentence = " ".join(text.words[_telling(text)])
     with one_sentence("config.json", "makes a model that cannot read the text"):
         words = reader.words(sentence)
-        _refuse_unreadable(reader, words, found.spec.context)
-        return _read(folder, found, reader, text, sentence, words)
+        _refuse_unreadable(reader, words, inspection.spec.context)
+        return _read(folder, inspection, reader, text, sentence, words)
 
 
 def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> None:
@@ -82,7 +82,7 @@ def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> Non
 
 
 def _read(
-    folder: Path, found: Inspection, reader: Reader, text: Text, sentence: str, words: Words
+    folder: Path, inspection: Inspection, reader: Reader, text: Text, sentence: str, words: Words
 ) -> Reading:
     notes: list[str] = []
     if reader.unused:
@@ -91,16 +91,16 @@ def _read(
         reader = replace(reader, model=reader.model.get_encoder())
         notes.append("It has an encoder and a decoder: what is shown is the encoder's.")
     near = capture(reader.model, {"input_ids": words.ids})
-    if not all(torch.isfinite(one.scores()).all() for one in near):
+    if not all(torch.isfinite(attended.scores()).all() for attended in near):
         raise ModelError(folder.resolve(), "", "computes numbers that are not finite")
-    window = min(WINDOW, found.spec.context or WINDOW)
+    window = min(WINDOW, inspection.spec.context or WINDOW)
     far = capture(reader.model, {"input_ids": _window(reader, text, window)})
-    encodings = _encodings(found, notes)
+    encodings = _encodings(inspection, notes)
     first = encodings[0] if encodings else None
     kept = sorted({round(n * (len(near) - 1) / (LAYERS - 1)) for n in range(LAYERS)})
     return Reading(
         name=folder.resolve().name,
-        inspection=found,
+        inspection=inspection,
         tokens=words.tokens,
         window=far[0].q.shape[-2],
         layers=[
@@ -116,7 +116,7 @@ def _read(
 
 
 def _telling(text: Text) -> slice:
-    """A sentence of a dozen words or more with a word that comes twice, if there is one."""
+    """Find a sentence of a dozen words or more with a word that comes twice, if there is one."""
     spans = text.sentences(shortest=12, longest=20) or text.sentences()
     twice = [span for span in spans if order.repeated(text.words[span], shortest=4)]
     return next(iter(twice or spans), slice(0, min(16, len(text.words))))
@@ -126,9 +126,9 @@ def _window(reader: Reader, text: Text, tokens: int) -> Tensor:
     return reader.words(" ".join(text.words[:tokens])).ids[:, :tokens]
 
 
-def _encodings(found: Inspection, notes: list[str]) -> list[Encoding]:
+def _encodings(inspection: Inspection, notes: list[str]) -> list[Encoding]:
     try:
-        return found.spec.encodings()
+        return inspection.spec.encodings()
     except ValueError as error:
         notes.append(f"What turns queries and keys is not known: {error}")
         return []
@@ -137,7 +137,7 @@ def _encodings(found: Inspection, notes: list[str]) -> list[Encoding]:
 def _parts(
     reader: Reader,
     encoding: Encoding | None,
-    one: Attended,
+    attended: Attended,
     inputs: Mapping[str, Tensor],
     notes: list[str],
 ) -> Decomposition | None:
@@ -148,20 +148,20 @@ def _parts(
     ):
         return decomposition.of_bert(model, inputs)
     try:
-        return decomposition.of_attended(one, encoding if one.turned else None)
+        return decomposition.of_attended(attended, encoding if attended.turned else None)
     except ValueError as error:
         notes.append(f"Scores are not taken apart: {error}")
         return None
 
 
-def _bound(encoding: Encoding | None, one: Attended) -> Bound | None:
-    """The bound for the last query and the first key, where all of a head is turned."""
-    if not isinstance(encoding, RoPE) or encoding.axes > 1 or not one.turned:
+def _bound(encoding: Encoding | None, attended: Attended) -> Bound | None:
+    """Bound the score of the last query and the first key, where all of a head is turned."""
+    if not isinstance(encoding, RoPE) or encoding.axes > 1 or not attended.turned:
         return None
-    q, k = one.q_plain[0, 0, -1], one.k_plain[0, 0, 0]
+    q, k = attended.q_plain[0, 0, -1], attended.k_plain[0, 0, 0]
     if encoding.turned != len(q):
         return None
-    return similarity.bound(encoding.freqs, q, k, 4 * one.q.shape[-2], encoding.layout)
+    return similarity.bound(encoding.freqs, q, k, 4 * attended.q.shape[-2], encoding.layout)
 
 
 def _order(reader: Reader, sentence: str, notes: list[str]) -> Order | None:

@@ -97,19 +97,23 @@ class Analysis:
     overall: Sequence[Overall]
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
-        """The same with the rows and contrasts of these tasks and encodings alone."""
+        """Keep only the rows and contrasts of these tasks and encodings."""
 
         def asked(name: str, *encodings: str) -> bool:
             return (not task or name in task) and (not encoding or {*encodings} <= {*encoding})
 
         rows = [row for row in self.rows if asked(row.task, row.encoding)]
-        kept = [one for one in self.contrasts if asked(one.task, *one.one, *one.other)]
-        whole = [
-            one
-            for one in self.overall
-            if asked(one.tasks[0], one.encoding) and (not task or {*one.tasks} <= {*task})
+        kept = [
+            contrast
+            for contrast in self.contrasts
+            if asked(contrast.task, *contrast.one, *contrast.other)
         ]
-        return replace(self, rows=rows, contrasts=kept, overall=whole)
+        overall = [
+            entry
+            for entry in self.overall
+            if asked(entry.tasks[0], entry.encoding) and (not task or {*entry.tasks} <= {*task})
+        ]
+        return replace(self, rows=rows, contrasts=kept, overall=overall)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -118,7 +122,7 @@ class Analysis:
 def analyse(
     contents: Contents, protocol: str | None = None, resamples: int = RESAMPLES
 ) -> Analysis:
-    """The table of the last plan of a store; of a store without one, of all its cells."""
+    """Compute the table of the last plan of a store; without a plan, of all its cells."""
     plan = plan_of(contents)
     cells = cells_of(contents)
     grid = _grid(contents, cells, plan)
@@ -141,7 +145,7 @@ def analyse(
         done,
         len(cells),
         rows if stamp else _ranked(rows),
-        contrasts if not stamp else [_without_claim(one, stamp) for one in contrasts],
+        contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
     )
 
@@ -166,13 +170,13 @@ def narrow(plan: Plan, contents: Contents, seeds: int, resamples: int = RESAMPLE
     """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
     assert plan.half_width is not None
     grid = _grid(contents, [cell for cell in plan.cells() if cell.seed <= seeds], plan)
-    found = [one.difference for one in _contrasts(plan, grid, None, resamples)]
+    intervals = [contrast.difference for contrast in _contrasts(plan, grid, None, resamples)]
     if not plan.contrast:
         rows = (_row(*place, runs, plan.metric, None, resamples) for place, runs in grid.items())
-        found = [row.value for row in rows]
+        intervals = [row.value for row in rows]
     return all(
-        one is not None and statistics.enough(one, seeds, plan.half_width, plan.seeds)
-        for one in found
+        interval is not None and statistics.enough(interval, seeds, plan.half_width, plan.seeds)
+        for interval in intervals
     )
 
 
@@ -180,7 +184,7 @@ Grid = dict[tuple[str, str], dict[int, tuple[Cell, Record | None]]]
 
 
 def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
-    """Records by task and encoding, then by seed, in the order of the cells.
+    """Sort records by task and encoding, then by seed, in the order of the cells.
 
     Cells of a plan leave to the task what the plan does not say; those of records have it said.
     """
@@ -208,18 +212,22 @@ def _row(
     resamples: int,
 ) -> Row:
     records = {seed: record for seed, (_, record) in runs.items() if record is not None}
-    failures = {seed: one.failure for seed, one in records.items() if one.failure is not None}
-    good = {seed: one for seed, one in records.items() if one.failure is None}
-    graded = {seed: _graded(one, protocol) for seed, one in good.items()}
-    trained = next((_trained(one.cell) for one in records.values()), 0)
+    failures = {
+        seed: record.failure for seed, record in records.items() if record.failure is not None
+    }
+    good = {seed: record for seed, record in records.items() if record.failure is None}
+    graded = {seed: _graded(record, protocol) for seed, record in good.items()}
+    trained = next((_trained(record.cell) for record in records.values()), 0)
     lengths = sorted(next(iter(graded.values()), {}))
     curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
-    bits = any(one.kind != BITS for outcomes in graded.values() for one in outcomes.values())
+    bits = any(
+        outcome.kind != BITS for outcomes in graded.values() for outcome in outcomes.values()
+    )
     within = [fmean(curve[n]) for n in lengths if n <= trained]
     in_range = fmean(within) if within else None
     vectors = {seed: _vector(outcomes, metric, trained) for seed, outcomes in graded.items()}
     known = [vector for vector in vectors.values() if vector is not None]
-    seconds = [one.seconds for one in good.values() if one.seconds is not None]
+    seconds = [record.seconds for record in good.values() if record.seconds is not None]
     means = {n: fmean(values) for n, values in curve.items()}
     return Row(
         task,
@@ -235,7 +243,7 @@ def _row(
         statistics.bootstrap(known, resamples=resamples) if known else None,
         [vector.mean().item() for vector in known],
         None if bits or not means else statistics.first_below([*means], [*means.values()]),
-        next((one.parameters for one in good.values()), None),
+        next((record.parameters for record in good.values()), None),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
         not bits and in_range is not None and in_range < RANGE,
         None,
@@ -243,7 +251,7 @@ def _row(
 
 
 def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:
-    found = []
+    contrasts = []
     for task in plan.tasks:
         rows = {
             name: _row(task, name, grid[task, name], plan.metric, protocol, 1)
@@ -253,18 +261,18 @@ def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> 
         for one, other in plan.contrast:
             members = [values[name] for name in (*one, *other)]
             seeds = sorted(set.intersection(*(set(member) for member in members)))
-            found.append(_contrast(task, one, other, seeds, values, rows, resamples))
-    adjusted = statistics.holm({str(n): c.p for n, c in enumerate(found) if c.p is not None})
-    tested = max((len(one.seeds) for one in found), default=0)
-    needed = statistics.seeds_for(len(found))
-    why = f"{tested} seeds cannot decide {len(found)} contrasts: {needed} can"
+            contrasts.append(_contrast(task, one, other, seeds, values, rows, resamples))
+    adjusted = statistics.holm({str(n): c.p for n, c in enumerate(contrasts) if c.p is not None})
+    tested = max((len(contrast.seeds) for contrast in contrasts), default=0)
+    needed = statistics.seeds_for(len(contrasts))
+    why = f"{tested} seeds cannot decide {len(contrasts)} contrasts: {needed} can"
     return [
         replace(
-            one,
+            contrast,
             adjusted=adjusted.get(str(n)),
-            verdict=one.verdict or (why if tested < needed else ""),
+            verdict=contrast.verdict or (why if tested < needed else ""),
         )
-        for n, one in enumerate(found)
+        for n, contrast in enumerate(contrasts)
     ]
 
 
@@ -311,56 +319,66 @@ def _overall(
     """Sum up each encoding that has outcomes of every task with right answers."""
     able = [row for row in rows if row.value is not None and not row.bits]
     names = [*dict.fromkeys(row.task for row in able)]
-    found = []
+    overall = []
     for encoding in dict.fromkeys(row.encoding for row in able):
         if {row.task for row in able if row.encoding == encoding} != {*names}:
             continue
         runs = [[*_values(grid[task, encoding], metric, protocol).values()] for task in names]
-        scores = [one.mean().item() for vectors in runs for one in vectors]
+        scores = [vector.mean().item() for vectors in runs for vector in vectors]
         middle = statistics.interquartile(runs, resamples=resamples)
         profile = statistics.performance_profile(scores, SCORES)
-        found.append(Overall(encoding, names, len(scores), middle, profile))
-    return found
+        overall.append(Overall(encoding, names, len(scores), middle, profile))
+    return overall
 
 
 def _values(
     runs: Mapping[int, tuple[Cell, Record | None]], metric: str, protocol: str | None
 ) -> dict[int, Tensor]:
-    """The metric of each seed, prompt by prompt."""
-    found = {}
+    """Compute the metric of each seed, prompt by prompt."""
+    values = {}
     for seed, (_, record) in runs.items():
         if record is not None and record.failure is None:
             vector = _vector(_graded(record, protocol), metric, _trained(record.cell))
             if vector is not None:
-                found[seed] = vector
-    return found
+                values[seed] = vector
+    return values
 
 
 def _protocol(record: Record, asked: str | None) -> str:
     """The protocol by which a record is graded; empty if it lacks the one that is asked for."""
     known = {protocol for protocol, _ in record.outcomes}
-    return next((one for one in ([asked] if asked else PROTOCOLS) if one in known), "")
+    return next(
+        (candidate for candidate in ([asked] if asked else PROTOCOLS) if candidate in known), ""
+    )
 
 
 def _graded(record: Record, asked: str | None) -> dict[int, Outcome]:
     """Outcomes by length."""
     chosen = _protocol(record, asked)
-    return {n: one for (protocol, n), one in sorted(record.outcomes.items()) if protocol == chosen}
+    return {
+        n: outcome
+        for (protocol, n), outcome in sorted(record.outcomes.items())
+        if protocol == chosen
+    }
 
 
 def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tensor | None:
-    """The metric of one run, prompt by prompt; None where its lengths were not tested.
+    """Compute the metric of one run, prompt by prompt; None where its lengths were not tested.
 
     The prompts of several lengths are different texts: those of the same number are averaged, which
     leaves the mean as it is, and its variance too.
     """
     if metric == "area":
-        kept = [one for n, one in outcomes.items() if trained < n <= 2 * trained]
+        kept = [outcome for n, outcome in outcomes.items() if trained < n <= 2 * trained]
     else:
         asked = float(metric.removeprefix("at ")) * trained
-        kept = [one for n, one in outcomes.items() if isclose(n, asked, abs_tol=0.5)]
-    prompts = min((one.prompts for one in kept), default=0)
-    return torch.stack([one.values[:prompts].double() for one in kept]).mean(0) if kept else None
+        kept = [outcome for n, outcome in outcomes.items() if isclose(n, asked, abs_tol=0.5)]
+    prompts = min((outcome.prompts for outcome in kept), default=0)
+    return (
+        torch.stack([outcome.values[:prompts].double() for outcome in kept]).mean(0)
+        if kept
+        else None
+    )
 
 
 def _trained(cell: Cell) -> int:
@@ -377,7 +395,7 @@ def _ranked(rows: Sequence[Row]) -> list[Row]:
             if row.task == task and row.value is not None and not row.undertrained
         ]
         bits = any(row.bits for row in rows if row.task == task)
-        ordered = sorted(able, key=lambda one: one[1] if bits else -one[1])
+        ordered = sorted(able, key=lambda entry: entry[1] if bits else -entry[1])
         places |= {n: place for place, (n, _) in enumerate(ordered, 1)}
     return [replace(row, rank=places.get(n)) for n, row in enumerate(rows)]
 

@@ -1,4 +1,4 @@
-"""Which pairs break a text that is too long: swap the angles of one band, and see what comes back.
+"""Find the pairs that break long texts: swap the angles of one band, and see what comes back.
 
 A model that was trained on L tokens reads n > L of them. The pairs of one band are slowed by n / L,
 so that none of their angles is one it has never met ("slowed"), or do not turn at all ("still");
@@ -82,8 +82,8 @@ def swaps(
         raise ValueError(f"`bands` must divide the {pairs} pairs, got {bands}.")
     size = pairs // bands
 
-    def bits(of: Transformer, n: int) -> float:
-        return evaluate(of, cell, task, (n,))["sliding", n].double().mean().item()
+    def bits(tested: Transformer, n: int) -> float:
+        return evaluate(tested, cell, task, (n,))["sliding", n].double().mean().item()
 
     within = bits(model, task.trained)
     for n in lengths:
@@ -106,7 +106,7 @@ class KeptSwap(NamedTuple):
 
 @dataclass(frozen=True)
 class Recovery:
-    """What one band brings back, over the seeds of an encoding; seeds are drawn anew."""
+    """The share of the loss that one band recovers, over seeds, which are drawn anew."""
 
     encoding: str
     length: int
@@ -132,21 +132,23 @@ def swap_kept(
     left out. Raises ValueError where none is kept.
     """
     kept = map(load, sorted((folder / MODELS).glob("*.safetensors")))
-    chosen = [one for one in kept if _fits(one) and (not encodings or one.cell.name in encodings)]
+    chosen = [
+        entry for entry in kept if _fits(entry) and (not encodings or entry.cell.name in encodings)
+    ]
     if not chosen:
         raise ValueError(
             f"{folder} has kept no model with a RoPE whose pairs all turn, of a task that is graded"
             " in bits: run the study with --keep."
         )
-    chosen.sort(key=lambda one: (one.cell.name, one.cell.seed))
-    found = []
-    for done, one in enumerate(chosen):
-        name, task = one.cell.name, _task(one)
-        progress(f"{name} {one.cell.seed}", done, len(chosen))
+    chosen.sort(key=lambda entry: (entry.cell.name, entry.cell.seed))
+    kept_swaps = []
+    for done, entry in enumerate(chosen):
+        name, task = entry.cell.name, _task(entry)
+        progress(f"{name} {entry.cell.seed}", done, len(chosen))
         lengths = tuple(n * task.trained for n in times)
-        for swap in swaps(one.model, one.cell, task, lengths, bands):
-            found.append(KeptSwap(name, one.cell.seed, swap))
-    return found
+        for swap in swaps(entry.model, entry.cell, task, lengths, bands):
+            kept_swaps.append(KeptSwap(name, entry.cell.seed, swap))
+    return kept_swaps
 
 
 def _task(kept: Kept) -> Task:
@@ -159,36 +161,36 @@ def _fits(kept: Kept) -> bool:
     return graded and theta.dim() == 1 and len(theta) > 0 and bool((theta > 0).all())
 
 
-def write_csv(found: Iterable[KeptSwap], path: Path) -> int:
+def write_csv(kept_swaps: Iterable[KeptSwap], path: Path) -> int:
     """Write swaps into a new CSV file. Returns the number of rows."""
     with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         rows = 0
-        for rows, (name, seed, one) in enumerate(found, 1):  # noqa: B007
-            numbers = f"{one.bits:.6f}", f"{one.recovered:.6f}"
-            writer.writerow([name, seed, one.length, *one.pairs, one.how, *numbers])
+        for rows, (name, seed, swap) in enumerate(kept_swaps, 1):  # noqa: B007
+            numbers = f"{swap.bits:.6f}", f"{swap.recovered:.6f}"
+            writer.writerow([name, seed, swap.length, *swap.pairs, swap.how, *numbers])
     return rows
 
 
 def read_csv(path: Path) -> list[KeptSwap]:
     """Read swaps from such a file."""
-    found = []
+    kept_swaps = []
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             pairs = int(row["first"]), int(row["end"])
             how: How = "still" if row["how"] == "still" else "slowed"
             numbers = float(row["bits"]), float(row["recovered"])
             swap = Swap(int(row["length"]), pairs, how, *numbers)
-            found.append(KeptSwap(row["encoding"], int(row["seed"]), swap))
-    return found
+            kept_swaps.append(KeptSwap(row["encoding"], int(row["seed"]), swap))
+    return kept_swaps
 
 
-def recoveries(found: Iterable[KeptSwap]) -> list[Recovery]:
+def recoveries(kept_swaps: Iterable[KeptSwap]) -> list[Recovery]:
     """Average over seeds, for each encoding, length, band and way."""
     by_seed: dict[tuple[str, int, tuple[int, int], How], list[float]] = defaultdict(list)
-    for name, _, one in found:
-        by_seed[name, one.length, one.pairs, one.how].append(one.recovered)
+    for name, _, swap in kept_swaps:
+        by_seed[name, swap.length, swap.pairs, swap.how].append(swap.recovered)
     return [
         Recovery(*place, bootstrap([torch.tensor([x]) for x in values]), values)
         for place, values in by_seed.items()

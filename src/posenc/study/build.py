@@ -12,7 +12,7 @@ from posenc.study.model import Transformer
 
 
 def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
-    """The model of a cell before training; shared weights depend on the seed and sizes alone."""
+    """Build the model of a cell; its shared weights depend on the seed and sizes alone."""
     return Transformer(
         symbols,
         cell.profile,
@@ -25,7 +25,7 @@ def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
 
 
 def encoding_of(cell: Cell) -> Encoding:
-    """The encoding of one layer; an option `theta` is the frequencies of a RoPE, pair by pair."""
+    """Build the encoding of one layer; the option `theta` has a RoPE's frequencies, one a pair."""
     dim, options = cell.profile.width // cell.profile.heads, dict(cell.options)
     if "theta" not in options:
         return create(cell.encoding, dim, cell.profile.heads, **options)
@@ -35,5 +35,5 @@ def encoding_of(cell: Cell) -> Encoding:
 
 
 def number(use: str, seed: int) -> int:
-    """A seed for each use of a run's seed, so that none of them moves the others."""
+    """Derive a seed for each use of a run's seed, so that none of them moves the others."""
     return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])

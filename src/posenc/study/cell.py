@@ -111,7 +111,7 @@ class Cell:
 
         Raises ValueError for those of another version or with names that are not known.
         """
-        known = {one.name for one in fields(cls)} - WORDS
+        known = {setting.name for setting in fields(cls)} - WORDS
         rest = {name: value for name, value in settings.items() if name != "format"}
         if settings.get("format") != FORMAT or set(rest) - known:
             odd = ", ".join(sorted(set(rest) - known)) or f"format {settings.get('format')!r}"

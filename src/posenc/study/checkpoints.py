@@ -72,7 +72,7 @@ def save(
 
 
 def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None in a folder without any.
+    """Read the newest checkpoint that is whole; None in a folder without any.
 
     Warns of damaged ones by name. Raises Damaged if all are, and Refused for a checkpoint of
     a run with other settings, or made by other versions, with the difference.
@@ -80,7 +80,7 @@ def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkp
     damaged: list[str] = []
     for path in reversed(_paths(directory)):
         try:
-            checkpoint = _read(path, settings)
+            checkpoint = _read_file(path, settings)
         except FileNotFoundError:  # another process has just removed it, for it has newer ones
             continue
         if checkpoint is not None:
@@ -132,7 +132,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """The same error, of a full disk with the bytes that are needed and free."""
+    """Write the error again; of a full disk, with the bytes that are needed and free."""
     why = error.strerror or str(error)
     if error.errno in FULL:
         with suppress(OSError):
@@ -153,7 +153,7 @@ def _step(path: Path) -> int:
     return int(named[1])
 
 
-def _read(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | None:
+def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | None:
     """Read a file of a checkpoint; None if it is damaged."""
     from safetensors.torch import load
 
@@ -177,17 +177,17 @@ def _versions() -> dict[str, str]:
 
 
 def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 6) -> str:
-    """Settings that differ, "`seed` is 1 there and 2 here, …"; empty where none does.
+    """Name the settings that differ, "`seed` is 1 there and 2 here, …"; empty where none does.
 
     >>> differences({"seed": 1, "task": "copy"}, {"seed": 2, "task": "copy"})
     '`seed` is 1 there and 2 here'
     """
     names = sorted(name for name in {**there, **asked} if there.get(name) != asked.get(name))
-    said = [
+    lines = [
         f"`{name}` is {shown(there.get(name))} there and {shown(asked.get(name))} here"
         for name in names[:most]
     ]
-    return ", ".join(said) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(lines) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:

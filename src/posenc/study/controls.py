@@ -11,25 +11,25 @@ from posenc.study.tasks import Batch, Task
 
 
 def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
-    """What a token may see beside what the model itself forbids; None: all of it.
+    """The mask of a cell beside that of the model itself; None: there is none.
 
-    A window as long as the longest text of training, where that is the control; no filling, in a
-    text that is read both ways.
+    It is a window as long as the longest text of training, where that is the control; and it hides
+    the filling of a text that is read both ways.
     """
     near = window(task.longest) if cell.control == "window" else None
     if not task.both_ways or min(batch.lengths) == batch.inputs.shape[1]:
         return near
-    whole = padding(batch.lengths)
-    return whole if near is None else whole & near
+    no_filling = padding(batch.lengths)
+    return no_filling if near is None else no_filling & near
 
 
-def told(cell: Cell, batch: Batch) -> Tensor | None:
-    """What an oracle says: the targets of those places that are graded, nothing at the others."""
+def oracle_targets(cell: Cell, batch: Batch) -> Tensor | None:
+    """The targets that an oracle is given: those of graded places, 0 at the others."""
     return batch.targets * batch.answers if cell.control == "oracle" else None
 
 
-def drawn(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:
-    """Positions (text, token): None for 0, 1, 2, …, in order from those below a bound, or mixed."""
+def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:
+    """Draw positions (text, token): in order below a bound, or mixed; None stands for 0, 1, 2, …"""
     texts, tokens = shape
     if cell.drawn_below is not None:
         if tokens > cell.drawn_below:

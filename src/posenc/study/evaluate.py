@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy
 from posenc.attention.key_cache import Cache
 from posenc.core.masks import Mask
 from posenc.study.cell import Cell
-from posenc.study.controls import drawn, mask_of, told
+from posenc.study.controls import draw_positions, mask_of, oracle_targets
 from posenc.study.model import Transformer
 from posenc.study.tasks import Batch, Task
 
@@ -41,7 +41,7 @@ AT_ONCE = 2**14  # tokens in a batch of evaluation
 def evaluate(
     model: Transformer, cell: Cell, task: Task, lengths: Sequence[int] | None = None
 ) -> dict[tuple[str, int], Tensor]:
-    """Outcomes by protocol and length, a number for each prompt; bool, or bits per character."""
+    """Measure outcomes by protocol and length, one for each prompt; bool, or bits per character."""
     was_training, outcomes = model.training, {}
     model.eval()
     for n in task.lengths if lengths is None else lengths:
@@ -50,15 +50,15 @@ def evaluate(
             grade = _bits if task.in_bits else _right
             for protocol, outcome in grade(model, cell, task, batch, positions).items():
                 parts.setdefault(protocol, []).append(outcome)
-        for protocol, each in parts.items():
-            whole = torch.cat(each) if protocol != "position" else torch.cat(each).mean(0)
-            outcomes[protocol, n] = whole
+        for protocol, tensors in parts.items():
+            joined = torch.cat(tensors) if protocol != "position" else torch.cat(tensors).mean(0)
+            outcomes[protocol, n] = joined
     model.train(was_training)
     return outcomes
 
 
 def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
-    """Batches of the prompts of length n, and a generator of their positions."""
+    """Yield batches of the prompts of length n, and a generator of their positions."""
     random, left = Random(f"evaluation {task.name} {n}"), cell.profile.prompts
     tokens = len(task.text(n, Random(0), held_out=True).symbols)
     while left:
@@ -71,15 +71,16 @@ def _right(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Bool[Tensor, "text"]]:
     """Test whether all answers of a text are right, by protocol."""
-    pos, mask = drawn(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
-    shuffled = drawn(replace(cell, control="shuffled"), batch.inputs.shape, random)
+    pos, mask = draw_positions(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
+    shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
 
     def forced(pos: Tensor | None, mask: Mask | None, points: Tensor | None) -> Tensor:
-        hidden = model.hidden(batch.inputs, pos, mask, told=told(cell, batch), points=points)
+        targets = oracle_targets(cell, batch)
+        hidden = model.hidden(batch.inputs, pos, mask, oracle_targets=targets, points=points)
         wrong = torch.zeros_like(batch.answers)
-        said = model.head(hidden[batch.answers]).argmax(-1)
-        wrong[batch.answers] = said != batch.targets[batch.answers]
+        predicted = model.head(hidden[batch.answers]).argmax(-1)
+        wrong[batch.answers] = predicted != batch.targets[batch.answers]
         return ~wrong.any(-1)
 
     outcomes = {
@@ -98,43 +99,43 @@ def _generated(
     """Let the model go on from its own answers; what is no answer is given to it."""
     texts, tokens = batch.inputs.shape
     right, cache = torch.ones(texts, dtype=torch.bool), Cache()
-    said = batch.inputs.clone()
-    answers = told(cell, batch)
+    inputs = batch.inputs.clone()
+    answers = oracle_targets(cell, batch)
     place, first = 0, int(batch.answers.any(0).int().argmax())
     while place < tokens:
         until = max(place, first) + 1  # the prompt at once, then token by token
         part = slice(place, until)
         where = None if pos is None else pos[:, part]
         logits = model(
-            said[:, part], where, mask, cache, None if answers is None else answers[:, part]
+            inputs[:, part], where, mask, cache, None if answers is None else answers[:, part]
         )[:, -1]
         place, next_ = until, logits.argmax(-1)
         graded = batch.answers[:, place - 1]
         right &= ~graded | (next_ == batch.targets[:, place - 1])
         if place < tokens:
-            said[:, place] = torch.where(graded, next_, said[:, place])
+            inputs[:, place] = torch.where(graded, next_, inputs[:, place])
     return right
 
 
 def _bits(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Float[Tensor, "text"]]:
-    """Bits per character of each text, by protocol."""
+    """Measure bits per character of each text, by protocol."""
     shape = batch.inputs.shape
-    pos, mask = drawn(cell, shape, random), mask_of(cell, task, batch)
+    pos, mask = draw_positions(cell, shape, random), mask_of(cell, task, batch)
     near = mask_of(replace(cell, control="window"), task, batch)
-    shuffled = drawn(replace(cell, control="shuffled"), shape, random)
+    shuffled = draw_positions(replace(cell, control="shuffled"), shape, random)
 
     def bits(batch: Batch, pos: Tensor | None, mask: Mask | None) -> Tensor:
-        logits = model(batch.inputs, pos, mask, told=told(cell, batch))
+        logits = model(batch.inputs, pos, mask, oracle_targets=oracle_targets(cell, batch))
         return cross_entropy(logits.mT, batch.targets, reduction="none") / log(2)
 
-    every = bits(batch, pos, mask)
+    all_bits = bits(batch, pos, mask)
     if task.both_ways:  # the mean over what is hidden
-        each = {"apart": every, "windowed": bits(batch, pos, near)}
-        each["shuffled"] = bits(batch, shuffled, mask)
+        outcomes = {"apart": all_bits, "windowed": bits(batch, pos, near)}
+        outcomes["shuffled"] = bits(batch, shuffled, mask)
         share = batch.answers / batch.answers.sum(-1, keepdim=True)
-        return {protocol: (outcome * share).sum(-1) for protocol, outcome in each.items()}
+        return {protocol: (outcome * share).sum(-1) for protocol, outcome in outcomes.items()}
     kept, last = slice(-task.trained, None), slice(-max(1, task.trained // 4), None)
     first = batch.inputs[:, :1]  # <bos>, as in training
     cropped = Batch(
@@ -144,12 +145,12 @@ def _bits(
         batch.lengths,
     )
     return {
-        "sliding": every[:, last].mean(-1),
-        "apart": every.mean(-1),
+        "sliding": all_bits[:, last].mean(-1),
+        "apart": all_bits.mean(-1),
         "cropped": bits(cropped, None if pos is None else pos[:, kept], mask)[:, last].mean(-1),
         "windowed": bits(batch, pos, near)[:, last].mean(-1),
         "shuffled": bits(batch, shuffled, mask)[:, last].mean(-1),
-        "position": every,
+        "position": all_bits,
     }
 
 

@@ -39,7 +39,7 @@ CELLS = "cells"  # the folder of checkpoints, one inside for each cell
 RETRIES = 3  # of a cell whose worker was killed
 GRACE = 30.0  # seconds that a worker has after its parent has ended
 PATIENCE = 120.0  # seconds in which workers write their checkpoints
-OFTEN = 0.5  # seconds between two words of a worker about its progress
+OFTEN = 0.5  # seconds between two messages of a worker about its progress
 
 Runner = Callable[..., Result]
 
@@ -130,20 +130,20 @@ def resolved(plan: Plan) -> list[Cell]:
 
     Raises PlanError for a text, a task or an encoding of the user's own that cannot be used.
     """
-    found = {}
+    by_task = {}
     for name in plan.tasks:
         source = plan.source(name)
         with _usable(f"tasks: {name}"):
             data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
             task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
             task = task.at(plan.trained, plan.tested)
-            found[name] = {"trained": task.trained, "tested": task.lengths}
-            found[name] |= {"data": data, "source": source}
+            by_task[name] = {"trained": task.trained, "tested": task.lengths}
+            by_task[name] |= {"data": data, "source": source}
     for cell in plan.of_seed(1)[: len(plan.encodings)]:
         if user_code.is_own(cell.encoding):
             with _usable(f"encodings: {cell.name}"):
                 encoding_of(cell)
-    return [replace(cell, **found[cell.task]) for cell in plan.cells()]
+    return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
 
 
 @contextmanager
@@ -196,8 +196,8 @@ def run_cell(
     except Exception as error:
         if asked:
             return Event("stopped", cell)
-        said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-        return Event("error", cell, " ".join(said.split()))
+        message = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        return Event("error", cell, " ".join(message.split()))
     spent = None if resumed else time.monotonic() - begun
     return Event("done", cell, (record, spent))
 
@@ -220,65 +220,65 @@ class Processes:
 
     def start(self, cell: Cell) -> None:
         idle = (
-            (ours, process)
-            for ours, (process, busy) in self._workers.items()
+            (connection, process)
+            for connection, (process, busy) in self._workers.items()
             if busy is None and process.is_alive()
         )
-        ours, process = next(idle, None) or self._new()
-        self._workers[ours] = process, cell
+        connection, process = next(idle, None) or self._new()
+        self._workers[connection] = process, cell
         try:
-            ours.send(cell)
+            connection.send(cell)
         except OSError:  # it was killed while it was idle: `wait` sees that, and says so
             pass
 
     def _new(self) -> tuple[Connection, Any]:
-        ours, theirs = self._context.Pipe()
-        words = (theirs, self._runner, self._cells, os.getpid())
+        connection, worker_end = self._context.Pipe()
+        words = (worker_end, self._runner, self._cells, os.getpid())
         process = self._context.Process(target=_work, args=words, daemon=True)
         process.start()
-        theirs.close()
-        return ours, process
+        worker_end.close()
+        return connection, process
 
     def wait(self, seconds: float) -> list[Event]:
         events = []
-        for ours in wait([*self._workers], seconds):
-            assert isinstance(ours, Connection)
-            process, cell = self._workers[ours]
+        for connection in wait([*self._workers], seconds):
+            assert isinstance(connection, Connection)
+            process, cell = self._workers[connection]
             try:
-                event = ours.recv()
+                event = connection.recv()
             except (EOFError, OSError):
-                ours.close()
+                connection.close()
                 process.join()
-                del self._workers[ours]
+                del self._workers[connection]
                 if cell is not None:
                     events.append(Event("killed", cell, process.exitcode))
                 continue
             if event.kind not in ("progress", "warning"):
-                self._workers[ours] = process, None
+                self._workers[connection] = process, None
             events.append(event)
         return events
 
     def stop(self) -> None:
-        for ours in self._workers:
+        for connection in self._workers:
             try:
-                ours.send(None)
+                connection.send(None)
             except OSError:
                 pass
 
     def close(self) -> None:
         """End all processes; those that still work are killed."""
         self.stop()
-        for ours, (process, cell) in self._workers.items():
+        for connection, (process, cell) in self._workers.items():
             if cell is None:
                 process.join(GRACE)
             process.kill()
             process.join()
-            ours.close()
+            connection.close()
         self._workers.clear()
 
 
-def _work(theirs: Connection, runner: Runner, cells: Path, parent: int) -> None:
-    """The life of a worker: a cell after the other, until it is told to stop or is left alone."""
+def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> None:
+    """Run cells in a worker, one after the other, until it has to stop or its parent has ended."""
     torch.set_num_threads(1)
     for name in ("SIGINT", "SIGHUP"):  # which a terminal sends to all: the parent says when to stop
         if hasattr(signal, name):
@@ -287,31 +287,31 @@ def _work(theirs: Connection, runner: Runner, cells: Path, parent: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     alone = lambda: os.getppid() != parent and os.name != "nt"  # noqa: E731
-    said = 0.0
+    last_sent = 0.0
     while True:
         try:
-            while not theirs.poll(OFTEN):
+            while not connection.poll(OFTEN):
                 if alone() or ended.is_set():
                     return
-            cell = theirs.recv()
+            cell = connection.recv()
             if cell is None:
                 return
 
             def progress(how_far: Any, cell: Cell = cell) -> None:
-                nonlocal said
-                if time.monotonic() - said > OFTEN:
-                    said = time.monotonic()
-                    theirs.send(Event("progress", cell, how_far))
+                nonlocal last_sent
+                if time.monotonic() - last_sent > OFTEN:
+                    last_sent = time.monotonic()
+                    connection.send(Event("progress", cell, how_far))
 
             def warn(message: Any, *_: Any, cell: Cell = cell, **__: Any) -> None:
-                theirs.send(Event("warning", cell, str(message)))
+                connection.send(Event("warning", cell, str(message)))
 
             with warnings.catch_warnings():
                 warnings.simplefilter("always", RuntimeWarning)
                 warnings.showwarning = warn
                 # a message, or the end of the pipe, is the parent's way to say stop
-                stop = lambda: ended.is_set() or alone() or theirs.poll()  # noqa: E731
-                theirs.send(run_cell(cell, runner, cells, stop, progress))
+                stop = lambda: ended.is_set() or alone() or connection.poll()  # noqa: E731
+                connection.send(run_cell(cell, runner, cells, stop, progress))
         except (EOFError, OSError):  # the parent has ended
             return
 
@@ -391,7 +391,7 @@ class _Study:
             self.missing[cell.digest] = cell, "left out: there is no time for it"
 
     def _next(self, waiting: list[Cell]) -> Cell | None:
-        """The next cell that ends in time, of the first seed that is not done."""
+        """Take the next cell that ends in time, of the first seed that is not done."""
         for place, cell in enumerate(waiting):
             if cell.seed != waiting[0].seed:
                 break
@@ -450,15 +450,19 @@ class _Study:
             self._take([])
 
     def _expected(self, cell: Cell) -> float | None:
-        """Seconds that a cell will take, by those that are most like it; None: nothing is known."""
+        """Estimate the seconds of a cell by those that are most like it; None: nothing is known."""
         alike = [(other, wall) for other, wall in self.walls if other.profile == cell.profile]
-        for key in (lambda one: (one.task, one.encoding), lambda one: one.task, lambda one: None):
+        for key in (
+            lambda cell: (cell.task, cell.encoding),
+            lambda cell: cell.task,
+            lambda cell: None,
+        ):
             if known := [wall for other, wall in alike if key(other) == key(cell)]:
                 return sum(known) / len(known)
         return None
 
     def _left(self, waiting: Sequence[Cell]) -> float | None:
-        """Seconds until all is done; of what runs, half of it."""
+        """Estimate the seconds until all is done; half of what runs counts as done."""
         seconds = [self._expected(cell) for cell in waiting]
         if not self.walls or None in seconds:
             return None
@@ -495,13 +499,13 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
     writer.register(plan.digest, plan.text, made_by, departs)
     writer.clock(
         plan=plan.digest, begun=time.strftime("%Y-%m-%d %H:%M:%S%z"), host=socket.gethostname(),
-        commit=provenance.commit(), command=provenance.typed.get(),
+        commit=provenance.commit(), command=provenance.command_line.get(),
     )  # fmt: skip
 
 
 def _own_code(plan: Plan) -> dict[str, str]:
     """Digests of the files of the user's own encodings, tasks and text."""
-    named = {*plan.tasks, *(one.encoding for one in plan.encodings)}
+    named = {*plan.tasks, *(row.encoding for row in plan.encodings)}
     files = {name: Path(name.rpartition(":")[0]) for name in named if user_code.is_own(name)}
     files |= {name: Path(name) for name in (plan.texts, plan.images) if name}
     return {
@@ -512,11 +516,11 @@ def _own_code(plan: Plan) -> dict[str, str]:
 
 
 def _walls(writer: Store) -> list[tuple[Cell, float]]:
-    """Seconds that cells took from their beginning to their end."""
+    """List the seconds that cells took from their beginning to their end."""
     records = writer.contents.records
-    found = []
+    walls = []
     for line in store.times(writer.folder):
         record, wall = records.get(str(line.get("cell"))), line.get("wall")
         if record is not None and isinstance(wall, float | int):
-            found.append((record.cell, float(wall)))
-    return found
+            walls.append((record.cell, float(wall)))
+    return walls

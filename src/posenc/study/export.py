@@ -20,10 +20,14 @@ def rows(contents: Contents) -> Iterator[dict[str, Any]]:
     """
     for digest, record in contents.records.items():
         about = _about(digest, record)
-        for (protocol, length), one in record.outcomes.items():
-            values = [int(x) for x in one.values] if one.kind == BITS else one.values.tolist()
-            told = (protocol, length, one.kind, one.prompts, one.mean, values)
-            yield about | dict(zip(COLUMNS[7:], told, strict=True))
+        for (protocol, length), outcome in record.outcomes.items():
+            values = (
+                [int(x) for x in outcome.values]
+                if outcome.kind == BITS
+                else outcome.values.tolist()
+            )
+            entries = (protocol, length, outcome.kind, outcome.prompts, outcome.mean, values)
+            yield about | dict(zip(COLUMNS[7:], entries, strict=True))
         if not record.outcomes:
             yield about | dict.fromkeys(COLUMNS[7:])
 
@@ -36,8 +40,8 @@ def write_csv(contents: Contents, path: Path) -> int:
         number = 0
         for number, row in enumerate(rows(contents), 1):  # noqa: B007
             between = "" if row["kind"] == BITS else " "
-            said = between.join(map(repr, row["outcomes"] or ()))
-            writer.writerow(row | {"outcomes": said})
+            outcomes = between.join(map(repr, row["outcomes"] or ()))
+            writer.writerow(row | {"outcomes": outcomes})
     return number
 
 
@@ -54,9 +58,9 @@ def write_parquet(contents: Contents, path: Path) -> int:
             "Parquet is written by pyarrow, which is not installed: python -m pip install"
             " 'posenc[parquet]', or export CSV."
         ) from None
-    text, whole, number = arrow.string(), arrow.int64(), arrow.float64()
+    text, integer, real = arrow.string(), arrow.int64(), arrow.float64()
     types = (
-        text, text, text, text, whole, whole, text, text, whole, text, whole, number,
+        text, text, text, text, integer, integer, text, text, integer, text, integer, real,
         arrow.list_(arrow.float32()),
     )  # fmt: skip
     table = arrow.Table.from_pylist(
@@ -74,14 +78,14 @@ def chosen(contents: Contents, names: Mapping[str, Sequence[str]]) -> Contents:
     """
     records = dict(contents.records)
     for kind, wanted in names.items():
-        known = {name for one in records.values() for name in _names(one, kind)}
+        known = {name for record in records.values() for name in _names(record, kind)}
         for name in wanted:
             if name not in known:
                 listed = ", ".join(sorted(known)) or "none"
                 raise LookupError(f"the store has no {kind} {name!r}: it has {listed}.")
         if wanted:
             kept = {*wanted}
-            records = {k: one for k, one in records.items() if kept & _names(one, kind)}
+            records = {k: record for k, record in records.items() if kept & _names(record, kind)}
     return Contents(contents.plans, contents.deviations, contents.sources, records, contents.path)
 
 
@@ -92,5 +96,5 @@ def _names(record: Record, kind: str) -> set[str]:
 
 def _about(digest: str, record: Record) -> dict[str, Any]:
     cell = record.cell
-    told = (digest, cell.task, cell.encoding, cell.name, cell.seed, record.parameters)
-    return dict(zip(COLUMNS, (*told, record.failure), strict=False))
+    entries = (digest, cell.task, cell.encoding, cell.name, cell.seed, record.parameters)
+    return dict(zip(COLUMNS, (*entries, record.failure), strict=False))

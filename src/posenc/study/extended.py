@@ -19,7 +19,7 @@ METHODS = ("pi", "ntk", "yarn", "drope")
 
 
 def extended(model: Transformer, method: str, factor: float, trained: int) -> Transformer:
-    """A copy of a model whose RoPE is stretched by `factor`; `trained` is in tokens.
+    """Copy a model, its RoPE stretched by `factor`; `trained` is in tokens.
 
     Weights stay as they are. Raises ValueError for a model that does not turn, or another method.
     """

@@ -48,8 +48,8 @@ class Kept:
                 f" it knows {' '.join(self.vocabulary[:8])} …"
             )
         tokens = torch.tensor([[number[BEGIN], *(number[symbol] for symbol in prompt)]])
-        said = self.model.generate(tokens, count(more, "more", 0))[0, tokens.shape[1] :].tolist()
-        symbols = [self.vocabulary[token] for token in said]
+        ids = self.model.generate(tokens, count(more, "more", 0))[0, tokens.shape[1] :].tolist()
+        symbols = [self.vocabulary[token] for token in ids]
         return symbols[: symbols.index(END)] if END in symbols else symbols
 
 
@@ -71,7 +71,7 @@ def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
 
 
 def load(path: str | Path) -> Kept:
-    """The model that a study kept in a file.
+    """Load the model that a study kept in a file.
 
     Raises ValueError, in one sentence, for a file that no study has written.
     """

@@ -38,7 +38,7 @@ from posenc.study import execute, train
 from posenc.study.build import build
 from posenc.study.cell import Cell, Result
 from posenc.study.checkpoints import Refused
-from posenc.study.controls import drawn
+from posenc.study.controls import draw_positions
 from posenc.study.execute import CELLS, Event, Executor, Runner, run_cell
 from posenc.study.lock import Locked
 from posenc.study.model import Transformer
@@ -88,7 +88,7 @@ class Engine:
 
     @property
     def made_by(self) -> dict[str, str]:
-        """What the rounding of numbers depends on beside the plan."""
+        """The settings of this launch that the rounding of numbers depends on."""
         way = "FSDP2" if self.sharded else "DDP"
         return {"processes": f"{dist.get_world_size()}, {way}, {self.device.type}"}
 
@@ -113,20 +113,21 @@ class Share:
             self.part_of_loss = DistributedDataParallel(part)
 
     def loss(self, batch: Batch, random: Random) -> Tensor:
-        """The loss of this process's texts, whose mean over processes is that of the batch."""
+        """Compute the loss of this process's texts, whose mean over processes is the batch's."""
         texts, tokens = batch.inputs.shape
-        own = slice(self.rank * texts // self.ranks, (self.rank + 1) * texts // self.ranks)
-        drawn(self.cell, (own.start, tokens), random)  # positions of the texts before its own
+        own_texts = slice(self.rank * texts // self.ranks, (self.rank + 1) * texts // self.ranks)
+        # The positions of the texts before its own are drawn and left out
+        draw_positions(self.cell, (own_texts.start, tokens), random)
         place = partial(torch.Tensor.to, device=self.device)
-        mine = Batch(
-            place(batch.inputs[own]),
-            place(batch.targets[own]),
-            place(batch.answers[own]),
-            batch.lengths[own],
+        share = Batch(
+            place(batch.inputs[own_texts]),
+            place(batch.targets[own_texts]),
+            place(batch.answers[own_texts]),
+            batch.lengths[own_texts],
             None if batch.points is None else place(batch.points),
         )
         # both engines divide what they sum of the gradients by the number of processes
-        return self.part_of_loss(mine, random, int(batch.answers.sum())) * self.ranks
+        return self.part_of_loss(share, random, int(batch.answers.sum())) * self.ranks
 
     def mean(self, loss: Tensor) -> float:
         total = loss.detach() / self.ranks
@@ -134,9 +135,9 @@ class Share:
         return total.item()
 
     def any(self, flag: bool) -> bool:
-        said = torch.tensor(int(flag), device=self.device)
-        dist.all_reduce(said, dist.ReduceOp.MAX)
-        return bool(said)
+        raised = torch.tensor(int(flag), device=self.device)
+        dist.all_reduce(raised, dist.ReduceOp.MAX)
+        return bool(raised)
 
     def whole(self, tensor: Tensor) -> Tensor:
         return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
@@ -189,18 +190,20 @@ def run(
     weights = {name: share.whole(x).cpu() for name, x in model.state_dict().items()}
     if not share.leads:
         return Result({}, (), 0, seconds)
-    whole = make()
-    whole.load_state_dict(weights)
-    return train.result_of(whole, cell, task, losses, seconds, models)
+    full_model = make()
+    full_model.load_state_dict(weights)
+    return train.result_of(full_model, cell, task, losses, seconds, models)
 
 
 def _same_folder(directory: Path | None) -> None:
     """Refuse checkpoints that not all processes see: each would go on from another step."""
     if directory is None:
         return
-    every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, sorted(path.name for path in directory.glob("*.safetensors")))
-    if any(seen != every[0] for seen in every):
+    seen_by_each: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(
+        seen_by_each, sorted(path.name for path in directory.glob("*.safetensors"))
+    )
+    if any(seen != seen_by_each[0] for seen in seen_by_each):
         raise Refused(
             f"the processes see different checkpoints in {directory}: `--out` must be a folder that"
             " all nodes share."
@@ -208,7 +211,7 @@ def _same_folder(directory: Path | None) -> None:
 
 
 class Together:
-    """All processes at one cell at a time; this is the first, and the others `follow`."""
+    """Lead all processes through one cell at a time: this is the first, the others `follow`."""
 
     def __init__(self, runner: Runner, cells: Path, stop: Callable[[], bool]) -> None:
         self._runner, self._cells, self._stop = runner, cells, stop
@@ -248,11 +251,11 @@ class Together:
 def follow(runner: Runner, cells: Path, stop: Callable[[], bool]) -> None:
     """Run the cells that the first process names, until it names none, or until it is to stop."""
     while True:
-        said: list[Cell | None] = [None]
-        dist.broadcast_object_list(said)
-        if said[0] is None:
+        received: list[Cell | None] = [None]
+        dist.broadcast_object_list(received)
+        if received[0] is None:
             return
-        event = run_cell(said[0], runner, cells, stop, lambda progress: None)
+        event = run_cell(received[0], runner, cells, stop, lambda progress: None)
         if event.kind == "error":
             raise NotLaunched(event.value)
         if event.kind == "stopped":
@@ -276,7 +279,7 @@ class _Lines:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status."""
+    """Run the command, and return the exit status."""
     parser = ArgumentParser("posenc.study.launch", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("plan", type=Path, help="a TOML file, as `posenc study` takes it")
     parser.add_argument("--out", type=Path, required=True, help="a folder for the results")

@@ -49,6 +49,6 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _holder(path: Path) -> str:
     with suppress(OSError, ValueError, KeyError, TypeError):
-        said = json.loads(path.read_text("utf-8"))
-        return f"process {said['pid']} on {said['host']}"
+        holder = json.loads(path.read_text("utf-8"))
+        return f"process {holder['pid']} on {holder['host']}"
     return "another process"

@@ -19,7 +19,7 @@ from posenc.attention.key_cache import Cache
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count
 from posenc.core.encoding import Encoding
-from posenc.core.fits import made_for
+from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
 from posenc.core.shapes import Points
 from posenc.core.sum import Sum, leaves
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
             torch.manual_seed(encoding_seed)
             for layer, block in enumerate(blocks):
                 encoding = make()
-                made_for(encoding, heads, width // heads, width)
+                check_sizes(encoding, heads, width // heads, width)
                 block.attention.encoding = encoding if layer == 0 else _within(encoding)
         self.axes = blocks[0].attention.encoding.axes
 
@@ -71,11 +71,11 @@ class Transformer(nn.Module):
         pos: Tensor | None = None,
         mask: Mask | None = None,
         cache: Cache | None = None,
-        told: Tokens | None = None,
+        oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Logits:
-        """Logits of what is to be said at each token."""
-        return self.head(self.hidden(tokens, pos, mask, cache, told, points))
+        """Return the logits of the symbol to say at each token."""
+        return self.head(self.hidden(tokens, pos, mask, cache, oracle_targets, points))
 
     def hidden(
         self,
@@ -83,10 +83,10 @@ class Transformer(nn.Module):
         pos: Tensor | None = None,
         mask: Mask | None = None,
         cache: Cache | None = None,
-        told: Tokens | None = None,
+        oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Float[Tensor, "text token channel"]:
-        """Return what the head reads at each token. `told` are the targets, for an oracle.
+        """Return what the head reads at each token. `oracle_targets` are added to it, if given.
 
         Positions, (token,) or (text, token), are 0, 1, 2, … where they are left out; an encoding of
         several axes reads (p, p, …), or `points` where they have as many. With a `cache` the tokens
@@ -100,8 +100,8 @@ class Transformer(nn.Module):
         elif self.axes > 1:
             pos = pos.unsqueeze(-1).expand(*pos.shape, self.axes)
         x = self.embedding(tokens)
-        if self.told is not None and told is not None:
-            x = x + self.told(told)
+        if self.told is not None and oracle_targets is not None:
+            x = x + self.told(oracle_targets)
         for block in self.blocks:
             x = block(x, pos, mask, cache=cache)
         return self.norm(x)

@@ -33,7 +33,7 @@ from posenc.study.cell import CONTROLS, EXTEND, PROFILES, Cell, Profile
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d*")
-MOST = 10_000  # seeds; of lengths and steps, the task and the profile say
+MOST_SEEDS = 10_000  # lengths and steps are bounded by the task and the profile
 
 Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
 
@@ -74,7 +74,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """The plan of a TOML file. Raises PlanError, in one sentence."""
+        """Read the plan in a TOML file. Raises PlanError, in one sentence."""
         try:
             content = tomllib.loads(path.read_bytes().decode())
         except OSError as error:
@@ -85,16 +85,24 @@ class Plan:
 
     @classmethod
     def of(cls, content: Mapping[str, Any], source: str = "the plan") -> "Plan":
-        """The plan with this content, as TOML has it. Raises PlanError, in one sentence."""
+        """Check a plan with this content, as TOML has it. Raises PlanError, in one sentence."""
         return _Reader(source).plan(content)
 
     @cached_property
     def text(self) -> str:
         """The plan as a TOML file, all defaults said; the same for each spelling of it."""
         rows = [
-            {"name": one.name, "encoding": one.encoding, "options": dict(one.options)}
-            | {"positions": one.positions, "control": one.control, "extend": one.extend}
-            for one in self.encodings
+            {
+                "name": encoding.name,
+                "encoding": encoding.encoding,
+                "options": dict(encoding.options),
+            }
+            | {
+                "positions": encoding.positions,
+                "control": encoding.control,
+                "extend": encoding.extend,
+            }
+            for encoding in self.encodings
         ]
         ends = {"half_width": self.half_width, "most": self.seeds}
         content = {
@@ -103,7 +111,7 @@ class Plan:
             "profile": asdict(self.profile),
             **({"seeds": self.seeds} if self.half_width is None else {"stop": ends}),
             "metric": self.metric,
-            "contrast": [[list(one), list(other)] for one, other in self.contrast],
+            "contrast": [[list(first), list(second)] for first, second in self.contrast],
             **({} if self.trained is None else {"trained": self.trained}),
             **({"tested": list(self.tested)} if self.tested else {}),
             **({"text": self.texts} if self.texts else {}),
@@ -126,7 +134,7 @@ class Plan:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.encodings)
+        return tuple(encoding.name for encoding in self.encodings)
 
     def cells(self) -> list[Cell]:
         """List the cells, seed after seed, so that a study which is interrupted is balanced."""
@@ -135,11 +143,11 @@ class Plan:
     def of_seed(self, seed: int) -> list[Cell]:
         return [
             Cell(
-                task, one.encoding, seed, one.name, dict(one.options), self.profile, self.trained,
-                self.tested, one.positions, one.control, one.extend, self.data_seed,
+                task, row.encoding, seed, row.name, dict(row.options), self.profile, self.trained,
+                self.tested, row.positions, row.control, row.extend, self.data_seed,
             )
             for task in self.tasks
-            for one in self.encodings
+            for row in self.encodings
         ]  # fmt: skip
 
     def source(self, task: str) -> str:
@@ -164,7 +172,7 @@ ROW = ("name", "encoding", "options", "positions", "control", "extend")
 
 
 class _Reader:
-    """Reads the content of a plan; each error says in which file and key it is."""
+    """A reader of the content of a plan, whose errors name the file and the key."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -179,7 +187,7 @@ class _Reader:
         profile = self._profile(content.get("profile", "smoke"))
         encodings = self._encodings(content, profile)
         seeds, half_width = self._end(content)
-        labels = [one.name for one in encodings]
+        labels = [encoding.name for encoding in encodings]
         return Plan(
             tuple(self._tasks(content["tasks"])),
             tuple(encodings),
@@ -207,18 +215,18 @@ class _Reader:
                     tasks.find(name)
                 except LookupError as error:
                     self._wrong("tasks", str(error.args[0]))
-        return self._once("tasks", names)
+        return self._distinct("tasks", names)
 
     def _encodings(self, content: Mapping[str, Any], profile: Profile) -> list[Encoding]:
         rest = {key: content[key] for key in ("positions", "control") if key in content}
-        found = []
+        encodings = []
         for value in self._list("encodings", content["encodings"], least=1):
             row = {"name": value, "encoding": value} if isinstance(value, str) else value
             if not isinstance(row, dict):
                 self._wrong("encodings", f"{shown(value)} must be a name or a table")
             named = self._text("encodings", row.get("encoding", row.get("name")))
             # `{ encoding = "fire", hidden = 8 }` is `options = { hidden = 8 }`
-            options = {key: one for key, one in row.items() if key not in ROW}
+            options = {key: option for key, option in row.items() if key not in ROW}
             options |= self._table("encodings: options", row.get("options", {}))
             asked = rest | row
             positions = self._text("positions", asked.get("positions", "plain"))
@@ -236,16 +244,18 @@ class _Reader:
                 )
             self._encoding(named, options, profile)
             label = self._text("encodings", row.get("name", named))
-            found.append(Encoding(label, named, options, positions, control, extend))
-        self._once("encodings", [one.name for one in found])
-        for n, one in enumerate(found):
-            for other in found[:n]:
-                if replace(other, name=one.name) == one:
-                    self._wrong("encodings", f"{other.name} and {one.name} are the same: drop one")
-        return found
+            encodings.append(Encoding(label, named, options, positions, control, extend))
+        self._distinct("encodings", [encoding.name for encoding in encodings])
+        for n, encoding in enumerate(encodings):
+            for earlier in encodings[:n]:
+                if replace(earlier, name=encoding.name) == encoding:
+                    self._wrong(
+                        "encodings", f"{earlier.name} and {encoding.name} are the same: drop one"
+                    )
+        return encodings
 
     def _encoding(self, name: str, options: Mapping[str, Any], profile: Profile) -> None:
-        """Make one, to see whether it takes its options; one's own code waits for the training."""
+        """Try the options of an encoding by making one; one's own code waits for the training."""
         try:
             json.dumps(options, allow_nan=False)
             if not user_code.is_own(name):
@@ -260,15 +270,15 @@ class _Reader:
             return PROFILES[value]
         table = dict(self._table("profile", value))
         base = asdict(self._profile(table.pop("base", "smoke")))
-        for key, given in table.items():
+        for key, setting in table.items():
             if key not in base:
                 self._unknown("profile", key, (*base, "base"))
             if key == "rate":
-                table[key] = self._number("profile: rate", given)
+                table[key] = self._number("profile: rate", setting)
             elif key == "warmup":
-                table[key] = self._whole("profile: warmup", given, least=0)
+                table[key] = self._whole("profile: warmup", setting, least=0)
             else:
-                table[key] = self._whole(f"profile: {key}", given)
+                table[key] = self._whole(f"profile: {key}", setting)
         profile = Profile(**base | table)
         if profile.width % profile.heads:
             self._wrong(
@@ -282,16 +292,16 @@ class _Reader:
             self._wrong("stop", "a study ends after `seeds` or by `stop`: leave one of them out")
         if "stop" not in content:
             seeds = content.get("seeds", statistics.RANKING)
-            return self._whole("seeds", seeds, most=MOST), None
+            return self._whole("seeds", seeds, most=MOST_SEEDS), None
         stop = self._table("stop", content["stop"])
         for key in stop:
             if key not in ("half_width", "most"):
                 self._unknown("stop", key, ("half_width", "most"))
-        most = self._whole("stop: most", stop.get("most", 32), statistics.RANKING, MOST)
+        most = self._whole("stop: most", stop.get("most", 32), statistics.RANKING, MOST_SEEDS)
         return most, self._number("stop: half_width", stop.get("half_width", 0.05))
 
     def _contrast(self, value: Any, labels: Sequence[str]) -> list[tuple[Side, Side]]:
-        found = []
+        contrasts = []
         for pair in self._list("contrast", value):
             if not isinstance(pair, list) or len(pair) != 2:
                 self._wrong(
@@ -306,8 +316,8 @@ class _Reader:
                 sides.append(tuple(names))
             if set(sides[0]) & set(sides[1]):
                 self._wrong("contrast", f"the sides must differ, got {shown(pair)}")
-            found.append((sides[0], sides[1]))
-        return found
+            contrasts.append((sides[0], sides[1]))
+        return contrasts
 
     def _metric(self, value: Any) -> str:
         metric = self._text("metric", value)
@@ -343,7 +353,7 @@ class _Reader:
             self._wrong(key, f"must be a number above 0, got {shown(value)}")
         return float(value)
 
-    def _once(self, key: str, names: list[str]) -> list[str]:
+    def _distinct(self, key: str, names: list[str]) -> list[str]:
         for name in names:
             if names.count(name) > 1:
                 self._wrong(
@@ -362,9 +372,9 @@ class _Reader:
 
 
 def _toml(value: Any) -> str:
-    """A value in TOML, on one line: strings, numbers and lists are as in JSON."""
+    """Write a value in TOML, on one line: strings, numbers and lists are as in JSON."""
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in sorted(value.items()))
+        inner = ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in sorted(value.items()))
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"

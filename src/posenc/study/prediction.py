@@ -46,7 +46,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What properties foretold of one task, every encoding predicted without its family."""
+    """The prediction of one task by properties, every encoding predicted without its family."""
 
     task: str
     metric: str
@@ -85,9 +85,9 @@ def predict(contents: Contents, analysis: Analysis, seed: int = 0) -> list[Predi
             f" task; this study has {most}: add `encodings` to its plan."
         )
     names = {row.encoding for rows in enough.values() for row in rows}
-    found = {name: _properties(cells[name]) for name in names}
+    findings = {name: _properties(cells[name]) for name in names}
     return [
-        _predict(rows, [families[row.encoding] for row in rows], found, analysis.metric, seed)
+        _predict(rows, [families[row.encoding] for row in rows], findings, analysis.metric, seed)
         for rows in enough.values()
     ]
 
@@ -105,14 +105,14 @@ def _properties(cell: Cell) -> Mapping[str, Finding]:
 def _predict(
     rows: Sequence[Row],
     families: Sequence[str],
-    found: Mapping[str, Mapping[str, Finding]],
+    findings: Mapping[str, Mapping[str, Finding]],
     metric: str,
     seed: int,
 ) -> Prediction:
     random = torch.Generator().manual_seed(seed)
-    names = [*found[rows[0].encoding]]
+    names = [*findings[rows[0].encoding]]
     ticks = torch.tensor(
-        [[_number(found[row.encoding][name].holds) for name in names] for row in rows],
+        [[_number(findings[row.encoding][name].holds) for name in names] for row in rows],
         dtype=torch.float64,
     )
     sign = -1.0 if rows[0].bits else 1.0  # so that more is better
@@ -147,8 +147,8 @@ def _predict(
 def _effects(
     names: Sequence[str], ticks: Tensor, seen: Tensor, by_chance: Tensor, encodings: Sequence[str]
 ) -> list[Effect]:
-    """Those that some encodings have and others lack, the strongest first."""
-    found: dict[str, tuple[list[str], list[str], float]] = {}
+    """Measure the properties that some encodings have and others lack, the strongest first."""
+    by_property: dict[str, tuple[list[str], list[str], float]] = {}
     p: dict[str, float] = {}
     for name, column in zip(names, ticks.T, strict=True):
         known = ~column.isnan()
@@ -159,13 +159,13 @@ def _effects(
         chance = spearman(has.expand(-1, RESAMPLES), by_chance[known])
         p[name] = (1 + (chance.abs() >= abs(rho) - 1e-9).sum().item()) / (1 + RESAMPLES)
         having, lacking = (
-            [one for one, tick in zip(encodings, column, strict=True) if tick == value]
+            [encoding for encoding, tick in zip(encodings, column, strict=True) if tick == value]
             for value in (1, 0)
         )
-        found[name] = having, lacking, rho
+        by_property[name] = having, lacking, rho
     adjusted = statistics.holm(p)
-    ordered = sorted(found, key=lambda name: -abs(found[name][2]))
-    return [Effect(name, *found[name], adjusted[name]) for name in ordered]
+    ordered = sorted(by_property, key=lambda name: -abs(by_property[name][2]))
+    return [Effect(name, *by_property[name], adjusted[name]) for name in ordered]
 
 
 def without_family(
@@ -176,7 +176,7 @@ def without_family(
     """Predict the rank of each encoding from a fit on those of the other families."""
     fitted = torch.empty_like(outcomes, dtype=torch.float64)
     for family in dict.fromkeys(families):
-        out = torch.tensor([one == family for one in families])
+        out = torch.tensor([other_family == family for other_family in families])
         x, y = ticks[~out], ranks(outcomes[~out])
         mean = x.nanmean(0)
         apart = x - mean
@@ -201,10 +201,10 @@ def ranks(x: Float[Tensor, "encoding study"]) -> Float[Tensor, "encoding study"]
 def spearman(
     x: Float[Tensor, "encoding study"], y: Float[Tensor, "encoding study"]
 ) -> Float[Tensor, "study"]:
-    """The rank correlation of each column; 0 where all of one side are equal."""
-    one, other = (ranks(side) - (len(side) + 1) / 2 for side in (x, y))
-    both = one.square().sum(0) * other.square().sum(0)
-    return torch.where(both > 0, (one * other).sum(0) / both.sqrt(), 0.0)
+    """Compute the rank correlation of each column; 0 where all of one side are equal."""
+    x_ranks, y_ranks = (ranks(side) - (len(side) + 1) / 2 for side in (x, y))
+    both = x_ranks.square().sum(0) * y_ranks.square().sum(0)
+    return torch.where(both > 0, (x_ranks * y_ranks).sum(0) / both.sqrt(), 0.0)
 
 
 def _redrawn(by_seed: Sequence[float], random: torch.Generator) -> Float[Tensor, "study"]:

@@ -37,7 +37,7 @@ class Published:
 
 def published(task: str) -> Published | None:
     """The published curves of a task; None where none are known."""
-    return next((one for one in PUBLISHED if one.task == task), None)
+    return next((curves for curves in PUBLISHED if curves.task == task), None)
 
 
 def _exact_match(

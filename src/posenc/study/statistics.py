@@ -128,7 +128,7 @@ def interquartile(
 def _table(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
     if not outcomes:
         raise ValueError("`outcomes` must hold a vector of each seed, got none.")
-    rows = [_vector(one) for one in outcomes]
+    rows = [_vector(vector) for vector in outcomes]
     counts = {len(row) for row in rows}
     if len(counts) > 1:
         raise ValueError(
@@ -138,7 +138,7 @@ def _table(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
 
 
 def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Means (resample, seed) of seeds that are drawn anew, and of each the prompts."""
+    """Draw seeds anew, and the prompts of each; return the means (resample, seed)."""
     seeds, prompts = table.shape
     means, left = [], resamples
     while left:  # so many at once that they stay in the processor's cache
@@ -167,7 +167,7 @@ def performance_profile(scores: Sequence[float], levels: Sequence[float]) -> dic
 
 
 def sign_flip(differences: Sequence[float] | Tensor, seed: int = 0) -> float:
-    """p of paired differences, two-sided, against signs that could as well be others.
+    """Compute the two-sided p of paired differences whose signs may as well be others.
 
     Exact up to 20 pairs; of more, 100,000 flips are drawn.
 
@@ -187,7 +187,7 @@ def sign_flip(differences: Sequence[float] | Tensor, seed: int = 0) -> float:
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """p-values of several comparisons, adjusted so that all hold together.
+    """Adjust the p-values of several comparisons so that all hold together.
 
     >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
     {'a': 0.03, 'c': 0.06, 'b': 0.06}

@@ -100,7 +100,7 @@ class Record:
 
     @classmethod
     def of(cls, cell: Cell, result: Result) -> "Record":
-        """The record of a result; one whose loss is no number any more has failed."""
+        """Make the record of a result; one whose loss is no number any more has failed."""
         outcomes = {place: Outcome.of(values) for place, values in result.outcomes.items()}
         losses = tuple(result.losses)
         lost = next((n for n, loss in enumerate(losses, 1) if not isfinite(loss)), None)
@@ -130,13 +130,13 @@ class Contents:
             content.update(repr(part).encode())
         for name, record in sorted(self.records.items()):
             losses = array("d", record.losses).tobytes().hex()
-            said = (name, record.cell.label, record.parameters, losses, record.failure)
-            content.update(repr((said, sorted(record.outcomes.items()))).encode())
+            identity = (name, record.cell.label, record.parameters, losses, record.failure)
+            content.update(repr((identity, sorted(record.outcomes.items()))).encode())
         return content.hexdigest()
 
 
 class Store:
-    """The one writer of the store in a folder. Each of its methods is written before it returns."""
+    """The only writer of the store in a folder. What a method writes is on disk as it returns."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -241,15 +241,15 @@ def read(path: Path) -> Contents:
 
 
 def times(folder: Path) -> list[dict[str, Any]]:
-    """Lines of the times; one that was not written to its end is left out."""
-    found = []
+    """Read the lines of the times; one that was not written to its end is left out."""
+    entries = []
     with suppress(OSError), open(folder / TIMES, encoding="utf-8", errors="replace") as file:
         for line in file:
             with suppress(ValueError):
                 entry = json.loads(line)
                 if isinstance(entry, dict):
-                    found.append(entry)
-    return found
+                    entries.append(entry)
+    return entries
 
 
 def _seconds(path: Path) -> dict[str, float]:
@@ -390,7 +390,7 @@ def _little(numbers: array) -> bytes:
 
 
 def _numbers(code: str, data: bytes) -> array:
-    """Numbers from their bytes in little-endian order."""
+    """Read numbers from their bytes in little-endian order."""
     numbers = array(code)
     numbers.frombytes(data)
     if sys.byteorder == "big":

@@ -25,7 +25,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Summary:
-    """All that the page of a study shows."""
+    """Contents of the page of a study."""
 
     analysis: Analysis
     profile: Profile | None  # None: nothing is planned or stored
@@ -48,7 +48,7 @@ class Summary:
 
 
 def summarise(contents: Contents, analysis: Analysis | None = None) -> Summary:
-    """The summary of a store; `analysis` where it is not that of all its tasks and encodings."""
+    """Sum up a store; `analysis` where it is not that of all its tasks and encodings."""
     begun = time.time()
     analysis = analyse(contents) if analysis is None else analysis
     plan = plan_of(contents)
@@ -61,7 +61,7 @@ def summarise(contents: Contents, analysis: Analysis | None = None) -> Summary:
         contents.digest,
         contents.sources,
         _starts(contents),
-        {task: one for task, one in shapes.items() if one},
+        {task: curves for task, curves in shapes.items() if curves},
         since(begun),
     )
 

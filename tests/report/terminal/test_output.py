@@ -108,7 +108,7 @@ def test_a_closed_output_is_none_to_complain_of(posenc, monkeypatch):
 def test_a_process_ends_as_quietly_as_the_command():
     """Python writes what is left as it ends, and complains on its own where that fails."""
     command = f"{sys.executable} -P -m posenc --help"
-    done = subprocess.run(f"{command} | true", shell=True, capture_output=True, timeout=120)
+    done = subprocess.run(f"{command} | true", shell=True, capture_output=True, timeout=600)
     assert (done.stdout, done.stderr) == (b"", b"")
 
 

@@ -1,14 +1,17 @@
 """Words against the numbers that they were made of."""
 
+import io
 import json
 import re
 
 import pytest
+from rich.console import Console
 
 from posenc.catalog import CATALOG
 from posenc.models.inspection import inspect
 from posenc.properties import any_length, decaying
 from posenc.report import page, words
+from posenc.report.terminal import tables
 
 
 def test_the_verdict_names_names(everything):
@@ -66,6 +69,19 @@ def test_nothing_breaks_is_never_said_beside_a_warning(tmp_path):
     assert found.verdict == "fits"
     assert "Nothing breaks" not in words.verdict_of(found)
     assert "No fault is known at 131,072 tokens; mind the notes" in words.verdict_of(found)
+
+
+def test_a_verdict_beside_a_warning_is_not_green(tmp_path):
+    """On the terminal and on the page; of a shorter text there is nothing to mind."""
+    for target, sure in ((131072, False), (4096, True)):
+        (tmp_path / str(target)).mkdir()
+        found = inspected(tmp_path / str(target), target, rope_scaling=LLAMA3)
+        console = Console(file=io.StringIO(), force_terminal=True, width=100, no_color=False)
+        tables.inspection(found, console)
+        said = words.verdict_of(found)
+        (line,) = (one for one in console.file.getvalue().splitlines() if said in one)
+        assert line.startswith("\x1b[32m") is sure, target
+        assert (f'<p class="same">{said}' in page.render(found)) is sure, target
 
 
 def test_what_has_no_warning_says_that_nothing_breaks(tmp_path):

@@ -10,7 +10,7 @@ Fleetwood 2024, "You could have designed state of the art positional encoding", 
 
 from posenc.core.arguments import channels
 from posenc.core.encoding import Encoding
-from posenc.core.positions import own
+from posenc.core.positions import exact_copy
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import Rows, add
 from posenc.properties import any_length, length_independent, order_sensitive, unique_positions
@@ -27,7 +27,7 @@ class Integer(Encoding):
         self.width = channels(dim)
 
     def prepare(self, pos: Positions) -> Rows:
-        return Rows(own(pos).unsqueeze(-1).expand(*pos.shape, self.width))
+        return Rows(exact_copy(pos).unsqueeze(-1).expand(*pos.shape, self.width))
 
     def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
         return add(x, at.rows)

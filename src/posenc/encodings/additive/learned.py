@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posenc.core.arguments import channels, room, shown, whole_number
 from posenc.core.encoding import Encoding
-from posenc.core.positions import own, whole
+from posenc.core.positions import exact_copy, whole
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings, Positions
 from posenc.core.tracing import visible
@@ -56,7 +56,7 @@ class Learned(Encoding):
 
     def prepare(self, pos: Positions) -> Numbers:
         """Raises IndexError past the end of the table, TypeError for fractions."""
-        pos, last = whole(own(pos), "Learned"), len(self.table) - 1
+        pos, last = whole(exact_copy(pos), "Learned"), len(self.table) - 1
         if self.beyond == "clamp":
             pos = pos.clamp(0, last)
         elif visible(pos) and ((pos < 0) | (pos > last)).any():

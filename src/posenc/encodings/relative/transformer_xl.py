@@ -27,8 +27,8 @@ from posenc.attention.offset_vectors import VectorBias
 from posenc.core.arguments import channels, query_heads, room, whole_number
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
-from posenc.core.frequencies import for_heads, frequencies, one_each
-from posenc.core.positions import own
+from posenc.core.frequencies import for_heads, frequencies, refuse_broadcast
+from posenc.core.positions import exact_copy
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Bias, Heads, Keys, Positions
 from posenc.encodings.additive.sinusoidal import waves
@@ -60,11 +60,11 @@ class TransformerXL(Encoding):
         self.project = nn.Parameter(torch.randn(heads, dim, width) * width**-0.5)
 
     def prepare(self, pos: Positions) -> Waves:
-        return Waves(for_heads(waves(pos, self.freqs, "half")), own(pos))
+        return Waves(for_heads(waves(pos, self.freqs, "half")), exact_copy(pos))
 
     def on_scores(self, q: Heads, k: Keys, q_at: Waves, k_at: Waves, scale: float) -> Bias:
-        one_each(q, q_at.table)
-        one_each(copied(k, k_at.table), k_at.table)
+        refuse_broadcast(q, q_at.table)
+        refuse_broadcast(copied(k, k_at.table), k_at.table)
 
         def products(rows: slice, keys: slice) -> Callable[[Tensor], Tensor]:
             turn = turning(q_at.table if rows == ALL else q_at.table[..., rows, :])

@@ -29,7 +29,7 @@ from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied, made_of, ready, refuse_stale, turn
+from posenc.rotation.table import Turn, copied, ready, refuse_stale, turn, with_versions
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
@@ -63,7 +63,7 @@ class Mixed(Encoding):
     def prepare(self, pos: Points) -> Turn:
         every = turn(pos, self.freqs.flatten(1))  # by θ of each head: (…, token, head · pair)
         cos, sin = map(self._own, every)
-        return made_of(ready(Turn(cos, sin), self.layout), self.freqs)
+        return with_versions(ready(Turn(cos, sin), self.layout), self.freqs)
 
     def _own(self, x: Tensor) -> Tensor:
         """Select each head's part, (…, head, token, pair), of (…, 1 or head, token, head · pair).

@@ -35,7 +35,7 @@ from posenc.properties import (
 )
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied, made_of, refuse_stale, turn
+from posenc.rotation.table import Turn, copied, refuse_stale, turn, with_versions
 
 
 class RoPE(Encoding):
@@ -86,7 +86,7 @@ class RoPE(Encoding):
 
     def prepare(self, pos: Positions | Points) -> Turn:
         at = turn(pos, self.theta, self.gain, self.layout)
-        return made_of(at, self.freqs if self.delta is None else self.delta)
+        return with_versions(at, self.freqs if self.delta is None else self.delta)
 
     @property
     def theta(self) -> Frequencies:

@@ -39,7 +39,7 @@ from posenc.properties import (
 )
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied, made_of, refuse_stale, turn
+from posenc.rotation.table import Turn, copied, refuse_stale, turn, with_versions
 
 GAMMA = 0.4
 LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, keys and their sums
@@ -100,7 +100,7 @@ class XPos(Encoding):
             )
         fade = angles(away, self.rates)
         queries, keys = (turn(pos, self.freqs, gain.exp(), self.layout) for gain in (fade, -fade))
-        return Stretch(made_of(queries, self.freqs), made_of(keys, self.freqs))
+        return Stretch(with_versions(queries, self.freqs), with_versions(keys, self.freqs))
 
     def on_queries(self, q: Heads, at: Stretch) -> Heads:
         refuse_stale(at.queries, "XPos")

@@ -19,7 +19,7 @@ export function byFamily({ encodings, families }, fits = () => true) {
   /** @type {[string, [string, string][]][]} */
   const groups = Object.entries(families).map(([family, said]) => [
     said.replace(/^./, (letter) => letter.toUpperCase()),
-    all.filter((one) => one.family === family).map((one) => [one.slug, one.name]),
+    all.filter((encoding) => encoding.family === family).map((encoding) => [encoding.slug, encoding.name]),
   ]);
   return groups.filter(([, entries]) => entries.length).reverse();
 }
@@ -29,7 +29,7 @@ export function encodingChoice(app, fits = () => true) {
   return choice({
     name: "Encoding",
     groups: byFamily(app.data, fits),
-    chosen: (slug) => app.set({ names: [slug, ...app.now().names.slice(1).filter((one) => one !== slug)], options: {}, head: 0 }),
+    chosen: (slug) => app.set({ names: [slug, ...app.now().names.slice(1).filter((name) => name !== slug)], options: {}, head: 0 }),
   });
 }
 

@@ -7,7 +7,7 @@ import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { markOf } from "./encoding.js";
 import { MOST_NAMES, MOST_TOKENS, toHash } from "./state.js";
 import { studiesOf } from "./studies.js";
-import { whole } from "./words.js";
+import { integer } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Encoding} from "./data.js" */
@@ -21,7 +21,7 @@ import { whole } from "./words.js";
  */
 function linesOf({ task, bits, seeds, curves }, shown, find) {
   const slug = (/** @type {string} */ name) => name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
-  const chosen = curves.filter(({ encoding }) => shown.some((one) => one.slug === slug(encoding)));
+  const chosen = curves.filter(({ encoding }) => shown.some((card) => card.slug === slug(encoding)));
   return {
     title: `Trained short, tested long: ${task}`,
     about: `mean of ${seeds} seeds; the band runs from the worst to the best.${chosen.length ? "" : " None of the encodings above was in it."}`,
@@ -35,7 +35,7 @@ const BESIDE = ["alibi", "sinusoidal"]; // shown with a single one
 /** @param {App} app @returns {View} */
 export function compareView(app) {
   const length = slider({ name: "Tokens", low: 2, high: MOST_TOKENS, shown: String, moved: (n) => app.set({ n }, "n") });
-  const groups = byFamily(app.data, (one) => !obstacle(one));
+  const groups = byFamily(app.data, (encoding) => !obstacle(encoding));
   const pickers = Array.from({ length: MOST_NAMES }, (_, n) => choice({
     name: String(n + 1),
     groups: n > 1 ? [["", [["", "none"]]], ...groups] : groups,
@@ -52,18 +52,18 @@ export function compareView(app) {
   const filters = html("div", { class: "files filters", role: "group", "aria-label": "Show only encodings that have" });
   const buttons = new Map(app.data.properties.map(({ name, label, meaning }) => [name, button(label, () => {
     const { having } = app.now();
-    app.set({ having: having.includes(name) ? having.filter((one) => one !== name) : [...having, name] });
+    app.set({ having: having.includes(name) ? having.filter((property) => property !== name) : [...having, name] });
   }, { title: meaning, "aria-pressed": false })]));
   filters.append(...buttons.values());
   const count = html("p", { class: "soft", "aria-live": "polite" });
   const matrix = html("div", { class: "scroll matrix", tabindex: 0, role: "region", "aria-label": "Properties of each encoding" });
   const studies = html("section");
-  const study = studiesOf(app.data.study).map((one) => ({ one, plot: linePlot(app.desk) }));
+  const study = studiesOf(app.data.study).map((results) => ({ results, plot: linePlot(app.desk) }));
   if (study.length) studies.append(html("h3", {}, "Results of a study"), html("div", { class: "figures" }, ...study.map(({ plot }) => plot.element)));
   const element = html("div", {},
     html("h2", {}, "Side by side"),
     html("p", { class: "summary" }, "One word against itself at every pair of places, under one cursor. Each figure has colours of its own; the lines below are on one scale."),
-    html("div", { class: "controls" }, ...pickers.map((one) => one.element), length.element),
+    html("div", { class: "controls" }, ...pickers.map((picker) => picker.element), length.element),
     trouble, figures, html("div", { class: "figures" }, lines.element),
     html("section", { class: "properties" }, html("h3", {}, "Which has what"),
       html("p", { class: "soft" }, "Measured, not declared. Choose properties to see only the encodings that have all of them."), filters, count, matrix),
@@ -71,7 +71,7 @@ export function compareView(app) {
 
   /** @param {State} state @returns {string[]} at least two */
   function shownNames(state) {
-    const can = (/** @type {string} */ name) => { const one = app.find(name); return one !== null && !obstacle(one); };
+    const can = (/** @type {string} */ name) => { const encoding = app.find(name); return encoding !== null && !obstacle(encoding); };
     const names = state.names.filter(can);
     const enough = names.length ? 2 : 3;
     for (const name of [...app.data.first, ...BESIDE]) if (names.length < enough && can(name) && !names.includes(name)) names.push(name);
@@ -79,17 +79,17 @@ export function compareView(app) {
   }
 
   function fill(/** @type {State} */ state) {
-    const has = app.data.encodings.filter((one) => state.having.every((name) => one.properties[name]?.holds));
+    const has = app.data.encodings.filter((encoding) => state.having.every((name) => encoding.properties[name]?.holds));
     for (const [name, each] of buttons) each.setAttribute("aria-pressed", String(state.having.includes(name)));
     const all = app.data.encodings.length;
-    count.textContent = has.length === all ? `All ${whole(all)} encodings.` : `${has.length} of ${whole(all)} encodings.`;
+    count.textContent = has.length === all ? `All ${integer(all)} encodings.` : `${has.length} of ${integer(all)} encodings.`;
     const head = html("tr", {}, html("th", { scope: "col" }, "encoding"),
       ...app.data.properties.map(({ label, meaning }) => html("th", { scope: "col", title: meaning }, html("span", {}, label))));
-    const rows = has.map((one) => html("tr", {},
-      html("th", { scope: "row" }, html("a", { href: toHash({ ...state, view: "encoding", names: [one.slug], options: {} }) }, one.name)),
+    const rows = has.map((encoding) => html("tr", {},
+      html("th", { scope: "row" }, html("a", { href: toHash({ ...state, view: "encoding", names: [encoding.slug], options: {} }) }, encoding.name)),
       ...app.data.properties.map(({ name }) => {
-        const found = one.properties[name];
-        return html("td", { title: found?.why || null }, markOf(found?.holds));
+        const verdict = encoding.properties[name];
+        return html("td", { title: verdict?.why || null }, markOf(verdict?.holds));
       })));
     matrix.replaceChildren(html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)));
   }
@@ -100,27 +100,27 @@ export function compareView(app) {
     update(state) {
       const names = shownNames(state);
       length.set(state.n);
-      pickers.forEach((one, n) => {
-        one.set(names[n] ?? "");
-        one.element.hidden = n > names.length;
+      pickers.forEach((picker, n) => {
+        picker.set(names[n] ?? "");
+        picker.element.hidden = n > names.length;
       });
       trouble.replaceChildren();
       const place = { i: state.i, j: state.j };
       /** @type {import("./draw.js").Series[]} */
       const series = [];
       maps.forEach((map, n) => {
-        const one = names[n] ? app.find(names[n]) : null;
-        map.element.hidden = !one;
-        if (!one) return;
+        const encoding = names[n] ? app.find(names[n]) : null;
+        map.element.hidden = !encoding;
+        if (!encoding) return;
         try {
           const options = n ? {} : state.options;
-          const scores = remembered(["scores", one.slug, state.n, state.axis, options], () => scoresOf(one, walk(state.n, one.graph.axes, state.axis), options, 0));
-          map.draw({ title: one.name, about: "", row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
+          const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => scoresOf(encoding, walk(state.n, encoding.graph.axes, state.axis), options, 0));
+          map.draw({ title: encoding.name, about: "", row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
           const by = byOffset(scores), zero = by.mean[by.offsets.indexOf(0)];
-          series.push({ name: one.name, xs: by.offsets, ys: by.mean.map((value) => value - zero) });
+          series.push({ name: encoding.name, xs: by.offsets, ys: by.mean.map((value) => value - zero) });
         } catch (error) {
           map.element.hidden = true;
-          trouble.append(instead(`${one.name}: ${reason(error)}`));
+          trouble.append(instead(`${encoding.name}: ${reason(error)}`));
         }
       });
       lines.element.hidden = !series.length;
@@ -131,7 +131,7 @@ export function compareView(app) {
       const key = `${state.having} ${toHash({ ...state, i: 0, j: 0 })}`;
       if (key !== filled) fill(state);
       filled = key;
-      for (const { one, plot } of study) plot.draw(linesOf(one, names.flatMap((name) => app.find(name) ?? []), app.find), place);
+      for (const { results, plot } of study) plot.draw(linesOf(results, names.flatMap((name) => app.find(name) ?? []), app.find), place);
     },
   };
 }

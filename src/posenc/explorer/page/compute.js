@@ -54,34 +54,34 @@ const RECENT = 8; // results that are kept
 const recent = new Map();
 
 /**
- * What was computed for the same before: where only the cursor moves, nothing is computed anew.
+ * Returns what was computed for the same key before: where only the cursor moves, nothing is computed anew.
  * @template T
  * @param {any[]} key all that it depends on @param {() => T} compute
  * @returns {T} the same object each time
  */
 export function remembered(key, compute) {
   const name = JSON.stringify(key);
-  const found = recent.get(name) ?? compute();
+  const result = recent.get(name) ?? compute();
   recent.delete(name);
-  recent.set(name, found); // the latest is last
+  recent.set(name, result); // the latest is last
   if (recent.size > RECENT) recent.delete(recent.keys().next().value ?? "");
-  return found;
+  return result;
 }
 
 // ---- kinds
 
-/** @param {Encoding} one @param {string} output */
-const makes = (one, output) => output in (one.graph.outputs ?? {});
-/** @param {Encoding} one */
-export const adds = (one) => makes(one, "embedded");
-/** @param {Encoding} one */
-export const turns = (one) => makes(one, "q");
-/** @param {Encoding} one */
-export const biases = (one) => makes(one, "bias");
-/** @param {Encoding} one @returns {string} why it cannot be shown; empty: it can */
-export const obstacle = (one) => problem(one.graph);
-/** @param {Encoding} one @returns {number} heads that it is computed for: one, where it does the same in all */
-export const headsOf = (one) => adds(one) ? 1 : Number(one.graph.inputs?.q?.[1] ?? 1);
+/** @param {Encoding} encoding @param {string} output */
+const makes = (encoding, output) => output in (encoding.graph.outputs ?? {});
+/** @param {Encoding} encoding */
+export const adds = (encoding) => makes(encoding, "embedded");
+/** @param {Encoding} encoding */
+export const turns = (encoding) => makes(encoding, "q");
+/** @param {Encoding} encoding */
+export const biases = (encoding) => makes(encoding, "bias");
+/** @param {Encoding} encoding @returns {string} why it cannot be shown; empty: it can */
+export const obstacle = (encoding) => problem(encoding.graph);
+/** @param {Encoding} encoding @returns {number} heads that it is computed for: one, where it does the same in all */
+export const headsOf = (encoding) => adds(encoding) ? 1 : Number(encoding.graph.inputs?.q?.[1] ?? 1);
 
 // ---- inputs
 
@@ -113,27 +113,27 @@ function forHeads(rows, heads, n) {
   return tensor([1, heads, n, rows.length / n], heads > 1 ? repeated(rows, heads) : rows);
 }
 
-/** @param {Encoding} one @param {Object<string, number>} options @returns {Object<string, Tensor>} constants that a slider changes */
-function movedConstants(one, options) {
+/** @param {Encoding} encoding @param {Object<string, number>} options @returns {Object<string, Tensor>} constants that a slider changes */
+function movedConstants(encoding, options) {
   /** @type {Object<string, Tensor>} */
-  const found = {};
-  for (const [name, slider] of Object.entries(slidersOf(one))) {
+  const constants = {};
+  for (const [name, slider] of Object.entries(slidersOf(encoding))) {
     const step = stepOf(slider, options[name]);
     if (step === slider.at) continue;
-    for (const [constant, steps] of Object.entries(slider.constants)) found[constant] = read(steps[step]);
+    for (const [constant, steps] of Object.entries(slider.constants)) constants[constant] = read(steps[step]);
   }
-  return found;
+  return constants;
 }
 
-/** @param {Encoding} one @returns {Object<string, Slider>} */
-export const slidersOf = (one) => one.sliders ?? {};
+/** @param {Encoding} encoding @returns {Object<string, Slider>} */
+export const slidersOf = (encoding) => encoding.sliders ?? {};
 
 /** @param {Slider} slider @param {number | undefined} value @returns {number} the step that is nearest to it */
 export function stepOf(slider, value) {
   if (value === undefined) return slider.at;
   let best = 0;
-  slider.values.forEach((one, step) => {
-    if (Math.abs(one - value) < Math.abs(slider.values[best] - value)) best = step;
+  slider.values.forEach((setting, step) => {
+    if (Math.abs(setting - value) < Math.abs(slider.values[best] - value)) best = step;
   });
   return best;
 }
@@ -149,35 +149,35 @@ function grid(x) {
 }
 
 /**
- * @param {Encoding} one
+ * @param {Encoding} encoding
  * @param {Tensor} pos
  * @param {Object<string, number>} options
  * @param {string[]} wanted
  * @param {{q?: Float64Array, k?: Float64Array, x?: Float64Array, hidden?: Float64Array}} [content] (token, channel)
  * @param {number} [head] beyond the last one: the first
  */
-export function computed(one, pos, options, wanted, content = {}, head = 0) {
-  const { dim, width, inputs } = one.graph;
+export function computed(encoding, pos, options, wanted, content = {}, head = 0) {
+  const { dim, width, inputs } = encoding.graph;
   const n = pos.shape[0];
   const heads = Number(inputs.q?.[1] ?? 1);
   const q = content.q ?? repeated(normals(1, dim), n);
   /** @type {Object<string, Tensor>} */
-  const given = { pos, ...movedConstants(one, options) };
-  given.q = forHeads(q, heads, n);
-  given.k = content.k ? forHeads(content.k, heads, n) : given.q;
-  given.head = tensor([1], [head < heads ? head : 0], "int64");
-  if (inputs.x) given.x = tensor([1, n, width], content.x ?? new Float64Array(n * width));
-  if (inputs.hidden) given.hidden = tensor([1, n, width], content.hidden ?? repeated(normals(2, width), n));
-  return run(one.graph, given, wanted);
+  const tensors = { pos, ...movedConstants(encoding, options) };
+  tensors.q = forHeads(q, heads, n);
+  tensors.k = content.k ? forHeads(content.k, heads, n) : tensors.q;
+  tensors.head = tensor([1], [head < heads ? head : 0], "int64");
+  if (inputs.x) tensors.x = tensor([1, n, width], content.x ?? new Float64Array(n * width));
+  if (inputs.hidden) tensors.hidden = tensor([1, n, width], content.hidden ?? repeated(normals(2, width), n));
+  return run(encoding.graph, tensors, wanted);
 }
 
-/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @returns {Grid} what is added at each position */
-export const rowsOf = (one, pos, options) => grid(computed(one, pos, options, ["embedded"]).embedded);
+/** @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @returns {Grid} what is added at each position */
+export const rowsOf = (encoding, pos, options) => grid(computed(encoding, pos, options, ["embedded"]).embedded);
 
-/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @param {Float64Array} [vector] */
-export function turnedOf(one, pos, options, head, vector = new Float64Array(one.graph.dim).fill(1)) {
+/** @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @param {number} head @param {Float64Array} [vector] */
+export function turnedOf(encoding, pos, options, head, vector = new Float64Array(encoding.graph.dim).fill(1)) {
   const q = repeated(vector, pos.shape[0]);
-  return grid(computed(one, pos, options, ["q"], { q }, head).q);
+  return grid(computed(encoding, pos, options, ["q"], { q }, head).q);
 }
 
 /** @param {Grid} rows @returns {Grid} dot product of each pair of rows, by √columns */
@@ -194,30 +194,30 @@ export function dots({ rows, columns, values: all }) {
   return { rows, columns: rows, values: out };
 }
 
-/** @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head @returns {Grid} score of one word with itself at each pair of places */
-export function scoresOf(one, pos, options, head) {
-  if (adds(one)) return dots(rowsOf(one, pos, options));
-  return grid(computed(one, pos, options, ["scores"], alike(one, pos.shape[0]), head).scores);
+/** @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @param {number} head @returns {Grid} score of one word with itself at each pair of places */
+export function scoresOf(encoding, pos, options, head) {
+  if (adds(encoding)) return dots(rowsOf(encoding, pos, options));
+  return grid(computed(encoding, pos, options, ["scores"], alike(encoding, pos.shape[0]), head).scores);
 }
 
 /**
- * What an encoding does to one word, and its scores, in one run of its graph.
- * @param {Encoding} one @param {Tensor} pos @param {Object<string, number>} options @param {number} head
+ * Computes what an encoding does to one word, and its scores, in one run of its graph.
+ * @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @param {number} head
  * @returns {{action: Grid | null, scores: Grid}} rows that are added, a turned vector, or a bias
  */
-export function picturesOf(one, pos, options, head) {
-  if (adds(one)) {
-    const action = rowsOf(one, pos, options);
+export function picturesOf(encoding, pos, options, head) {
+  if (adds(encoding)) {
+    const action = rowsOf(encoding, pos, options);
     return { action, scores: dots(action) };
   }
-  const act = turns(one) ? "q" : biases(one) ? "bias" : "";
-  const found = computed(one, pos, options, act ? [act, "scores"] : ["scores"], alike(one, pos.shape[0]), head);
-  return { action: act ? grid(found[act]) : null, scores: grid(found.scores) };
+  const act = turns(encoding) ? "q" : biases(encoding) ? "bias" : "";
+  const outputs = computed(encoding, pos, options, act ? [act, "scores"] : ["scores"], alike(encoding, pos.shape[0]), head);
+  return { action: act ? grid(outputs[act]) : null, scores: grid(outputs.scores) };
 }
 
-/** @param {Encoding} one @param {number} n one word everywhere: of ones where channels are turned */
-function alike(one, n) {
-  if (turns(one)) return { q: new Float64Array(one.graph.dim * n).fill(1) };
+/** @param {Encoding} encoding @param {number} n one word everywhere: of ones where channels are turned */
+function alike(encoding, n) {
+  if (turns(encoding)) return { q: new Float64Array(encoding.graph.dim * n).fill(1) };
   return {};
 }
 
@@ -285,15 +285,15 @@ export function apart(a, i, b, j) {
 // ---- rotation
 
 /**
- * How far each pair of a query is turned at each position.
- * @param {Encoding} one @param {Turning} turning @param {Tensor} pos @param {Object<string, number>} options
+ * Computes how far each pair of a query is turned at each position.
+ * @param {Encoding} encoding @param {Turning} turning @param {Tensor} pos @param {Object<string, number>} options
  * @returns {Grid} radians, −π to π
  */
-export function anglesOf(one, { pairs }, pos, options) {
-  const { dim } = one.graph, n = pos.shape[0];
+export function anglesOf(encoding, { pairs }, pos, options) {
+  const { dim } = encoding.graph, n = pos.shape[0];
   const vector = new Float64Array(dim);
   for (const [first] of pairs) vector[first] = 1;
-  const q = values(computed(one, pos, options, ["q"], { q: repeated(vector, n) }).q);
+  const q = values(computed(encoding, pos, options, ["q"], { q: repeated(vector, n) }).q);
   const out = new Float64Array(n * pairs.length);
   for (let p = 0; p < n; p++) {
     pairs.forEach(([a, b], at) => (out[p * pairs.length + at] = Math.atan2(q[p * dim + b], q[p * dim + a])));
@@ -305,18 +305,18 @@ export function anglesOf(one, { pairs }, pos, options) {
 
 /**
  * The pairs of channels that an encoding turns, read off what it does to each channel at 0 and 1.
- * @param {Encoding} one
+ * @param {Encoding} encoding
  * @param {Object<string, number>} options
  * @param {number} axis
  * @returns {Turning | null} where it turns no pairs
  */
-export function turningOf(one, options, axis) {
-  if (!turns(one)) return null;
-  const { dim, axes } = one.graph;
+export function turningOf(encoding, options, axis) {
+  if (!turns(encoding)) return null;
+  const { dim, axes } = encoding.graph;
   const q = new Float64Array(dim * dim);
   for (let c = 0; c < dim; c++) q[c * dim + c] = 1; // token c holds channel c
   const at = (/** @type {number} */ place) =>
-    grid(computed(one, stand(new Float64Array(dim).fill(place), axes, axis), options, ["q"], { q }).q).values;
+    grid(computed(encoding, stand(new Float64Array(dim).fill(place), axes, axis), options, ["q"], { q }).q).values;
   const [before, after] = [at(0), at(1)];
   const TINY = 1e-9;
   const partner = new Array(dim).fill(-1);
@@ -329,13 +329,13 @@ export function turningOf(one, options, axis) {
     }
   }
   /** @type {Turning} */
-  const found = { pairs: [], speeds: [] };
+  const turning = { pairs: [], speeds: [] };
   const half = partner.some((o, c) => o - c === dim / 2 && dim > 2);
   for (let p = 0; p < dim / 2; p++) {
     const [a, b] = half ? [p, p + dim / 2] : [2 * p, 2 * p + 1];
     if ((partner[a] >= 0 && partner[a] !== b) || (partner[b] >= 0 && partner[b] !== a)) return null;
-    found.pairs.push([a, b]);
-    found.speeds.push(Math.atan2(after[a * dim + b], after[a * dim + a]));
+    turning.pairs.push([a, b]);
+    turning.speeds.push(Math.atan2(after[a * dim + b], after[a * dim + a]));
   }
-  return found;
+  return turning;
 }

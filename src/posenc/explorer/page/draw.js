@@ -1,6 +1,7 @@
 // Figures: heat maps on canvas, lines in SVG; a readout, a table and files behind each.
 
 import { button, download, html, newId, svg, table } from "./dom.js";
+import { ofHeat, ofLines } from "./neutral.js";
 import { colour, largest, powers, ticks } from "./scales.js";
 import { shown } from "./words.js";
 
@@ -20,7 +21,7 @@ import { shown } from "./words.js";
  */
 
 /**
- * What figures need of the page.
+ * Functions of the page that figures call.
  * @typedef {{light: (place: Place) => void, put: (place: Place) => void,
  *   say: (text: string) => void, lit: (listener: (place: Place) => void) => void,
  *   where: () => string}} Desk
@@ -39,12 +40,12 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => them
 
 /** @param {string} name @returns {string} a colour of the theme */
 function theme(name) {
-  let found = themed.get(name);
-  if (found === undefined) {
-    found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-    themed.set(name, found);
+  let colour = themed.get(name);
+  if (colour === undefined) {
+    colour = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    themed.set(name, colour);
   }
-  return found;
+  return colour;
 }
 
 const SERIES = ["blue", "vermilion", "green", "purple", "ink", "soft"];
@@ -97,10 +98,8 @@ function frame(desk, role) {
     save("PNG", () => png(text(), file())),
     save("SVG", () => download(`${file()}.svg`, new Blob([text()], { type: "image/svg+xml" }))),
     save("JSON", () => {
-      const json = { title: content.title, address: desk.where(), ...content.json() };
-      const plain = (/** @type {string} */ _, /** @type {any} */ value) =>
-        typeof value === "number" && !Number.isFinite(value) ? String(value) : ArrayBuffer.isView(value) ? Array.from(/** @type {any} */ (value)) : value;
-      download(`${file()}.json`, new Blob([JSON.stringify(json, plain)], { type: "application/json" }));
+      const json = { ...content.json(), address: desk.where() };
+      download(`${file()}.json`, new Blob([JSON.stringify(json)], { type: "application/json" }));
     }));
   const fill = () => behind.open && scroll.replaceChildren(content.table());
   behind.addEventListener("toggle", fill);
@@ -164,7 +163,7 @@ export function heatMap(desk) {
   picture.append(canvas, over);
   /** @type {Heat | null} */
   let spec = null;
-  let box = { left: 0, top: 0, width: 1, height: 1, whole: 1, tall: 1 };
+  let box = { left: 0, top: 0, width: 1, height: 1, fullWidth: 1, tall: 1 };
   let place = { i: 0, j: 0 }; // row and column of the cursor
   const cross = svg("g"), scale = svg("g");
   const context = canvas.getContext("2d");
@@ -178,16 +177,16 @@ export function heatMap(desk) {
   const ends = (of, top) => (of.signed ?? true ? [top, 0, -top] : [top, 0]).map((value) => shown(value, 2));
 
   function layout(/** @type {Heat} */ of, /** @type {number} */ top) {
-    const longest = (/** @type {Axis} */ axis) => Math.max(0, ...(axis.names ?? []).map((one) => one.length));
+    const longest = (/** @type {Axis} */ axis) => Math.max(0, ...(axis.names ?? []).map((name) => name.length));
     const left = of.row.names ? Math.min(110, 30 + LETTER * longest(of.row)) : 50;
     const bottom = of.column.names ? Math.min(100, 34 + 0.75 * LETTER * longest(of.column)) : 42;
-    const right = Math.max(60, 28 + LETTER * Math.max(...ends(of, top).map((one) => one.length)));
-    const whole = Math.max(240, across() || 420);
-    const room = whole - left - right;
+    const right = Math.max(60, 28 + LETTER * Math.max(...ends(of, top).map((end) => end.length)));
+    const fullWidth = Math.max(240, across() || 420);
+    const room = fullWidth - left - right;
     const square = of.row.role !== "channel" && of.column.role !== "channel";
     const width = square ? Math.min(room, 400) : room;
     const height = square ? (width * of.rows) / of.columns : Math.min(400, Math.max(220, room * 0.8));
-    box = { left, top: 8, width, height, whole, tall: height + 8 + bottom };
+    box = { left, top: 8, width, height, fullWidth, tall: height + 8 + bottom };
   }
 
   function pixels(/** @type {Heat} */ of) {
@@ -213,14 +212,14 @@ export function heatMap(desk) {
     framed = now;
     canvas.style.cssText = `left:${box.left}px;top:${box.top}px;width:${box.width}px;height:${box.height}px`;
     over.replaceChildren();
-    over.setAttribute("viewBox", `0 0 ${box.whole} ${box.tall}`);
-    over.setAttribute("width", String(box.whole));
+    over.setAttribute("viewBox", `0 0 ${box.fullWidth} ${box.tall}`);
+    over.setAttribute("width", String(box.fullWidth));
     over.setAttribute("height", String(box.tall));
     over.setAttribute("font-family", "system-ui, sans-serif");
     over.append(svg("rect", { x: box.left - 0.5, y: box.top - 0.5, width: box.width + 1, height: box.height + 1, fill: "none", stroke: theme("line") }));
     const [dy, dx] = [box.height / of.rows, box.width / of.columns];
     const each = (/** @type {number} */ n, /** @type {Axis} */ axis, /** @type {number} */ many) =>
-      axis.names ? axis.names.map((_, at) => at) : ticks(0, n - 1, many).filter((one) => Number.isInteger(one));
+      axis.names ? axis.names.map((_, at) => at) : ticks(0, n - 1, many).filter((tick) => Number.isInteger(tick));
     for (const i of each(of.rows, of.row, box.height / 45)) {
       over.append(label(box.left - 6, box.top + (i + 0.5) * dy + 4, named(of.row, i), { "text-anchor": "end" }));
     }
@@ -357,7 +356,7 @@ export function heatMap(desk) {
         i: Math.min(next.rows - 1, of(next.row.role) ?? place.i),
         j: Math.min(next.columns - 1, of(next.column.role) ?? place.j),
       };
-      show(next, { title: next.title, json: () => next, table: () => tableOfHeat(next), drawing });
+      show(next, { title: next.title, json: () => ofHeat(next, next.top ?? largest(next.values)), table: () => tableOfHeat(next), drawing });
       redraw();
     },
   };
@@ -371,12 +370,12 @@ function spreads({ ys, low, high }, m) {
 
 /** @param {Lines} spec */
 function tableOfLines(spec) {
-  const xs = [...new Set(spec.series.flatMap((one) => one.xs))].sort((a, b) => a - b);
+  const xs = [...new Set(spec.series.flatMap((series) => series.xs))].sort((a, b) => a - b);
   const rows = xs.map((x) => [
     shown(x, 6),
-    ...spec.series.map((one) => (one.xs.includes(x) ? shown(one.ys[one.xs.indexOf(x)]) : "")),
+    ...spec.series.map((series) => (series.xs.includes(x) ? shown(series.ys[series.xs.indexOf(x)]) : "")),
   ]);
-  return table([spec.x.label, ...spec.series.map((one) => one.name)], rows, spec.y.label);
+  return table([spec.x.label, ...spec.series.map((series) => series.name)], rows, spec.y.label);
 }
 
 /**
@@ -393,7 +392,7 @@ export function linePlot(desk) {
   let spec = null;
   let at = 0; // index among the xs of the first series
   const mark = svg("g");
-  let box = { left: 1, top: 10, width: 1, height: 1, whole: 1 };
+  let box = { left: 1, top: 10, width: 1, height: 1, fullWidth: 1 };
   /** @type {(x: number) => number} */
   let sx = (x) => x;
   /** @type {(y: number) => number} */
@@ -409,11 +408,11 @@ export function linePlot(desk) {
   function redraw() {
     if (!spec || !element.isConnected) return;
     const of = spec;
-    const whole = Math.max(240, across() || 420);
-    const height = Math.min(300, Math.max(200, whole * 0.55));
+    const fullWidth = Math.max(240, across() || 420);
+    const height = Math.min(300, Math.max(200, fullWidth * 0.55));
     const finite = (/** @type {number[]} */ all) => all.filter(Number.isFinite);
-    const xs = finite(of.series.flatMap((one) => one.xs));
-    const ys = finite(of.series.flatMap((one) => [...one.ys, ...(one.low ?? []), ...(one.high ?? [])]).concat((of.rules ?? []).map((one) => one.y)));
+    const xs = finite(of.series.flatMap((line) => line.xs));
+    const ys = finite(of.series.flatMap((line) => [...line.ys, ...(line.low ?? []), ...(line.high ?? [])]).concat((of.rules ?? []).map((rule) => rule.y)));
     const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
     let [y0, y1] = [Math.min(...ys), Math.max(...ys)];
     if (of.y.log) [y0, y1] = [y0 / 1.6, y1 * 1.6];
@@ -424,12 +423,12 @@ export function linePlot(desk) {
     const marked = of.y.log ? powers(y0, y1) : ticks(y0, y1, height / 45);
     const names = marked.map((y) => (y === 0 ? "0" : shown(y, 4)));
     const left = 28 + LETTER * Math.max(...names.map((name) => name.length));
-    box = { left, top: 10, width: whole - left - 12, height, whole };
+    box = { left, top: 10, width: fullWidth - left - 12, height, fullWidth };
     sx = scale(x0, x1, of.x.log, box.left, box.left + box.width);
     sy = scale(y0, y1, of.y.log, box.top + height, box.top);
     drawn.replaceChildren();
-    drawn.setAttribute("viewBox", `0 0 ${whole} ${height + 52}`);
-    drawn.setAttribute("width", String(whole));
+    drawn.setAttribute("viewBox", `0 0 ${fullWidth} ${height + 52}`);
+    drawn.setAttribute("width", String(fullWidth));
     drawn.setAttribute("height", String(height + 52));
     drawn.setAttribute("font-family", "system-ui, sans-serif");
     const grid = theme("grid"), base = box.top + height;
@@ -447,22 +446,22 @@ export function linePlot(desk) {
       drawn.append(svg("line", { x1: box.left, x2: box.left + box.width, y1: sy(rule.y), y2: sy(rule.y), stroke: theme("ink"), "stroke-dasharray": "4 4" }),
         label(box.left + 6, sy(rule.y) - 5, rule.name, { fill: theme("ink") }));
     }
-    of.series.forEach((one, n) => drawn.append(series(one, n)));
+    of.series.forEach((line, n) => drawn.append(series(line, n)));
     drawn.append(mark);
     point();
   }
 
-  function series(/** @type {Series} */ one, /** @type {number} */ n) {
+  function series(/** @type {Series} */ line, /** @type {number} */ n) {
     const stroke = theme(SERIES[n % SERIES.length]);
     const group = svg("g");
-    const path = (/** @type {number[]} */ ys) => one.xs.map((x, m) => `${sx(x).toFixed(2)},${sy(ys[m]).toFixed(2)}`);
-    if (spreads(one)) {
-      group.append(svg("polygon", { points: [...path(one.high ?? []), ...path(one.low ?? []).reverse()].join(" "), fill: stroke, opacity: 0.22 }));
+    const path = (/** @type {number[]} */ ys) => line.xs.map((x, m) => `${sx(x).toFixed(2)},${sy(ys[m]).toFixed(2)}`);
+    if (spreads(line)) {
+      group.append(svg("polygon", { points: [...path(line.high ?? []), ...path(line.low ?? []).reverse()].join(" "), fill: stroke, opacity: 0.22 }));
     }
-    if (one.dots) {
-      one.xs.forEach((x, m) => group.append(svg("circle", { cx: sx(x), cy: sy(one.ys[m]), r: 3, fill: stroke })));
+    if (line.dots) {
+      line.xs.forEach((x, m) => group.append(svg("circle", { cx: sx(x), cy: sy(line.ys[m]), r: 3, fill: stroke })));
     } else {
-      group.append(svg("polyline", { points: path(one.ys).join(" "), fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": DASHES[n % DASHES.length] }));
+      group.append(svg("polyline", { points: path(line.ys).join(" "), fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": DASHES[n % DASHES.length] }));
     }
     return group;
   }
@@ -471,11 +470,11 @@ export function linePlot(desk) {
     const of = spec;
     if (!of || !of.series.length) return "";
     const x = of.series[0].xs[at];
-    const each = of.series.map((one) => {
-      const m = one.xs.indexOf(x);
+    const each = of.series.map((line) => {
+      const m = line.xs.indexOf(x);
       if (m < 0) return null;
-      const spread = one.low && one.high && spreads(one, m) ? ` (${shown(one.low[m])} to ${shown(one.high[m])})` : "";
-      return `${of.series.length > 1 ? `${one.name} ` : ""}${shown(one.ys[m])}${spread}`;
+      const spread = line.low && line.high && spreads(line, m) ? ` (${shown(line.low[m])} to ${shown(line.high[m])})` : "";
+      return `${of.series.length > 1 ? `${line.name} ` : ""}${shown(line.ys[m])}${spread}`;
     });
     return `${of.x.label} ${shown(x, 6)}: ${each.filter(Boolean).join("; ")}`;
   }
@@ -485,9 +484,9 @@ export function linePlot(desk) {
     if (!of || !of.series.length) return;
     const x = of.series[0].xs[at];
     mark.replaceChildren(svg("line", { x1: sx(x), x2: sx(x), y1: box.top, y2: box.top + box.height, stroke: theme("ink"), opacity: 0.5 }));
-    of.series.forEach((one, n) => {
-      const m = one.xs.indexOf(x);
-      if (m >= 0 && Number.isFinite(one.ys[m])) mark.append(svg("circle", { cx: sx(x), cy: sy(one.ys[m]), r: 4, fill: theme(SERIES[n % SERIES.length]), stroke: theme("paper") }));
+    of.series.forEach((line, n) => {
+      const m = line.xs.indexOf(x);
+      if (m >= 0 && Number.isFinite(line.ys[m])) mark.append(svg("circle", { cx: sx(x), cy: sy(line.ys[m]), r: 4, fill: theme(SERIES[n % SERIES.length]), stroke: theme("paper") }));
     });
     readout.textContent = sentence();
   }
@@ -505,7 +504,7 @@ export function linePlot(desk) {
     const x = event.clientX - drawn.getBoundingClientRect().left;
     const xs = spec?.series[0]?.xs ?? [];
     let best = 0;
-    xs.forEach((one, n) => { if (Math.abs(sx(one) - x) < Math.abs(sx(xs[best]) - x)) best = n; });
+    xs.forEach((value, n) => { if (Math.abs(sx(value) - x) < Math.abs(sx(xs[best]) - x)) best = n; });
     return best;
   };
   drawn.addEventListener("pointermove", (event) => move(nearest(event), desk.light));
@@ -522,9 +521,9 @@ export function linePlot(desk) {
     const role = spec?.x.role;
     const xs = spec?.series[0]?.xs ?? [];
     const to = role === "offset" ? lit.offset ?? (lit.i !== undefined && lit.j !== undefined ? lit.i - lit.j : undefined) : role === "query" ? lit.i : undefined;
-    const found = to === undefined ? -1 : xs.indexOf(to);
-    if (found >= 0) at = found;
-    return found >= 0;
+    const nearest = to === undefined ? -1 : xs.indexOf(to);
+    if (nearest >= 0) at = nearest;
+    return nearest >= 0;
   }
   desk.lit((lit) => { if (element.isConnected && follow(lit)) point(); });
   const across = widthOf(picture, redraw);
@@ -543,13 +542,13 @@ export function linePlot(desk) {
       spec = next;
       at = Math.min(at, Math.max(0, (next.series[0]?.xs.length ?? 1) - 1));
       if (!follow(place)) at = Math.max(0, (next.series[0]?.xs ?? []).indexOf(0));
-      legend.replaceChildren(...(next.series.length > 1 ? next.series : []).map((one, n) => {
+      legend.replaceChildren(...(next.series.length > 1 ? next.series : []).map((series, n) => {
         const stroke = theme(SERIES[n % SERIES.length]);
         const line = svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke, "stroke-width": 2.5, "stroke-dasharray": DASHES[n % DASHES.length] });
         const dot = svg("circle", { cx: 13, cy: 6, r: 4, fill: stroke });
-        return html("li", {}, svg("svg", { width: 26, height: 12, "aria-hidden": true }, one.dots ? dot : line), one.name);
+        return html("li", {}, svg("svg", { width: 26, height: 12, "aria-hidden": true }, series.dots ? dot : line), series.name);
       }));
-      show(next, { title: next.title, json: () => next, table: () => tableOfLines(next), drawing });
+      show(next, { title: next.title, json: () => ofLines(next), table: () => tableOfLines(next), drawing });
       redraw();
     },
   };

@@ -5,7 +5,7 @@ import { adds, anglesOf, byOffset, headsOf, obstacle, picturesOf, remembered, sl
 import { choice, copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { MOST_TOKENS } from "./state.js";
-import { shown, whole } from "./words.js";
+import { integer, shown } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Grid} from "./compute.js" */
@@ -14,16 +14,16 @@ import { shown, whole } from "./words.js";
 /** @import {State} from "./state.js" */
 
 
-/** @param {Encoding} one @param {State} state @param {Grid} grid @returns {Heat} what it adds, or makes of a vector */
-function action(one, state, grid) {
+/** @param {Encoding} encoding @param {State} state @param {Grid} grid @returns {Heat} what it adds, or makes of a vector */
+function action(encoding, state, grid) {
   const row = { ...QUERY_AXIS, label: "position" };
-  if (adds(one)) {
+  if (adds(encoding)) {
     return { title: "What is added", about: "to a word at each position, channel by channel.", row, column: CHANNEL_AXIS, ...grid };
   }
-  if (turns(one)) {
+  if (turns(encoding)) {
     return { title: "A vector of ones, turned", about: "to where the encoding puts it at each position.", row, column: CHANNEL_AXIS, ...grid };
   }
-  const head = headsOf(one) > 1 ? ` in head ${state.head}` : "";
+  const head = headsOf(encoding) > 1 ? ` in head ${state.head}` : "";
   return { title: "What is added to scores", about: `of one word with itself${head}, before the softmax.`, row: QUERY_AXIS, column: KEY_AXIS, ...grid };
 }
 
@@ -61,73 +61,73 @@ export function encodingView(app) {
   let turned = {};
   let drawn = "";
 
-  /** @param {Encoding} one */
-  function renew(one) {
-    title.textContent = one.name;
-    summary.textContent = one.summary.replace(/^./, (letter) => letter.toUpperCase());
+  /** @param {Encoding} encoding */
+  function renew(encoding) {
+    title.textContent = encoding.name;
+    summary.textContent = encoding.summary.replace(/^./, (letter) => letter.toUpperCase());
     turned = {};
-    for (const [name, of] of Object.entries(slidersOf(one))) {
+    for (const [name, of] of Object.entries(slidersOf(encoding))) {
       turned[name] = slider({
         name, low: 0, high: of.values.length - 1,
         shown: (step) => shown(of.values[step], 4),
-        moved: (step) => app.set({ options: { ...besides(one, name, app.now().options), [name]: of.values[step] } }, `option.${name}`),
+        moved: (step) => app.set({ options: { ...besides(encoding, name, app.now().options), [name]: of.values[step] } }, `option.${name}`),
       });
     }
     own.replaceChildren(...Object.values(turned).map((each) => each.element));
-    head.range.max = String(headsOf(one) - 1);
-    axis.range.max = String((one.graph.axes ?? 1) - 1);
-    head.element.hidden = !!obstacle(one) || headsOf(one) < 2;
-    axis.element.hidden = (one.graph.axes ?? 1) === 1;
-    about.replaceChildren(...described(app, one));
+    head.range.max = String(headsOf(encoding) - 1);
+    axis.range.max = String((encoding.graph.axes ?? 1) - 1);
+    head.element.hidden = !!obstacle(encoding) || headsOf(encoding) < 2;
+    axis.element.hidden = (encoding.graph.axes ?? 1) === 1;
+    about.replaceChildren(...described(app, encoding));
   }
 
-  /** @param {Encoding} one @param {State} state */
-  function rewrite(one, state) {
-    const code = about.querySelector("pre"), now = pythonOf(one, state.options);
+  /** @param {Encoding} encoding @param {State} state */
+  function rewrite(encoding, state) {
+    const code = about.querySelector("pre"), now = pythonOf(encoding, state.options);
     if (code && code.textContent !== now) code.textContent = now;
   }
 
-  /** @param {Encoding} one @param {State} state */
-  function draw(one, state) {
+  /** @param {Encoding} encoding @param {State} state */
+  function draw(encoding, state) {
     const { n, axis, options, head } = state, place = { i: state.i, j: state.j, c: state.c };
-    const found = remembered(["encoding", one.slug, n, axis, options, head], () => {
-      const pictures = picturesOf(one, walk(n, one.graph.axes, axis), options, head);
+    const pictured = remembered(["encoding", encoding.slug, n, axis, options, head], () => {
+      const pictures = picturesOf(encoding, walk(n, encoding.graph.axes, axis), options, head);
       return { ...pictures, by: byOffset(pictures.scores) };
     });
-    const turning = turns(one) ? remembered(["turning", one.slug, axis, options], () => ({ found: turningOf(one, options, axis) })).found : null;
+    const turning = turns(encoding) ? remembered(["turning", encoding.slug, axis, options], () => ({ found: turningOf(encoding, options, axis) })).found : null;
     rows.element.hidden = !turning;
     const kind = turning ? state.rows : "";
-    const angles = turning && kind ? remembered(["angles", kind, one.slug, n, axis, options], () => turningFigure(anglesOf(one, turning, walk(n, one.graph.axes, axis), options), kind)) : null;
-    const { scores, by } = found;
-    first.element.hidden = !found.action;
-    if (found.action) first.draw(angles ?? action(one, state, found.action), place);
-    const alike = adds(one) ? "Rows against rows" : "Score of one word with itself";
-    const because = adds(one) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
+    const angles = turning && kind ? remembered(["angles", kind, encoding.slug, n, axis, options], () => turningFigure(anglesOf(encoding, turning, walk(n, encoding.graph.axes, axis), options), kind)) : null;
+    const { scores, by } = pictured;
+    first.element.hidden = !pictured.action;
+    if (pictured.action) first.draw(angles ?? action(encoding, state, pictured.action), place);
+    const alike = adds(encoding) ? "Rows against rows" : "Score of one word with itself";
+    const because = adds(encoding) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
     second.draw({ title: alike, about: because, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
     const same = by.high.every((high, n) => high - by.low[n] <= SPREAD * Math.max(1, Math.abs(by.mean[n])));
     third.draw({
       title: "Score against distance",
       about: same ? "It is the same wherever the two stand." : "The band shows how much it depends on where the two stand.",
       x: { label: "query − key", role: "offset" }, y: { label: "score" },
-      series: [{ name: one.name, xs: by.offsets, ys: by.mean, low: by.low, high: by.high }],
+      series: [{ name: encoding.name, xs: by.offsets, ys: by.mean, low: by.low, high: by.high }],
     }, place);
   }
 
   return {
     element,
     update(state) {
-      const one = app.first();
-      if (drawn !== one.slug) renew(one);
-      drawn = one.slug;
-      rewrite(one, state);
-      picker.set(one.slug);
+      const encoding = app.first();
+      if (drawn !== encoding.slug) renew(encoding);
+      drawn = encoding.slug;
+      rewrite(encoding, state);
+      picker.set(encoding.slug);
       length.set(state.n);
       head.set(state.head);
       axis.set(state.axis);
       rows.set(state.rows);
-      for (const [name, each] of Object.entries(turned)) each.set(stepOf(slidersOf(one)[name], state.options[name]));
-      const { dim, heads, seed, learns, options } = one.graph;
-      const why = obstacle(one);
+      for (const [name, each] of Object.entries(turned)) each.set(stepOf(slidersOf(encoding)[name], state.options[name]));
+      const { dim, heads, seed, learns, options } = encoding.graph;
+      const why = obstacle(encoding);
       trouble.replaceChildren();
       figures.hidden = !!why;
       note.hidden = !!why;
@@ -141,7 +141,7 @@ export function encodingView(app) {
         + (learns ? ` What it learns is as it begins, drawn with seed ${seed}.` : "");
       if (note.textContent !== said) note.textContent = said;
       try {
-        draw(one, state);
+        draw(encoding, state);
       } catch (error) {
         figures.hidden = true;
         trouble.append(instead(reason(error)));
@@ -153,15 +153,15 @@ export function encodingView(app) {
 /** @type {Object<string, string>} */
 const WHERE = { by_weight: "values, by their weights", hidden: "what the layer reads" };
 
-/** @param {App} app @param {Encoding} one @returns {HTMLElement[]} what it means, formula, properties, paper, code */
-function described(app, one) {
+/** @param {App} app @param {Encoding} encoding @returns {HTMLElement[]} what it means, formula, properties, paper, code */
+function described(app, encoding) {
   const about = html("section", {}, html("h3", {}, "What it means"));
-  for (const block of one.text) {
+  for (const block of encoding.text) {
     about.append(block.prose ? html("p", {}, ...prose(block.prose)) : formula(block.formula));
   }
 
-  const rows = app.data.properties.filter(({ name }) => one.properties[name]).map(({ name, label, meaning }) => {
-    const { holds, why } = one.properties[name];
+  const rows = app.data.properties.filter(({ name }) => encoding.properties[name]).map(({ name, label, meaning }) => {
+    const { holds, why } = encoding.properties[name];
     return [[html("span", { title: meaning }, label)], [markOf(holds)], [why || meaning]];
   });
   const properties = html("section", {}, html("h3", {}, "Measured properties"));
@@ -170,41 +170,41 @@ function described(app, one) {
   properties.append(measured);
 
   const source = html("section", {}, html("h3", {}, "Source and cost"));
-  source.append(one.paper
-    ? html("p", {}, html("a", { href: one.paper.link, rel: "noreferrer" }, one.paper.title), ` (${one.paper.short})`)
+  source.append(encoding.paper
+    ? html("p", {}, html("a", { href: encoding.paper.link, rel: "noreferrer" }, encoding.paper.title), ` (${encoding.paper.short})`)
     : html("p", {}, "An encoding of your own: no paper is known."));
-  const size = one.parameters ? `It learns ${whole(one.parameters)} numbers in a layer of 4 heads with 64 channels.` : "It learns nothing.";
-  source.append(html("p", {}, `Where it acts: ${one.acts_on.length ? one.acts_on.map((hook) => WHERE[hook] ?? hook).join(", ") : "nowhere"}. ${size}`));
-  if (one.cost) source.append(html("p", {}, costOf(one.cost)));
+  const size = encoding.parameters ? `It learns ${integer(encoding.parameters)} numbers in a layer of 4 heads with 64 channels.` : "It learns nothing.";
+  source.append(html("p", {}, `Where it acts: ${encoding.acts_on.length ? encoding.acts_on.map((hook) => WHERE[hook] ?? hook).join(", ") : "nowhere"}. ${size}`));
+  if (encoding.cost) source.append(html("p", {}, costOf(encoding.cost)));
 
   const code = html("section", {}, html("h3", {}, "Use it"));
-  const written = html("pre", { tabindex: 0 }, pythonOf(one, {}));
+  const written = html("pre", { tabindex: 0 }, pythonOf(encoding, {}));
   const buttons = html("div", { class: "files" },
-    copies("Copy as Python", () => pythonOf(one, app.now().options), app.say),
-    copies("Copy as command", () => `posenc show ${one.command}`, app.say));
-  if (one.paper) buttons.append(copies("Copy citation", () => one.paper?.bibtex ?? "", app.say));
+    copies("Copy as Python", () => pythonOf(encoding, app.now().options), app.say),
+    copies("Copy as command", () => `posenc show ${encoding.command}`, app.say));
+  if (encoding.paper) buttons.append(copies("Copy citation", () => encoding.paper?.bibtex ?? "", app.say));
   code.append(written, buttons);
   return [html("div", {}, about, source, code), properties];
 }
 
 /** @param {import("./data.js").Cost} cost @returns {string} */
 function costOf({ tokens, operations, numbers, memory, grows }) {
-  const where = `Counted in a forward pass of a layer of 4 heads with 64 channels over ${whole(tokens)} tokens`;
+  const where = `Counted in a forward pass of a layer of 4 heads with 64 channels over ${integer(tokens)} tokens`;
   if (!operations && !numbers && !memory) return `${where}: nothing more than without an encoding.`;
   const calls = Math.abs(operations) === 1 ? "operation" : "operations";
   const more = (/** @type {number} */ n) => (n < 0 ? "fewer" : "more");
   const growth = grows > 3 ? "with the square of the length" : grows > 1.5 ? "with the length" : "little with the length";
   const megabytes = `${shown(Math.abs(memory) / 1e6, 2)} MB ${memory < 0 ? "less" : "more"}`;
-  return `${where}: ${whole(Math.abs(operations))} ${calls} of torch ${more(operations)} than without an encoding, `
-    + `${whole(Math.abs(numbers))} numbers ${more(numbers)} to write, which grows ${growth}, and ${megabytes} memory at the peak.`;
+  return `${where}: ${integer(Math.abs(operations))} ${calls} of torch ${more(operations)} than without an encoding, `
+    + `${integer(Math.abs(numbers))} numbers ${more(numbers)} to write, which grows ${growth}, and ${megabytes} memory at the peak.`;
 }
 
 /**
  * Options that may differ from their defaults while one is moved: those that change other constants.
- * @param {Encoding} one @param {string} moved @param {Object<string, number>} options
+ * @param {Encoding} encoding @param {string} moved @param {Object<string, number>} options
  */
-function besides(one, moved, options) {
-  const all = slidersOf(one), taken = Object.keys(all[moved].constants);
+function besides(encoding, moved, options) {
+  const all = slidersOf(encoding), taken = Object.keys(all[moved].constants);
   const free = Object.entries(options).filter(([name]) => name in all && !taken.some((constant) => constant in all[name].constants));
   return Object.fromEntries(free);
 }
@@ -226,15 +226,15 @@ export function markOf(holds) {
   return html("span", { class: holds ? "yes" : "no", role: "img", "aria-label": says }, sign);
 }
 
-/** @param {Encoding} one @param {Object<string, number>} options @returns {string} */
-export function pythonOf(one, options) {
-  const moved = Object.entries(slidersOf(one)).filter(([name]) => name in options);
+/** @param {Encoding} encoding @param {Object<string, number>} options @returns {string} */
+export function pythonOf(encoding, options) {
+  const moved = Object.entries(slidersOf(encoding)).filter(([name]) => name in options);
   const drawn = moved.map(([name, slider]) => [name, slider.values[stepOf(slider, options[name])]]); // the nearest that there is
-  const chosen = { ...one.graph.options, ...Object.fromEntries(drawn) };
+  const chosen = { ...encoding.graph.options, ...Object.fromEntries(drawn) };
   const said = Object.entries(chosen).map(([name, value]) => `, ${name}=${JSON.stringify(value)}`).join("");
-  const { heads = 4, dim = 16, seed = 0 } = one.graph, { axes } = one;
+  const { heads = 4, dim = 16, seed = 0 } = encoding.graph, { axes } = encoding;
   const pos = axes > 1 ? `posenc.grid(${Array(axes).fill(4).join(", ")})` : "torch.arange(64)";
   return `import posenc\nimport torch\n\ntorch.manual_seed(${seed})\n`
-    + `encoding = posenc.create(${JSON.stringify(one.command)}, ${dim}, ${heads}${said})\npos = ${pos}\n`
+    + `encoding = posenc.create(${JSON.stringify(encoding.command)}, ${dim}, ${heads}${said})\npos = ${pos}\n`
     + `q, k, v = torch.randn(3, 1, ${heads}, len(pos), ${dim})\nout = posenc.attend(q, k, v, encoding, pos)\n`;
 }

@@ -16,7 +16,7 @@ import { adds, apart, biases, computed, mixed, normals, softmax, vectorOf, walk 
 /** @param {number} from @param {number} to @param {number} seed @returns {Grid} a seeded projection */
 function projection(from, to, seed) {
   const scale = 1 / Math.sqrt(from);
-  return { rows: from, columns: to, values: normals(seed, from * to).map((one) => one * scale) };
+  return { rows: from, columns: to, values: normals(seed, from * to).map((number) => number * scale) };
 }
 
 /** @param {Grid} a @param {Grid} b @returns {Grid} scores of rows against rows, by √channels */
@@ -33,7 +33,7 @@ function against(a, b) {
 }
 
 /** @param {Grid} a @param {Grid} b @param {number} sign @returns {Grid} */
-const plusGrid = (a, b, sign) => ({ ...a, values: a.values.map((one, n) => one + sign * b.values[n]) });
+const plusGrid = (a, b, sign) => ({ ...a, values: a.values.map((value, n) => value + sign * b.values[n]) });
 
 /** @typedef {{vectors: Map<string, Float64Array>, width: number}} Lexicon what a model's words are */
 
@@ -53,25 +53,25 @@ export function embedded(words, width, lexicon) {
 }
 
 /**
- * @param {Encoding} one
+ * @param {Encoding} encoding
  * @param {string[]} words in the order in which they stand
  * @param {Pick<State, "options" | "head" | "axis" | "causal">} state
  * @param {Lexicon | null} [lexicon] none: all words are seeded
  * @returns {Attention}
  */
-export function attention(one, words, state, lexicon = null) {
-  const { dim, width, axes } = one.graph;
+export function attention(encoding, words, state, lexicon = null) {
+  const { dim, width, axes } = encoding.graph;
   const x = embedded(words, width, lexicon), pos = walk(words.length, axes, state.axis);
   const [toQ, toK] = [projection(width, dim, 11), projection(width, dim, 12)];
   const [q, k] = [mixed(x, toQ), mixed(x, toK)];
   const content = against(q, k);
-  const causal = state.causal || one.graph.causal;
+  const causal = state.causal || encoding.graph.causal;
   /** @type {Term[]} */
   let terms;
   let scores = content;
   let valuesWith = x;
-  if (adds(one)) {
-    const rows = computed(one, pos, state.options, ["embedded"]).embedded;
+  if (adds(encoding)) {
+    const rows = computed(encoding, pos, state.options, ["embedded"]).embedded;
     const p = { rows: words.length, columns: width, values: values(rows) };
     const [pq, pk] = [mixed(p, toQ), mixed(p, toK)];
     terms = [
@@ -82,12 +82,12 @@ export function attention(one, words, state, lexicon = null) {
     valuesWith = plusGrid(x, p, 1);
   } else {
     const vectors = { q: q.values, k: k.values, hidden: x.values };
-    scores = { ...content, values: values(computed(one, pos, state.options, ["scores"], vectors, state.head).scores) };
+    scores = { ...content, values: values(computed(encoding, pos, state.options, ["scores"], vectors, state.head).scores) };
     const added = plusGrid(scores, content, -1);
     const changed = { ...added, values: added.values.map((v) => (Number.isFinite(v) ? v : -Infinity)) };
     terms = [{ name: "word · word", grid: content }];
-    if (one.graph.outputs.scores && scores.values.some((v, n) => v !== content.values[n])) {
-      terms.push({ name: biases(one) ? "what is added" : "what turning changes", grid: changed });
+    if (encoding.graph.outputs.scores && scores.values.some((v, n) => v !== content.values[n])) {
+      terms.push({ name: biases(encoding) ? "what is added" : "what turning changes", grid: changed });
     }
   }
   const [without, weights] = [softmax(content, causal), softmax(scores, causal)];

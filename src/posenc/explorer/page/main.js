@@ -23,7 +23,7 @@ const MAKE = {
 function begin() {
   const by = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
   const data = readData(by("data").textContent ?? "");
-  const encodings = new Map(data.encodings.map((one) => [one.slug, one]));
+  const encodings = new Map(data.encodings.map((encoding) => [encoding.slug, encoding]));
   const main = by("view"), live = by("live"), tabs = by("tabs"), seed = by("seed");
   /** @type {((place: Place) => void)[]} */
   let listeners = [];
@@ -53,8 +53,8 @@ function begin() {
 
   /** @param {State} state */
   function update(state) {
-    const other = open !== state.view;
-    if (other) {
+    const changed = open !== state.view;
+    if (changed) {
       listeners = [];
       view = MAKE[state.view](app);
       main.replaceChildren(view.element);
@@ -72,7 +72,7 @@ function begin() {
     view?.update(state);
     const what = ["tour", "context"].includes(state.view) ? "" : `${app.first().name}, `;
     document.title = `${what}${state.view} · posenc explorer`;
-    if (other && !first) main.focus({ preventScroll: true });
+    if (changed && !first) main.focus({ preventScroll: true });
     first = false;
   }
 
@@ -80,7 +80,7 @@ function begin() {
   tabs.replaceChildren(...VIEWS.map((name) =>
     html("li", {}, html("a", { "data-view": name }, name[0].toUpperCase() + name.slice(1)))));
   seed.textContent = `posenc ${data.version ?? ""} · seed ${data.seed ?? 0}: every number on this page is computed in it, from the encodings' own Python, or was measured and written into it.`;
-  const own = data.models.some((one) => one.own) && !data.encodings.some((one) => one.family === "own");
+  const own = data.models.some((entry) => entry.own) && !data.encodings.some((entry) => entry.family === "own");
   if (own && !location.hash) kept.set({ view: "context" });
   else update(kept.now());
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)"]) {

@@ -7,7 +7,7 @@ import { heatMap } from "./draw.js";
 import { attention, changed, lexiconOf, twins } from "./layer.js";
 import { largest } from "./scales.js";
 import { MOST_WORDS } from "./state.js";
-import { joined, percent, shown, tokensOf, whole } from "./words.js";
+import { integer, joined, percent, shown, tokensOf } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Encoding, Vectors} from "./data.js" */
@@ -25,7 +25,7 @@ const cursor = ({ i, j }, n) => ({ i: i % (n || 1), j: j % (n || 1) });
 
 /** @param {App} app @returns {View} */
 export function orderView(app) {
-  const picker = encodingChoice(app, (one) => !obstacle(one));
+  const picker = encodingChoice(app, (encoding) => !obstacle(encoding));
   const head = slider({ name: "Head", low: 0, high: 3, shown: String, moved: (at) => app.set({ head: at }, "head") });
   const causal = tick("Each word sees only those before it", (on) => app.set({ causal: on }));
   const lexicon = app.data.words && lexiconOf(app.data.words);
@@ -86,51 +86,51 @@ export function orderView(app) {
     const twice = new Set(twins(words).flat());
     const focused = [...chips.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
     chips.replaceChildren(...words.map((word, n) => {
-      const one = button(word, () => app.set({ i: n }, "cursor"), { "aria-pressed": n === at, title: twice.has(n) ? "stands here more than once" : null });
-      one.addEventListener("pointerenter", () => app.desk.light({ i: n }));
-      one.addEventListener("focus", () => app.desk.light({ i: n }));
-      return html("li", { class: twice.has(n) ? "twin" : "" }, one, html("small", { "aria-hidden": true }, String(n)));
+      const chip = button(word, () => app.set({ i: n }, "cursor"), { "aria-pressed": n === at, title: twice.has(n) ? "stands here more than once" : null });
+      chip.addEventListener("pointerenter", () => app.desk.light({ i: n }));
+      chip.addEventListener("focus", () => app.desk.light({ i: n }));
+      return html("li", { class: twice.has(n) ? "twin" : "" }, chip, html("small", { "aria-hidden": true }, String(n)));
     }));
     if (focused >= 0) chips.querySelectorAll("button")[Math.min(at, words.length - 1)]?.focus();
   }
 
-  /** @param {Encoding} one @param {State} state @param {string[]} words @param {number[]} order */
-  function draw(one, state, words, order) {
-    const found = attention(one, words, state, lexiconFor(state));
+  /** @param {Encoding} encoding @param {State} state @param {string[]} words @param {number[]} order */
+  function draw(encoding, state, words, order) {
+    const attended = attention(encoding, words, state, lexiconFor(state));
     const names = words;
     const place = cursor(state, words.length);
     const row = { label: "query", role: /** @type {const} */ ("query"), names };
     const column = { label: "key", role: /** @type {const} */ ("key"), names };
     const marks = /** @type {[number, number][]} */ (twins(words).flatMap((places) => places.flatMap((a) => places.filter((b) => b !== a).map((b) => [a, b]))));
-    const most = Math.max(largest(found.without.values), largest(found.with.values));
+    const most = Math.max(largest(attended.without.values), largest(attended.with.values));
     const weights = { row, column, signed: false, top: most, marks };
     const gives = (/** @type {Float64Array} */ all) => (/** @type {number} */ i, /** @type {number} */ j) =>
       `“${words[i]}” at ${i} gives “${words[j]}” at ${j} ${shown(100 * all[i * words.length + j])} %`;
-    maps[0].draw({ title: "Without an encoding", about: "the share of attention that each word gives to each.", ...weights, ...found.without, said: gives(found.without.values) }, place);
-    maps[1].draw({ title: `With ${one.name}`, about: headsOf(one) > 1 ? `the same words, head ${state.head}.` : "the same words.", ...weights, ...found.with, said: gives(found.with.values) }, place);
-    const top = Math.max(...found.terms.map((term) => largest(term.grid.values)));
+    maps[0].draw({ title: "Without an encoding", about: "the share of attention that each word gives to each.", ...weights, ...attended.without, said: gives(attended.without.values) }, place);
+    maps[1].draw({ title: `With ${encoding.name}`, about: headsOf(encoding) > 1 ? `the same words, head ${state.head}.` : "the same words.", ...weights, ...attended.with, said: gives(attended.with.values) }, place);
+    const top = Math.max(...attended.terms.map((term) => largest(term.grid.values)));
     parts.forEach((map, n) => {
-      const term = found.terms[n];
+      const term = attended.terms[n];
       map.element.hidden = !term;
       if (term) map.draw({ title: term.name, about: "", row, column, top, ...term.grid }, place);
     });
     const at = place.i * words.length + place.j;
-    const numbers = found.terms.map((term) => `${shown(term.grid.values[at])} (${term.name})`);
-    sum.textContent = `Score of “${words[place.i]}” for “${words[place.j]}”: ${numbers.join(" + ")} = ${shown(found.scores.values[at])}.`;
-    claims.replaceChildren(...claimsOf(one, state, words, order, found, lexiconFor(state)).map((text) => html("li", {}, text)));
+    const numbers = attended.terms.map((term) => `${shown(term.grid.values[at])} (${term.name})`);
+    sum.textContent = `Score of “${words[place.i]}” for “${words[place.j]}”: ${numbers.join(" + ")} = ${shown(attended.scores.values[at])}.`;
+    claims.replaceChildren(...claimsOf(encoding, state, words, order, attended, lexiconFor(state)).map((text) => html("li", {}, text)));
   }
 
   return {
     element,
     update(state) {
-      const one = app.first();
+      const encoding = app.first();
       const { words, order } = standing(state);
-      picker.set(one.slug);
-      head.range.max = String(headsOf(one) - 1); // before the value, which it bounds
+      picker.set(encoding.slug);
+      head.range.max = String(headsOf(encoding) - 1); // before the value, which it bounds
       head.set(state.head);
-      head.element.hidden = headsOf(one) < 2;
-      causal.set(state.causal || one.graph.causal);
-      causal.box.disabled = one.graph.causal;
+      head.element.hidden = headsOf(encoding) < 2;
+      causal.set(state.causal || encoding.graph.causal);
+      causal.box.disabled = encoding.graph.causal;
       seeded.set(state.seeded);
       origin.textContent = originOf(words, state.seeded ? null : app.data.words);
       if (field.value !== state.text) field.value = state.text;
@@ -139,12 +139,12 @@ export function orderView(app) {
       later.disabled = words.length < 2 || place.i === words.length - 1;
       tokens(words, place.i);
       glow(place);
-      const why = obstacle(one) || (words.length < 2 ? "Type two words or more: there is no order of one." : "");
+      const why = obstacle(encoding) || (words.length < 2 ? "Type two words or more: there is no order of one." : "");
       trouble.replaceChildren(...(why ? [instead(why)] : []));
       for (const each of [pair, below, claims]) each.hidden = !!why;
       if (why) return;
       try {
-        draw(one, state, words, order);
+        draw(encoding, state, words, order);
       } catch (error) {
         for (const each of [pair, below, claims]) each.hidden = true;
         trouble.replaceChildren(instead(reason(error)));
@@ -160,33 +160,33 @@ function originOf(words, vectors) {
   const { model, width, of, share } = vectors, known = new Set(vectors.words);
   const unknown = [...new Set(words.filter((word) => !known.has(word)))];
   const some = unknown.length ? ` It has none for ${joined(unknown.map((word) => `“${word}”`))}: seeded here.` : "";
-  return `Each word has its vector of ${model}, the same wherever it stands: ${whole(of)} channels projected to ${width}, which keep ${percent(share)} of their squared length, in steps of 8 bits.${some} But ${projected}, and not trained.`;
+  return `Each word has its vector of ${model}, the same wherever it stands: ${integer(of)} channels projected to ${width}, which keep ${percent(share)} of their squared length, in steps of 8 bits.${some} But ${projected}, and not trained.`;
 }
 
 /**
- * What the numbers say, in words.
- * @param {Encoding} one @param {State} state @param {string[]} words @param {number[]} order
- * @param {import("./layer.js").Attention} found
+ * Says in words what the numbers show.
+ * @param {Encoding} encoding @param {State} state @param {string[]} words @param {number[]} order
+ * @param {import("./layer.js").Attention} attended
  * @param {import("./layer.js").Lexicon | null} lexicon
  * @returns {string[]}
  */
-function claimsOf(one, state, words, order, found, lexicon) {
+function claimsOf(encoding, state, words, order, attended, lexicon) {
   const out = [];
   const typed = order.map((_, n) => words[order.indexOf(n)]);
   const NOTHING = 1e-9;
   const size = (/** @type {number} */ x) => (x < NOTHING ? "nothing" : `up to ${shown(x)} in a channel`);
   if (order.some((from, to) => from !== to)) {
-    const before = attention(one, typed, state, lexicon);
-    const [without, withIt] = [changed(before.outWithout, found.outWithout, order), changed(before.outWith, found.outWith, order)];
-    out.push(`Against the order typed, what attention writes for each word changes by ${size(without)} without the encoding, and by ${size(withIt)} with ${one.name}.`);
+    const before = attention(encoding, typed, state, lexicon);
+    const [without, withIt] = [changed(before.outWithout, attended.outWithout, order), changed(before.outWith, attended.outWith, order)];
+    out.push(`Against the order typed, what attention writes for each word changes by ${size(without)} without the encoding, and by ${size(withIt)} with ${encoding.name}.`);
   } else out.push("Shuffle the words: without an encoding, and without a mask, each gets what it got before.");
   const [first] = twins(words);
   if (first) {
     const [a, b] = first;
     const differ = (/** @type {import("./compute.js").Grid} */ grid) => size(apart(grid, a, grid, b));
-    out.push(`“${words[a]}” stands at ${joined(first.map(String))}: what is written for the first two differs by ${differ(found.outWithout)} without the encoding, and by ${differ(found.outWith)} with ${one.name}.`);
+    out.push(`“${words[a]}” stands at ${joined(first.map(String))}: what is written for the first two differs by ${differ(attended.outWithout)} without the encoding, and by ${differ(attended.outWith)} with ${encoding.name}.`);
   }
-  if (state.causal || one.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, and no encoding is needed for it.");
-  if (adds(one)) out.push("What is added to words reaches three of the four parts of each score: see below.");
+  if (state.causal || encoding.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, and no encoding is needed for it.");
+  if (adds(encoding)) out.push("What is added to words reaches three of the four parts of each score: see below.");
   return out;
 }

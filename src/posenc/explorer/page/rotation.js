@@ -4,7 +4,7 @@ import { encodingChoice, instead, reason } from "./app.js";
 import { computed, obstacle, stand, turningOf, turns, vectorOf } from "./compute.js";
 import { button, html, slider, svg, table } from "./dom.js";
 import { values } from "../interpreter.js";
-import { shown, whole } from "./words.js";
+import { integer, shown } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Turning} from "./compute.js" */
@@ -17,13 +17,13 @@ const BOTH = ["dog", "chased"]; // their seeded vectors are the query and the ke
 const RADIUS = 44;
 const ROUNDED = 1e-6; // radians: cos and sin are rounded to float32
 
-/** @param {Encoding} one */
-const turnsPairs = (one) => !obstacle(one) && turns(one) && turningOf(one, {}, 0) !== null;
+/** @param {Encoding} encoding */
+const turnsPairs = (encoding) => !obstacle(encoding) && turns(encoding) && turningOf(encoding, {}, 0) !== null;
 
 /** @param {App} app @returns {View} */
 export function rotationView(app) {
-  const fits = new Set(app.data.encodings.filter(turnsPairs).map((one) => one.slug));
-  const picker = encodingChoice(app, (one) => fits.has(one.slug));
+  const fits = new Set(app.data.encodings.filter(turnsPairs).map((encoding) => encoding.slug));
+  const picker = encodingChoice(app, (encoding) => fits.has(encoding.slug));
   const axis = slider({ name: "Axis that advances", low: 0, high: 1, shown: String, moved: (at) => app.set({ axis: at }, "axis") });
   const place = slider({ name: `Place of “${BOTH[0]}”`, low: 0, high: FURTHEST, shown: String, moved: (at) => app.set({ at }, "at") });
   const between = slider({ name: "Words between them", low: NEAREST_APART, high: FURTHEST_APART, shown: (n) => shown(n), moved: (n) => app.set({ apart: n }, "apart") });
@@ -48,7 +48,7 @@ export function rotationView(app) {
     html("p", { class: "summary" }, "Each pair of channels is a hand that turns as the position advances, each at its own speed. Move two words together: both turn, and the angle between them stays."),
     html("div", { class: "controls" }, picker.element, axis.element), html("div", { class: "controls" }, place.element, between.element, buttons),
     trouble, body);
-  /** @type {{one: Encoding, turning: Turning, key: string} | null} */
+  /** @type {{encoding: Encoding, turning: Turning, key: string} | null} */
   let known = null;
 
   function stop() {
@@ -74,23 +74,23 @@ export function rotationView(app) {
       const at = Math.min(FURTHEST, from + ((now - begun) / 1000) * A_SECOND);
       if (!element.isConnected || !timer) return stop();
       if (Math.floor(at) !== app.now().at) app.set({ at: Math.floor(at) }, "play");
-      if (known) hands(known.one, known.turning, { ...app.now() }, at);
+      if (known) hands(known.encoding, known.turning, { ...app.now() }, at);
       if (at >= FURTHEST) return stop();
       timer = requestAnimationFrame(turn);
     };
     timer = requestAnimationFrame(turn);
   }
 
-  /** @param {Encoding} one @param {State} state @param {number} at @returns {{q: Float64Array, k: Float64Array, score: number}} both, turned */
-  function pairAt(one, state, at) {
-    const { dim, axes } = one.graph;
+  /** @param {Encoding} encoding @param {State} state @param {number} at @returns {{q: Float64Array, k: Float64Array, score: number}} both, turned */
+  function pairAt(encoding, state, at) {
+    const { dim, axes } = encoding.graph;
     const [q, k] = BOTH.map((word) => vectorOf(word, dim));
     const both = new Float64Array(2 * dim);
     const pos = stand([at, at - state.apart], axes, state.axis);
     both.set(q, 0);
     const keys = new Float64Array(2 * dim);
     keys.set(k, dim);
-    const out = computed(one, pos, state.options, ["q", "k", "scores"], { q: both, k: keys });
+    const out = computed(encoding, pos, state.options, ["q", "k", "scores"], { q: both, k: keys });
     return { q: values(out.q).subarray(0, dim), k: values(out.k).subarray(dim, 2 * dim), score: values(out.scores)[1] };
   }
 
@@ -115,9 +115,9 @@ export function rotationView(app) {
   /** @param {Float64Array} x @param {[number, number]} pair @returns {number} */
   const angleOf = (x, [a, b]) => Math.atan2(x[b], x[a]);
 
-  /** @param {Encoding} one @param {Turning} turning @param {State} state @param {number} at */
-  function hands(one, turning, state, at) {
-    const { q, k } = pairAt(one, state, at);
+  /** @param {Encoding} encoding @param {Turning} turning @param {State} state @param {number} at */
+  function hands(encoding, turning, state, at) {
+    const { q, k } = pairAt(encoding, state, at);
     turning.pairs.forEach((pair, n) => {
       const [x, y] = [angleOf(q, pair), angleOf(k, pair)];
       // counter-clockwise, as mathematics draws it: y grows upwards
@@ -135,8 +135,8 @@ export function rotationView(app) {
     });
   }
 
-  function tell(/** @type {Encoding} */ one, /** @type {Turning} */ turning, /** @type {State} */ state) {
-    const here = pairAt(one, state, state.at), start = pairAt(one, state, Math.max(0, state.apart)); // both at 0 or later
+  function tell(/** @type {Encoding} */ encoding, /** @type {Turning} */ turning, /** @type {State} */ state) {
+    const here = pairAt(encoding, state, state.at), start = pairAt(encoding, state, Math.max(0, state.apart)); // both at 0 or later
     const degrees = (/** @type {number} */ x) => `${shown((x * 180) / Math.PI, 3)}°`;
     const wrap = (/** @type {number} */ x) => Math.atan2(Math.sin(x), Math.cos(x));
     let most = 0;
@@ -145,7 +145,7 @@ export function rotationView(app) {
       const gap = wrap(x - y), before = wrap(angleOf(start.q, pair) - angleOf(start.k, pair));
       most = Math.max(most, Math.abs(wrap(gap - before)));
       const speed = turning.speeds[n];
-      return [pair.join(", "), shown(speed, 3), Math.abs(speed) < 1e-12 ? "–" : whole(2 * Math.PI / Math.abs(speed)), degrees(x), degrees(y), degrees(gap)];
+      return [pair.join(", "), shown(speed, 3), Math.abs(speed) < 1e-12 ? "–" : integer(2 * Math.PI / Math.abs(speed)), degrees(x), degrees(y), degrees(gap)];
     });
     numbers.replaceChildren(table(["channels", "radians a position", "positions a turn", `“${BOTH[0]}”`, `“${BOTH[1]}”`, "between them"], rows));
     const moved = most < ROUNDED ? `stays the same in every pair, to ${degrees(most)}` : `changes by up to ${degrees(most)}`;
@@ -157,30 +157,30 @@ export function rotationView(app) {
   return {
     element,
     update(state) {
-      const one = app.first();
-      picker.set(one.slug);
+      const encoding = app.first();
+      picker.set(encoding.slug);
       place.set(state.at);
       between.set(state.apart);
-      axis.range.max = String((one.graph.axes ?? 1) - 1); // before the value, which it bounds
+      axis.range.max = String((encoding.graph.axes ?? 1) - 1); // before the value, which it bounds
       axis.set(state.axis);
-      axis.element.hidden = (one.graph.axes ?? 1) === 1;
+      axis.element.hidden = (encoding.graph.axes ?? 1) === 1;
       trouble.replaceChildren();
-      body.hidden = !fits.has(one.slug);
+      body.hidden = !fits.has(encoding.slug);
       if (body.hidden) {
         stop();
-        trouble.append(instead(`${one.name} does not turn pairs of channels by themselves: choose one that does.`));
+        trouble.append(instead(`${encoding.name} does not turn pairs of channels by themselves: choose one that does.`));
         return;
       }
       try {
-        const key = `${one.slug} ${state.axis} ${JSON.stringify(state.options)}`;
+        const key = `${encoding.slug} ${state.axis} ${JSON.stringify(state.options)}`;
         if (!known || known.key !== key) {
-          const turning = turningOf(one, state.options, state.axis);
+          const turning = turningOf(encoding, state.options, state.axis);
           if (!turning) throw new Error("its pairs cannot be told apart.");
-          known = { one, turning, key };
+          known = { encoding, turning, key };
           dials(turning);
         }
-        if (!timer || still.matches) hands(one, known.turning, state, state.at);
-        tell(one, known.turning, state);
+        if (!timer || still.matches) hands(encoding, known.turning, state, state.at);
+        tell(encoding, known.turning, state);
       } catch (error) {
         body.hidden = true;
         trouble.append(instead(reason(error)));

@@ -13,8 +13,8 @@ const ramps = new Map();
  */
 function ramp(low, middle, high) {
   const key = `${low} ${middle} ${high}`;
-  let found = ramps.get(key);
-  if (!found) {
+  let colours = ramps.get(key);
+  if (!colours) {
     const [from, to, above] = [middle, low, high].map(channels);
     const bytes = new Uint8ClampedArray(4 * (2 * STEPS + 1));
     for (let n = -STEPS; n <= STEPS; n++) {
@@ -22,10 +22,10 @@ function ramp(low, middle, high) {
       for (let c = 0; c < 3; c++) bytes[4 * (n + STEPS) + c] = from[c] + (end[c] - from[c]) * Math.abs(n / STEPS);
       bytes[4 * (n + STEPS) + 3] = 255;
     }
-    found = new Uint32Array(bytes.buffer);
-    ramps.set(key, found);
+    colours = new Uint32Array(bytes.buffer);
+    ramps.set(key, colours);
   }
-  return found;
+  return colours;
 }
 
 /**
@@ -65,7 +65,7 @@ export function ticks(low, high, many) {
   if (!(high > low)) return [low];
   const rough = (high - low) / Math.max(1, many);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * ([1, 2, 5].find((one) => one * power >= rough * 0.999) ?? 10);
+  const step = power * ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10);
   const out = [];
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) out.push(n * step);
   return out;

@@ -1,7 +1,7 @@
 // The whole state of the page, and its address: #v1/order/rope?n=64&i=40&option.base=5000&embed
 
 /**
- * What the page shows. `i`, `j` and `c` are the places of the cursor: query, key, channel.
+ * State of the page. `i`, `j` and `c` are the places of the cursor: query, key, channel.
  * @typedef {{view: string, names: string[], n: number, i: number, j: number, c: number, head: number,
  *   axis: number, options: Object<string, number>, text: string, order: number[],
  *   causal: boolean, at: number, apart: number, model: string, wanted: number, group: number,
@@ -20,13 +20,13 @@ export const FIRST = Object.freeze({
   wanted: 0, group: 0, having: [], stop: 1, rows: "", embed: false, seeded: false,
 });
 
-/** The numbers, and what they may be. @type {Object<string, [number, number]>} */
-const WHOLE = {
+/** The least and the greatest value of each number of the state. @type {Object<string, [number, number]>} */
+const RANGES = {
   n: [2, MOST_TOKENS], i: [0, MOST_TOKENS - 1], j: [0, MOST_TOKENS - 1], c: [0, 4095], head: [0, 63], axis: [0, 7],
   apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 10],
 };
 const WORDS = ["text", "model"];
-/** What rows show of pairs that turn: a vector, or the angle of each pair, or its cosine. */
+/** Modes of the rows of pairs that turn: a vector, the angle of each pair, or its cosine. */
 export const ROWS = ["", "angle", "cos"];
 const FLAGS = ["causal", "embed", "seeded"];
 const OPTION = "option.";
@@ -49,7 +49,7 @@ export function toHash(state) {
   const all = /** @type {Object<string, any>} */ (state);
   const first = /** @type {Object<string, any>} */ (FIRST);
   const parts = [];
-  for (const name of [...Object.keys(WHOLE), ...WORDS]) {
+  for (const name of [...Object.keys(RANGES), ...WORDS]) {
     if (all[name] !== first[name]) parts.push(`${name}=${written(String(all[name]))}`);
   }
   if (state.rows) parts.push(`rows=${state.rows}`);
@@ -73,12 +73,12 @@ function within(value, [low, high], otherwise) {
 /** @param {string} value @returns {number[]} an order of so many words, or none */
 function permutation(value) {
   const order = value.split(",").map(Number);
-  const all = order.length <= MOST_WORDS && [...order].sort((a, b) => a - b).every((one, at) => one === at);
+  const all = order.length <= MOST_WORDS && [...order].sort((a, b) => a - b).every((n, at) => n === at);
   return value && all ? order : [];
 }
 
 /**
- * The state of an address; what it cannot mean is as at first.
+ * Reads the state from an address; what cannot be read stays as at first.
  * @param {string} hash
  * @returns {State}
  */
@@ -93,7 +93,7 @@ export function fromHash(hash) {
   if (list.length) state.names = [...new Set(list)].slice(0, MOST_NAMES);
   for (const part of query.split(/[&?]/)) {
     const [name, value = ""] = [unwritten(part.split("=")[0]), part.split(/=(.*)/s)[1]];
-    if (Object.hasOwn(WHOLE, name)) state[name] = within(value, WHOLE[name], state[name]);
+    if (Object.hasOwn(RANGES, name)) state[name] = within(value, RANGES[name], state[name]);
     else if (WORDS.includes(name)) state[name] = unwritten(value).slice(0, LONGEST_TEXT);
     else if (name === "rows") state.rows = ROWS.includes(value) ? value : "";
     else if (name === "order") state.order = permutation(value);

@@ -6,7 +6,7 @@ import { button, html } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { attention, changed } from "./layer.js";
 import { FIRST, toHash } from "./state.js";
-import { percent, shown, tokensOf, whole } from "./words.js";
+import { integer, percent, shown, tokensOf } from "./words.js";
 import { constants, values } from "../interpreter.js";
 
 /** @import {App, View} from "./app.js" */
@@ -24,7 +24,7 @@ const DOGS = tokensOf(FIRST.text);
 const PLAIN = { options: {}, head: 0, axis: 0, causal: false };
 
 /** @param {number} n @returns {number[]} 0, 1, … */
-const upTo = (n) => Array.from({ length: n }, (_, one) => one);
+const upTo = (n) => Array.from({ length: n }, (_, index) => index);
 
 /** @param {Grid} rows @param {number} i @returns {number} its length */
 const lengthOf = (rows, i) => Math.hypot(...rows.values.subarray(i * rows.columns, (i + 1) * rows.columns));
@@ -40,10 +40,10 @@ function distance(rows, i, j) {
 export function decidedByOffset(scores) {
   const { offsets, mean } = byOffset(scores), n = scores.rows;
   const by = new Map(offsets.map((offset, at) => [offset, mean[at]]));
-  const middle = scores.values.reduce((sum, one) => sum + one, 0) / scores.values.length;
+  const middle = scores.values.reduce((sum, score) => sum + score, 0) / scores.values.length;
   let [all, decided] = [0, 0];
-  scores.values.forEach((one, at) => {
-    all += (one - middle) ** 2;
+  scores.values.forEach((score, at) => {
+    all += (score - middle) ** 2;
     decided += ((by.get(Math.floor(at / n) - (at % n)) ?? 0) - middle) ** 2;
   });
   return decided / all;
@@ -87,7 +87,7 @@ export const STOPS = [
     show(integer, sinusoidal) {
       const n = 128, width = integer.graph.width, at = 100;
       const [plain, waves] = [rowsOf(integer, walk(n), {}), rowsOf(sinusoidal, walk(n), {})];
-      const lengths = [...normals(3, 200 * width)].reduce((sum, one) => sum + one * one, 0);
+      const lengths = [...normals(3, 200 * width)].reduce((sum, x) => sum + x * x, 0);
       const word = Math.sqrt(lengths / 200);
       return {
         said: `Then the position drowns the word. A word of ${width} channels is about ${shown(word)} long; what is added at ${at} is ${shown(lengthOf(plain, at))} long, ${shown(lengthOf(plain, at) / word)} times as much. Sinusoids stay at ${shown(lengthOf(waves, at))}, everywhere.`,
@@ -117,8 +117,8 @@ export const STOPS = [
     needs: ["binary", "sinusoidal"],
     show(binary, sinusoidal) {
       const n = 65;
-      const steps = (/** @type {Encoding} */ one) => {
-        const rows = rowsOf(one, walk(n), {});
+      const steps = (/** @type {Encoding} */ encoding) => {
+        const rows = rowsOf(encoding, walk(n), {});
         return upTo(n - 1).map((p) => distance(rows, p, p + 1));
       };
       const [bits, waves] = [steps(binary), steps(sinusoidal)];
@@ -139,7 +139,7 @@ export const STOPS = [
       const rows = rowsOf(sinusoidal, stand([0, 1, far]), {});
       const longest = (2 * Math.PI) / Math.min(...freqs);
       return {
-        said: `They never repeat. At width ${sinusoidal.graph.width} the longest wavelength is ${whole(longest)}, for the slowest pair has 10,000 to the power of (d − 2)/d, not of 1; and 62,832 tokens away the other pairs are elsewhere: the code there is ${shown(distance(rows, 0, 2))} away from the first, neighbours are ${shown(distance(rows, 0, 1))} apart.`,
+        said: `They never repeat. At width ${sinusoidal.graph.width} the longest wavelength is ${integer(longest)}, for the slowest pair has 10,000 to the power of (d − 2)/d, not of 1; and 62,832 tokens away the other pairs are elsewhere: the code there is ${shown(distance(rows, 0, 2))} away from the first, neighbours are ${shown(distance(rows, 0, 1))} apart.`,
         lines: { title: "Tokens in which each pair turns once", x: { label: "pair" }, y: { label: "tokens a turn", log: true }, rules: [{ y: far, name: "62,832" }],
           series: [{ name: "sinusoidal", xs: upTo(freqs.length), ys: [...freqs].map((theta) => (2 * Math.PI) / theta) }] },
         open: { view: "encoding", names: ["sinusoidal"] },
@@ -184,7 +184,7 @@ export const STOPS = [
         for (let j = 0; j < n; j++) for (let c = 0; c < width; c++) scores.values[i * n + j] += (q[i * width + c] * k[j * width + c]) / Math.sqrt(width);
       }
       const [query, key] = [normals(23, dim), normals(24, dim)];
-      const repeat = (/** @type {Float64Array} */ one) => Float64Array.from({ length: n * dim }, (_, at) => one[at % dim]);
+      const repeat = (/** @type {Float64Array} */ vector) => Float64Array.from({ length: n * dim }, (_, at) => vector[at % dim]);
       const turned = values(computed(rope, walk(n), {}, ["scores"], { q: repeat(query), k: repeat(key) }).scores);
       const raw = decidedByOffset(dots(rows)), lost = decidedByOffset(scores), kept = decidedByOffset({ rows: n, columns: n, values: turned });
       return {
@@ -206,12 +206,12 @@ export const STOPS = [
       const key = turnedOf(rope, stand([target]), {}, 0, query).values; // turned forwards, it waits there
       const q = Float64Array.from({ length: n * dim }, (_, at) => query[at % dim]), k = Float64Array.from({ length: n * dim }, (_, at) => key[at % dim]);
       const scores = values(computed(rope, walk(n), {}, ["scores"], { q, k }).scores);
-      const made = upTo(n).map((offset) => scores[offset * n]);
-      const best = made.indexOf(Math.max(...made));
+      const gained = upTo(n).map((offset) => scores[offset * n]);
+      const best = gained.indexOf(Math.max(...gained));
       return {
         said: `It need not. A word of ones against itself fades, though ${percent(rises / (n - 1))} of the steps rise; but for any distance there is a key that RoPE finds best there. The key below was made for ${target}, and its highest score is at ${best}.`,
         lines: { title: "Score against distance", x: { label: "query − key", role: "offset" }, y: { label: "score" },
-          series: [{ name: `a key made for ${target}`, xs: upTo(n), ys: made }, { name: "ones against ones", xs: upTo(n), ys: same }] },
+          series: [{ name: `a key made for ${target}`, xs: upTo(n), ys: gained }, { name: "ones against ones", xs: upTo(n), ys: same }] },
         open: { view: "encoding", names: ["rope"], n },
       };
     },
@@ -224,8 +224,8 @@ export const STOPS = [
       const waves = upTo(dim / 2).map((pair) => 2 * Math.PI * base ** ((2 * pair) / dim));
       const done = waves.filter((wave) => wave <= trained).length;
       return {
-        said: `The formula has no end; training has. With ${dim} channels, base 10,000 and ${whole(trained)} tokens, as in Llama 2, ${2 * done} channels complete a turn in training. The other ${dim - 2 * done} meet angles beyond ${whole(trained)} that the model has never seen. On this page, with ${2 * freqs.length} channels, it is ${2 * freqs.filter((theta) => (2 * Math.PI) / theta <= trained).length} of ${2 * freqs.length}.`,
-        lines: { title: "Tokens in which each pair turns once", about: `${dim} channels, base 10,000.`, x: { label: "pair" }, y: { label: "tokens a turn", log: true }, rules: [{ y: trained, name: `trained on ${whole(trained)}` }],
+        said: `The formula has no end; training has. With ${dim} channels, base 10,000 and ${integer(trained)} tokens, as in Llama 2, ${2 * done} channels complete a turn in training. The other ${dim - 2 * done} meet angles beyond ${integer(trained)} that the model has never seen. On this page, with ${2 * freqs.length} channels, it is ${2 * freqs.filter((theta) => (2 * Math.PI) / theta <= trained).length} of ${2 * freqs.length}.`,
+        lines: { title: "Tokens in which each pair turns once", about: `${dim} channels, base 10,000.`, x: { label: "pair" }, y: { label: "tokens a turn", log: true }, rules: [{ y: trained, name: `trained on ${integer(trained)}` }],
           series: [{ name: "wavelength", xs: upTo(dim / 2), ys: waves }] },
         open: { view: "context" },
       };
@@ -273,9 +273,9 @@ export function tourView(app) {
       trouble.replaceChildren();
       try {
         const needed = stop.needs.map((name) => {
-          const one = app.find(name);
-          if (!one) throw new Error(`the encoding “${name}” is not in this page.`);
-          return one;
+          const encoding = app.find(name);
+          if (!encoding) throw new Error(`the encoding “${name}” is not in this page.`);
+          return encoding;
         });
         const shown = remembered(["tour", state.stop], () => stop.show(...needed));
         said.textContent = shown.said;

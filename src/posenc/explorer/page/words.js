@@ -21,7 +21,7 @@ const raised = (power) =>
   String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(sign)] ?? "⁻");
 
 /** @param {number} x @returns {string} thousands apart */
-export const whole = (x) => ENGLISH.format(Math.round(x)).replace("-", "−");
+export const integer = (x) => ENGLISH.format(Math.round(x)).replace("-", "−");
 
 /** @param {number} share @returns {string} */
 export const percent = (share) => `${shown(100 * share, 2)} %`;

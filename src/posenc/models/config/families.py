@@ -163,11 +163,11 @@ class Family:
             step = every or rule["every"]
             cycle = [rule["else"]] * step
             cycle[rule["at"] if at is None else at] = rule["is"]
-        of = [cycle[i % len(cycle)] for i in range(count)]
-        of = of[::-1] if rule.get("end") else of
+        kinds = [cycle[i % len(cycle)] for i in range(count)]
+        kinds = kinds[::-1] if rule.get("end") else kinds
         first = rule.get("first", [])[:count]
-        of = [*first, *of[len(first) :]]
-        return (*of[:-1], rule.get("last", of[-1])) if of else ()
+        kinds = [*first, *kinds[len(first) :]]
+        return (*kinds[:-1], rule.get("last", kinds[-1])) if kinds else ()
 
     def settled(self, config: Mapping[str, Any]) -> "Family":
         """Resolve what keys of a config decide: `switch`, and the depth of the stacks.

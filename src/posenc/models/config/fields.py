@@ -12,7 +12,7 @@ from posenc.models.files.errors import ModelError, Unread, printable, shown
 from posenc.models.files.strict import MOST_INT
 
 WIDEST = 2**12  # channels of a head: beyond, it is the width of something else
-LEAST = 1e-9  # by which a number exceeds its bound: closer to it, what is divided by it overflows
+LEAST_MARGIN = 1e-9  # of a number over its bound: closer to it, what is divided by it overflows
 
 
 class Fields:
@@ -68,7 +68,7 @@ class Fields:
             return None
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not fits or not _between(value, above, most):
-            near = f" by at least {LEAST:g}" if fits and above < value <= most else ""
+            near = f" by at least {LEAST_MARGIN:g}" if fits and above < value <= most else ""
             upper = "2⁵³" if most == MOST_INT else f"{most:g}"
             upper = f" and at most {upper}" if most < MOST_INT or (fits and value > most) else ""
             self.fail(key, "must be a number", value, f"above {above:g}{near}{upper}")
@@ -163,11 +163,11 @@ class Fields:
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
         """Read a key that may stand in two places. Raises ModelError where they differ."""
-        mine, theirs = self.stated(key), other.stated(other_key)
-        if mine is not None and theirs is not None and mine != theirs:
+        value, other_value = self.stated(key), other.stated(other_key)
+        if value is not None and other_value is not None and value != other_value:
             where = f"{self.at(key)} and {other.at(other_key)}"
-            raise ModelError(self.file, where, f"disagree: {shown(mine)} and {shown(theirs)}")
-        return theirs if mine is None else mine
+            raise ModelError(self.file, where, f"disagree: {shown(value)} and {shown(other_value)}")
+        return other_value if value is None else value
 
 
 def head_dim(config: Fields) -> int:
@@ -188,4 +188,4 @@ def head_dim(config: Fields) -> int:
 
 def _between(value: float, above: float, most: float) -> bool:
     """Test whether `value` is clearly above the bound and not too large; false for NaN."""
-    return value <= most and value - above >= LEAST
+    return value <= most and value - above >= LEAST_MARGIN

@@ -23,9 +23,9 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
     bare = _bare(config, family, types)
     sharpened = _sharpened(config, family)
     stack = []
-    for kind, none in zip(types, bare, strict=True):
-        turn = None if turns is None or none else _of(turns, kind, config, family)
-        temperature = sharpened if none or not family.temperature.get("nope") else None
+    for kind, without in zip(types, bare, strict=True):
+        turn = None if turns is None or without else _of(turns, kind, config, family)
+        temperature = sharpened if without or not family.temperature.get("nope") else None
         attends = not family.attention or kind in family.attention
         window = _window(config, family, kind)
         more = _attention(config, family, kind, len(stack)) if attends else {}
@@ -118,14 +118,15 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
 def _step(config: Fields, family: Family) -> tuple[int | None, int | None]:
     """The period of the other type of layer, and its place in it, where the config states them."""
     rule = family.layers
-    every = config.count(rule["key"]) if "key" in rule else None
-    at = config.count(rule["at_key"], least=0) if "at_key" in rule else None
-    place, period = rule.get("at", 0) if at is None else at, every or rule.get("every", 1)
+    stated_period = config.count(rule["key"]) if "key" in rule else None
+    stated_place = config.count(rule["at_key"], least=0) if "at_key" in rule else None
+    place = rule.get("at", 0) if stated_place is None else stated_place
+    period = stated_period or rule.get("every", 1)
     if place >= period:
         config.fail(
             rule.get("at_key") or rule["key"], f"must be below {rule['key']}, {period}", place
         )
-    return every, at
+    return stated_period, stated_place
 
 
 def _bare(config: Fields, family: Family, types: tuple[str, ...]) -> list[bool]:
@@ -144,8 +145,8 @@ def _bare(config: Fields, family: Family, types: tuple[str, ...]) -> list[bool]:
                 rule["key"], f"must have a flag for each of {count} layers, has", len(flags)
             )
         return [flag != rule["rotary"] for flag in flags]
-    every = config.count(rule["every"]) or rule["default"]
-    return [(i + 1) % every == 0 for i in range(count)]
+    period = config.count(rule["every"]) or rule["default"]
+    return [(i + 1) % period == 0 for i in range(count)]
 
 
 def _window(config: Fields, family: Family, kind: str) -> int | None:

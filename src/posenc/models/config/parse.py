@@ -57,7 +57,7 @@ def _specify(config: Fields, within: str = "") -> Spec:
         spec = Spec(model, "parts", parts=stacks)
     elif family.kind != "parts":
         spec = _stack(config, family)
-    elif (text := _flat(config, family)) is not None:
+    elif (text := _text_family(config, family)) is not None:
         spec = _stack(config, text)
     return _with_parts(replace(spec, applied=_applied(config)), config, family)
 
@@ -70,11 +70,11 @@ def _applied(config: Fields) -> tuple[str, ...]:
     encodings = entry.get("encodings")
     if not isinstance(encodings, list) or not encodings:
         return ("an encoding that its config cannot describe",)
-    names = (one.get("class") if isinstance(one, dict) else None for one in encodings[:8])
+    names = (entry.get("class") if isinstance(entry, dict) else None for entry in encodings[:8])
     return tuple(dict.fromkeys(printable(str(name)) for name in names))
 
 
-def _flat(config: Fields, family: Family) -> Family | None:
+def _text_family(config: Fields, family: Family) -> Family | None:
     """The family of a text model whose keys stand at the top level, as in older Qwen-VL files."""
     text = families.family(f"{family.name}_text")
     if text is None or any(config.stated(name) is not None for name in TEXT):
@@ -121,7 +121,7 @@ def _stack(config: Fields, family: Family) -> Spec:
     if family.kind == "nothing":
         return Spec(family.name, family.kind)
     notes: list[str] = []
-    values = _heeded(_as_the_class_reads(config, family, notes), config, family, notes)
+    values = _keys_heeded(_as_the_class_reads(config, family, notes), config, family, notes)
     config = Fields(values, config.file, config.path, family.keys, family.defaults)
     _check_heads(config)
     fields = KINDS[family.kind](config, family, notes)
@@ -166,7 +166,7 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
     return values
 
 
-def _heeded(
+def _keys_heeded(
     values: dict[str, Any], config: Fields, family: Family, notes: list[str]
 ) -> dict[str, Any]:
     """The keys of a config that the code of such a model heeds; the others become notes."""

@@ -15,7 +15,7 @@ from posenc.models.config.layers import layers
 from posenc.models.config.spec import Rotary
 from posenc.models.files.errors import ModelError, shown
 
-METHODS = {  # rope_type -> the keys that it reads, beyond those of EVERY
+METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
     "default": (),
     "linear": ("factor",),
     "ntk": ("factor", "alpha"),
@@ -26,10 +26,10 @@ METHODS = {  # rope_type -> the keys that it reads, beyond those of EVERY
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
     "proportional": ("factor",),
 }
-EVERY = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section")
-EVERY += ("mrope_interleaved", "original_max_position_embeddings")
-KEYS = {*EVERY, *(key for keys in METHODS.values() for key in keys)}
-SAME = {"su": "longrope", "mrope": "default"}  # names that mean another
+COMMON_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section")
+COMMON_KEYS += ("mrope_interleaved", "original_max_position_embeddings")
+KEYS = {*COMMON_KEYS, *(key for keys in METHODS.values() for key in keys)}
+ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
 PLACES = ("rope_parameters", "rope_scaling")
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
@@ -84,7 +84,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         return objects
     if not family.rope:
         rope = shared or Fields({}, config.file, config.path)
-        flat = default if shared is None or not _type(shared) else _kept(default)
+        flat = default if shared is None or not _type(shared) else _defaults_kept(default)
         rope.defaults = {**config.defaults, **flat}
         for key in (theta, share, "original_max_position_embeddings"):
             stated = rope.agree(key, config, key)
@@ -95,7 +95,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         values = dict(shared.values) if shared is not None and rule.get("scaled", True) else {}
         rope = Fields(values, config.file, shared.path if shared else config.path)
         base = config.stated(rule.get("theta", theta))
-        kept = default.get(label, {}) if not values else _kept(default.get(label, {}))
+        kept = default.get(label, {}) if not values else _defaults_kept(default.get(label, {}))
         rope.defaults = {**kept, **({} if base is None else {theta: base})}
         if share in config.values:
             rope.defaults[share] = config.stated(share)
@@ -106,7 +106,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
     return by_type
 
 
-def _kept(default: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults_kept(default: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults that still hold where the file sets a scaling of its own."""
     return {k: v for k, v in default.items() if k in ("rope_theta", "partial_rotary_factor")}
 
@@ -128,9 +128,9 @@ def _rope_fields(config: Fields) -> Fields | None:
 
 
 def _type(rope: Fields) -> Any:
-    """`rope_type`, or `type` in older files; "mrope" is the default with sections."""
+    """Read `rope_type`, or `type` in older files; "mrope" is the default with sections."""
     new, old = (rope.stated(key) for key in ("rope_type", "type"))
-    new, old = (SAME.get(name, name) if isinstance(name, str) else name for name in (new, old))
+    new, old = (ALIASES.get(name, name) if isinstance(name, str) else name for name in (new, old))
     if None not in (new, old) and new != old:
         where = f"{rope.at('rope_type')} and {rope.at('type')}"
         raise ModelError(rope.file, where, f"disagree: {shown(new)}, {shown(old)}")
@@ -154,9 +154,9 @@ def _rotation(
     name = _type(rope)
     name = rope.defaults.get("rope_type") or "default" if name is None else name
     if not isinstance(name, str) or name not in METHODS:
-        rope.fail("rope_type", "is not known", name, ", ".join((*METHODS, *SAME)))
+        rope.fail("rope_type", "is not known", name, ", ".join((*METHODS, *ALIASES)))
     usual = family.defaults.get("rope_parameters") or {}  # keys of this model's own
-    rope.refuse_others((*EVERY, *METHODS[name], *usual), f"rope_type {name!r}")
+    rope.refuse_others((*COMMON_KEYS, *METHODS[name], *usual), f"rope_type {name!r}")
     base = rope.number("rope_theta", above=1.0) or 10_000.0
     dim, turned, share = _width(rope, config, family, name, notes)
     sections, woven = _sections(rope, family, turned, notes)
@@ -236,7 +236,9 @@ def _check_sections(rope: Fields, sections: tuple[int, ...], woven: bool) -> Non
     if min(sections) < 1:
         rope.fail("mrope_section", "must give each axis a pair", list(sections))
     count, total = len(sections), sum(sections)
-    shares = [len(range(axis, min(count * of, total), count)) for axis, of in enumerate(sections)]
+    shares = [
+        len(range(axis, min(count * pairs, total), count)) for axis, pairs in enumerate(sections)
+    ]
     if woven and list(sections[1:]) != shares[1:]:
         rope.fail("mrope_section", f"taking turns, axes would get {shares} pairs", list(sections))
 
@@ -270,8 +272,8 @@ def _width(
         rope.fail("partial_rotary_factor", problem, share)
     if turned < 2 or turned % 2 or turned > dim:
         key = "partial_rotary_factor" if share < 1 else "head_dim"
-        of = rope if share < 1 else config
-        of.fail(
+        source = rope if share < 1 else config
+        source.fail(
             key if config.stated("rotary_dim") is None else "rotary_dim",
             f"channels turn in pairs: of a head of {dim} it turns {turned}, which must be even and"
             f" from 2 to {dim}",

@@ -20,7 +20,7 @@ WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 
 def local(name: str, weights: bool = False) -> Path:
-    """The path of the config of `name`, or with `weights` of a folder with those too.
+    """Find the config of `name`, or with `weights` a folder with those too; return its path.
 
     Raises ModelError where there is no such path, or the hub does not give it.
     """
@@ -35,7 +35,7 @@ def local(name: str, weights: bool = False) -> Path:
 
 
 def _nearest(path: Path) -> str:
-    """A path here that may be meant, as the end of a sentence; "" where none is near."""
+    """Write a similar path here, as the end of a sentence; "" where there is none."""
     here = Path(path.anchor)
     for part in path.relative_to(here).parts if path.is_absolute() else path.parts:
         if not (here / part).exists():

@@ -53,7 +53,7 @@ def read_json(path: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
 def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
     """Parse the bytes of a file as a JSON object, strictly."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = dict(pairs)
         if len(keys) < len(pairs):
             earlier: set[str] = set()
@@ -61,7 +61,7 @@ def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
             raise ModelError(file, again, "is there twice in the same object")
         return keys
 
-    def whole(digits: str) -> int:
+    def whole_number(digits: str) -> int:
         if len(digits) > 17 or abs(int(digits)) > MOST_INT:
             size = len(digits.lstrip("-"))
             raise ModelError(
@@ -69,12 +69,12 @@ def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
             )
         return int(digits)
 
-    def finite(digits: str) -> float:
+    def finite_number(digits: str) -> float:
         if math.isinf(float(digits)):
             raise ModelError(file, "", f"holds {digits[:40]}, which is too large for a number")
         return float(digits)
 
-    def never(word: str) -> Any:
+    def no_constant(word: str) -> Any:
         raise ModelError(file, "", f"holds {word}, which is no JSON", allowed="finite numbers")
 
     text = _text(raw, file)
@@ -82,7 +82,11 @@ def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
         raise ModelError(file, "", "holds too many values", allowed=f"up to {MOST_KEYS} keys")
     try:
         value = json.loads(
-            text, object_pairs_hook=once, parse_int=whole, parse_float=finite, parse_constant=never
+            text,
+            object_pairs_hook=unique_keys,
+            parse_int=whole_number,
+            parse_float=finite_number,
+            parse_constant=no_constant,
         )
         if _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode()

@@ -62,7 +62,7 @@ class Pass:
 
     pos: Tensor  # of the new tokens, (batch or 1, token)
     start: int | Tensor  # tokens in the cache; a tensor where a static cache is traced
-    every: Tensor  # positions of cached and new tokens; where traced, of all its room
+    all_pos: Tensor  # positions of cached and new tokens; where traced, of all its room
     shared: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -73,6 +73,8 @@ class Pass:
 
 @dataclass(frozen=True)
 class ModelHook:
+    """A hook before the model: it computes positions, and applies what acts on embeddings."""
+
     names: tuple[str, ...]  # of the arguments of the model's forward pass
     bottom: Encoding | None  # acts on embeddings
     by_length: bool
@@ -94,27 +96,27 @@ class ModelHook:
             ids, x = arguments.pop("input_ids", None), arguments.get("inputs_embeds")
             x = base.get_input_embeddings()(ids) if x is None else x
             arguments["inputs_embeds"] = self.bottom.on_embeddings(x, self.bottom.prepare(pos))
-        every = pos if cache is None else recorded(cache, self.record, pos, start, len(x))
-        return (), {**arguments, NAME: Pass(pos, start, every)}
+        all_pos = pos if cache is None else recorded(cache, self.record, pos, start, len(x))
+        return (), {**arguments, NAME: Pass(pos, start, all_pos)}
 
     def positions(
         self, base: Any, arguments: dict[str, Any], x: Tensor, start: int | Tensor
     ) -> Tensor:
-        """The caller's, or 0, 1, 2, … from the first token that is not padding; padding is at 0."""
+        """Return the caller's positions, or count from the first token after padding, at 0."""
         pos, mask = arguments.get("position_ids"), arguments.get("attention_mask")
-        own = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
+        counted = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
         if not isinstance(mask, Tensor) or mask.ndim != 2:
             if pos is not None:
                 self._refuse_packed(base, pos, arguments)
-            return own if pos is None else pos
+            return counted if pos is None else pos
         if not isinstance(start, Tensor) and mask.shape[1] < start + x.shape[1]:
             raise ValueError(
                 f"`attention_mask` has {mask.shape[1]} tokens, the cache and the new ones are"
                 f" {start + x.shape[1]}: pass one for all of them."
             )
         real = mask.to(x.device) != 0
-        pos = own - real.int().argmax(-1, keepdim=True) if pos is None else pos
-        new = real[:, own[0]] if isinstance(start, Tensor) else real[:, start:][:, : x.shape[1]]
+        pos = counted - real.int().argmax(-1, keepdim=True) if pos is None else pos
+        new = real[:, counted[0]] if isinstance(start, Tensor) else real[:, start:][:, : x.shape[1]]
         return pos.masked_fill(~new, 0)
 
     def _refuse_packed(self, base: Any, pos: Tensor, arguments: dict[str, Any]) -> None:
@@ -151,7 +153,7 @@ def _tokens(cache: Any) -> int | Tensor:
 
 
 def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: int) -> Tensor:
-    """The positions of cached and new tokens, (batch or 1, token); the cache keeps them."""
+    """Join the positions of cached and new tokens, (batch or 1, token); the cache keeps them."""
     known = getattr(cache, record, None)
     if getattr(cache, "is_compileable", False):
         return _recorded_in_place(cache, record, known, pos, start, batch)
@@ -159,9 +161,9 @@ def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: i
     rows = max(len(known), len(pos))
     if known.shape[1] < start or len(known) not in (1, rows) or len(pos) not in (1, rows):
         _refuse_foreign(start, known, pos)
-    every = torch.cat((known.expand(rows, -1), pos.expand(rows, -1)), -1)
-    setattr(cache, record, every)
-    return every
+    all_pos = torch.cat((known.expand(rows, -1), pos.expand(rows, -1)), -1)
+    setattr(cache, record, all_pos)
+    return all_pos
 
 
 def _recorded_in_place(
@@ -196,7 +198,7 @@ def _traced() -> bool:
 
 @dataclass(frozen=True)
 class LayerHook:
-    """A hook before one layer: it hands the layer its rotation table, or its attention."""
+    """A hook before one layer: it passes the layer its rotation table, or its attention."""
 
     layer: int
     kind: int  # which of the encodings: layers that have the same share what it prepares
@@ -214,7 +216,7 @@ class LayerHook:
         cache = kwargs.get(name)
         run = kwargs.pop(NAME, None) or self.alone(cache, kwargs["position_ids"])
         if cache is not None and not hasattr(cache, self.record):
-            setattr(cache, self.record, run.every)  # the model has just made it
+            setattr(cache, self.record, run.all_pos)  # the model has just made it
         key = "table", self.kind if self.rotation else None
         if key not in run.shared:
             run.shared[key] = self.table(self.turn(run), x)
@@ -229,28 +231,28 @@ class LayerHook:
         return args, kwargs
 
     def alone(self, cache: Any, pos: Tensor) -> Pass:
-        """The pass of a layer that gets positions only, as GPT-J's do."""
+        """Make the pass of a layer that gets positions only, as GPT-J's do."""
         start = 0 if cache is None else cache.get_seq_length(self.layer)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
-        return run if run.end is None else replace(run, every=run.every[:, : run.end])
+        return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
 
     def turn(self, run: Pass) -> Turn | None:
         """The rotation that the model applies itself; None: none."""
         if isinstance(self.encoding, Encoding):
             turns = self.rotation and isinstance(self.encoding, RoPE)
             return self.encoding.prepare(run.pos) if turns else None
-        old, new = _lengths(run.every[:, : run.start]), _lengths(run.every)
+        old, new = _lengths(run.all_pos[:, : run.start]), _lengths(run.all_pos)
         by_length: dict[int, Any] = {tokens: self.encoding(tokens) for tokens in {*old, *new}}
         for before, now in zip(old, new, strict=False):
-            one, other = by_length[before], by_length[now]
-            if not torch.equal(one.freqs, other.freqs) or one.gain != other.gain:
+            cached, current = by_length[before], by_length[now]
+            if not torch.equal(cached.freqs, current.freqs) or cached.gain != current.gain:
                 raise ValueError(
                     f"a text of {now} tokens has other frequencies than the {before} in the cache,"
                     " and deeper layers have cached what they saw through those: pass all of it"
                     " anew, without a cache (`use_cache=False`)."
                 )
-        rows = zip(new, run.every[:, -run.pos.shape[1] :], strict=True)
+        rows = zip(new, run.all_pos[:, -run.pos.shape[1] :], strict=True)
         turns = [by_length[tokens].prepare(row) for tokens, row in rows]
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
@@ -278,9 +280,9 @@ class LayerHook:
         if cache is not None:
             keys, first = cache.get_mask_sizes(tokens, self.layer)
             stop = first + keys if run.end is None else min(first + keys, run.end)
-            k_pos = run.every[:, first:stop]
+            k_pos = run.all_pos[:, first:stop]
             if isinstance(run.start, Tensor):
-                k_pos = F.pad(k_pos, (0, max(0, stop - run.every.shape[1])))
+                k_pos = F.pad(k_pos, (0, max(0, stop - run.all_pos.shape[1])))
         at, supported = self.turning.prepare(pos), self.supported
         k_turn = at if cache is None else None
         if cache is not None and not supported.caches_keys:
@@ -293,10 +295,10 @@ class LayerHook:
 def _window(cache: Any, layer: int) -> int | None:
     """The number of keys that a layer of the cache keeps, where it does not keep all."""
     layers = getattr(cache, "layers", ())
-    one: Any = layers[layer] if layer < len(layers) else None
-    if not getattr(one, "is_sliding", False):
+    cache_layer: Any = layers[layer] if layer < len(layers) else None
+    if not getattr(cache_layer, "is_sliding", False):
         return None
-    return getattr(one, "sliding_window", None) or one.max_cache_len
+    return getattr(cache_layer, "sliding_window", None) or cache_layer.max_cache_len
 
 
 class GPTJHook(LayerHook):

@@ -188,8 +188,8 @@ def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str,
     config = settings.from_pretrained(root, local_files_only=True, attn_implementation=chosen)
     del config.posenc
     # The encoding's weights are unexpected to this class: they are read afterwards.
-    ours = [rf"(^|\.){ENTRY}\.encodings\."]
-    silent: Any = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": ours})
+    own_weights = [rf"(^|\.){ENTRY}\.encodings\."]
+    silent: Any = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": own_weights})
     silent.__module__ = kind.__module__
     model, report = silent.from_pretrained(
         root,
@@ -258,9 +258,9 @@ def _unused(prefix: str, report: Mapping[str, Any], weights: Weights) -> tuple[s
         raise ModelError(
             "config.json", "", printable(" ".join(report["error_msgs"][0].split()), 300)
         )
-    whole = any(name.startswith(f"{prefix}.") for name in weights)  # with a head, so that it may
+    has_head = any(name.startswith(f"{prefix}.") for name in weights)  # with a head, so that it may
     unused = sorted(report["unexpected_keys"])
-    strange = [name for name in unused if not whole or name.startswith(f"{prefix}.")]
+    strange = [name for name in unused if not has_head or name.startswith(f"{prefix}.")]
     if strange:
         raise ModelError(
             "config.json", "", f"has no use for weights that are there: {named(strange)}"

@@ -16,14 +16,14 @@ from posenc.core.tracing import readable
 
 
 def mask_of(seen: Tensor | None, batch: int, queries: int, keys: int) -> Mask | None:
-    """The mask of the last `queries` tokens over `keys` keys; None: they see everything."""
+    """Read the mask of the last `queries` tokens over `keys` keys; None: they see everything."""
     if seen is None:
         return None if queries == 1 else _strip(queries - keys, inf, queries, keys)
     seen = seen[..., :keys]
-    return _told(seen) if readable(seen) else _dense(seen, batch)
+    return _from_square(seen) if readable(seen) else _dense(seen, batch)
 
 
-def _told(seen: Tensor) -> Mask | None:
+def _from_square(seen: Tensor) -> Mask | None:
     batch, heads, queries, keys = seen.shape
     square = seen[0, 0]
     alike = heads == 1 and (batch == 1 or not seen.stride(0) or bool((seen == seen[:1]).all()))
@@ -52,5 +52,5 @@ def _strip(low: float, high: float, queries: int, keys: int) -> Mask | None:
 
 def _dense(seen: Tensor, batch: int) -> Mask:
     seen = seen.expand(batch, -1, -1, -1)
-    one = seen.shape[1] == 1
-    return Mask(lambda b, h, i, j: seen[b, 0 if one else h, i, j], made_of=(seen,))
+    shared = seen.shape[1] == 1
+    return Mask(lambda b, h, i, j: seen[b, 0 if shared else h, i, j], made_of=(seen,))

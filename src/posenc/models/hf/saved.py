@@ -35,7 +35,9 @@ class Unwritable(ValueError):
 def described(encodings: Sequence[Any]) -> dict[str, Any]:
     """Describe the encodings of all layers as an entry of the config, or say why that cannot be."""
     unique = [*{id(encoding): encoding for encoding in encodings}.values()]
-    layers = [next(n for n, one in enumerate(unique) if one is encoding) for encoding in encodings]
+    layers = [
+        next(n for n, known in enumerate(unique) if known is encoding) for encoding in encodings
+    ]
     try:
         return {"layers": layers, "encodings": [_described(encoding) for encoding in unique]}
     except Unwritable as reason:
@@ -84,8 +86,12 @@ def _restored(entry: dict[str, Any]) -> nn.Module:
 
 
 def _classes() -> dict[str, type[nn.Module]]:
-    ours = [one for one in Encoding.__subclasses__() if one.__module__.startswith("posenc.")]
-    return {one.__name__: one for one in (*ours, *LAYERS.values())}
+    own_classes = [
+        subclass
+        for subclass in Encoding.__subclasses__()
+        if subclass.__module__.startswith("posenc.")
+    ]
+    return {kind.__name__: kind for kind in (*own_classes, *LAYERS.values())}
 
 
 def _attribute(name: str) -> str:
@@ -101,9 +107,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else {"float": str(value)}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, list):
-        return {"list": [_plain(one) for one in value]}
+        return {"list": [_plain(item) for item in value]}
     if isinstance(value, Tensor) and value.numel() <= MOST_NUMBERS and not value.is_complex():
         numbers = [_plain(number) for number in value.detach().flatten().tolist()]
         return {"tensor": numbers, **_kind(value)}

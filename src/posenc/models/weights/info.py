@@ -67,8 +67,12 @@ def checked_info(
         raise ModelError(file, name, size, allowed=f"1 to {MOST_NAME}")
     if dtype not in dtypes:
         raise ModelError(file, name, "has an unknown dtype", dtype, ", ".join(dtypes))
-    whole = all(type(size) is int and size >= 0 for size in shape)
-    if not whole or len(shape) > MOST_AXES or math.prod(size or 1 for size in shape) > MOST_INT:
+    sizes_valid = all(type(size) is int and size >= 0 for size in shape)
+    if (
+        not sizes_valid
+        or len(shape) > MOST_AXES
+        or math.prod(size or 1 for size in shape) > MOST_INT
+    ):
         raise ModelError(file, name, "has an impossible shape", list(shape), "2^53 elements in all")
     return Info(name, dtype, shape, file)
 

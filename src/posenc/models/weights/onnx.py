@@ -87,7 +87,7 @@ def read_onnx(path: Path) -> Part:
         if name not in dequantised:
             return _load(entries[name])
         # The scales lie along the one axis of their length: they broadcast over all others.
-        quantised, scale, zero = (_load(entries[part]) for part in _parts(name))
+        quantised, scale, zero = (_load(entries[part]) for part in _quantised_names(name))
         shape = [size if size == scale.numel() else 1 for size in quantised.shape]
         return (quantised.int() - zero.int().reshape(shape)) * scale.float().reshape(shape)
 
@@ -110,17 +110,17 @@ def _entry(walk: Walk, at: Field) -> Entry:
     number = RAW if fields[RAW] else VALUES.get(dtype, INT32S)
     entry = Entry(info, tuple(fields[number]), number in (INT32S, INT64S, UINT64S), {})
     stored_bytes = sum(place.size for place in entry.places)
-    if dtype in BITS and not _least(entry) <= stored_bytes <= _most(entry):
+    if dtype in BITS and not _least_bytes(entry) <= stored_bytes <= _most_bytes(entry):
         few = f"has {stored_bytes} bytes for {info.elements} elements of {dtype}"
         raise ModelError(walk.path, name, few)
     return entry
 
 
-def _least(entry: Entry) -> int:
+def _least_bytes(entry: Entry) -> int:
     return entry.info.elements if entry.varints else _bytes(entry.info)
 
 
-def _most(entry: Entry) -> int:
+def _most_bytes(entry: Entry) -> int:
     return 10 * entry.info.elements if entry.varints else _bytes(entry.info)
 
 
@@ -158,7 +158,7 @@ def _elsewhere(info: Info, location: dict[str, str]) -> bytearray:
     return read_bytes(replace(info, file=path), int(start), _bytes(info))
 
 
-def _parts(name: str) -> tuple[str, str, str]:
+def _quantised_names(name: str) -> tuple[str, str, str]:
     return f"{name}_quantized", f"{name}_scale", f"{name}_zero_point"
 
 
@@ -166,9 +166,9 @@ def _dequantised(infos: dict[str, Info]) -> dict[str, Info]:
     """List the tensors that can be dequantised: the axis of their scales must be unambiguous."""
     infos_ = {}
     for name in (name.removesuffix("_quantized") for name in infos if name.endswith("_quantized")):
-        if name in infos or not all(part in infos for part in _parts(name)):
+        if name in infos or not all(part in infos for part in _quantised_names(name)):
             continue
-        quantised, scale, zero = (infos[part] for part in _parts(name))
+        quantised, scale, zero = (infos[part] for part in _quantised_names(name))
         one_axis = scale.elements == 1 or quantised.shape.count(scale.elements) == 1
         if one_axis and zero.elements == scale.elements and quantised.dtype in WHOLE:
             infos_[name] = Info(name, "F32", quantised.shape, quantised.file)

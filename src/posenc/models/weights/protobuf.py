@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from posenc.models.files.errors import ModelError
 
 MOST_FIELDS = 200_000
-MOST_BYTES = 2**16  # of what is read, not skipped
+MOST_BYTES = 2**16  # of a field that is read, not skipped
 LONGEST = 20  # bytes of a tag and a varint
 
 

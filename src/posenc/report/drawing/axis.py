@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 from typing import Literal
 
+from posenc.core.numerals import RAISED
 from posenc.report.drawing.figure import (
     Area,
     Arrows,
@@ -20,7 +21,6 @@ from posenc.report.drawing.figure import (
 )
 
 MARGIN = 0.04  # of an axis at each end, where the values themselves say how long it is
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Name = Literal["x", "y"]
 
 
@@ -34,7 +34,7 @@ class Axis:
     ticks: Sequence[tuple[float, str]]
 
     def share(self, value: float) -> float:
-        """Where a value lies: 0 at the beginning of the axis, 1 at its end.
+        """The place of a value: 0 at the beginning of the axis, 1 at its end.
 
         >>> Axis(1, 100, True, ()).share(10)
         0.5
@@ -44,7 +44,7 @@ class Axis:
 
 
 def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
-    """An axis of the n-th panel with `most` ticks or fewer; one for all states of the figure."""
+    """Make an axis of the n-th panel with `most` ticks or fewer, for all states of the figure."""
     panel = figure.panels[n]
     states = [panel, *(frame.panels[n] for frame in figure.frames)]
     log = panel.x_log if name == "x" else panel.y_log
@@ -58,23 +58,25 @@ def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
     elif panel.bare:
         written = []
     else:
-        least = 1.0 if high - low >= 2 and whole(panel, name) else 0.0
-        at = ticks or (_powers(low, high, most) if log else _steps(low, high, most, least))
+        least = 1.0 if high - low >= 2 and at_whole_numbers(panel, name) else 0.0
+        at = [value for value in ticks if low <= value <= high]
+        if len(at) < 2:
+            at = _powers(low, high, most) if log else _steps(low, high, most, least)
         written = [(value, tick_text(value, log)) for value in at if low <= value <= high]
     down = name == "y" and panel.y_down
     return Axis(high, low, log, written) if down else Axis(low, high, log, written)
 
 
-def whole(panel: Panel, name: Name) -> bool:
+def at_whole_numbers(panel: Panel, name: Name) -> bool:
     """True if all marks stand at whole numbers along an axis, as tokens do: so do its ticks."""
     marks = [mark for mark in panel.marks if not isinstance(mark, Rule)]
-    found = [
+    values = [
         value
         for mark in marks
         for value in (getattr(mark, name) if isinstance(mark, Heat) else _values(mark, name))
         if value is not None
     ]
-    return bool(found) and all(isfinite(value) and value == round(value) for value in found)
+    return bool(values) and all(isfinite(value) and value == round(value) for value in values)
 
 
 def edges(cells: Sequence[float]) -> tuple[float, float]:
@@ -95,9 +97,9 @@ def tick_text(value: float, log: bool) -> str:
     """
     power = log10(value) if log else 0.0
     if log and abs(power) >= 4 and power == round(power):
-        return "10" + str(round(power)).translate(RAISED)
-    whole = value == round(value) and abs(value) < 1e7
-    return (f"{value:,.0f}" if whole else f"{value:.6g}").replace("-", "−")
+        return f"10{str(round(power)).translate(RAISED)}"
+    is_whole = value == round(value) and abs(value) < 1e7
+    return (f"{value:,.0f}" if is_whole else f"{value:.6g}").replace("-", "−")
 
 
 def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:
@@ -108,9 +110,9 @@ def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple
     cells = [getattr(mark, name) for mark in marks if isinstance(mark, Heat)]
     if cells:
         return edges(cells[0])
-    found = [v for mark in marks for v in _values(mark, name) if v is not None and isfinite(v)]
-    found = [v for v in found if v > 0] if log else found
-    low, high = min(found, default=1.0), max(found, default=1.0)
+    values = [v for mark in marks for v in _values(mark, name) if v is not None and isfinite(v)]
+    values = [v for v in values if v > 0] if log else values
+    low, high = min(values, default=1.0), max(values, default=1.0)
     if log:
         room = max((high / low) ** MARGIN, 1.05)
         return low / room, high * room
@@ -157,9 +159,9 @@ def _powers(low: float, high: float, most: int) -> list[float]:
     """
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     for parts in ((1, 2, 5), (1, 3), (1,)):
-        found = [part * 10.0**power for power in powers for part in parts]
-        found = [float(f"{value:.6g}") for value in found if low <= value <= high]
-        if len(found) <= most:
-            return found if len(found) > 1 else _steps(low, high, most)
-    every = ceil(len(powers) / most)
-    return [10.0**power for power in powers if power % every == 0 and low <= 10.0**power <= high]
+        ticks = [part * 10.0**power for power in powers for part in parts]
+        ticks = [float(f"{value:.6g}") for value in ticks if low <= value <= high]
+        if len(ticks) <= most:
+            return ticks if len(ticks) > 1 else _steps(low, high, most)
+    step = ceil(len(powers) / most)
+    return [10.0**power for power in powers if power % step == 0 and low <= 10.0**power <= high]

@@ -56,8 +56,8 @@ def data_table(figure: Figure) -> Table:
     if len(heats) == len(figure.panels) and len({tuple(mark.x) for _, mark in heats}) == 1:
         cells = _heat_table(heats)
     else:
-        series = [each for panel in figure.panels for each in _series(panel)]
-        same = all(each.places == series[0].places for each in series)
+        series = [line for panel in figure.panels for line in _series(panel)]
+        same = all(line.places == series[0].places for line in series)
         cells = _side_by_side(series) if same else _point_by_point(series)
     return Table(cells.heading, cells.rows, " ".join([cells.note, *dict.fromkeys(notes)]).strip())
 
@@ -98,10 +98,10 @@ def _heat_table(heats: list[tuple[Panel, Heat]]) -> Table:
     first, mark = heats[0]
     x = _axis_texts(first, mark.x, mark.y)[0]
     corner = " \\ ".join(title for title in (first.y_title, first.x_title) if title)
-    whole = len(mark.y) <= deep and len(mark.x) <= COLUMNS
+    complete = len(mark.y) <= deep and len(mark.x) <= COLUMNS
     note = f"Picked evenly from {len(mark.y)} rows and {len(mark.x)} columns."
     heading = [x[c] for c in evenly_spaced(len(mark.x), COLUMNS)]
-    return Table(["panel"] * several + [corner, *heading], rows, "" if whole else note)
+    return Table(["panel"] * several + [corner, *heading], rows, "" if complete else note)
 
 
 def _series(panel: Panel) -> Iterator[Series]:
@@ -120,8 +120,8 @@ def _series(panel: Panel) -> Iterator[Series]:
             case Band():
                 places, _ = _axis_texts(panel, mark.x, mark.low)
                 for end, values in (("lower end", mark.low), ("upper end", mark.high)):
-                    whole = ", ".join(part for part in (name, end) if part)
-                    yield Series(panel.title, whole, panel.x_title, places, values)
+                    full_name = ", ".join(part for part in (name, end) if part)
+                    yield Series(panel.title, full_name, panel.x_title, places, values)
             case Arrows():
                 places = [
                     f"({format_number(x)}, {format_number(y)})"

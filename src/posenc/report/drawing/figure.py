@@ -196,7 +196,7 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """`says`, and how heat maps were thinned."""
+        """Text in place of the figure: `says`, and how heat maps were thinned."""
         blocks = {m.block for p in self.panels for m in p.marks if isinstance(m, Heat)} - {(1, 1)}
         thinned = [
             f"Each cell shows, of {rows} × {columns}, the value farthest from 0."

@@ -5,6 +5,7 @@ from math import atan2, cos, hypot, pi, sin
 
 from posenc.analysis.clocks import Clock, Clocks
 from posenc.analysis.trajectory import Advance
+from posenc.core.numerals import number
 from posenc.report.drawing.figure import (
     BLUE,
     GREEN,
@@ -27,7 +28,7 @@ CIRCLE = [pi * n / 36 for n in range(73)]
 
 
 def vectors(advances: Mapping[str, Advance]) -> Figure:
-    """The same vector under several encodings, channel by channel, one panel each."""
+    """Draw one vector under several encodings, channel by channel, a panel each."""
 
     def panels(step: int) -> list[Panel]:
         drawn = []
@@ -56,7 +57,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
     return Figure(
         "One vector, its position advancing",
         panels(len(position) // 4),
-        f"What a vector of length {_norm(next(iter(advances.values())).vector):.3g} becomes at"
+        f"What a vector of length {number(_norm(next(iter(advances.values())).vector))} becomes at"
         f" positions {position[0]} to {position[-1]}. Its length: {'; '.join(lengths)}.",
         columns=2,
         height=220,
@@ -65,7 +66,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
 
 
 def codes(advances: Mapping[str, Advance]) -> Figure:
-    """The rows that are added, or the turned vector, at each position; one row is framed."""
+    """Draw the rows that are added, or the turned vector, at each position, one row framed."""
     shown = {name: advance.added or advance.placed for name, advance in advances.items()}
     position = _positions(advances)
     cells = {
@@ -97,13 +98,13 @@ def codes(advances: Mapping[str, Advance]) -> Figure:
 
 
 def turning(name: str, clocks: Clocks) -> Figure:
-    """A query and a key some tokens before it, turning together; the angle between them stays."""
+    """Draw a query and a key some tokens before it, turning together: their angle stays."""
 
     def panels(step: int) -> list[Panel]:
         return [_clock(clock, clocks, step) for clock in clocks.clocks]
 
     first, last, gap = clocks.position[0], clocks.position[-1], clocks.gap
-    angles = ", ".join(f"{clock.theta * gap:.3g}" for clock in clocks.clocks)
+    angles = ", ".join(number(clock.theta * gap) for clock in clocks.clocks)
     changed = max(clock.changed for clock in clocks.clocks)
     return Figure(
         f"{name}: query and key turn, the angle between them stays",
@@ -111,7 +112,7 @@ def turning(name: str, clocks: Clocks) -> Figure:
         f"{len(clocks.clocks)} pairs of channels as clocks: the key at n goes from position {first}"
         f" to {last}, the query at m stays {gap} tokens ahead. Each token turns both hands by θ, so"
         f" that the angle from key to query is {gap} θ throughout: {angles} radians. Measured, it"
-        f" changes by {changed:.1g} radians at most.",
+        f" changes by {number(changed, 1)} radians at most.",
         columns=min(4, len(clocks.clocks)),
         frames=_states(clocks.position, panels),
     )
@@ -153,7 +154,7 @@ def _clock(clock: Clock, clocks: Clocks, step: int) -> Panel:
 
 
 def _radians(angle: float) -> str:
-    return f"{angle:.3g}".replace("-", "−")
+    return number(angle)
 
 
 def _at(angles: Sequence[float], radius: float) -> tuple[list[float], list[float]]:
@@ -175,7 +176,7 @@ def _positions(advances: Mapping[str, Advance]) -> list[int]:
 
 def _span(lengths: Sequence[float]) -> str:
     """The least and the largest length, or that it stays."""
-    least, largest = (f"{value:.3g}" for value in (min(lengths), max(lengths)))
+    least, largest = map(number, (min(lengths), max(lengths)))
     return f"stays {least}" if least == largest else f"between {least} and {largest}"
 
 

@@ -24,7 +24,7 @@ HEADS = 2  # that are shown without positions and with them
 def attention(
     weights: Sequence[Sequence[Values]], tokens: Sequence[str] = (), names: Sequence[str] = ()
 ) -> Figure:
-    """Weights (head, query, key), each row summing to 1; `names` of the heads."""
+    """Draw weights (head, query, key), each row summing to 1; `names` of the heads."""
     names = names or [f"head {n}" for n in range(len(weights))]
     panels = [
         Panel(
@@ -62,7 +62,7 @@ def compared(
     weights: Sequence[Sequence[Values]],
     tokens: Sequence[str],
 ) -> Figure:
-    """Weights (head, query, key) of a layer without positions and with them, side by side.
+    """Draw weights (head, query, key) of a layer without positions and with them, side by side.
 
     Rows of words that stand there more than once are framed.
     """
@@ -111,12 +111,12 @@ def compared(
 
 
 def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
-    """The scores of one head, and the parts that they are the sum of, with one palette for all."""
+    """Draw the scores of one head and the parts that they are the sum of, in one palette."""
     parts = {name: values[head] for name, values in decomposed.parts.items()}
-    whole = decomposed.scores[head]
-    high = max(abs(v) for rows in (whole, *parts.values()) for row in rows for v in row) or 1.0
+    scores = decomposed.scores[head]
+    high = max(abs(v) for rows in (scores, *parts.values()) for row in rows for v in row) or 1.0
     named = {name: f"{name} tokens" if name.startswith("λ") else name for name in parts}
-    shown = {"scores": whole} | {
+    shown = {"scores": scores} | {
         f"{named[name]}: {_percent(decomposed.by_head[name][head])}": values
         for name, values in parts.items()
     }
@@ -145,7 +145,7 @@ def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: i
 
 
 def shuffled(order: Order) -> Figure:
-    """Change of the output of each token when the words of a text change places."""
+    """Draw the change of each token's output when the words of a text change places."""
     places = range(len(order.tokens))
     share = [100 * change for change in order.change]
     without = [100 * change for change in order.without]
@@ -168,7 +168,7 @@ def shuffled(order: Order) -> Figure:
 
 
 def _digits(tokens: Sequence[str]) -> int | None:
-    """Of the number in a cell, where there are few enough."""
+    """The digits of the number in a cell; None where cells are too small for numbers."""
     return 2 if 0 < len(tokens) <= NUMBERED else None
 
 
@@ -177,5 +177,5 @@ def _percent(share: float) -> str:
 
 
 def _fitting(tokens: Sequence[str], values: Sequence[object]) -> Sequence[str]:
-    """The tokens, where there is a cell for each."""
+    """The tokens, if there is a cell for each; else none."""
     return tokens if len(tokens) == len(values) <= CELLS else ()

@@ -7,10 +7,11 @@ from posenc.report.drawing.figure import BLUE, GREY, Figure, Line, Panel, Points
 
 
 def ways(table: Table) -> Figure:
-    """Ratios to the limit; those of posenc differ by shape and colour."""
+    """Draw ratios to the limit; those of posenc differ by shape and colour."""
     names = [row.name for row in table.rows]
     places = {
-        ours: [n for n, row in enumerate(table.rows) if row.ours == ours] for ours in (True, False)
+        is_ours: [n for n, row in enumerate(table.rows) if row.ours == is_ours]
+        for is_ours in (True, False)
     }
     marks = [
         Points([table.rows[n].ratio for n in places[True]], places[True], "posenc", BLUE, "circle"),
@@ -20,8 +21,8 @@ def ways(table: Table) -> Figure:
         Rule(1, "x", dash="solid"),
     ]
     slowest = table.rows[-1]
-    ours = min((row for row in table.rows if row.ours), key=lambda row: row.ratio, default=None)
-    best = "" if ours is None else f" {ours.name} takes {ours.ratio:.2f} times as long,"
+    fastest = min((row for row in table.rows if row.ours), key=lambda row: row.ratio, default=None)
+    best = "" if fastest is None else f" {fastest.name} takes {fastest.ratio:.2f} times as long,"
     worst = f"{slowest.name}, the slowest, {slowest.ratio:.3g} times"
     panel = Panel(
         "", marks, f"× {table.limit}", x_log=True, y_names=names, y_down=True,
@@ -36,7 +37,7 @@ def ways(table: Table) -> Figure:
 
 
 def growth(part: str, all_growth: Sequence[Growth]) -> Figure:
-    """Seconds against tokens, both on logarithmic axes."""
+    """Draw seconds against tokens, both on logarithmic axes."""
     curves = [curve for curve in all_growth if curve.part == part]
     marks = [
         Line(

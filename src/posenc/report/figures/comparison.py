@@ -35,7 +35,7 @@ def titled(measured: Measured) -> str:
 
 
 def curves(result: Comparison) -> Figure | None:
-    """What each encoding adds to scores by distance; one scale for each family."""
+    """Draw what each encoding adds to scores by distance; one scale for each family."""
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
@@ -55,7 +55,7 @@ def curves(result: Comparison) -> Figure | None:
 
 
 def rows(result: Comparison) -> Figure | None:
-    """A small picture of every encoding: its rows, or what it adds to scores."""
+    """Draw a small picture of every encoding: its rows, or what it adds to scores."""
     sizes = {len(measured.rows[0]) for measured in result.encodings if measured.rows}
     panels = []
     for measured in result.encodings:
@@ -78,7 +78,7 @@ def rows(result: Comparison) -> Figure | None:
 
 
 def card(result: Comparison, measured: Measured) -> Figure:
-    """One encoding by itself: what it looks like, and what it adds to scores."""
+    """Draw one encoding by itself: its rows, and what it adds to scores."""
     portrait = _portrait("What it looks like", measured)
     panels = [portrait] if portrait else []
     panels.append(_effect("What it adds to scores", measured, None))
@@ -94,7 +94,7 @@ def card(result: Comparison, measured: Measured) -> Figure:
 
 
 def order(result: Comparison) -> Figure:
-    """The shuffle and the duplicate test, sorted; those that are untrained by themselves."""
+    """Draw the shuffle and the duplicate test, sorted, untrained encodings apart."""
     ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
     names = [titled(measured) for measured in ranked]
     fixed = sum(not measured.untrained for measured in ranked)
@@ -133,7 +133,7 @@ def order(result: Comparison) -> Figure:
 
 
 def costs(result: Comparison) -> Figure:
-    """Time and memory as multiples of NoPE, with the halves of the runs and the noise of NoPE."""
+    """Draw time and memory as multiples of NoPE, with half of the runs and the noise of NoPE."""
     names = [titled(measured) for measured in result.encodings]
     y = range(len(names))
     low, high = result.noise
@@ -178,20 +178,26 @@ def costs(result: Comparison) -> Figure:
 
 
 def lengths(result: Comparison) -> Figure | None:
-    """Time and memory by length as multiples of NoPE at that length, with the noise of NoPE."""
+    """Draw time and memory by length as multiples of NoPE's there, with the noise of NoPE."""
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
     alone = result.nope_ratio_by_length
-    tokens = [one.tokens for one in alone]
+    tokens = [ratio.tokens for ratio in alone]
     panels, drawn, rows = [], [], []
     for measured in shown:
-        found = measured.cost_ratio_by_length
+        ratios = measured.cost_ratio_by_length
         time, low, high, memory = (
-            [getattr(one, what) for one in found] for what in ("time", "low", "high", "memory")
+            [getattr(ratio, what) for ratio in ratios] for what in ("time", "low", "high", "memory")
         )
         marks: list[Mark] = [
-            Band(tokens, [one.low for one in alone], [one.high for one in alone], "NoPE", GREY),
+            Band(
+                tokens,
+                [ratio.low for ratio in alone],
+                [ratio.high for ratio in alone],
+                "NoPE",
+                GREY,
+            ),
             Rule(1, "y", dash="solid"),
             Band(tokens, low, high, "half of the runs"),
             Line(tokens, time, "time", marker="circle"),
@@ -199,10 +205,10 @@ def lengths(result: Comparison) -> Figure | None:
         ]
         panels.append(Panel(measured.name, marks, "tokens", "× NoPE", x_log=True, y_log=True))
         drawn.append([value for value in (*low, *high, *memory) if value is not None])
-        for one in found:
-            numbers = one.time, one.low, one.high, one.memory
+        for ratio in ratios:
+            numbers = ratio.time, ratio.low, ratio.high, ratio.memory
             cells = ["refused" if value is None else f"{value:.3g}" for value in numbers]
-            rows.append([measured.name, f"{one.tokens:,}", *cells])
+            rows.append([measured.name, f"{ratio.tokens:,}", *cells])
     usual = 5 * median(max(values) for values in drawn)
     shared = [value for values in drawn if max(values) <= usual for value in values]
     spans = [shared if max(values) <= usual else values for values in drawn]
@@ -224,7 +230,7 @@ def lengths(result: Comparison) -> Figure | None:
 
 
 def properties(result: Comparison) -> Figure:
-    """Properties by encoding: holds, fails, or not applicable."""
+    """Draw properties by encoding: holds, fails, or not applicable."""
     names = [measured.name for measured in result.encodings]
     asked = list(result.encodings[0].properties)
     kinds: Sequence[tuple[bool | None, str, str, Marker, float]] = (

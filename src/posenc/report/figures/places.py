@@ -1,4 +1,4 @@
-"""Where each encoding acts on attention."""
+"""The figure of the places of attention at which each encoding acts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,26 +9,29 @@ PLACES = [*dict.fromkeys(HOOK_PLACES.values())]  # of attention, from its input 
 
 
 def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
-    """The places of attention at which each encoding acts; `acts_on` are the hooks it overrides."""
-    found = {
+    """Draw the places of attention at which encodings act; `acts_on` are the hooks overridden."""
+    by_name = {
         name: sorted({PLACES.index(HOOK_PLACES[hook]) for hook in acting})
         for name, acting in acts_on.items()
     }
-    order = sorted(found, key=lambda name: (found[name] or [len(PLACES)], len(found[name])))
-    joined = [(n, found[name]) for n, name in enumerate(order) if len(found[name]) > 1]
+    order = sorted(
+        by_name,
+        key=lambda name: (by_name[name] or [len(PLACES)], len(by_name[name])),
+    )
+    joined = [(n, by_name[name]) for n, name in enumerate(order) if len(by_name[name]) > 1]
     marks = [
         *(Line([at[0], at[-1]], [n, n], "", GREY, width=1.5) for n, at in joined),
         Points(
-            [place for name in order for place in found[name]],
-            [n for n, name in enumerate(order) for _ in found[name]],
+            [place for name in order for place in by_name[name]],
+            [n for n, name in enumerate(order) for _ in by_name[name]],
             colour=BLUE,
             size=11,
         ),
     ]
     counts = ", ".join(
-        f"{place} {sum(n in at for at in found.values())}" for n, place in enumerate(PLACES)
+        f"{place} {sum(n in at for at in by_name.values())}" for n, place in enumerate(PLACES)
     )
-    nowhere = [name for name in order if not found[name]]
+    nowhere = [name for name in order if not by_name[name]]
     return Figure(
         "Where in attention each encoding acts",
         [
@@ -42,12 +45,12 @@ def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
             )
         ],
         f"The five places of attention, from its input to its output, and how many of"
-        f" {len(found)} encodings act there: {counts}. Nowhere: {', '.join(nowhere) or 'none'}.",
-        height=19 * len(found),
+        f" {len(by_name)} encodings act there: {counts}. Nowhere: {', '.join(nowhere) or 'none'}.",
+        height=19 * len(by_name),
         listed=Table(
             ["encoding", *PLACES],
             [
-                [name, *("✓" if n in found[name] else "" for n in range(len(PLACES)))]
+                [name, *("✓" if n in by_name[name] else "" for n in range(len(PLACES)))]
                 for name in order
             ],
         ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import atan2, cos, hypot, radians, sin
 
-from posenc.analysis.clouds import EACH, Clouds
+from posenc.analysis.clouds import WORDS_EACH, Clouds
 from posenc.analysis.geometry import Turned
 from posenc.analysis.grids import Map
 from posenc.report.drawing.figure import (
@@ -26,23 +26,23 @@ from posenc.report.words import sentence
 
 
 def clouds(by_name: Mapping[str, Clouds]) -> Figure:
-    """Words in five groups of like ones: where each is without its position, and where with it."""
+    """Draw words in five groups of like ones, each without its position and with it."""
     panels = []
-    for name, found in by_name.items():
-        ends = [value for point in (*found.before, *found.after) for value in point]
+    for name, cloud in by_name.items():
+        ends = [value for point in (*cloud.before, *cloud.after) for value in point]
         room = 0.08 * (max(ends) - min(ends))
         span = min(ends) - room, max(ends) + room
-        (x, y), (to_x, to_y) = (zip(*points, strict=True) for points in (found.before, found.after))
-        marks: list[Mark] = [Line(*_joined(found), "", GREY, width=0.6)]
-        for group, first in enumerate(range(0, len(found.words), EACH)):
+        (x, y), (to_x, to_y) = (zip(*points, strict=True) for points in (cloud.before, cloud.after))
+        marks: list[Mark] = [Line(*_joined(cloud), "", GREY, width=0.6)]
+        for group, first in enumerate(range(0, len(cloud.words), WORDS_EACH)):
             look = style(group)
-            part = slice(first, first + EACH)
-            label = f"like “{found.words[first]}”"
+            part = slice(first, first + WORDS_EACH)
+            label = f"like “{cloud.words[first]}”"
             small = Points(x[part], y[part], "", look["colour"], look["marker"], 5)
             marks += [small, replace(small, x=to_x[part], y=to_y[part], name=label, size=9)]
         panels.append(
             Panel(
-                f"{name}: {found.together[1]:.0%} beside a word like themselves",
+                f"{name}: {cloud.together[1]:.0%} beside a word like themselves",
                 marks,
                 "first direction of the words",
                 "second direction",
@@ -52,7 +52,7 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
             )
         )
     first = next(iter(by_name.values()))
-    shares = ", ".join(f"{name} {found.together[1]:.0%}" for name, found in by_name.items())
+    shares = ", ".join(f"{name} {cloud.together[1]:.0%}" for name, cloud in by_name.items())
     return Figure(
         "Words before and after positions",
         panels,
@@ -63,15 +63,15 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
     )
 
 
-def _joined(found: Clouds) -> tuple[Values, Values]:
-    """Lines from where each word was to where it is."""
-    pairs = zip(found.before, found.after, strict=True)
+def _joined(cloud: Clouds) -> tuple[Values, Values]:
+    """Join where each word was to where it is by a line."""
+    pairs = zip(cloud.before, cloud.after, strict=True)
     points = [point for start, end in pairs for point in (start, end, (None, None))]
     return [x for x, _ in points], [y for _, y in points]
 
 
 def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
-    """Two words of each sentence in the plane, turned by where they stand: the angle stays."""
+    """Draw two words of each sentence, turned by where they stand: the angle stays."""
     panels, angles = [], []
     for name, turned in by_sentence.items():
         places = [turned.words.index(word) for word in pair]
@@ -106,7 +106,7 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
 
 
 def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
-    """Similarity of the patches of an image to a chosen one, by position alone."""
+    """Draw the similarity of the patches of an image to a chosen one, by position alone."""
     panels, shares, first = [], [], next(iter(by_name.values()))
     for name, patches in by_name.items():
         row, column = patches.chosen
@@ -142,7 +142,7 @@ def _arc(start: Sequence[float], angle: float) -> list[Line | Points]:
     first, radius = atan2(start[1], start[0]), 0.4 * hypot(*start)
     turns = [first + radians(angle) * share / 24 for share in range(25)]
     label = f"{angle:.1f}°".replace("-", "−")
-    x, y = ([radius * of(turn) for turn in turns] for of in (cos, sin))
+    x, y = ([radius * function(turn) for turn in turns] for function in (cos, sin))
     middle = [1.5 * x[12]], [1.5 * y[12]]
     return [
         Line(x, y, "angle between them", GREEN, width=2.5),

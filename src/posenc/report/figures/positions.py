@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import pi
+from statistics import fmean
 
 from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, Peak, Waves
+from posenc.core.numerals import number
 from posenc.report.drawing.data_table import evenly_spaced, format_number
 from posenc.report.drawing.figure import (
     COLOURS,
@@ -28,35 +30,35 @@ CURVES = 6  # channels that are drawn as curves
 
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:
-    """Rows (position, channel), as of `Measured.rows`: positions from left to right."""
+    """Draw rows (position, channel), as of `Measured.rows`: positions from left to right."""
     shown = heat([list(channel) for channel in zip(*rows, strict=True)], signed=True, unit="value")
     largest = shown.span[1]
     return Figure(
         f"{name}: what a position looks like",
         [Panel("", [shown], "position", "channel", y_down=True)],
         f"Heat map of {name}: {len(rows)} positions from left to right, {len(rows[0])} channels"
-        f" from top to bottom, values between −{largest:.3g} and {largest:.3g}.",
+        f" from top to bottom, values between −{number(largest)} and {number(largest)}.",
     )
 
 
 def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
-    """Rows (position, pair) of the angle by which each pair is turned, or of its cosine."""
+    """Draw rows (position, pair) of the angle by which each pair is turned, or of its cosine."""
     pairs = [list(pair) for pair in zip(*rows, strict=True)]
     angle = of == "angle"
     shown = heat(pairs, signed=True, unit="radians" if angle else "cos", high=pi if angle else 1.0)
-    said = "angles between −π and π" if angle else "cosines between −1 and 1"
+    limits = "angles between −π and π" if angle else "cosines between −1 and 1"
     return Figure(
         f"{name}: how far each pair is turned"
         if angle
         else f"{name}: cosine of how far each pair is turned",
         [Panel("", [shown], "position", "pair", y_down=True)],
         f"Heat map of {name}: {len(rows)} positions from left to right, {len(pairs)} pairs of"
-        f" channels from top to bottom, {said}.",
+        f" channels from top to bottom, {limits}.",
     )
 
 
 def channels(name: str, rows: Sequence[Values]) -> Figure:
-    """Some channels of rows (position, channel) as curves against the position, a panel each."""
+    """Draw some channels of rows (position, channel) as curves, a panel each."""
     picked = evenly_spaced(len(rows[0]), CURVES)
     values = [v for row in rows for v in row if v is not None]
     room = 0.05 * (max(values) - min(values)) or 1.0
@@ -74,18 +76,23 @@ def channels(name: str, rows: Sequence[Values]) -> Figure:
         f"{name}: channels against the position",
         panels,
         f"{len(picked)} of {len(rows[0])} channels of {name} over {len(rows)} positions, values"
-        f" between {min(values):.3g} and {max(values):.3g}.".replace("-", "−"),
+        f" between {number(min(values))} and {number(max(values))}.",
         columns=2,
         height=110,
     )
 
 
 def similarity(name: str, between: Between) -> Figure:
-    """Every position with every other: cosine, and the dot product where lengths differ."""
+    """Draw every position with every other: cosine, and the dot product where lengths differ."""
     tokens = len(between.dot)
-    high = _usual(between.dot)
+    high = _palette_end(between.dot)
     lengths = [between.dot[p][p] for p in range(tokens)]
     same = max(lengths) - min(lengths) <= 1e-3 * max(lengths)
+    none = {p for p in range(tokens) if not lengths[p]}  # without a direction
+    cosine = [
+        [None if none & {m, n} else value for n, value in enumerate(row)]
+        for m, row in enumerate(between.cosine)
+    ]
     panels = [
         Panel(
             title,
@@ -97,24 +104,35 @@ def similarity(name: str, between: Between) -> Figure:
         )
         for title, values, unit, high in (
             ("dot product", between.dot, "dot product", high),
-            ("cosine", between.cosine, "cosine", 1.0),
+            ("cosine", cosine, "cosine", 1.0),
         )
         if title == "cosine" or not same
     ]
-    times = f" All are as long: the dot product is {lengths[0]:.4g} times the cosine." * same
-    pairs = [(between.cosine[m][n], m, n) for m in range(tokens) for n in range(m)]
-    least, m, n = min(pairs)
-    near = sum(between.cosine[p][p + 1] for p in range(tokens - 1)) / (tokens - 1)
+    pairs = [
+        (value, m, n)
+        for m, row in enumerate(cosine)
+        for n, value in enumerate(row[:m])
+        if value is not None
+    ]
+    says = f"Similarity of {tokens} positions of {name} with each other."
+    if pairs:
+        least, m, n = min(pairs)
+        near = [value for value, m, n in pairs if m == n + 1]
+        says += f" Least alike are places {n} and {m}, with a cosine of {least:.2f}; neighbours"
+        says += f" have {fmean(near):.2f} on average."
+    if same:
+        says += f" All are as long: the dot product is {number(lengths[0], 4)} times the cosine."
+    if none:
+        says += f" Without a direction, since its row is zero: {', '.join(map(str, sorted(none)))}."
     return Figure(
         f"{name}: how alike positions are",
         panels,
-        f"Similarity of {tokens} positions of {name} with each other. Least alike are places {n}"
-        f" and {m}, with a cosine of {least:.2f}; neighbours have {near:.2f} on average.{times}",
+        says,
         columns=2,
     )
 
 
-def _usual(values: Sequence[Values]) -> float | None:
+def _palette_end(values: Sequence[Values]) -> float | None:
     """The end of a palette where a few values, one odd row say, are far above all others."""
     sizes = sorted(abs(v) for row in values for v in row if v is not None)
     most = sizes[int(0.99 * (len(sizes) - 1))]
@@ -122,7 +140,7 @@ def _usual(values: Sequence[Values]) -> float | None:
 
 
 def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
-    """What is added to the scores of one query, (head, tokens back), each head a line."""
+    """Draw what is added to the scores of one query, (head, tokens back), each head a line."""
     back = range(len(scores[0]))
     few = len(scores) <= len(COLOURS) * len(DASHES)
     lines = [
@@ -142,7 +160,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
 
 
 def decay(by_name: Mapping[str, Waves]) -> Figure:
-    """Similarity of two positions against their distance, for one set of frequencies or more."""
+    """Draw similarity of two positions by distance, for one set of frequencies or more."""
     panels, words = [], []
     for name, waves in by_name.items():
         distance = waves.distance[1:]  # a logarithmic axis has no 0
@@ -152,8 +170,8 @@ def decay(by_name: Mapping[str, Waves]) -> Figure:
             ("first rises", waves.rises, "right above"),
             ("first negative", waves.negative, "left below"),
         )
-        said = [f"{what} {'nowhere' if at is None else f'at {at:,}'}" for what, at, _ in found_at]
-        words.append(f"{name}: {', '.join(said)}")
+        places = [f"{what} {'nowhere' if at is None else f'at {at:,}'}" for what, at, _ in found_at]
+        words.append(f"{name}: {', '.join(places)}")
         for what, at, side in found_at:
             if at is not None:
                 marks.append(
@@ -175,7 +193,7 @@ def decay(by_name: Mapping[str, Waves]) -> Figure:
 
 
 def bound(bounds: Bound) -> Figure:
-    """RoFormer's upper bound next to the largest score from each distance on."""
+    """Draw RoFormer's upper bound next to the largest score from each distance on."""
     distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])  # no 0 on a log axis
     limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
     return Figure(
@@ -208,7 +226,7 @@ def _largest_from(values: Sequence[float]) -> list[float]:
 
 
 def peak(curve: Peak) -> Figure:
-    """A key that scores best at a chosen distance: decay is not guaranteed."""
+    """Draw the scores of a key that fits best at a chosen distance: decay is not guaranteed."""
     top = curve.score[curve.best]
     return Figure(
         "Any distance can be the best",
@@ -223,14 +241,15 @@ def peak(curve: Peak) -> Figure:
                 "q · R(δ) k",
             )
         ],
-        f"Scores of a query and a key made to match {curve.target:,} tokens back: {top:.3g} there,"
-        f" {curve.score[0]:.3g} at distance 0. The largest is at distance {curve.best:,}.",
+        f"Scores of a query and a key made to match {curve.target:,} tokens back: {number(top)}"
+        f" there, {number(curve.score[0])} at distance 0. The largest is at distance"
+        f" {curve.best:,}.",
         height=260,
     )
 
 
 def shift(name: str, group: Group) -> Figure:
-    """M_a, M_b, their product, and M_(a+b) fitted by itself."""
+    """Draw M_a, M_b, their product, and M_(a+b) fitted by itself."""
     a, b = group.a.by, group.b.by
     shown = (
         (f"M{_sub(a)}", group.a.matrix),
@@ -254,12 +273,12 @@ def shift(name: str, group: Group) -> Figure:
     if missed < 1e-3:
         says = (
             f"One matrix moves every position of {name} by {a} tokens, another by {b}. Their"
-            f" product and the matrix for {a + b} differ by {group.apart:.1g} at most."
+            f" product and the matrix for {a + b} differ by {number(group.apart, 1)} at most."
         )
     else:
         says = (
             f"No matrix moves every position of {name}: the best ones, for {a}, {b} and {a + b}"
-            f" tokens, miss by up to {missed:.2g} of the length of a row."
+            f" tokens, miss by up to {number(missed, 2)} of the length of a row."
         )
     return Figure(f"{name}: the matrix that moves a position", panels, says, columns=4)
 

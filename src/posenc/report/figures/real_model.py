@@ -2,20 +2,21 @@
 
 from dataclasses import replace
 
+from posenc.core.numerals import number
 from posenc.report.drawing.figure import Band, Figure, Line, Panel
 from posenc.report.figures.attention import attention
 from posenc.studies.real_model import Layer, Reading
 
 
 def layers(reading: Reading) -> Figure:
-    """Attention of some layers, the mean of their heads."""
+    """Draw the attention of some layers, the mean of their heads."""
     names = [f"layer {layer.number}" for layer in reading.layers]
     figure = attention([layer.weights for layer in reading.layers], reading.tokens, names)
     return replace(figure, title="Attention, the mean of the heads of a layer", columns=3)
 
 
 def heads(reading: Reading) -> Figure:
-    """Attention of heads of the first layer."""
+    """Draw the attention of heads of the first layer."""
     figure = attention(reading.heads, reading.tokens)
     title, says = "Attention of the first layer, head by head", f"{figure.says}{_looks(reading)}"
     return replace(figure, title=title, says=says, columns=4)
@@ -23,7 +24,7 @@ def heads(reading: Reading) -> Figure:
 
 def _looks(reading: Reading) -> str:
     """Name the heads that look at one place by position: over half of their weight goes there."""
-    said = ""
+    sentences = ""
     for n, weights in enumerate(reading.heads):
         for back, place in (
             (1, "the token before"),
@@ -33,15 +34,15 @@ def _looks(reading: Reading) -> str:
             there = [row[q - back] for q, row in enumerate(weights) if 0 <= q - back < len(row)]
             mean = sum(weight or 0.0 for weight in there) / max(1, len(there))
             if mean > 0.5:
-                said += f" Head {n} looks at {place}: {mean:.2f} of its weight, on average."
-    return said
+                sentences += f" Head {n} looks at {place}: {mean:.2f} of its weight, on average."
+    return sentences
 
 
 def distances(reading: Reading) -> Figure:
-    """Scores of a window of the text against how far apart its tokens are."""
+    """Draw scores of a window of the text against how far apart its tokens are."""
     panels = [_curve(layer) for layer in reading.layers]
     scores = ", ".join(
-        f"{layer.curve.mean[1]:.3g} to {layer.curve.mean[-1]:.3g} in layer {layer.number}"
+        f"{number(layer.curve.mean[1])} to {number(layer.curve.mean[-1])} in layer {layer.number}"
         for layer in reading.layers
     )
     return Figure(

@@ -7,6 +7,7 @@ from math import cos, isfinite, pi, sin
 from posenc.analysis.dials import Dial
 from posenc.analysis.frequencies import Extended
 from posenc.analysis.precision import Precision
+from posenc.core.numerals import number
 from posenc.models.inspection import Seen, Turning
 from posenc.models.published import Published
 from posenc.report.drawing.data_table import evenly_spaced
@@ -39,7 +40,7 @@ RADIUS = 0.42  # of a dial, whose neighbour is 1 away
 
 
 def bands(turning: Turning) -> Figure:
-    """Wavelength of each pair, as trained and as it turns now, against the trained length."""
+    """Draw the wavelength of each pair, as trained and now, against the trained length."""
     pairs = range(len(turning.pairs))
     now = [pair.wavelength for pair in turning.pairs]
     before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
@@ -49,7 +50,7 @@ def bands(turning: Turning) -> Figure:
         marks.insert(0, Line(pairs, before, "as trained", GREY, "dash", direct=True))
     seen = turning.seen if turning.trained else []
     for kind, colour, marker in DOTS:
-        shown = [n for n, one in enumerate(seen) if one == kind]
+        shown = [n for n, state in enumerate(seen) if state == kind]
         if shown:
             at = [now[n] for n in shown]
             marks.append(Points(shown, at, SEEN[kind], colour, marker, 8))
@@ -91,7 +92,7 @@ def bands(turning: Turning) -> Figure:
 
 
 def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
-    """The circle of each pair: angles met in training, met for the first time now, never met."""
+    """Draw the circle of each pair: angles met in training, new ones, those never met."""
     panels, rows, words = [], [], []
     pairs = len(by_method["none"])
     picked = evenly_spaced(pairs, DIALS)
@@ -154,25 +155,25 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
 
 
 def stretch(extended: Extended) -> Figure:
-    """How many times slower each method turns a pair, against its wavelength as trained."""
+    """Draw how many times slower each method turns a pair, against its wavelength as trained."""
     before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
     curves: dict[tuple[float, ...], list[str]] = {}  # methods that do the same share a line
     for name, method in extended.methods.items():
         if name != "none":
             slower = tuple(float(f"{pair.slower:.6g}") for pair in method.pairs)
             curves.setdefault(slower, []).append(METHODS[name])
-    marks: list[Mark] = [
+    lines = [
         replace(Line(before, slower, ", ".join(names), **style(n)), marker="")
         for n, (slower, names) in enumerate(curves.items())
     ]
-    whole = {
+    fully_slowed = {
         ", ".join(names): sum(value >= 0.99 * extended.factor for value in slower)
         for slower, names in curves.items()
     }
-    counts = "; ".join(f"{name} {count}" for name, count in whole.items())
+    counts = "; ".join(f"{name} {count}" for name, count in fully_slowed.items())
     panel = Panel(
         "",
-        [*marks, Rule(1, "x", "one turn in training")],
+        [*lines, Rule(1, "x", "one turn in training")],
         "wavelength as trained / trained length",
         "times slower",
         x_log=True,
@@ -188,7 +189,7 @@ def stretch(extended: Extended) -> Figure:
 
 
 def extensions(extended: Extended) -> Figure:
-    """Wavelengths before and after each method, against the trained length and the target."""
+    """Draw wavelengths before and after each method, with the trained length and the target."""
     before = [pair.wavelength for pair in extended.methods["none"].pairs]
     numbers = range(len(before))
     all_pairs = [pair.wavelength for method in extended.methods.values() for pair in method.pairs]
@@ -230,45 +231,48 @@ def extensions(extended: Extended) -> Figure:
     )
 
 
-def models(found: Sequence[Published]) -> Figure:
-    """Wavelengths of many models against their trained lengths and contexts, a row each."""
-    rows = range(len(found))
+def models(published: Sequence[Published]) -> Figure:
+    """Draw wavelengths of many models with their trained lengths and contexts, a row each."""
+    rows = range(len(published))
     waves = [
         (wave, row, wave <= model.context)
-        for row, model in enumerate(found)
+        for row, model in enumerate(published)
         for wave in model.wavelengths
         if isfinite(wave)
     ]
-    bases = [f"base {model.base:,.0f}" for model in found]
-    slowest = [max(filter(isfinite, model.wavelengths)) for model in found]
-    ends = [1.3 * max(one, model.context) for one, model in zip(slowest, found, strict=True)]
+    bases = [f"base {model.base:,.0f}" for model in published]
+    slowest = [max(filter(isfinite, model.wavelengths)) for model in published]
+    ends = [
+        1.3 * max(longest_wave, model.context)
+        for longest_wave, model in zip(slowest, published, strict=True)
+    ]
     marks = [
         Points(
-            [wave for wave, _, turns in waves if turns is whole],
-            [row for _, row, turns in waves if turns is whole],
+            [wave for wave, _, turns in waves if turns is complete],
+            [row for _, row, turns in waves if turns is complete],
             name,
             colour,
             size=4,
         )
-        for name, colour, whole in (
+        for name, colour, complete in (
             ("pairs that turn within the context", BLUE, True),
             ("pairs that do not", GREY, False),
         )
     ]
     marks += [
-        Points([model.trained for model in found], rows, "trained on", GREEN, "square", 10),
-        Points([model.context for model in found], rows, "context", VERMILION, "diamond", 10),
+        Points([model.trained for model in published], rows, "trained on", GREEN, "square", 10),
+        Points([model.context for model in published], rows, "context", VERMILION, "diamond", 10),
         Points(ends, rows, "", "", "", labels=bases, side="right"),
     ]
-    share = [model.unfinished / len(model.wavelengths) for model in found]
-    longest = max(model.context / model.trained for model in found)
+    share = [model.unfinished / len(model.wavelengths) for model in published]
+    longest = max(model.context / model.trained for model in published)
     panel = Panel(
         "",
         marks,
         "tokens: wavelengths, lengths",
         x_log=True,
         x_range=(4, 60 * max(ends)),
-        y_names=[model.name.removesuffix(" (class default)") for model in found],
+        y_names=[model.name.removesuffix(" (class default)") for model in published],
         y_down=True,
     )
     table = Table(
@@ -279,24 +283,25 @@ def models(found: Sequence[Published]) -> Figure:
                 *(f"{model.context:,}", str(len(model.wavelengths)), str(model.unfinished)),
                 tokens(max(model.wavelengths)),
             ]
-            for model in found
+            for model in published
         ],
     )
     return Figure(
-        f"{len(found)} published models: how fast their pairs turn",
+        f"{len(published)} published models: how fast their pairs turn",
         [panel],
-        f"Wavelengths of {len(found)} published models, by context. Bases go from"
-        f" {min(model.base for model in found):,.0f} to {max(model.base for model in found):,.0f}."
+        f"Wavelengths of {len(published)} published models, by context. Bases go from"
+        f" {min(model.base for model in published):,.0f} to"
+        f" {max(model.base for model in published):,.0f}."
         f" In the median model {sorted(share)[len(share) // 2]:.0%} of the pairs complete no turn"
         f" within the context; the farthest stretched takes {longest:,.0f} times its trained"
         " length.",
-        height=22 * len(found),
+        height=22 * len(published),
         listed=table,
     )
 
 
 def precision(measured: Precision) -> Figure:
-    """Errors against position, for each way of forming angles."""
+    """Draw errors against position, for each way of forming angles."""
     panels = [
         Panel(
             title,
@@ -317,7 +322,7 @@ def precision(measured: Precision) -> Figure:
     ]
     last = {way: values[-1] for way, values in measured.far.items()}
     errors = ", ".join(
-        f"{way} {'not a number' if error is None else f'{error:.1g}'}"
+        f"{way} {'not a number' if error is None else number(error, 1)}"
         for way, error in last.items()
     )
     return Figure(

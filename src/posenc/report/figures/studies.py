@@ -23,40 +23,42 @@ from posenc.study.analysis import Contrast, Overall, Row
 from posenc.study.published import Published
 from posenc.study.statistics import Interval
 
-WHOLE = -3.0, 103.0  # per cent, with room for marks at 0 and 100
-ABOVE = -3.0, 115.0  # the same with room for the names of rules
+PERCENT = -3.0, 103.0  # per cent, with room for marks at 0 and 100
+PERCENT_WITH_NAMES = -3.0, 115.0  # the same with room for the names of rules
 TICKS = 0, 20, 40, 60, 80, 100
 
 
 def lengths(rows: Sequence[Row], shape: Published | None = None) -> Figure | None:
-    """Outcomes of one task against length, and published ones beside; None where there are none."""
+    """Draw outcomes of one task by length, published ones beside; None where there are none."""
     drawn = [row for row in rows if row.curve]
     if not drawn:
         return None
     names = [row.encoding for row in rows] + [*(shape.curves if shape else ())]
     looks = {name: style(n) for n, name in enumerate(dict.fromkeys(names))}
-    panels = [_here(drawn, looks, "this study" if shape else "")] + (
-        [_there(shape, looks)] if shape else []
+    panels = [_outcomes_panel(drawn, looks, "this study" if shape else "")] + (
+        [_published_panel(shape, looks)] if shape else []
     )
     return Figure(
         f"{rows[0].task}: outcomes by length",
         panels,
-        _unbroken(" ".join([_spoken(drawn), *([_shape_spoken(shape)] if shape else [])])),
+        _unbroken(
+            " ".join([_outcomes_in_words(drawn), *([_published_in_words(shape)] if shape else [])])
+        ),
         columns=len(panels),
         height=330,
         listed=_listed(drawn, shape),
     )
 
 
-def _here(rows: Sequence[Row], looks: Mapping[str, Style], title: str) -> Panel:
+def _outcomes_panel(rows: Sequence[Row], looks: Mapping[str, Style], title: str) -> Panel:
     marks: list[Mark] = []
     for row in rows:
         look, scale = looks[row.encoding], _scale(row.bits)
-        each = [(n, scale * value) for n, values in row.curve.items() for value in values]
+        points = [(n, scale * value) for n, values in row.curve.items() for value in values]
         marks.append(
             Line([*row.means], [scale * v for v in row.means.values()], row.encoding, **look)
         )
-        x, y = zip(*each, strict=True)
+        x, y = zip(*points, strict=True)
         marks.append(Points(x, y, row.encoding, look["colour"], size=5))
     places = [n for row in rows for n in row.curve]
     trained = _trained(rows)
@@ -69,12 +71,12 @@ def _here(rows: Sequence[Row], looks: Mapping[str, Style], title: str) -> Panel:
         words.unit(rows[0]),
         x_log=far,
         x_ticks=_doublings(trained, places) if far and trained else (),
-        y_range=None if rows[0].bits else ABOVE,
+        y_range=None if rows[0].bits else PERCENT_WITH_NAMES,
         y_ticks=() if rows[0].bits else TICKS,
     )
 
 
-def _there(shape: Published, looks: Mapping[str, Style]) -> Panel:
+def _published_panel(shape: Published, looks: Mapping[str, Style]) -> Panel:
     marks: list[Mark] = []
     for name, points in shape.curves.items():
         at = [point.length for point in points]
@@ -94,7 +96,7 @@ def _there(shape: Published, looks: Mapping[str, Style]) -> Panel:
         x_log=far,
         x_ticks=_doublings(shape.trained, places) if far else (),
         y_log=not shape.percent,
-        y_range=ABOVE if shape.percent else None,
+        y_range=PERCENT_WITH_NAMES if shape.percent else None,
         y_ticks=TICKS if shape.percent else (20, 50, 100, 200),
     )
 
@@ -110,37 +112,40 @@ def _doublings(trained: int, places: Sequence[int]) -> list[float]:
     return [n for n in steps if min(places) <= n <= max(places)]
 
 
-def _spoken(rows: Sequence[Row]) -> str:
-    """Which encodings are right where they were trained, and the best and the worst at 2 L."""
-    said = [f"Lines are means over {words.seeds(rows)}, points are single seeds."]
+def _outcomes_in_words(rows: Sequence[Row]) -> str:
+    """Say which encodings are right where they were trained, and the best and worst at 2 L."""
+    sentences = [f"Lines are means over {words.seeds(rows)}, points are single seeds."]
     if all(len(row.seeds) == 1 for row in rows):
-        said = ["One seed of each encoding."]
+        sentences = ["One seed of each encoding."]
     bits, trained = rows[0].bits, _trained(rows)
     if not bits:
         weak = [row for row in rows if row.undertrained]
         listed = ", ".join(f"{row.encoding} ({words.share(row.in_range, bits)})" for row in weak)
         within = f"At n ≤ {trained}, " if trained else ""
         if weak:
-            said.append(f"{within}fewer than 95 % of the answers are right with {listed}.")
+            sentences.append(f"{within}fewer than 95 % of the answers are right with {listed}.")
         elif trained and all(row.in_range is not None for row in rows):
-            said.append(f"{within}each encoding has 95 % of its answers right, or more.")
+            sentences.append(f"{within}each encoding has 95 % of its answers right, or more.")
     twice = 2 * (trained or 0)
     place = max((n for n in rows[0].means if (trained or 0) < n <= twice), default=0)
     means = {row.encoding: row.means[place] for row in rows if place in row.means}
     if len(means) < 2:
-        return " ".join(said)
+        return " ".join(sentences)
     most, least = (pick(means, key=lambda name: means[name]) for pick in (max, min))
     best, worst = (words.share(means[name], bits) for name in (most, least))
     where = f"At n = {place}" + (", twice the trained length," if place == twice else "")
     if best == worst:
-        return " ".join([*said, f"{where} all have {best}."])
+        return " ".join([*sentences, f"{where} all have {best}."])
     count = "bits" if bits else "right answers"
     return " ".join(
-        [*said, f"{where} {most} has the most {count}, {best}, and {least} the fewest, {worst}."]
+        [
+            *sentences,
+            f"{where} {most} has the most {count}, {best}, and {least} the fewest, {worst}.",
+        ]
     )
 
 
-def _shape_spoken(shape: Published) -> str:
+def _published_in_words(shape: Published) -> str:
     bars = any(point.deviation for points in shape.curves.values() for point in points)
     upright = "; upright strokes are standard deviations over seeds" if bars else ""
     return (
@@ -150,7 +155,7 @@ def _shape_spoken(shape: Published) -> str:
 
 
 def _listed(rows: Sequence[Row], shape: Published | None) -> Table:
-    """Each encoding and length: the mean, and every seed."""
+    """List the mean and every seed of each encoding and length."""
     cells = []
     for row in rows:
         for n, values in row.curve.items():
@@ -164,15 +169,15 @@ def _listed(rows: Sequence[Row], shape: Published | None) -> Table:
 
 
 def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
-    """The metric of every seed of one task, its mean and interval; None where there are none."""
+    """Draw the metric of every seed of one task, mean and interval; None where there are none."""
     drawn = [Estimate(row.encoding, row.value, row.by_seed) for row in in_order(rows) if row.value]
     if not drawn:
         return None
     bits, where = rows[0].bits, words.span(metric)
     says = f"Every seed over {where}, the mean, and where it lies with 95 %."
-    widest = max(drawn, key=lambda one: max(one.by_seed) - min(one.by_seed))
+    widest = max(drawn, key=lambda estimate: max(estimate.by_seed) - min(estimate.by_seed))
     least, most = min(widest.by_seed), max(widest.by_seed)
-    if all(len(one.by_seed) == 1 for one in drawn):
+    if all(len(estimate.by_seed) == 1 for estimate in drawn):
         says += " Of one seed, the interval speaks of its prompts alone."
     if least < most:
         ends = " to ".join(words.share(end, bits) for end in (least, most))
@@ -180,58 +185,63 @@ def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
     title = f"{words.unit(rows[0])}, {where}"
     return Figure(
         f"{rows[0].task}: every seed",
-        [_forest(drawn, title, bits, None if bits else WHOLE)],
+        [_forest(drawn, title, bits, None if bits else PERCENT)],
         _unbroken(says),
         height=_height(len(drawn)),
-        listed=Table(["encoding", "mean", "each seed", "95 %"], [one.cells(bits) for one in drawn]),
-    )
-
-
-def contrasts(found: Sequence[Contrast], bits: bool) -> Figure | None:
-    """Paired differences on one task with every seed and their intervals; None without any."""
-    drawn = [
-        Estimate(words.sides(one), one.difference, one.by_seed) for one in found if one.difference
-    ]
-    if not drawn:
-        return None
-    above = sum(one.interval.low > 0 for one in drawn)
-    below = sum(one.interval.high < 0 for one in drawn)
-    title = "bits saved" if bits else "difference, percentage points"
-    return Figure(
-        f"{found[0].task}: contrasts",
-        [_forest(drawn, title, bits, None, Rule(0, "x", dash="solid"))],
-        f"{found[0].task}: differences of runs that are paired by seed; right of 0 the first side"
-        f" is better. Of {len(drawn)} intervals {above} lie above 0, {below} below, and"
-        f" {len(drawn) - above - below} include it.",
-        height=_height(sum(_over_lines(one.name).count("\n") + 1 for one in drawn)),
         listed=Table(
-            ["contrast", "difference", "each seed", "95 %"], [one.cells(bits) for one in drawn]
+            ["encoding", "mean", "each seed", "95 %"], [estimate.cells(bits) for estimate in drawn]
         ),
     )
 
 
-def profiles(found: Sequence[Overall], metric: str) -> Figure | None:
-    """The share of all runs above each score; None where there is only one task."""
-    if not found or len(found[0].tasks) < 2:
+def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
+    """Draw paired differences on one task with every seed and intervals; None without any."""
+    drawn = [
+        Estimate(words.sides(contrast), contrast.difference, contrast.by_seed)
+        for contrast in pairs
+        if contrast.difference
+    ]
+    if not drawn:
+        return None
+    above = sum(estimate.interval.low > 0 for estimate in drawn)
+    below = sum(estimate.interval.high < 0 for estimate in drawn)
+    title = "bits saved" if bits else "difference, percentage points"
+    return Figure(
+        f"{pairs[0].task}: contrasts",
+        [_forest(drawn, title, bits, None, Rule(0, "x", dash="solid"))],
+        f"{pairs[0].task}: differences of runs that are paired by seed; right of 0 the first side"
+        f" is better. Of {len(drawn)} intervals {above} lie above 0, {below} below, and"
+        f" {len(drawn) - above - below} include it.",
+        height=_height(sum(_over_lines(estimate.name).count("\n") + 1 for estimate in drawn)),
+        listed=Table(
+            ["contrast", "difference", "each seed", "95 %"],
+            [estimate.cells(bits) for estimate in drawn],
+        ),
+    )
+
+
+def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
+    """Draw the share of all runs above each score; None where there is only one task."""
+    if not overall or len(overall[0].tasks) < 2:
         return None
     marks: list[Mark] = [
         Line(
-            [100 * score for score in one.profile],
-            [100 * share for share in one.profile.values()],
-            one.encoding,
+            [100 * score for score in row.profile],
+            [100 * share for share in row.profile.values()],
+            row.encoding,
             **style(n),
         )
-        for n, one in enumerate(found)
+        for n, row in enumerate(overall)
     ]
     most, least = (
-        pick(found, key=lambda one: one.interquartile.value).encoding for pick in (max, min)
+        pick(overall, key=lambda row: row.interquartile.value).encoding for pick in (max, min)
     )
     where = words.span(metric)
     return Figure(
         "Over all tasks",
-        [Panel("", marks, f"right answers over {where}, %", "runs with more, %", y_range=WHOLE,
+        [Panel("", marks, f"right answers over {where}, %", "runs with more, %", y_range=PERCENT,
                x_ticks=TICKS, y_ticks=TICKS)],
-        f"Of the runs on {len(found[0].tasks)} tasks, the share that has more right answers than"
+        f"Of the runs on {len(overall[0].tasks)} tasks, the share that has more right answers than"
         f" the axis says; higher is better. The interquartile mean is largest for {most}, and least"
         f" for {least}.",
         height=300,
@@ -247,8 +257,8 @@ class Estimate:
     by_seed: Sequence[float]
 
     def cells(self, bits: bool) -> list[str]:
-        mean, each = _numbers(self.interval.value, self.by_seed, bits)
-        return [self.name, mean, each, words.interval(self.interval, bits)]
+        mean, seeds = _numbers(self.interval.value, self.by_seed, bits)
+        return [self.name, mean, seeds, words.interval(self.interval, bits)]
 
 
 def _forest(
@@ -265,14 +275,14 @@ def _forest(
     for n, row in enumerate(rows):  # a gap between the strokes of two rows
         x += [scale * row.interval.low, scale * row.interval.high, None]
         y += [n, n, None]
-    each = [scale * value for row in rows for value in row.by_seed]
+    seeds = [scale * value for row in rows for value in row.by_seed]
     places = [n for n, row in enumerate(rows) for _ in row.by_seed]
     means = [scale * row.interval.value for row in rows]
     marks: list[Mark] = [
         *rules,
         Line(x, y, "95 % interval", GREY, width=5),
         Points(means, range(len(rows)), "mean", VERMILION, "diamond", 11),
-        Points(each, places, "one seed", BLUE, size=5),
+        Points(seeds, places, "one seed", BLUE, size=5),
     ]
     named = [_over_lines(row.name) for row in rows]
     return Panel("", marks, title, x_range=span, y_names=named, y_down=True)
@@ -302,11 +312,11 @@ def _scale(bits: bool) -> float:
 
 
 def _unbroken(text: str) -> str:
-    """The same without a line that begins with a per cent sign."""
+    """Join per cent signs to their numbers, so that no line begins with one."""
     return text.replace(" %", "%")
 
 
 def _numbers(mean: float, by_seed: Sequence[float], bits: bool) -> tuple[str, str]:
     """A mean and the seeds that it is of, in bits or per cent."""
-    each = [f"{value:.3f}" if bits else f"{100 * value:.1f}" for value in (mean, *by_seed)]
-    return each[0], ", ".join(each[1:])
+    texts = [f"{value:.3f}" if bits else f"{100 * value:.1f}" for value in (mean, *by_seed)]
+    return texts[0], ", ".join(texts[1:])

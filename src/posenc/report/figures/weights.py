@@ -1,5 +1,6 @@
 """Figures of measured weights, one function each."""
 
+from posenc.core.numerals import number
 from posenc.models.weighing import Bands, Bias, Positions, Relative
 from posenc.report.drawing.figure import BLUE, VERMILION, Dash, Figure, Line, Panel, Rule, style
 from posenc.report.words import runs
@@ -8,11 +9,11 @@ MOST_POINTS = 512  # points of a curve
 
 
 def table(positions: Positions) -> Figure | None:
-    """Norms of the rows of a learned table, likeness of neighbours, and where training ended."""
+    """Draw norms of the rows of a learned table, likeness of neighbours, the end of training."""
     learned = positions.learned
     if learned is None or not learned.likeness:
         return None
-    every = -(-positions.rows // MOST_POINTS)
+    step = -(-positions.rows // MOST_POINTS)
     ends = {
         "untrained from here": learned.trained if learned.untrained else None,
         "another table from here": learned.seam,
@@ -22,7 +23,7 @@ def table(positions: Positions) -> Figure | None:
     panels = [
         Panel(
             "",
-            [Line(range(first, positions.rows, every), values[::every], colour=colour), *rules],
+            [Line(range(first, positions.rows, step), values[::step], colour=colour), *rules],
             "row",
             title,
         )
@@ -32,9 +33,9 @@ def table(positions: Positions) -> Figure | None:
         )
     ]
     says = (
-        f"Norms of {positions.rows:,} learned rows, from {min(learned.norms):.3g} to"
-        f" {max(learned.norms):.3g}, and cosines of neighbours, from {min(learned.likeness):.2f} to"
-        f" {max(learned.likeness):.2f}."
+        f"Norms of {positions.rows:,} learned rows, from {number(min(learned.norms))} to"
+        f" {number(max(learned.norms))}, and cosines of neighbours, from"
+        f" {min(learned.likeness):.2f} to {max(learned.likeness):.2f}."
     )
     if learned.seam:
         says += f" At row {learned.seam:,} both change at once: there the last training ended."
@@ -42,22 +43,22 @@ def table(positions: Positions) -> Figure | None:
 
 
 def bias(t5_bias: Bias) -> Figure:
-    """The bias of each head over the distance."""
+    """Draw the bias of each head over the distance."""
     marks = [
-        Line(t5_bias.steps.distance, values, f"head {number}", **style(number))
-        for number, values in enumerate(t5_bias.steps.heads)
+        Line(t5_bias.steps.distance, values, f"head {n}", **style(n))
+        for n, values in enumerate(t5_bias.steps.heads)
     ]
     flat = [value for values in t5_bias.steps.heads for value in values]
     says = (
-        f"Bias of {len(marks)} heads over the distance, from {min(flat):.3g} to {max(flat):.3g}"
-        " logits."
+        f"Bias of {len(marks)} heads over the distance, from {number(min(flat))} to"
+        f" {number(max(flat))} logits."
     )
     x_title = "tokens that the key is behind the query"
     return Figure("Bias by distance", [Panel("", marks, x_title, "bias, logits")], says)
 
 
 def relative(tables: list[Relative]) -> Figure | None:
-    """The length of the vector of each distance, one panel a table."""
+    """Draw the length of the vector of each distance, one panel a table."""
     if not tables:
         return None
     panels = [
@@ -72,13 +73,13 @@ def relative(tables: list[Relative]) -> Figure | None:
     lengths = [norm for table in tables for norm in table.vectors.norms]
     says = (
         f"Lengths of the vectors of each distance in {len(tables)} tables, from"
-        f" {min(lengths):.3g} to {max(lengths):.3g}."
+        f" {number(min(lengths))} to {number(max(lengths))}."
     )
     return Figure("Vectors for distances", panels, says, columns=3)
 
 
 def bands(stacks: list[Bands]) -> Figure | None:
-    """Strength of queries and keys in each pair, a colour for layers that turn alike."""
+    """Draw the strength of queries and keys in each pair, a colour for layers that turn alike."""
     if not stacks:
         return None
     marks, strongest = [], []

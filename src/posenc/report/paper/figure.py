@@ -19,7 +19,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posenc.models.files.errors import printable
-from posenc.report.drawing.axis import whole
+from posenc.report.drawing.axis import at_whole_numbers
 from posenc.report.drawing.data_table import evenly_spaced
 from posenc.report.drawing.figure import (
     GREY,
@@ -282,7 +282,7 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
     ax.set_ylabel(_safe(at.y_title(n)))
     ax.set_xscale("log" if panel.x_log else "linear")
     ax.set_yscale("log" if panel.y_log else "linear")
-    whole_x, whole_y = whole(panel, "x"), whole(panel, "y")
+    whole_x, whole_y = at_whole_numbers(panel, "x"), at_whole_numbers(panel, "y")
     for axis, wholly, log, ticks, named, room, shown in (
         (ax.xaxis, whole_x, panel.x_log, panel.x_ticks, panel.x_names, at.column, at.x_names(n)),
         (ax.yaxis, whole_y, panel.y_log, panel.y_ticks, panel.y_names, at.row, at.y_names(n)),

@@ -51,8 +51,8 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
         out.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in out.iterdir())
         _check_replaceable(out)
-        ours = (PAGE, NUMBERS) if beside else names
-        strange = [name for name in names if name in ours and not _is_report_part(out, name)]
+        replaceable = (PAGE, NUMBERS) if beside else names
+        strange = [name for name in names if name in replaceable and not _is_report_part(out, name)]
         if strange and not force:
             named = ", ".join(map(printable, strange[:3])) + (" …" if len(strange) > 3 else "")
             remedy = "" if beside else ", or pass --force to write beside it"

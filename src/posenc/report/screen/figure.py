@@ -16,8 +16,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from math import ceil
+from math import ceil, inf
 
+from posenc.core.numerals import number
 from posenc.models.files.errors import printable
 from posenc.report.drawing.axis import Axis, axis, edges
 from posenc.report.drawing.figure import (
@@ -43,6 +44,7 @@ from posenc.report.screen import heat
 LETTER = 6.2  # pixels of a letter of 12 pixels
 LONGEST = 28  # letters of a name beside an axis
 COLUMN = 320  # pixels of the narrowest panel, for the names along x
+NARROW = 190  # pixels of an x axis on a telephone, beside names of usual length
 DASHES: dict[Dash, str] = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
 SIDES = {  # of a mark, where its label stands: anchor, right, down
     "above": ("middle", 0, -7),
@@ -95,6 +97,8 @@ def _arranged(figure: Figure, panels: list[str]) -> str:
     columns = min(figure.columns, len(panels))
     least = 150 if len(panels) > 6 and columns > 2 else 200 if columns > 3 else 280
     least = 100 if columns > 6 else least
+    if any(panel.square and panel.y_names for panel in figure.panels):  # beside a plot, no less
+        least = max(least, 260)
     style = f"--columns: {columns}; --least: {least}px" + "; --name: 11.5px" * (columns > 6)
     return f'<div class="panels" style="{style}">{"".join(panels)}</div>'
 
@@ -116,8 +120,8 @@ def _panel(panel: Panel, figure: Figure, x: Axis, y: Axis, marks: tuple[str, str
     titles = f'data-x-title="{safe(panel.x_title)}" data-y-title="{safe(panel.y_title)}"'
     for name, names in (("x", panel.x_names), ("y", panel.y_names)):
         if names:
-            whole = [printable(" ".join(one.split("\n")), 200) for one in names]
-            written = escape(json.dumps(whole))
+            full_names = [printable(" ".join(text.split("\n")), 200) for text in names]
+            written = escape(json.dumps(full_names))
             titles += f' data-{name}-names="{written}"'
     stretched, others = marks
     grid = "" if panel.bare or _has_heat(panel) else _grid(x, y, panel)
@@ -159,8 +163,8 @@ def _drawn(mark: Mark, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, s
             look = f'stroke="{mark.colour}" stroke-width="{mark.width:g}"{_dash(mark.dash)}'
             yield True, f'<path class="line" {look}{name} d="{_path(mark.x, mark.y, x, y)}"/>'
             if mark.marker:
-                every = 1 if len(mark.x) <= 40 else ceil(len(mark.x) / 12)
-                shown = mark.x[::every], mark.y[::every]
+                step = 1 if len(mark.x) <= 40 else ceil(len(mark.x) / 12)
+                shown = mark.x[::step], mark.y[::step]
                 yield False, _markers(*shown, x, y, mark.marker, mark.colour, 6, "")
             if mark.direct:
                 points = zip(short(mark.x), short(mark.y), strict=True)
@@ -226,7 +230,8 @@ def _drawn(mark: Mark, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, s
                     for at, value in zip(mark.x, row, strict=True):
                         if value is not None:
                             place = x.share(at), y.share(height), "middle", 0, 4
-                            look = f' class="cell" fill="{heat.ink(value, mark)}"'
+                            small = " spare" * (abs(value) < 0.1 * max(map(abs, mark.span)))
+                            look = f' class="cell{small}" fill="{heat.ink(value, mark)}"'
                             yield False, _text(f"{value:.{mark.digits}f}", *place, look)
 
 
@@ -271,7 +276,7 @@ def _markers(
 
 
 def _legend(figure: Figure) -> str:
-    """Each name once, with the look of the mark that has it first; the bar of a shared palette."""
+    """List each name once, as the mark that has it first looks; the bar of a shared palette."""
     marks = {}
     for panel in figure.panels:
         for mark in panel.marks:
@@ -308,11 +313,11 @@ def _bar(mark: Heat) -> str:
     low, high = mark.span
     palette = f'<image width="90" height="10" preserveAspectRatio="none" href="{heat.bar(mark)}"/>'
     drawn = f'<svg class="swatch" width="90" height="10">{palette}</svg>'
-    return f'<span class="bar">{low:.4g} {drawn} {high:.4g} {safe(mark.unit)}</span>'
+    return f'<span class="bar">{number(low, 4)} {drawn} {number(high, 4)} {safe(mark.unit)}</span>'
 
 
 def _grid(x: Axis, y: Axis, panel: Panel) -> str:
-    """Lines at the ticks; along names too, where marks have to be followed to them."""
+    """Draw lines at the ticks; along names too, where marks have to be followed to them."""
     lines = [f"M{_unit(x.share(value))} 0V1000" for value, _ in x.ticks if not panel.x_names]
     lines += [f"M0 {_unit(1 - y.share(value))}H1000" for value, _ in y.ticks]
     return _stretched(f'<path class="grid" d="{"".join(lines)}"/>')
@@ -320,18 +325,29 @@ def _grid(x: Axis, y: Axis, panel: Panel) -> str:
 
 def _ticks(panel: Panel, x: Axis, y: Axis) -> str:
     drawn = []
-    for value, text in x.ticks:
+    crowded = [False] * len(x.ticks) if panel.x_names else _crowded(x)
+    for (value, text), spare in zip(x.ticks, crowded, strict=True):
         at = x.share(value)
         if panel.x_names:
             drawn.append(_upright(_cut(text), _share(at), "100%", "end", -6, 4))
         else:
-            drawn.append(_text(text, at, 0, "middle", 0, 16))
+            drawn.append(_text(text, at, 0, "middle", 0, 16, ' class="spare"' * spare))
     for value, text in y.ticks:
         lines = _lines(text)
         for n, line in enumerate(lines):
             down = 4 + (LINE - 3) * (n - (len(lines) - 1) / 2)
             drawn.append(_text(line, 0, y.share(value), "end", -6, down))
     return f'<g class="ticks">{"".join(drawn)}</g>'
+
+
+def _crowded(x: Axis) -> list[bool]:
+    """Mark ticks that would touch one before them where the axis is narrow; they go unwritten."""
+    crowded, free = [], -inf
+    for value, text in x.ticks:
+        middle, half = NARROW * x.share(value), LETTER * len(text) / 2
+        crowded.append(middle - half < free)
+        free = free if crowded[-1] else middle + half + LETTER
+    return crowded
 
 
 def _y_title(title: str, beside: float) -> str:
@@ -356,7 +372,7 @@ def _text(
 
 
 def _places(x: float, y: float, n: str = "", letter: str = "") -> str:
-    """Where something stands: `x="25%" y="50%"`; cx for circles, x1 for lines."""
+    """Write a place as attributes, `x="25%" y="50%"`; cx for circles, x1 for lines."""
     return f'{letter}x{n}="{_share(x)}" {letter}y{n}="{_share(1 - y)}"'
 
 
@@ -376,8 +392,8 @@ def _drawable(value: float, along: Axis) -> bool:
     return value > 0 if along.log else value - value == 0
 
 
-def _ends(one: Axis) -> str:
-    return f"{one.low:.9g} {one.high:.9g}{' log' if one.log else ''}"
+def _ends(along: Axis) -> str:
+    return f"{along.low:.9g} {along.high:.9g}{' log' if along.log else ''}"
 
 
 def _lines(text: str) -> list[str]:

@@ -35,7 +35,7 @@ def _ways(table: Table, console: Console) -> None:
     console.print(Text(f"{table.part}, {table.case}", "bold"), Text(f" {note}", "dim"))
     shown = _table("", "median", "min", "ratio", "max error", "MB", "samples / discarded")
     for row in table.rows:
-        error = "" if row.error is None else f"{row.error:.0e}"
+        error = "" if row.error is None else words.number(row.error, 1)
         memory = "" if row.memory is None else f"{row.memory:,.0f}"
         shown.add_row(
             Text(row.name, "bold" if row.ours else ""),
@@ -66,7 +66,7 @@ def _targets(result: Benchmark, console: Console) -> None:
         shown = _table("", "target", "found", "at most")
         for _, target in targets:
             mark = Text("✓", "green") if target.met else Text("missed", "red")
-            shown.add_row(mark, target.what, f"{target.found:.3g}", f"{target.most:.3g}")
+            shown.add_row(mark, target.what, words.number(target.found), words.number(target.most))
         console.print(shown)
     console.print()
 

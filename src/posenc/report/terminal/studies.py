@@ -12,6 +12,7 @@ from posenc.study.analysis import Analysis, Contrast, Overall, Row
 from posenc.study.bands import Recovery
 from posenc.study.cell import Cell
 from posenc.study.prediction import Prediction
+from posenc.study.repetition import Repeated
 from posenc.study.store import Contents
 
 
@@ -74,20 +75,20 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
     console.print(table)
 
 
-def _over_tasks(found: Sequence[Overall], metric: str, console: Console) -> None:
+def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> None:
     span = studies.span(metric)
-    console.print(Text("over tasks", "bold"), Text(f"{', '.join(found[0].tasks)}, {span}", "dim"))
+    console.print(Text("over tasks", "bold"), Text(f"{', '.join(overall[0].tasks)}, {span}", "dim"))
     heads = [f"> {100 * score:g} %" for score in studies.SCORES]
     table = _table("", "interquartile mean", "95 %", *heads, "runs")
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True
-    for one in found:
+    for row in overall:
         table.add_row(
-            Text(one.encoding, "bold"),
-            studies.share(one.interquartile.value, False),
-            studies.interval(one.interquartile, False),
-            *(studies.share(one.profile[score], False) for score in studies.SCORES),
-            str(one.runs),
+            Text(row.encoding, "bold"),
+            studies.share(row.interquartile.value, False),
+            studies.interval(row.interquartile, False),
+            *(studies.share(row.profile[score], False) for score in studies.SCORES),
+            str(row.runs),
         )
     console.print(table)
 
@@ -98,39 +99,47 @@ def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console:
     table = _table(*heads, gap=1 if console.width < 100 else 2)
     for column in table.columns[2:-1]:
         column.justify, column.no_wrap = "right", True
-    for one in contrasts:
-        known = one.difference is not None
+    for contrast in contrasts:
+        known = contrast.difference is not None
         table.add_row(
-            one.task,
-            studies.sides(one),
-            studies.difference(one.difference.value, bits[one.task]) if one.difference else "",
-            studies.interval(one.difference, bits[one.task]),
-            f"{one.p:.3g}" if one.p is not None else "",
-            f"{one.adjusted:.3g}" if one.adjusted is not None else "",
-            f"{one.improvement:.2f}" if known and one.improvement is not None else "",
-            str(len(one.seeds)),
-            Text(studies.verdict(one), "yellow"),
+            contrast.task,
+            studies.sides(contrast),
+            studies.difference(contrast.difference.value, bits[contrast.task])
+            if contrast.difference
+            else "",
+            studies.interval(contrast.difference, bits[contrast.task]),
+            f"{contrast.p:.3g}" if contrast.p is not None else "",
+            f"{contrast.adjusted:.3g}" if contrast.adjusted is not None else "",
+            f"{contrast.improvement:.2f}" if known and contrast.improvement is not None else "",
+            str(len(contrast.seeds)),
+            Text(studies.verdict(contrast), "yellow"),
         )
     console.print(table)
 
 
-def prediction(found: Prediction, console: Console) -> None:
-    """Whether properties foretold the outcomes, then each property by itself."""
+def prediction(predicted: Prediction, console: Console) -> None:
+    """Print whether properties foretold the outcomes, then each property by itself."""
     console.print()
-    console.print(Text(f"{found.task}: do measured properties foretell it?", "bold"))
-    console.print(Text(studies.foretold(found)))
+    console.print(Text(f"{predicted.task}: do measured properties foretell it?", "bold"))
+    console.print(Text(studies.foretold(predicted)))
     table = _table("property", "rank correlation", "p (Holm)", "holds for", "does not hold for")
     for column in table.columns[1:3]:
         column.justify, column.no_wrap = "right", True
-    for one in found.effects:
-        table.add_row(*studies.effect(one))
+    for effect in predicted.effects:
+        table.add_row(*studies.effect(effect))
     console.print(table)
 
 
-def bands(found: Sequence[Recovery], console: Console) -> None:
-    """What each band of pairs brings back, slowed and stopped, at each length."""
-    for name, length in dict.fromkeys((one.encoding, one.length) for one in found):
-        rows = [one for one in found if (one.encoding, one.length) == (name, length)]
+def bands(recoveries: Sequence[Recovery], console: Console) -> None:
+    """Print what each band of pairs brings back, slowed and stopped, at each length."""
+    for name, length in dict.fromkeys(
+        (recovery.encoding, recovery.length) for recovery in recoveries
+    ):
+        rows = [
+            recovery
+            for recovery in recoveries
+            if (recovery.encoding, recovery.length) == (name, length)
+        ]
         console.print()
         console.print(
             Text(f"{name} at {length} tokens: what its bands of pairs bring back", "bold"),
@@ -144,8 +153,22 @@ def bands(found: Sequence[Recovery], console: Console) -> None:
         console.print(table)
 
 
+def repetition(rows: Sequence[Repeated], console: Console) -> None:
+    """Print each row of the first study and of the repetition, and how many cells are equal."""
+    if not rows:
+        return
+    console.print()
+    console.print(Text("the repetition", "bold"), Text(studies.repeated(rows), "dim"))
+    table = _table("", "", "first", "95 %", "again", "agrees", "equal cells", "seeds")
+    for column in table.columns[2:]:
+        column.justify, column.no_wrap = "right", True
+    for row in rows:
+        table.add_row(*studies.repeated_row(row))
+    console.print(table)
+
+
 def cells(contents: Contents, console: Console) -> None:
-    """A line for each cell of a store."""
+    """Print a line for each cell of a store."""
     table = _table("cell", "task", "encoding", "seed", "last loss", "outcomes", "")
     order = sorted(contents.records.items(), key=lambda item: _place(item[1].cell))
     for digest, record in order:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from posenc.models.inspection import Alike, Inspection, Turning
+from posenc.models.inspection import Inspection, LayerGroup, Turning
 from posenc.properties import ALL, Finding
 from posenc.properties.card import Card
 from posenc.report import words
@@ -51,7 +51,7 @@ def comparison(result: Comparison, console: Console) -> None:
     console.print(Text(words.noise(result), "bold yellow" if result.busy else "dim"))
 
 
-VERDICTS = {"fits": "green", "breaks": "bold", "cannot say": "bold yellow"}
+VERDICTS = {"fits": "", "breaks": "bold", "cannot say": "bold yellow"}
 SEEN = {"all": "green", "part": "yellow", "new": "bold red", "still": "dim"}
 BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
 
@@ -76,7 +76,9 @@ def inspection(inspected: Inspection, console: Console, name: str = "") -> None:
         weights_terminal.weighing(inspected.weighing, console)
     if inspected.target:
         console.print()
-        console.print(Text(words.verdict_of(inspected), VERDICTS[inspected.verdict or ""]))
+        sure = inspected.verdict == "fits" and not words.warned(inspected)
+        style = "green" if sure else VERDICTS[inspected.verdict or ""]
+        console.print(Text(words.verdict_of(inspected), style))
         for problem in inspected.problems:
             console.print(Text(f"  ✗ {problem}", "red"))
         for open_ in inspected.unknown:
@@ -89,7 +91,7 @@ def inspection(inspected: Inspection, console: Console, name: str = "") -> None:
         inspection(inner, console, f"{part} ({words.model(inner)})")
 
 
-def _turning(group: Alike, turning: Turning, console: Console) -> None:
+def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
     trained = turning.trained
     layout = turning.rotary.layout or "layout not known"
     console.print(Text(f"{words.runs(group.layers)}, {layout}, fastest pair to slowest", "bold"))
@@ -111,8 +113,8 @@ def _turning(group: Alike, turning: Turning, console: Console) -> None:
     console.print(Text(changes, "dim"))
     if trained:
         counts = [([*map(str, turning.seen)].count(kind), kind) for kind in SEEN]
-        said = [(f"{words.SEEN[kind]}: {n}", SEEN[kind]) for n, kind in counts if n]
-        parts = [part for one in said for part in (one, "; ")][:-1]
+        entries = [(f"{words.SEEN[kind]}: {n}", SEEN[kind]) for n, kind in counts if n]
+        parts = [part for entry in entries for part in (entry, "; ")][:-1]
         console.print(Text.assemble(*parts))
     table = _table("pair", "wavelength", "turns within training", "slowed by")
     for column in table.columns[1:]:
@@ -144,8 +146,8 @@ def _properties(result: Comparison, console: Console) -> None:
         together = "  ".join(entry.replace(" ", "\N{NO-BREAK SPACE}") for entry in legend)
         console.print(Text(together, "dim"))
     console.print(Text("✓ holds   · does not   – not applicable", "dim"))
-    if said := words.masked([m.name for m in result.encodings if m.causal]):
-        console.print(Text(said, "dim"))
+    if masked := words.masked([m.name for m in result.encodings if m.causal]):
+        console.print(Text(masked, "dim"))
 
 
 def _measurements(result: Comparison, console: Console) -> None:
@@ -163,7 +165,7 @@ def _measurements(result: Comparison, console: Console) -> None:
             words.count(m.parameters),
             _share(m.shuffle.plain),
             _share(m.duplicate.plain if m.duplicate else None),
-            *(_far(far.change) for far in m.far),
+            *(_change_text(far.change) for far in m.far),
             *(f"{ratio[key]:.1f}" for key in ("forward", "training", "training_memory")),
         )
     console.print(table)
@@ -190,7 +192,7 @@ def _share(change: float | None) -> Text:
     return Text(text, {"none": "red", "": "dim"}.get(text, ""))
 
 
-def _far(change: float | None) -> Text:
+def _change_text(change: float | None) -> Text:
     text = words.moved(change)
     return Text(text, {"same": "green", "refused": "red"}.get(text, ""))
 

@@ -1,5 +1,6 @@
 """Put results into words, the same on the terminal and on the page."""
 
+from posenc.core.numerals import number as number
 from posenc.report.words.findings import CHANGES as CHANGES
 from posenc.report.words.findings import METHODS as METHODS
 from posenc.report.words.findings import SEEN as SEEN
@@ -24,5 +25,6 @@ from posenc.report.words.findings import tokens as tokens
 from posenc.report.words.findings import turning as turning
 from posenc.report.words.findings import verdict as verdict
 from posenc.report.words.findings import verdict_of as verdict_of
+from posenc.report.words.findings import warned as warned
 from posenc.report.words.findings import width as width
 from posenc.report.words.guide import guide as guide

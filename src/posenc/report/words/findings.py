@@ -6,6 +6,7 @@ from math import inf, pi, prod
 from re import sub
 from textwrap import dedent
 
+from posenc.core.numerals import number
 from posenc.models.files.errors import printable
 from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
 from posenc.studies.comparison import BLIND, Comparison, Measured
@@ -103,9 +104,9 @@ def moved(share: float | None) -> str:
 def noise(result: Comparison) -> str:
     """Say how far the layer without positions varied, and whether the machine was busy."""
     low, high = result.noise
-    said = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
+    sentence = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
     busy = " The machine was busy: differences of time as small as that are noise."
-    return said + busy * result.busy
+    return sentence + busy * result.busy
 
 
 def width(result: Comparison) -> str:
@@ -129,18 +130,18 @@ def growth(result: Comparison) -> str:
     first, last = (result.nope_by_length[n].tokens for n in (0, -1))
     low, high = result.noise
     alone = [result.nope_ratio_by_length[n] for n in (0, -1)]  # either may be off by its own noise
-    unsure = prod((one.high or 1.0) / (one.low or 1.0) for one in alone)
-    said = []
+    unsure = prod((ratio.high or 1.0) / (ratio.low or 1.0) for ratio in alone)
+    growths = []
     for what, noise in (("time", max(high / low, unsure)), ("memory", 1.0)):
         grown = []
         for measured in result.encodings:
-            taken = [getattr(one, what) for one in measured.cost_ratio_by_length]
+            taken = [getattr(ratio, what) for ratio in measured.cost_ratio_by_length]
             ends = [value for value in taken if value is not None]
             grown.append((ends[-1] / ends[0], ends[0], ends[-1], measured.name))
         most, before, after, name = max(grown)
         if most > noise:
-            said.append(f"{what} most with {name}, {times(before)} to {times(after)} NoPE")
-    grows = "; ".join(said) or "none beyond the noise"
+            growths.append(f"{what} most with {name}, {times(before)} to {times(after)} NoPE")
+    grows = "; ".join(growths) or "none beyond the noise"
     refused = [m.name for m in result.encodings if m.cost_ratio_by_length[-1].time is None]
     ends = f" {', '.join(refused)}: refused at {last:,} tokens." * bool(refused)
     return f"What grows from {first:,} to {last:,} tokens, over NoPE: {grows}.{ends}"
@@ -238,7 +239,7 @@ def verdict_of(inspection: Inspection) -> str:
     """
     target = f"{inspection.target:,} tokens"
     if inspection.verdict == "fits" and warned(inspection):
-        return f"No fault is known at {target}; mind the notes on the layers, which may be one."
+        return f"No fault is known at {target}; mind the notes on the layers."
     return {
         "fits": f"Nothing breaks at {target}.",
         "breaks": f"This breaks at {target}:",
@@ -333,11 +334,11 @@ def turning(rotation: Turning) -> list[str]:
 
 
 def _radians(error: float) -> str:
-    return f"{error:.2g} rad" if error < 10 else f"{error:.0f} rad"
+    return f"{number(error, 2)} rad" if error < 10 else f"{error:.0f} rad"
 
 
 def _judged(error: float) -> str:
-    """What an error of an angle means: a tenth of a radian is 6 degrees, π is the other side."""
+    """Judge the error of an angle: a tenth of a radian is 6 degrees, π is the other side."""
     return "fine" if error < 0.1 else "harmful" if error < pi else "meaningless"
 
 

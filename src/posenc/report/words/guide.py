@@ -1,7 +1,7 @@
-"""Answer which encoding to take, from what was measured: an answer names what has its properties.
+"""Answer which encoding to take, from what was measured.
 
-What a question asks for are properties, by name; who has them, all of them, in this comparison, is
-an answer. Encodings that published models have stand first. Nothing is said here of one encoding.
+A question asks for properties by name; its answers are the encodings of this comparison that have
+all of them, those of published models first. No text here speaks of one encoding in particular.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ class Answer:
 
 
 def guide(result: Comparison) -> list[Answer]:
-    """An answer to each question, from the encodings of a comparison."""
+    """Answer each question by the encodings of a comparison."""
     return [_answer(question, result) for question in QUESTIONS]
 
 
@@ -72,8 +72,8 @@ def fits(measured: Measured, question: Question) -> bool:
 
 
 def _answer(question: Question, result: Comparison) -> Answer:
-    found = [measured for measured in result.encodings if fits(measured, question)]
-    used = sorted((m for m in found if m.used_by), key=lambda m: -m.used_by.count(","))
+    fitting = [measured for measured in result.encodings if fits(measured, question)]
+    used = sorted((m for m in fitting if m.used_by), key=lambda m: -m.used_by.count(","))
     properties = [label(name) for name in question.needs]
     properties += [f"not {label(name)}" for name in question.lacks]
     properties += ["order known without a mask"] * question.unmasked
@@ -81,7 +81,7 @@ def _answer(question: Question, result: Comparison) -> Answer:
     evidence += [f"{m.name}: in {m.used_by}." for m in used]
     if question.copied:
         evidence += _copied(result.encodings)
-    return Answer(question, used, [m for m in found if not m.used_by], evidence)
+    return Answer(question, used, [m for m in fitting if not m.used_by], evidence)
 
 
 def _copied(encodings: Sequence[Measured]) -> list[str]:

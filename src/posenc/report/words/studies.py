@@ -6,6 +6,7 @@ from posenc.study.analysis import Analysis, Contrast, Row
 from posenc.study.bands import How, Recovery
 from posenc.study.cell import Profile
 from posenc.study.prediction import Effect, Prediction
+from posenc.study.repetition import Repeated
 from posenc.study.statistics import Interval
 
 LEVEL = 0.05  # of Holm's p, below which a contrast is decided
@@ -14,7 +15,7 @@ SCORES = (0.25, 0.5, 0.75, 0.95)  # of performance profiles, in tables
 
 
 def unit(row: Row) -> str:
-    """What the outcomes of a task count."""
+    """Name the unit that the outcomes of a task count in."""
     if not row.bits:
         what = {"images": "pictures", "sentences": "sentences"}.get(row.task, "texts")
         return f"{what} all right, %"
@@ -38,11 +39,11 @@ def interval(interval: Interval | None, bits: bool) -> str:
 
 
 def note(row: Row) -> str:
-    """What speaks against a row: too little training, and seeds that failed."""
-    said = ["undertrained"] * row.undertrained
+    """Say what speaks against a row: too little training, and seeds that failed."""
+    notes = ["undertrained"] * row.undertrained
     for seed, why in row.failures.items():
-        said.append(f"seed {seed} failed: {why}")
-    return "; ".join(said)
+        notes.append(f"seed {seed} failed: {why}")
+    return "; ".join(notes)
 
 
 def seeds(rows: Sequence[Row]) -> str:
@@ -74,66 +75,95 @@ def verdict(contrast: Contrast) -> str:
 
 
 def findings(contrasts: Sequence[Contrast], bits: bool) -> list[str]:
-    """What is decided on one task, a sentence each, and what is not."""
-    said, open_ = [], []
-    for one in contrasts:
-        found = verdict(one)
-        if one.difference is None or not found.endswith("is better"):
-            open_.append(f"{sides(one)}" + (f" ({found})" if found != "undecided" else ""))
+    """Say what is decided on one task, a sentence each, and what is not."""
+    sentences, open_ = [], []
+    for contrast in contrasts:
+        decision = verdict(contrast)
+        if contrast.difference is None or not decision.endswith("is better"):
+            open_.append(
+                f"{sides(contrast)}" + (f" ({decision})" if decision != "undecided" else "")
+            )
             continue
         unit = "bits" if bits else "percentage points"
-        low, high = sorted((abs(one.difference.low), abs(one.difference.high)))
-        less = one.other if one.difference.value > 0 else one.one
+        low, high = sorted((abs(contrast.difference.low), abs(contrast.difference.high)))
+        less = contrast.other if contrast.difference.value > 0 else contrast.one
         ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
-        said.append(f"{found} than {' + '.join(less)}, by {ends} {unit}.")
-    return said + ([f"Undecided: {'; '.join(open_)}."] if open_ else [])
+        sentences.append(f"{decision} than {' + '.join(less)}, by {ends} {unit}.")
+    return sentences + ([f"Undecided: {'; '.join(open_)}."] if open_ else [])
 
 
-def effect(one: Effect) -> tuple[str, str, str, str, str]:
+def effect(measured: Effect) -> tuple[str, str, str, str, str]:
     """A property, its rank correlation, p by Holm, who has it, who lacks it."""
-    numbers = f"{one.correlation:+.2f}", f"{one.adjusted:.2g}"
-    return one.property.replace("_", " "), *numbers, ", ".join(one.having), ", ".join(one.lacking)
-
-
-def foretold(found: Prediction) -> str:
-    """How well properties foretold the order of encodings, and whether that may be chance."""
-    rho = found.correlation
-    kinds = len({*found.families})
-    verdict = "more than by chance" if found.p < LEVEL and rho.low > 0 else "undecided"
+    numbers = f"{measured.correlation:+.2f}", f"{measured.adjusted:.2g}"
     return (
-        f"Of {len(found.encodings)} encodings of {kinds} families, each predicted by a fit on the"
-        f" other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}] of"
-        f" what was foretold with {span(found.metric)} as measured, p = {found.p:.2g}: {verdict}."
+        measured.property.replace("_", " "),
+        *numbers,
+        ", ".join(measured.having),
+        ", ".join(measured.lacking),
+    )
+
+
+def foretold(prediction: Prediction) -> str:
+    """Say how well properties foretold the order of encodings, and whether it may be chance."""
+    rho = prediction.correlation
+    kinds = len({*prediction.families})
+    verdict = "more than by chance" if prediction.p < LEVEL and rho.low > 0 else "undecided"
+    return (
+        f"Of {len(prediction.encodings)} encodings of {kinds} families, each predicted by a fit on"
+        f" the other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}]"
+        f" of what was foretold with {span(prediction.metric)} as measured,"
+        f" p = {prediction.p:.2g}: {verdict}."
     )
 
 
 def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
     """A row for each band, the fastest first: its pairs, then what comes back in either way."""
-    for pairs in dict.fromkeys(one.pairs for one in rows):
-        shares = {one.how: one.recovered for one in rows if one.pairs == pairs}
+    for pairs in dict.fromkeys(recovery.pairs for recovery in rows):
+        shares = {recovery.how: recovery.recovered for recovery in rows if recovery.pairs == pairs}
         ends = f"{pairs[0]} to {pairs[1] - 1}"
         yield ends, *(_share(shares[how]) for how in WAYS if how in shares)
 
 
-def _share(one: Interval) -> str:
-    """+12 % [+3, +20]."""
-    return f"{100 * one.value:+.0f} % [{100 * one.low:+.0f}, {100 * one.high:+.0f}]"
+def _share(recovered: Interval) -> str:
+    """Write a share with its interval: "+12 % [+3, +20]"."""
+    return (
+        f"{100 * recovered.value:+.0f} % [{100 * recovered.low:+.0f}, {100 * recovered.high:+.0f}]"
+    )
+
+
+def repeated(rows: Sequence[Repeated]) -> str:
+    """Say how much of a repetition agrees."""
+    measured = [row for row in rows if row.agrees is not None]
+    agree = sum(row.agrees is True for row in measured)
+    equal, both = (sum(getattr(row, name) for row in rows) for name in ("equal", "both"))
+    return (
+        f"{agree} of {len(measured)} rows agree within their intervals; {equal} of {both} cells of"
+        " the same settings are equal, bit by bit"
+    )
+
+
+def repeated_row(row: Repeated) -> tuple[str, ...]:
+    agrees = {True: "yes", False: "no", None: "not measured"}[row.agrees]
+    first, again = (share(v.value if v else None, row.bits) for v in (row.first, row.again))
+    equal = f"{row.equal} of {row.both}"
+    span = interval(row.first, row.bits)
+    return row.task, row.encoding, first, span, again, agrees, equal, str(row.seeds)
 
 
 def design(analysis: Analysis, profile: Profile | None) -> str:
-    """How much was run, and of which size."""
+    """Say how much was run, and of which size."""
     tasks = len({row.task for row in analysis.rows})
     names = len({row.encoding for row in analysis.rows})
     plural = "" if tasks == 1 else "s"
-    said = (
+    text = (
         f"{analysis.done} of {analysis.of} runs are done: {names} encodings on {tasks} task{plural}"
     )
     if analysis.rows:
-        said += f", {seeds(analysis.rows)} each"
+        text += f", {seeds(analysis.rows)} each"
     if profile is None:
-        return f"{said}."
+        return f"{text}."
     return (
-        f"{said}. Each run trains a transformer of {profile.layers} layers, width {profile.width},"
+        f"{text}. Each run trains a transformer of {profile.layers} layers, width {profile.width},"
         f" {profile.heads} heads, for {profile.steps:,} steps of {profile.batch} texts, and tests"
         f" {profile.prompts} prompts of each length."
     )

@@ -7,6 +7,7 @@ from statistics import median
 from posenc.analysis.formula import Formula
 from posenc.analysis.rotary_pairs import DECISIVE_T, FEWEST_PAIRS
 from posenc.analysis.tables import WINDOW, Rows
+from posenc.core.numerals import number
 from posenc.models.files.errors import printable
 from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
 from posenc.report.words import runs, tokens
@@ -53,7 +54,8 @@ def _formula(formula: Formula) -> str:
     empty = f"; zero rows: {', '.join(map(str, formula.empty[:4]))}" if formula.empty else ""
     return (
         f"made by a formula: {order}, base {formula.base:,.6g}, exponents {form}, position"
-        f" {formula.offset} in the first row{times}{empty}; it leaves {formula.residual:.1g} of the"
+        f" {formula.offset} in the first row{times}{empty}; it leaves"
+        f" {number(formula.residual, 1)} of the"
         " table"
     )
 
@@ -103,11 +105,11 @@ def bias(measured: Bias) -> Iterator[str]:
         f"T5 bias, {measured.buckets} {way} buckets up to {measured.reach} tokens{guess};"
         f" {near} of {len(values)} heads prefer the next token back to the farthest"
     )
-    for number, head in enumerate(values):
+    for n, head in enumerate(values):
         before_last, last = head[zero:-2], head[-1]
         if abs(last - head[-3]) > max(before_last) - min(before_last) and abs(last - head[-3]) > 1:
             yield (
-                f"in head {number} the last bucket, from {distance[-2]} tokens on, stands out:"
+                f"in head {n} the last bucket, from {distance[-2]} tokens on, stands out:"
                 f" {last:+.1f}, and {head[-3]:+.1f} before it"
             )
 

@@ -1,0 +1,72 @@
+"""Begin Pythons that share a run as forks of one that has imported torch, which takes seconds.
+
+A rank is what `python WORDS…` is, with output in files: of `-c CODE`, `-m MODULE` or a script.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+import time
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    ["pytest", "torch.distributed.fsdp", "torch.distributed.tensor", "posenc.study.launch"]
+)
+
+
+class Rank:
+    """One of the processes, as `subprocess.Popen` would have it."""
+
+    def __init__(self, words, environment, folder, name):
+        self.out, self.err = (folder / f"{name}.{stream}" for stream in ("out", "err"))
+        words = [*map(str, words)]
+        self.process = FORKS.Process(target=_run, args=(words, environment, self.out, self.err))
+        self.process.start()
+
+    def send_signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def communicate(self, timeout):
+        """What it said on stdout and on stderr, when it has ended."""
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise TimeoutError(f"{self.out.stem}: {self.out.read_text()}{self.err.read_text()}")
+        return self.out.read_text(), self.err.read_text()
+
+    @property
+    def returncode(self):
+        return self.process.exitcode
+
+
+def begin(each, folder, environment=()):
+    """A rank for the words of each, in this environment and `environment`."""
+    start = f"{time.monotonic_ns()}"
+    return [
+        Rank(words, os.environ | dict(environment) | own, folder, f"{start}-{rank}")
+        for rank, (words, own) in enumerate(each)
+    ]
+
+
+def _run(words, environment, out, err):
+    for stream, path in ((sys.stdout, out), (sys.stderr, err)):
+        stream.flush()
+        file = os.open(path, os.O_CREAT | os.O_WRONLY)
+        os.dup2(file, stream.fileno())
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(environment)
+    kind, *rest = words
+    if kind == "-c":
+        code, *rest = rest
+        sys.argv = ["-c", *rest]
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    elif kind == "-m":
+        module, *rest = rest
+        sys.argv = [module, *rest]
+        sys.modules.pop(module, None)  # as if it had not been imported before it is run
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [*words]
+        runpy.run_path(kind, run_name="__main__")
