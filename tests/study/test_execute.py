@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import study_runner
 from study_runner import TINY
+from thorough import some
 
 from posenc.study import execute, store
 from posenc.study.lock import Locked, locked
@@ -264,7 +265,7 @@ cli.main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", some((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), 3))
 @pytest.mark.slow
 def test_signals_leave_checkpoints_and_the_same_command_goes_on(tmp_path, number):
     """The whole command, as a terminal or a scheduler ends it while its worker trains."""

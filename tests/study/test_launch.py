@@ -14,6 +14,7 @@ from random import Random
 import pytest
 import ranks
 import torch
+from thorough import some
 
 import posenc.study
 from posenc.study import execute, launch, store, tasks, train
@@ -140,7 +141,10 @@ def plan_in(folder, **changes):
     return path
 
 
-@pytest.mark.parametrize(("how", "way"), [("--use_fsdp", "FSDP2"), ("--multi_gpu", "DDP")])
+WAYS = ("--use_fsdp", "FSDP2"), ("--multi_gpu", "DDP")
+
+
+@pytest.mark.parametrize(("how", "way"), some(WAYS, 2))
 def test_a_plan_is_launched_by_accelerate(tmp_path, how, way):
     """The table is that of `posenc study`, but for the rounding of losses."""
     plan, out = plan_in(tmp_path), tmp_path / "out"

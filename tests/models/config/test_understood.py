@@ -138,7 +138,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
-    return [Result(**line) for line in in_second_python("understood.py", *some(models(), 4))]
+    return [Result(**line) for line in in_second_python("understood.py", *some(models(), 8))]
 
 
 def test_every_model_is_accounted_for():
