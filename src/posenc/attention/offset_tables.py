@@ -32,7 +32,6 @@ from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import readable
 
 ROWS = 256  # queries at a time
-PRODUCTS = 2**16  # of keys and rows at a time: 256 KB in float32, as the near cache holds
 
 
 @dataclass(eq=False)
@@ -270,20 +269,17 @@ def _row_added(call: Call, far: int, scores: Tensor, by_key: Tensor, end: Tensor
 
     score(j) = (q · scale + end) · kⱼ + q · row · scale + kⱼ · key_row, as key rows are less `end`
     """
-    (batch, heads, _, _), scale, grouped = call.shape, call.scale, call.grouped
+    scale, grouped = call.scale, call.grouped
     scores, end = (scores * scale).mT.contiguous().unsqueeze(0), end / scale
-    by_key = by_key.expand(heads, -1, -1)
-    some = max(1, PRODUCTS // max(1, batch * by_key[0].numel()))  # heads at a time
-    parts = by_key.split(some)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k_near = per_query_head(k[:, :, far:] if far else k, q)
-        # kⱼ · key_row of each near key, (batch, head, near key), a few heads at a time
-        terms = [(x * rows).sum(-1) for x, rows in zip(k_near.split(some, 1), parts, strict=True)]
-        # + q · row · scale: (batch, head, 1, channel) @ (1, head, channel, near key)
-        row = torch.cat(terms, 1).unsqueeze(-2).add_(q @ scores)
         # Keys far behind have a bias of 0 here: their key term is in q + end, the rest cancels
-        row = pad(row, (far, 0)) if far else row
+        row = q.new_zeros(*q.shape[:-1], k.shape[2])
+        # kⱼ · key_row of each near key, (batch, head, near key)
+        near = torch.linalg.vecdot(k_near, by_key).unsqueeze(-2)
+        # + q · row · scale: (batch, head, 1, channel) @ (1, head, channel, near key)
+        torch.add(near, q @ scores, out=row[..., far:])
         return sdpa(q + end, k, v, row, scale=scale, enable_gqa=grouped)
 
     return attend
