@@ -98,14 +98,6 @@ def test_no_modules_import_each_other_in_a_circle():
 ELSEWHERE = {  # modules that no test file has the name of: where they are tested, and why there
     "posenc.__main__": ("test_cli.py", "two lines: `python -m posenc` is begun there"),
     "posenc.core.shapes": ("checker.py", "names of types, which the checker holds in every test"),
-    "posenc.explorer.models": ("explorer/test_data.py", "what the page's data has of models"),
-    "posenc.explorer.sliders": ("compiled/test_graphs.py", "they belong to graphs"),
-    "posenc.report.terminal.studies": ("test_cli_study.py", "what the commands print"),
-    "posenc.study.export": ("test_cli_study.py", "what the commands write"),
-    "posenc.study.build": ("study/test_train.py", "what a cell is built of, it trains"),
-    "posenc.study.cell": ("study/test_store.py", "settings, which it keeps and compares"),
-    "posenc.study.controls": ("study/test_train.py", "positions and reach, with which it trains"),
-    "posenc.study.lock": ("study/test_execute.py", "one writer, while another runs"),
 }
 
 

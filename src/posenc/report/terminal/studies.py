@@ -15,6 +15,8 @@ from posenc.study.prediction import Prediction
 from posenc.study.repetition import Repeated
 from posenc.study.store import Contents
 
+NARROW = 120  # columns, below which notes on rows stand under the table
+
 
 def study(result: Analysis, console: Console) -> None:
     if result.hypothesis:
@@ -53,10 +55,10 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
         "params",
         "ms/step",
         "seeds",
-        "",
     )
-    table = _table(*heads, gap=1 if console.width < 100 else 2)
-    for column in table.columns[1:-1]:
+    narrow, noted = console.width < NARROW, [(row.encoding, studies.note(row)) for row in rows]
+    table = _table(*heads, *([] if narrow else [""]), gap=1 if narrow else 2)
+    for column in table.columns[1 : len(heads)]:
         column.justify, column.no_wrap = "right", True
     for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
         below = "" if bits or not row.curve else "–" if row.below is None else str(row.below)
@@ -70,9 +72,10 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
             "" if row.parameters is None else words.count(row.parameters),
             "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
             str(len(row.seeds)),
-            Text(studies.note(row), "yellow"),
+            *([] if narrow else [Text(studies.note(row), "yellow")]),
         )
     console.print(table)
+    _notes(noted if narrow else [], console)
 
 
 def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> None:
@@ -95,9 +98,11 @@ def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> No
 
 def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console: Console) -> None:
     console.print(Text("contrasts", "bold"), Text("paired by seed; above 0 for the first", "dim"))
-    heads = ("task", "", "difference", "95 %", "p", "Holm", "P(better)", "seeds", "")
-    table = _table(*heads, gap=1 if console.width < 100 else 2)
-    for column in table.columns[2:-1]:
+    heads = ("task", "", "difference", "95 %", "p", "Holm", "P(better)", "seeds")
+    narrow = console.width < NARROW
+    noted = [(f"{one.task} {studies.sides(one)}", studies.verdict(one)) for one in contrasts]
+    table = _table(*heads, *([] if narrow else [""]), gap=1 if narrow else 2)
+    for column in table.columns[2 : len(heads)]:
         column.justify, column.no_wrap = "right", True
     for contrast in contrasts:
         known = contrast.difference is not None
@@ -112,9 +117,19 @@ def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console:
             f"{contrast.adjusted:.3g}" if contrast.adjusted is not None else "",
             f"{contrast.improvement:.2f}" if known and contrast.improvement is not None else "",
             str(len(contrast.seeds)),
-            Text(studies.verdict(contrast), "yellow"),
+            *([] if narrow else [Text(studies.verdict(contrast), "yellow")]),
         )
     console.print(table)
+    _notes(noted if narrow else [], console)
+
+
+def _notes(noted: Sequence[tuple[str, str]], console: Console) -> None:
+    """Print what there is to say of rows under their table, where a column has no room for it."""
+    for note in dict.fromkeys(note for _, note in noted if note):
+        names = [name for name, one in noted if one == note]
+        few = ", ".join(names) if len(names) <= 3 else f"{len(names)} of {len(noted)}"
+        of = "" if len(names) == len(noted) else f"{few}: "
+        console.print(Text(f"{of}{note}", "yellow"))
 
 
 def prediction(predicted: Prediction, console: Console) -> None:

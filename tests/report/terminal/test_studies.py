@@ -1,0 +1,46 @@
+"""Tables of studies at three widths of a terminal, against what their rows say of themselves."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from made_studies import plan, study
+from rich.console import Console
+
+from posenc.report.terminal import studies
+from posenc.study.analysis import analyse
+
+
+def drawn(result, width):
+    console = Console(file=io.StringIO(), width=width)
+    studies.study(result, console)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def weak():
+    """Copy and a language model by three seeds, which rank nothing; ALiBi has learned too little."""
+    contrasts = [["nope", "rope"], ["t5", "rope"], [["nope", "alibi"], ["rope", "sinusoidal"]]]
+    planned = plan(tasks=("copy", "language"), seeds=3, contrast=contrasts)
+    result = analyse(study(planned, failures=[("sinusoidal", 2)]))
+    rows = [replace(row, undertrained=row.encoding == "alibi") for row in result.rows]
+    return replace(result, rows=rows)
+
+
+@pytest.mark.parametrize("width", [80, 119, 120, 140])
+def test_nothing_is_cut_off(weak, width):
+    registered, text = drawn(weak, width).split("\n", 1)
+    assert registered == f"registered: sha256 {weak.registered}"  # whole, to be copied
+    assert "…" not in text.replace(" … ", " ").replace("L…2L", "")  # intervals are written so
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("undertrained") == 2
+    assert text.count("mean loss 3 of 16 is nan") == 2
+
+
+def test_where_there_is_no_room_notes_stand_below_and_alike_ones_once(weak):
+    narrow = drawn(weak, 80).splitlines()
+    assert narrow.count("alibi: undertrained") == 2  # below the table of each task
+    assert [line for line in drawn(weak, 140).splitlines() if "3  undertrained" in line]
+    last = max(n for n, line in enumerate(narrow) if "nope − rope " in line)
+    assert any("seeds: no ranking claims" in line for line in narrow[last:])
+    assert sum("no ranking claims" in line for line in narrow) < len(weak.contrasts)
