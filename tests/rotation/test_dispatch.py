@@ -14,7 +14,7 @@ from posenc.rotation.table import Turn, turn
 
 def learned(x):
     at = by()
-    return x, Turn(at.cos.requires_grad_(), at.sin)
+    return x.to("meta"), Turn(at.cos.to("meta").requires_grad_(), at.sin.to("meta"))
 
 
 def watched(x):
@@ -28,7 +28,7 @@ class Watched(torch.Tensor):
 
 PLAIN = {
     "float64": lambda x: (x.double(), by("half")),
-    "learned": learned,
+    "learned, and not on the CPU": learned,
     "a subclass": watched,
     "16-bit tables": lambda x: (x, Turn(*(t.half() for t in by()))),
 }

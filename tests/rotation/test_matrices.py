@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from posenc.core.frequencies import frequencies
-from posenc.rotation.matrices import cayley, exponential, skew, turned
+from posenc.rotation.matrices import cayley, exponential, rotations, skew, turned
 
 ROTATIONS = (exponential, cayley)
 
@@ -52,12 +52,91 @@ def test_gradients_are_those_of_small_steps(rotation):
     assert torch.autograd.gradcheck(lambda x: rotation(skew(x)), x)
 
 
-def test_blocks_turn_by_their_own_matrix_each():
-    x, by = torch.randn(2, 3, 5, 8), torch.randn(2, 1, 5, 2, 4, 4)
-    out = turned(x, by)
+POINTS = {
+    "a line": torch.arange(-3.0, 5.0)[:, None] * torch.tensor([1.0, -0.5]),
+    "a grid": torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0)),
+    "a plane of three axes": torch.randn(2, 4, 2)
+    @ torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 3.0]]),
+    "one axis": torch.randn(2, 3, 4, 1),
+    "the origin": torch.zeros(3, 2),
+    "an axis": torch.tensor([[0.0, 0.0], [0.0, 2.0], [0.0, -1.0]]),
+    "far": torch.tensor([[1000.0, 1000.0], [30_000.0, 30_000.0]]),
+    "nowhere": torch.zeros(0, 2),
+}
+
+
+def generators(points, block):
+    return skew(torch.randn(points.shape[-1], 2, block, block))
+
+
+def by_torch(points, a):
+    return torch.linalg.matrix_exp(torch.einsum("...a,abij->...bij", points, a))
+
+
+@pytest.mark.parametrize("where", POINTS)
+@pytest.mark.parametrize("block", [2, 5])
+@pytest.mark.parametrize("same", [False, True], ids=["", "equal eigenvalues"])
+def test_rotations_at_points_and_their_gradients_are_those_of_torch(where, block, same):
+    points = POINTS[where].double()
+    a = generators(points, block)
+    if same:  # planes that turn alike, or not at all
+        a[:, 0], a[:, 1] = 0.0, 0.0
+        for first in range(0, block - 1, 2):
+            a[:, 1, first, first + 1], a[:, 1, first + 1, first] = 0.7, -0.7
+    a.requires_grad_()
+    made, expected = rotations(points, a), by_torch(points, a)
+    torch.testing.assert_close(made, expected, rtol=0, atol=1e-8)
+    weights = torch.randn_like(made)
+    ours, theirs = (torch.autograd.grad(x, a, weights)[0] for x in (made, expected))
+    size = max(1.0, points.abs().max().item()) if points.numel() else 1.0
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8 * size)
+    torch.testing.assert_close(rotations(points, a.detach()), expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("where", ["a line", "a grid"])
+def test_rotations_have_second_derivatives(where):
+    points, a = POINTS[where][:3].double(), generators(POINTS[where], 3)
+    made = lambda a: rotations(points, a - a.mT)  # noqa: E731
+    assert torch.autograd.gradcheck(made, a.requires_grad_())
+    assert torch.autograd.gradgradcheck(made, a)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
+@pytest.mark.parametrize("where", ["a line", "a grid"])
+def test_a_transform_sees_the_same_rotations(where, unchecked):
+    points, a = POINTS[where].double(), generators(POINTS[where], 4)
+    made = lambda a: rotations(points, a).pow(3).sum()  # noqa: E731
+    expected = by_torch(points, a.requires_grad_()).pow(3).sum()
+    (grad,) = torch.autograd.grad(expected, a)
+    torch.testing.assert_close(torch.func.grad(made)(a.detach()), grad)
+    moved = torch.func.jvp(made, (a.detach(),), (torch.ones_like(a),))[1]
+    torch.testing.assert_close(moved, grad.sum())
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a.detach(), torch.ones_like(a))
+        tangent = torch.autograd.forward_ad.unpack_dual(made(dual)).tangent
+    torch.testing.assert_close(tangent, grad.sum())
+
+
+def test_generators_that_are_no_numbers_rotate_to_none():
+    a = generators(POINTS["a line"], 3)
+    a[0, 0, 0, 1] = float("nan")
+    assert rotations(POINTS["a line"].double(), a.requires_grad_()).isnan().any()
+
+
+def test_the_gradient_of_positions_is_that_of_torch():
+    points = POINTS["a line"].double().requires_grad_()
+    a = generators(points, 3)
+    made, expected = rotations(points, a).pow(3).sum(), by_torch(points, a).pow(3).sum()
+    torch.testing.assert_close(*(torch.autograd.grad(x, points)[0] for x in (made, expected)))
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (1, 1), (2, 1), (2, 3)])
+def test_blocks_turn_by_their_own_matrix_each(shape):
+    x, by = torch.randn(2, 3, 5, 8), torch.randn(*shape, 5, 2, 4, 4)
+    out, by = turned(x, by), by.expand(2, 3, 5, 2, 4, 4)
     for b, h, t, block in torch.cartesian_prod(*map(torch.arange, (2, 3, 5, 2))).tolist():
         part = slice(4 * block, 4 * block + 4)
-        expected = by[b, 0, t, block] @ x[b, h, t, part]
+        expected = by[b, h, t, block] @ x[b, h, t, part]
         torch.testing.assert_close(out[b, h, t, part], expected)
 
 

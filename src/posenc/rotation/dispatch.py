@@ -1,8 +1,8 @@
 """Choose the kernel that turns a tensor, and refuse tensors and tables that do not fit.
 
 Under torch.compile, functorch and tracing the plain formula is used: its operations are what a
-compiler or a transform has to see. It is also used for learned frequencies, for float64, and on
-devices that have no kernel of their own.
+compiler or a transform has to see. It is also used for float64, for learned frequencies elsewhere
+than on the CPU, and on devices that have no kernel of their own.
 """
 
 import warnings
@@ -31,7 +31,7 @@ def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> 
     prepared_for_this = type(by) is Ready and start is None and by.meant == (layout, x.shape[2:])
     if not (prepared_for_this and x.is_cpu and x.dtype in FLOATS):
         _check_fit(x, by, layout, start)
-        learned = by.cos.requires_grad and torch.is_grad_enabled()
+        learned = by.cos.requires_grad and torch.is_grad_enabled() and not x.is_cpu
         if learned or x.dtype not in FLOATS or x.ndim != 4 or by.cos.dtype is not torch.float32:
             return "formula"
     if _is_observed(x):

@@ -7,11 +7,12 @@ exported graph holds series of products instead, which agree with them to 10⁻�
 """
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from posenc.core.frequencies import refuse_broadcast
 from posenc.core.shapes import Heads
-from posenc.core.tracing import by_products, in_full
+from posenc.core.tracing import by_products, in_full, readable, transformed
 
 HALVINGS = 20  # of the exponent: a sum of |A| up to a million is as good as one below 1
 TERMS = 9  # of the series of exp
@@ -39,6 +40,65 @@ def exponential(a: Tensor) -> Tensor:
     for _ in range(HALVINGS):  # exp(A) = exp(A/2)²
         power = power @ power
     return power
+
+
+def rotations(
+    points: Float[Tensor, "*batch token axis"], a: Float[Tensor, "axis block row column"]
+) -> Float[Tensor, "*batch token block row column"]:
+    """Compute exp(Σ_a p_a A_a) of skew-symmetric A_a, one for each axis.
+
+    Where all points lie on a line through 0, p = s·u, all of them are exp(s A) of a single A.
+    """
+    seen = readable(points, a) and not transformed() and points.numel() > 0
+    if seen and not points.requires_grad and a.isfinite().all():  # only then it has eigenvalues
+        line = _line(points)
+        if line is not None:
+            s, u = line
+            return _Exponentials.apply(s, torch.tensordot(u, a, 1))
+        if a.requires_grad and torch.is_grad_enabled():
+            return _Exponentials.apply(points.new_ones(()), torch.tensordot(points, a, 1))
+    each = points[..., None, None, None] * a  # (…, token, axis, block, row, column)
+    return exponential(each.sum(-4))
+
+
+def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Find numbers s and a vector u for which all points are s·u; None: they lie on no line."""
+    flat = points.flatten(0, -2)
+    row, axis = divmod(int(flat.abs().argmax()), flat.shape[-1])
+    s, farthest = points[..., axis], flat[row]
+    if not (points * farthest[axis]).equal(s.unsqueeze(-1) * farthest):
+        return None
+    return s, farthest / (farthest[axis] or 1.0)
+
+
+class _Exponentials(torch.autograd.Function):
+    """exp(s A) for numbers s and skew-symmetric matrices A: of its eigenvectors, iA = V λ V*.
+
+    exp(s A) = V exp(−isλ) V*, and the gradient of A is V (Σ_s s Φ ∘ V* G V) V*, G that of exp(s A)
+    and Φ_mn = exp(is (λ_m + λ_n)/2) sin(x)/x, x = s (λ_m − λ_n)/2 (Daleckii and Krein 1965).
+    Torch's own gradient exponentiates matrices twice as large, one for each s.
+    """
+
+    @staticmethod
+    def forward(ctx, s, a):  # type: ignore[override]
+        eigenvalues, v = torch.linalg.eigh(1j * a)
+        ctx.save_for_backward(s, a, eigenvalues, v)
+        x = v * torch.exp(-1j * s[..., None, None] * eigenvalues).unsqueeze(-2)
+        # Re(X V*) is Re X (Re V)ᵀ + Im X (Im V)ᵀ: one real product of matrices twice as wide.
+        x, v = (torch.view_as_real(z).flatten(-2) for z in (x, v))
+        return x @ v.mT
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[override]
+        s, a, eigenvalues, v = ctx.saved_tensors
+        s = s[..., None, None, None]
+        if torch.is_grad_enabled():  # a second derivative is asked for
+            return None, torch.autograd.grad(exponential(s * a), a, grad, create_graph=True)[0]
+        half = s * eigenvalues.unsqueeze(-2) / 2  # (…, 1, column)
+        turn, x = torch.exp(1j * half), half.mT - half
+        sinc = (x.sin() / x).where(x != 0, 1.0)
+        inner = v.mH @ (grad.to(v.dtype) @ v) * (turn.mT * turn * (s * sinc))
+        return None, (v @ inner.sum_to_size(v.shape) @ v.mH).real
 
 
 def cayley(a: Tensor) -> Tensor:
@@ -87,6 +147,10 @@ def turned(x: Heads, by: Tensor) -> Heads:
         by = by.to(dtype) if by.ndim == 6 else by.to(dtype).unsqueeze(0)
         if by_products():  # ONNX broadcasts no axis in its Einsum
             out = (by @ blocks.unsqueeze(-1)).squeeze(-1)
+        elif by.shape[:2] == (1, 1):  # (token, block, batch · head, channel), and back
+            rows = blocks.permute(2, 3, 0, 1, 4).flatten(2, 3) @ by[0, 0].mT
+            rows = rows.unflatten(2, x.shape[:2]).permute(2, 0, 3, 1, 4)
+            out = rows.contiguous().transpose(1, 2)  # in memory as a projection's heads are
         else:  # which copies no matrix for each head
             out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)
     return out.flatten(-2).to(x.dtype)

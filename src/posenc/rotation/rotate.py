@@ -4,7 +4,7 @@
 
 Queries and keys are read once and written once, so the limit is a copy of them; which kernel comes
 nearest depends on layout, size, dtype and device: `kernel_for` chooses it. The inverse is the turn
-by −θ, so gradients need cos and sin, and nothing of what was turned.
+by −θ, so gradients need cos and sin, and of what was turned only where these are learned.
 """
 
 import torch
@@ -34,8 +34,8 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
     kernel = kernel_for(x, by, layout, start)
     if kernel == "formula":
         return formula(x, by, layout, start)
-    if x.requires_grad and torch.is_grad_enabled():
-        return _Rotation.apply(kernel, by, layout, start, x)[0]
+    if (x.requires_grad or by.cos.requires_grad) and torch.is_grad_enabled():
+        return _Rotation.apply(kernel, by, layout, start, *by, x)[0]
     return _run(kernel, (x,), by, layout, start)[0]
 
 
@@ -48,11 +48,12 @@ def rotate_both(
     """
     by = _without_stale_forms(by)
     kernel = kernel_for(q, by, layout, start)
-    learns = (q.requires_grad or k.requires_grad) and torch.is_grad_enabled()
+    learned = q.requires_grad or k.requires_grad or by.cos.requires_grad
+    learns = learned and torch.is_grad_enabled()
     if kernel == "formula" or (kernel == "roll" and learns) or not same_kernel_fits(q, k, by):
         return rotate(q, by, layout, start), rotate(k, by, layout, start)
     if learns:
-        return _Rotation.apply(kernel, by, layout, start, q, k)
+        return _Rotation.apply(kernel, by, layout, start, *by, q, k)
     first, second = _run(kernel, (q, k), by, layout, start)
     return first, second
 
@@ -107,18 +108,42 @@ def _run(
 
 
 class _Rotation(torch.autograd.Function):
-    """A rotation whose gradient is turned the other way, so that only cos and sin are saved."""
+    """A rotation whose gradient is turned the other way, so that only cos and sin are saved.
+
+    Where cos and sin are learned, what was turned is saved too: a turned pair is z·(cos + i sin),
+    and the gradient of cos + i sin is z̄ times that of the turned pair.
+    """
 
     @staticmethod
-    def forward(ctx, kernel, by, layout, start, *tensors):  # type: ignore[override]
-        ctx.save_for_backward(by.cos, by.sin)
+    def forward(ctx, kernel, by, layout, start, cos, sin, *tensors):  # type: ignore[override]
+        ctx.save_for_backward(cos, sin, *(tensors if cos.requires_grad else ()))
         ctx.how = layout, start
         return _run(kernel, tensors, by, layout, start)
 
     @staticmethod
     def backward(ctx, *grads):  # type: ignore[override]
-        cos, sin = ctx.saved_tensors
+        cos, sin, *tensors = ctx.saved_tensors
         back, (layout, start) = Turn(cos, -sin), ctx.how
+        of_table = None, None
+        if tensors:
+            stop = None if start is None else start + 2 * cos.shape[-1]
+            each = [
+                _pairs(x[..., start:stop], layout).conj() * _pairs(grad[..., start:stop], layout)
+                for x, grad in zip(tensors, grads, strict=True)
+            ]
+            of_both = torch.stack([z.sum_to_size(cos.shape) for z in each]).sum(0)
+            of_table = of_both.real, of_both.imag
         if len(grads) == 1:
-            return None, None, None, None, rotate(grads[0], back, layout, start)
-        return None, None, None, None, *rotate_both(grads[0], grads[1], back, layout, start)
+            turned = (rotate(grads[0], back, layout, start),)
+        else:
+            turned = rotate_both(grads[0], grads[1], back, layout, start)
+        return None, None, None, None, *of_table, *turned
+
+
+def _pairs(x: Heads, layout: Layout) -> Tensor:
+    """Pairs of channels as complex numbers, (…, token, pair): a view, where strides allow."""
+    x = x.float()
+    strides = (*x.stride()[:-1], x.storage_offset())
+    if layout == "interleaved" and x.stride(-1) == 1 and not any(n % 2 for n in strides):
+        return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.complex(*split(x, layout))

@@ -34,7 +34,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
-from posenc.rotation.matrices import exponential, skew, turned
+from posenc.rotation.matrices import rotations, skew, turned
 from posenc.rotation.table import copied
 
 
@@ -64,8 +64,7 @@ class LieRE(Encoding):
     def prepare(self, pos: Positions | Points) -> Rotations:
         pos = exact(pos).double()
         pos = pos if self.axes > 1 else pos.unsqueeze(-1)
-        angle = pos[..., None, None, None] * skew(self.generators)  # (…, token, axis, block, d, d)
-        matrix = exponential(angle.sum(-4)).float()
+        matrix = rotations(pos, skew(self.generators)).float()
         return Rotations(matrix if pos.ndim == 4 else matrix.unsqueeze(-5))
 
     def on_queries(self, q: Heads, at: Rotations) -> Heads:
