@@ -148,7 +148,7 @@ def turned(x: Heads, by: Tensor) -> Heads:
         if by_products():  # ONNX broadcasts no axis in its Einsum
             out = (by @ blocks.unsqueeze(-1)).squeeze(-1)
         elif by.shape[:2] == (1, 1):  # (token, block, batch · head, channel), and back
-            rows = blocks.permute(2, 3, 0, 1, 4).flatten(2, 3) @ by[0, 0].mT
+            rows = blocks.permute(2, 3, 0, 1, 4).flatten(2, 3) @ by.flatten(0, 2).mT
             rows = rows.unflatten(2, x.shape[:2]).permute(2, 0, 3, 1, 4)
             out = rows.contiguous().transpose(1, 2)  # in memory as a projection's heads are
         else:  # which copies no matrix for each head
