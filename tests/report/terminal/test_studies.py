@@ -19,7 +19,7 @@ def drawn(result, width):
 
 @pytest.fixture(scope="module")
 def weak():
-    """Copy and a language model by three seeds, which rank nothing; ALiBi has learned too little."""
+    """Copy and a language model by three seeds, which rank nothing; ALiBi learned too little."""
     contrasts = [["nope", "rope"], ["t5", "rope"], [["nope", "alibi"], ["rope", "sinusoidal"]]]
     planned = plan(tasks=("copy", "language"), seeds=3, contrast=contrasts)
     result = analyse(study(planned, failures=[("sinusoidal", 2)]))
