@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from thorough import some
 from torch import Tensor
 
 from posenc import (
@@ -66,8 +67,7 @@ def wherever(encoding, *shape):
 
 
 @into_attention
-@pytest.mark.parametrize("groups", [1, 4])
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(("groups", "batch"), some([(1, 2), (1, 1), (4, 1), (4, 2)], 2))
 @pytest.mark.parametrize("path", ["auto", "reference", "blocks"])
 def test_every_encoding_takes_positions_for_each_head(make, groups, batch, path):
     """Head by head, all heads at the positions of that one; gradients too."""
@@ -115,9 +115,9 @@ def test_keys_that_heads_share_have_positions_for_each_of_them(make):
 def test_positions_for_each_head_can_be_cached(make):
     layer, x = SelfAttention(32, 4, make(8, 4), groups=2), torch.randn(2, 6, 32)
     pos, cache, outs = wherever(layer.encoding, 2, 4, 6), Cache(), []
-    for some in (slice(0, 4), slice(4, 5), slice(5, 6)):
+    for piece in (slice(0, 4), slice(4, 5), slice(5, 6)):
         mask = masks.causal()
-        outs.append(layer(x[:, some], pos[:, :, some], mask, cache=cache))
+        outs.append(layer(x[:, piece], pos[:, :, piece], mask, cache=cache))
     whole = layer(x, pos, masks.causal())
     torch.testing.assert_close(torch.cat(outs, 1), whole, atol=2e-5, rtol=1e-4)
 
