@@ -111,6 +111,24 @@ def test_cells_that_were_run_twice_are_equal_in_the_stores():
     assert "in 15 of them" in written()
 
 
+def test_a_second_run_of_a_whole_study_agrees_as_it_is_written():
+    """The means of both at 2 L, each row of the first with its interval as it is written."""
+    first, again = means(STUDIES / "shape-text"), means(STUDIES / "shape-text" / "again")
+    assert first.keys() == again.keys()
+    section = (STUDIES / "README.md").read_text().partition("(shape-text/plan.toml)")[2]
+    intervals = re.findall(r"^\| (\w+) \|[^|]*\| \S+ \[([\d.]+), ([\d.]+)\]", section, re.M)[:5]
+    apart = []
+    for name, low, high in intervals:
+        one, other = (
+            fmean(found["language", name, 128, seed] for seed in range(1, 8))
+            for found in (first, again)
+        )
+        assert float(low) <= other <= float(high), name
+        apart.append(abs(one - other))
+    assert f"5 of {len(intervals)} rows agree" in written()
+    assert f"at most {max(apart):.4f} from its means" in written()
+
+
 def test_what_is_written_is_what_the_outcomes_say():
     assert (STUDIES / "README.md").read_text() == written()
 

@@ -28,11 +28,12 @@ from posenc.report.words import studies as words
 from posenc.study.analysis import Analysis, Contrast, Row, analyse
 from posenc.study.bands import read_csv, recoveries
 from posenc.study.prediction import Prediction, predict
-from posenc.study.repetition import equal_cells
+from posenc.study.repetition import Repeated, equal_cells, repetition
 from posenc.study.statistics import Interval, bootstrap, sign_flip
 from posenc.study.store import RESULTS, read
 
 STUDIES = Path(__file__).parent.parent / "studies"
+AGAIN = "again"  # a second run of the whole plan
 BANDS = "bands.csv"  # of `posenc results FOLDER --bands FOLDER/bands.csv`
 PLACE = re.compile(r"\{([^{}\n]+)\}")
 HEAD = """\
@@ -200,6 +201,22 @@ def again(folders: list[Path]) -> Iterator[str]:
                 f"- `{one.name}` and `{other.name}` have {both} cells in common, trained apart:"
                 f" the outcomes of every prompt are equal, bit by bit, in {equal} of them."
             )
+    for folder in folders:
+        if (folder / AGAIN / RESULTS).exists():
+            rows = repetition(read(folder / AGAIN), read(folder))
+            within, equal = sum(row.agrees is True for row in rows), sum(row.equal for row in rows)
+            yield (
+                f"- `{folder.name}` was run a second time as a whole, into `{folder.name}/{AGAIN}`,"
+                f" on another day, by a later version of the code: {within} of {len(rows)} rows"
+                f" agree within the intervals of the first, at most {apart(rows):.4f} from its"
+                f" means; {equal} of {sum(row.both for row in rows)} cells are equal, bit by bit."
+            )
+
+
+def apart(rows: list[Repeated]) -> float:
+    """The largest difference between a mean and that of the repetition."""
+    means = [(row.first, row.again) for row in rows]
+    return max(abs(x.value - y.value) for x, y in means if x is not None and y is not None)
 
 
 def written() -> str:
