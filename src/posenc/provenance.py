@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-command_line: ContextVar[str] = ContextVar(
-    "command_line", default=""
-)  # as typed, set by `cli.main`
+# As it was typed; `cli.main` sets it
+command_line: ContextVar[str] = ContextVar("command_line", default="")
 
 
 @dataclass(frozen=True)

@@ -86,12 +86,10 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
     likeness = cosine_similarity(table[1:], table[:-1], dim=-1)
     if likeness.square().mean() < 1.3 * drawn and size.var() < 1.5 * drawn / 2:
         return 0, "random"
-    before = _likelihood_up_to(size, drawn / 2)[1:] + _likelihood_up_to(
-        likeness, drawn
-    )  # ending before row 2, 3, …
-    after = _likelihood_from(size, drawn / 2, centred=True)[1:] + _likelihood_from(
-        likeness, drawn
-    )  # from row 1, …
+    # Of the rows that end before row 2, 3, …, and of those from row 1, … on
+    before = _likelihood_up_to(size, drawn / 2)[1:] + _likelihood_up_to(likeness, drawn)
+    after = _likelihood_from(size, drawn / 2, centred=True)[1:]
+    after = after + _likelihood_from(likeness, drawn)
     gain = before[:-2] + after[1:-1] - before[-1]
     best = int(gain.argmax())
     return (int(there[best + 2]), "random") if gain[best] > LEAST_GAIN else (rows, "")

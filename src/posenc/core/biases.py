@@ -94,9 +94,8 @@ class ScoreBias:
     def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
         """Call `compute` for a block; it is cached where queries are few, as in decoding."""
         q_pos = getattr(self, "q_pos", None)
-        if (
-            traced() or q_pos is None or q_pos.shape[-1] > FEW_QUERIES
-        ):  # a graph serves every number
+        # A graph serves every number of queries
+        if traced() or q_pos is None or q_pos.shape[-1] > FEW_QUERIES:
             return compute()
         return self.cached(("block", rows.start, rows.stop, keys.start, keys.stop), compute)
 

@@ -86,18 +86,16 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
         at = at if at.dtype is torch.int64 else exact(at)
+        # Else it is one position for each token, alike in the batch
         if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
-            _check_positions(
-                encoding, at, x, name
-            )  # else one position for each token, alike in the batch
+            _check_positions(encoding, at, x, name)
         return at
     if encoding.prepared is not Tensor:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
         return checked_at(encoding, prepared(encoding, at, name), x, name)
-    if not isinstance(at, Tensor) and _are_positions(
-        at
-    ):  # else what `prepare` of your own returned
+    # Else it is what `prepare` of a user's own encoding returned
+    if not isinstance(at, Tensor) and _are_positions(at):
         raise TypeError(_not_of_this_encoding(encoding, at, name))
     return at
 

@@ -56,13 +56,10 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
         "ms/step",
         "seeds",
     )
-    narrow, noted = console.width < NARROW, [(row.encoding, studies.note(row)) for row in rows]
-    table = _table(*heads, *([] if narrow else [""]), gap=1 if narrow else 2)
-    for column in table.columns[1 : len(heads)]:
-        column.justify, column.no_wrap = "right", True
+    noted = []
     for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
         below = "" if bits or not row.curve else "–" if row.below is None else str(row.below)
-        table.add_row(
+        cells = (
             Text(row.encoding, "bold"),
             "" if row.rank is None else str(row.rank),
             studies.share(row.in_range, bits),
@@ -72,10 +69,9 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
             "" if row.parameters is None else words.count(row.parameters),
             "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
             str(len(row.seeds)),
-            *([] if narrow else [Text(studies.note(row), "yellow")]),
         )
-    console.print(table)
-    _notes(noted if narrow else [], console)
+        noted.append((row.encoding, cells, studies.note(row)))
+    _print_noted(heads, 1, noted, console)
 
 
 def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> None:
@@ -99,16 +95,12 @@ def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> No
 def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console: Console) -> None:
     console.print(Text("contrasts", "bold"), Text("paired by seed; above 0 for the first", "dim"))
     heads = ("task", "", "difference", "95 %", "p", "Holm", "P(better)", "seeds")
-    narrow = console.width < NARROW
-    noted = [(f"{one.task} {studies.sides(one)}", studies.verdict(one)) for one in contrasts]
-    table = _table(*heads, *([] if narrow else [""]), gap=1 if narrow else 2)
-    for column in table.columns[2 : len(heads)]:
-        column.justify, column.no_wrap = "right", True
+    noted = []
     for contrast in contrasts:
-        known = contrast.difference is not None
-        table.add_row(
+        known, sides = contrast.difference is not None, studies.sides(contrast)
+        cells = (
             contrast.task,
-            studies.sides(contrast),
+            sides,
             studies.difference(contrast.difference.value, bits[contrast.task])
             if contrast.difference
             else "",
@@ -117,18 +109,34 @@ def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console:
             f"{contrast.adjusted:.3g}" if contrast.adjusted is not None else "",
             f"{contrast.improvement:.2f}" if known and contrast.improvement is not None else "",
             str(len(contrast.seeds)),
-            *([] if narrow else [Text(studies.verdict(contrast), "yellow")]),
         )
+        noted.append((f"{contrast.task} {sides}", cells, studies.verdict(contrast)))
+    _print_noted(heads, 2, noted, console)
+
+
+def _print_noted(
+    heads: Sequence[str],
+    words_first: int,
+    rows: Sequence[tuple[str, Sequence[str | Text], str]],
+    console: Console,
+) -> None:
+    """Print a table of rows (name, cells, note), with words in the first columns, then numbers.
+
+    Notes are the last column; where there is no room for it they stand below, alike ones once.
+    """
+    narrow = console.width < NARROW
+    table = _table(*heads, *([] if narrow else [""]), gap=1 if narrow else 2)
+    for column in table.columns[words_first : len(heads)]:
+        column.justify, column.no_wrap = "right", True
+    for _, cells, note in rows:
+        table.add_row(*cells, *([] if narrow else [Text(note, "yellow")]))
     console.print(table)
-    _notes(noted if narrow else [], console)
-
-
-def _notes(noted: Sequence[tuple[str, str]], console: Console) -> None:
-    """Print what there is to say of rows under their table, where a column has no room for it."""
-    for note in dict.fromkeys(note for _, note in noted if note):
-        names = [name for name, one in noted if one == note]
-        few = ", ".join(names) if len(names) <= 3 else f"{len(names)} of {len(noted)}"
-        of = "" if len(names) == len(noted) else f"{few}: "
+    if not narrow:
+        return
+    for note in dict.fromkeys(note for _, _, note in rows if note):
+        names = [name for name, _, one in rows if one == note]
+        few = ", ".join(names) if len(names) <= 3 else f"{len(names)} of {len(rows)}"
+        of = "" if len(names) == len(rows) else f"{few}: "
         console.print(Text(f"{of}{note}", "yellow"))
 
 
