@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+import transformers.masking_utils as masking_utils
 from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel, PreTrainedModel, masking_utils
+from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+from transformers.utils import logging
 
 TURNS = re.compile(r"apply_.*(rot|rope)|^rotate_queries_or_keys$", re.I)
 TABLES = re.compile(r"(rotary|rope).*(embedding|emb)$", re.I)
@@ -120,7 +121,7 @@ class Trace:
 
 
 def quiet() -> None:
-    transformers.logging.set_verbosity_error()
+    logging.set_verbosity_error()
     warnings.simplefilter("ignore")
 
 
