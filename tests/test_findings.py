@@ -6,6 +6,7 @@ import runpy
 import sqlite3
 import sys
 from contextlib import closing
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +23,7 @@ TWICE = ("properties-text", "shape-text")
 GRADED = ("generated", "sliding")
 
 
+@cache
 def written():
     return runpy.run_path(str(TOOL))["written"]()
 
