@@ -3,7 +3,8 @@
 jaxtyping's import hook puts `jaxtyping.jaxtyped` above each function of the library. Its own builds
 two more functions for each, binds the arguments to their names at each call, and checks each call
 twice, which doubles the time of all tests. The one that takes its place here has beartype check
-arguments and result once, within sizes of axes that hold for this call alone.
+arguments and result once, within sizes of axes that hold for this call alone. What has no tensor
+in its types is left to pyright, but in a thorough run.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from types import CodeType
 import jaxtyping
 import torch
 from beartype import BeartypeConf, beartype
+from thorough import THOROUGH
 
 REFUSED = jaxtyping.TypeCheckError  # a TypeError, as jaxtyping's own
 check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=REFUSED))
@@ -94,13 +96,16 @@ def jaxtyped(thing=None, *, typechecker=check):
                 return thing(*args, **kwargs)
             with sizes_of_a_call:
                 return checked(*args, **kwargs)
-    else:
 
-        @wraps(thing)
-        def run(*args, **kwargs):
-            return (thing if unchecked() else checked)(*args, **kwargs)
+        return run
+    if not THOROUGH:
+        return thing
 
-    return run
+    @wraps(thing)
+    def run_as_typed(*args, **kwargs):
+        return (thing if unchecked() else checked)(*args, **kwargs)
+
+    return run_as_typed
 
 
 jaxtyping.jaxtyped = jaxtyped  # the first function that the hook meets imports this

@@ -7,6 +7,7 @@ import pytest
 import torch
 from checker import jaxtyped
 from jaxtyping import Float, TypeCheckError
+from thorough import THOROUGH
 from torch import Tensor
 
 import posenc
@@ -22,6 +23,11 @@ def product(a: Row, b: Column, cut: int = 0) -> Float[Tensor, "left right"]:
 @jaxtyped
 def square(x: Float[Tensor, "left left"]) -> Float[Tensor, "left left"]:
     return product(x[0], torch.ones(3)) @ torch.ones(3, len(x))  # its `right` is 3, its `left` not
+
+
+@jaxtyped
+def times(row: Row, x: float) -> Row:
+    return row * x
 
 
 @jaxtyped
@@ -62,9 +68,16 @@ def test_a_call_within_a_call_has_sizes_of_its_own():
 
 
 def test_a_whole_number_is_a_number_and_a_word_is_none():
-    assert half(3) == 1.5
+    assert times(torch.ones(2), 3).tolist() == [3, 3]
     with pytest.raises(TypeCheckError, match="parameter x="):
+        times(torch.ones(2), "3")  # pyright: ignore
+
+
+def test_what_has_no_tensors_is_left_to_pyright_but_in_a_thorough_run():
+    assert half(3) == 1.5
+    with pytest.raises(TypeCheckError if THOROUGH else TypeError) as refused:
         half("3")  # pyright: ignore
+    assert isinstance(refused.value, TypeCheckError) == THOROUGH
 
 
 def test_a_hint_in_quotes_is_checked_if_it_means_something_here():

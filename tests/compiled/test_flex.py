@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hidden import prepared
-from thorough import THOROUGH
+from thorough import THOROUGH, some
 from torch.nn.attention.flex_attention import flex_attention
 
 from posenc import masks, positions
@@ -36,8 +36,8 @@ def in_pairs(card):
 NOT_BY_WEIGHT = [c for c in CATALOG if "by_weight" not in c.make(DIM, HEADS).acts_on]
 CARRIED = [card for card in NOT_BY_WEIGHT if in_pairs(card)]
 BIASES = [c for c in CARRIED if "on_scores" in c.make(DIM, HEADS).acts_on]
-# To compile C++ takes eight seconds: by distance ALiBi, with masks below, by content and by gates
-COMPILED = [c for c in CARRIED if THOROUGH or c not in BIASES or c.slug in ("deberta", "fox")]
+# To compile C++ takes eight seconds: by distance ALiBi, with masks below, and one by content
+COMPILED = [c for c in CARRIED if THOROUGH or c not in BIASES or c.slug == "deberta"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -93,14 +93,15 @@ def test_every_bias_goes_with_a_mask_and_grouped_keys(card, in_python):
 
 ROWS = torch.arange(2 * TOKENS).view(2, -1) // 7  # documents of each text of the batch
 MASKS = {
-    "padding": masks.padding([TOKENS, 6]),
     "all joined": masks.documents(positions.documents([9, 4, 7])) & masks.documents(ROWS)
     | masks.causal() & masks.window(5),
+    "padding": masks.padding([TOKENS, 6]),
 }
 
 
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_every_mask_serves_the_fused_kernel(mask):
+@pytest.mark.parametrize("name", some(MASKS, 2))
+def test_every_mask_serves_the_fused_kernel(name):
+    mask = MASKS[name]
     assert_equals_reference(heads(), heads(), heads(), NoPE(), mask=mask)
 
 
@@ -145,7 +146,7 @@ def test_a_table_of_keys_within_a_sum_is_made_before_the_kernel(in_python):
     assert_equals_reference(heads(), heads(), heads(), encoding, encoding.prepare(pos))
 
 
-@pytest.mark.parametrize("channels", [8, 16])
+@pytest.mark.parametrize("channels", some([8, 16], 2))
 def test_few_channels_and_a_ragged_tail_of_keys(channels):
     """On the CPU torch 2.13 lets what lies behind the last key into the maximum of each row.
 

@@ -224,6 +224,19 @@ def test_checkpoints_that_not_all_see_are_refused(tmp_path, monkeypatch):
         launch._same_folder(tmp_path)
 
 
+def test_what_happens_while_python_ends_does_not_change_the_status():
+    """A thread of gloo has aborted runs that were done; here a function for the end does."""
+    code = "import atexit, os, runpy; atexit.register(os.abort);"
+    code += "runpy.run_module('posenc.study.launch', run_name='__main__')"
+    environment = {name: x for name, x in os.environ.items() if name != "RANK"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "plan.toml", "--out", "out"],
+        env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "this is begun by `accelerate launch" in done.stderr
+
+
 def test_shares_are_the_batch(monkeypatch):
     """Rows, positions and answers of three processes, side by side, are those of one."""
     cell = replace(CELLS[1], profile=SMALL)

@@ -346,4 +346,9 @@ def _failed(error: Exception) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # FSDP2 keeps its process group beyond `destroy_process_group`. A thread of gloo that lets go of
+    # a tensor while Python takes itself down aborts a run that is done (pytorch/pytorch#179291).
+    os._exit(status)
