@@ -11,7 +11,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from thorough import some
+from thorough import THOROUGH, some
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posenc import masks
@@ -24,7 +24,14 @@ from posenc.core.positions import folded
 DIM, HEADS = 8, 4
 FIRST = 6  # tokens: unlike any other size, for torch takes sizes that are equal at first for one
 # All tests of a card follow one another (scope), so that workers too share its exported program.
-every = pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug, scope="module")
+by_card = functools.partial(
+    pytest.mark.parametrize, "card", ids=lambda card: card.slug, scope="module"
+)
+every = by_card(CATALOG)
+# Each is exported or compiled, in a thorough run both. test_graphs.py exports them all too, as the
+# explorer does, and runs what comes of it; test_one_graph.py compiles one of each kind.
+EXPORTED = some(CATALOG, 2)
+COMPILED = [card for card in CATALOG if THOROUGH or card not in EXPORTED]
 
 
 class Layer(torch.nn.Module):
@@ -46,7 +53,7 @@ def inputs(encoding, tokens, rows=()):
     return torch.randn(2, tokens, DIM * HEADS), pos.expand(*rows, *pos.shape).clone()
 
 
-@every
+@by_card(COMPILED)
 def test_every_encoding_is_one_graph_over_all_lengths(card):
     torch._dynamo.reset()
     graphs = []
@@ -72,8 +79,7 @@ def exported(name, **options):
     return layer, torch.export.export(layer, inputs(layer.encoding, FIRST), dynamic_shapes=dynamic)
 
 
-# test_graphs.py exports them all too, as the explorer does, and runs what comes of it
-@pytest.mark.parametrize("card", some(CATALOG, 2), ids=lambda card: card.slug, scope="module")
+@by_card(EXPORTED)
 def test_every_encoding_exports_for_all_lengths(card):
     layer, program = exported(card.name)
     module = program.module()
@@ -133,7 +139,7 @@ def assert_is_a_valid_graph_of_onnx(name, **options):
         torch.testing.assert_close(torch.tensor(out), expected, atol=1e-5 + 4 * lost, rtol=1.3e-6)
 
 
-@pytest.mark.parametrize("card", some(CATALOG, 4), ids=lambda card: card.slug, scope="module")
+@by_card(some(CATALOG, 4))
 @pytest.mark.filterwarnings("ignore")  # what torch and onnxscript say of each other
 @pytest.mark.usefixtures("one_table_of_operators")
 def test_every_encoding_is_a_valid_graph_of_onnx(card):
