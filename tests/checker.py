@@ -3,13 +3,14 @@
 jaxtyping's import hook puts `jaxtyping.jaxtyped` above each function of the library. Its own builds
 two more functions for each, binds the arguments to their names at each call, and checks each call
 twice, which doubles the time of all tests. The one that takes its place here has beartype check
-arguments and result once, within sizes of axes that hold for this call alone. What has no tensor
-in its types is left to pyright, but in a thorough run.
+arguments and result once, within sizes of axes that hold for this call alone. A function none of
+whose types is a tensor's shape, or in quotes, is left to pyright, but in a thorough run.
 """
 
 import dataclasses
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
 from types import CodeType
@@ -23,7 +24,7 @@ REFUSED = jaxtyping.TypeCheckError  # a TypeError, as jaxtyping's own
 check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=REFUSED))
 sizes_of_a_call = jaxtyping.jaxtyped("context")
 # A function within a function is defined anew at each call of that: beartype reads its types once.
-of_code: dict[CodeType, tuple[Callable, bool]] = {}
+of_code: dict[CodeType, Callable] = {}
 called: ContextVar[Callable] = ContextVar("called")
 
 
@@ -40,14 +41,19 @@ def unchecked():
     return jaxtyping.config.jaxtyping_disable or torch.compiler.is_compiling()
 
 
+def has_shapes(thing):
+    """Test whether a type of `thing` is a tensor's shape, or may be one: it stands in quotes."""
+    hints = thing.__annotations__.values()
+    return any(isinstance(hint, str) or "jaxtyping" in repr(hint) for hint in hints)
+
+
 def typed(thing, stands_for_it, typechecker):
-    """Return the checked form of what has the types of `thing`, and whether there are tensors."""
+    """Return the checked form of what has the types of `thing`."""
     written = thing.__annotations__
-    tensors = any(isinstance(x, str) or "jaxtyping" in repr(x) for x in written.values())
     thing.__annotations__ = {n: hint for n, hint in written.items() if known(hint, thing)}
     stands_for_it.__annotations__ = thing.__annotations__
     checked, thing.__annotations__ = typechecker(stands_for_it), written
-    return checked, tensors
+    return checked
 
 
 def within(thing, typechecker):
@@ -83,29 +89,23 @@ def jaxtyped(thing=None, *, typechecker=check):
         return thing
     if not thing.__annotations__:
         return thing
-    if "<locals>" in thing.__qualname__:
-        of_all, tensors = within(thing, typechecker)
-        checked = partial(call_as, thing, of_all)
-    else:
-        checked, tensors = typed(thing, thing, typechecker)
-    if tensors:
-
-        @wraps(thing)
-        def run(*args, **kwargs):
-            if unchecked():
-                return thing(*args, **kwargs)
-            with sizes_of_a_call:
-                return checked(*args, **kwargs)
-
-        return run
-    if not THOROUGH:
+    shapes = has_shapes(thing)
+    if not (shapes or THOROUGH):
         return thing
+    if "<locals>" in thing.__qualname__:
+        checked = partial(call_as, thing, within(thing, typechecker))
+    else:
+        checked = typed(thing, thing, typechecker)
+    sizes = sizes_of_a_call if shapes else nullcontext()
 
     @wraps(thing)
-    def run_as_typed(*args, **kwargs):
-        return (thing if unchecked() else checked)(*args, **kwargs)
+    def run(*args, **kwargs):
+        if unchecked():
+            return thing(*args, **kwargs)
+        with sizes:
+            return checked(*args, **kwargs)
 
-    return run_as_typed
+    return run
 
 
 jaxtyping.jaxtyped = jaxtyped  # the first function that the hook meets imports this

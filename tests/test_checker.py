@@ -73,7 +73,7 @@ def test_a_whole_number_is_a_number_and_a_word_is_none():
         times(torch.ones(2), "3")  # pyright: ignore
 
 
-def test_what_has_no_tensors_is_left_to_pyright_but_in_a_thorough_run():
+def test_what_has_no_shapes_is_left_to_pyright_but_in_a_thorough_run():
     assert half(3) == 1.5
     with pytest.raises(TypeCheckError if THOROUGH else TypeError) as refused:
         half("3")  # pyright: ignore
