@@ -132,9 +132,17 @@ def test_a_bias_that_has_been_met_twice_is_not_asked_for_again(monkeypatch):
     assert len(asked) == 6 + 2  # the definition asks each time
 
 
+class Scaled(Kerple):
+    """KERPLE times a buffer, as soon as it has one."""
+
+    def of_distance(self, h, δ):
+        return super().of_distance(h, δ) * getattr(self, "times", 1.0)
+
+
 @pytest.mark.parametrize(
     "edit",
     [
+        lambda kerple, at, k_at, pos: kerple.register_buffer("times", torch.tensor(2.0)),
         lambda kerple, at, k_at, pos: setattr(kerple, "curve", "power"),
         lambda kerple, at, k_at, pos: setattr(kerple, "p", torch.nn.Parameter(torch.ones(4))),
         lambda kerple, at, k_at, pos: kerple.a.data.mul_(2),
@@ -145,8 +153,8 @@ def test_a_bias_that_has_been_met_twice_is_not_asked_for_again(monkeypatch):
 )
 @torch.no_grad()
 def test_what_is_edited_between_two_layers_is_seen(edit):
-    """A number, a parameter, its data, positions, and those of the mask, after calls alike."""
-    kerple, pos, k_pos = Kerple(4), sequence(1, 8), sequence(9)
+    """A buffer, a number, a parameter, its data, positions, and the mask's, after calls alike."""
+    kerple, pos, k_pos = Scaled(4), sequence(1, 8), sequence(9)
     at, k_at, mask = kerple.prepare(pos), kerple.prepare(k_pos), masks.causal(pos, k_pos)
     for _ in range(2):
         for ours, expected in steps(kerple, at, k_at, mask):

@@ -44,6 +44,19 @@ class Count(TorchDispatchMode):
 
 
 @layouts
+@torch.no_grad()
+def test_what_is_written_to_a_table_turns_the_next_token(layout):
+    """A token that is decoded, whose table is then that of another angle."""
+    rope = RoPE(32, layout=layout)
+    at, other = rope.prepare(torch.tensor([5])), rope.prepare(torch.tensor([9]))
+    x = torch.randn(2, 3, 1, 32)
+    torch.testing.assert_close(rope.on_queries(x, at), formula(x, at, layout))
+    at.cos.copy_(other.cos)
+    at.sin.copy_(other.sin)
+    torch.testing.assert_close(rope.on_queries(x, at), formula(x, other, layout))
+
+
+@layouts
 def test_24_layers_make_cos_and_sin_once(layout):
     rope, pos, x = RoPE(32, layout=layout), torch.arange(TOKENS), heads(32)
     with Count() as count:

@@ -6,6 +6,7 @@ positions alone, so it is computed in the first layer, and serves all that share
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -83,15 +84,12 @@ class Step:
     positions: list[Version]
     calls: int = 0
     one_query: OneQuery | None = None
-    held: list[tuple[dict[str, Any], tuple[Any, ...]]] = field(default_factory=list)
+    held: "Contents | None" = None
     weights: list[Version] = field(default_factory=list)
 
     def attend(self, q: Heads, k: Keys, v: Values) -> Tensor | None:
-        if self.one_query is None:
+        if self.one_query is None or (self.held is not None and self.held.changed):
             return None
-        for holder, values in self.held:
-            if len(holder) != len(values) or not all(map(is_, holder.values(), values)):
-                return None
         return self.one_query(q, k, v) if unchanged(self.weights) else None
 
     def learn(self, call: Call) -> None:
@@ -122,17 +120,30 @@ class Step:
         tensors = [x for held in sources for x in held or () if isinstance(x, Tensor)]
         versions = [version_of(x) for x in tensors]
         if None not in versions:
-            self.held, self.weights = _contents(modules), versions  # type: ignore[assignment]
+            self.held = Contents(modules) if modules else None
+            self.weights = versions  # type: ignore[assignment]
             self.one_query = one_query or _with_rows(call)
 
 
-def _contents(modules: Iterable[nn.Module]) -> list[tuple[dict[str, Any], tuple[Any, ...]]]:
-    """The dictionaries of these modules, and of those within, and what each holds."""
-    parts = [part for module in modules for part in module.modules()]
-    holders = [(x.__dict__, x._parameters, x._buffers, x._modules) for x in parts]
-    return [
-        (contents, tuple(contents.values())) for four_dicts in holders for contents in four_dicts
-    ]
+class Contents:
+    """What modules hold, and those within: their attributes, parameters, buffers and modules."""
+
+    def __init__(self, modules: Iterable[nn.Module]):
+        parts = [part for module in modules for part in module.modules()]
+        of_each = [(x.__dict__, x._parameters, x._buffers, x._modules) for x in parts]
+        holders: list[dict[str, Any]] = list(chain.from_iterable(of_each))
+        self.empty = [x for x in holders if not x]
+        self.full = [(x, len(x), tuple(x.values())) for x in holders if x]
+
+    @property
+    def changed(self) -> bool:
+        """True if one of these holds another object than before."""
+        if any(self.empty):
+            return True
+        for holder, size, values in self.full:
+            if len(holder) != size or not all(map(is_, holder.values(), values)):
+                return True
+        return False
 
 
 def _with_rows(call: Call) -> OneQuery:

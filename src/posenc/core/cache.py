@@ -8,6 +8,7 @@ autograd, through `.data`.
 """
 
 from collections.abc import Callable
+from ctypes import c_char
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -85,32 +86,39 @@ class Version(NamedTuple):
     x: Tensor
     version: int | None  # as autograd counts
     place: int  # in memory: optimisers may put other data in place of the old
-    numbers: tuple[Tensor, Tensor] | None  # a view of x, and what it showed
+    holds: Callable[[], bool] | None  # whether it has the numbers that it had; None: not asked
 
 
 def version_of(x: Tensor) -> Version | None:
     """The `Version` of `x`, which differs once `x` is written to; None where nothing shows it."""
     if not x.is_inference():
-        part = _sample(x)
-        numbers = (part, part.clone()) if x.requires_grad else None
-        return Version(x, x._version, x.data_ptr(), numbers)
+        holds = _unchanged_numbers(x) if x.requires_grad else None
+        return Version(x, x._version, x.data_ptr(), holds)
     if x.numel() > COMPARED_WHOLE:
         return None
-    return Version(x, None, x.data_ptr(), (x, x.clone()))
+    return Version(x, None, x.data_ptr(), _unchanged_numbers(x))
 
 
 def unchanged(versions: list[Version]) -> bool:
-    for x, version, place, numbers in versions:
+    for x, version, place, holds in versions:
         if version is not None and x._version != version:
             return False
-        if numbers is not None and not (x.data_ptr() == place and equal(*numbers)):
+        if holds is not None and not (x.data_ptr() == place and holds()):
             return False
     return True
 
 
-def _sample(x: Tensor) -> Tensor:
-    """View all numbers of `x`, or samples of many: a step of an optimiser changes nearly all."""
+def _unchanged_numbers(x: Tensor) -> Callable[[], bool]:
+    """Make a function that compares `x` with what it is now, as long as it stays in its place.
+
+    All of it byte by byte, in one call; or samples of many numbers, of which a step of an optimiser
+    changes nearly all.
+    """
     x = x.detach()
-    if x.numel() <= COMPARED_WHOLE or not x.is_contiguous():
-        return x
-    return x.view(-1)[:: x.numel() // SAMPLES]
+    if x.is_cpu and x.is_contiguous() and x.numel() <= COMPARED_WHOLE:
+        memory = (c_char * x.nbytes).from_address(x.data_ptr())
+        before = memory.raw
+        return lambda: memory.raw == before
+    many = x.is_contiguous() and x.numel() > COMPARED_WHOLE
+    part = x.view(-1)[:: x.numel() // SAMPLES] if many else x
+    return partial(equal, part, part.clone())

@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 from posenc.core.arguments import shown
 from posenc.core.frequencies import Layout, checked, refuse_broadcast
 from posenc.core.shapes import Heads
-from posenc.core.tracing import traced
+from posenc.core.tracing import traced, transformed
 from posenc.rotation.table import FEW_NUMBERS, Ready, Turn
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -44,6 +44,21 @@ def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> 
         fits_numba = x.dtype is not torch.float16 and x.stride(-1) == 1
         return "numba" if fits_numba and load_numba() else "blocks"
     return "complex" if x.dtype is torch.float32 or x.numel() <= FEW_NUMBERS else "complex blocks"
+
+
+def prepared_for(x: Heads, by: Turn, layout: Layout) -> bool:
+    """True for few numbers that a table was made ready for, as in decoding: no check is left."""
+    return (
+        type(by) is Ready
+        and type(x) is Tensor
+        and x.is_cpu
+        and x.dtype is torch.float32
+        and not torch.is_grad_enabled()
+        and by.meant == (layout, x.shape[2:])
+        and x.numel() <= FEW_NUMBERS
+        and not by.edited
+        and not transformed()
+    )
 
 
 def _is_observed(x: Tensor) -> bool:

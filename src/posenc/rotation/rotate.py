@@ -13,7 +13,13 @@ from torch import Tensor
 from posenc.core.frequencies import Layout, join, split
 from posenc.core.shapes import Heads, Keys
 from posenc.rotation import torch_kernels
-from posenc.rotation.dispatch import kernel_for, load_numba, load_triton, same_kernel_fits
+from posenc.rotation.dispatch import (
+    kernel_for,
+    load_numba,
+    load_triton,
+    prepared_for,
+    same_kernel_fits,
+)
 from posenc.rotation.table import Ready, Turn
 
 ON_CPU = {
@@ -30,6 +36,8 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
 
     With `start`, as many channels as `by` turns, from there on; the others stay as they are.
     """
+    if start is None and prepared_for(x, by, layout):
+        return ON_CPU["complex" if layout == "interleaved" else "roll"](x, by)
     by = _without_stale_forms(by)
     kernel = kernel_for(x, by, layout, start)
     if kernel == "formula":
