@@ -71,9 +71,9 @@ def seed():
 
 @pytest.fixture(autouse=True, scope="session")
 def no_numba():
-    """It cannot compile what the shape checker has wrapped; rotation/in_numba.py tests it apart."""
+    """It cannot compile what the shape checker has wrapped: in_numba.py tests it, twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("posenc.rotation.dispatch._import_numba", lambda: None)
+        patch.setattr("posenc.core.fast._checked", lambda kernels: None)
         yield
 
 

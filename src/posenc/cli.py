@@ -472,7 +472,7 @@ def bench(
     ----------
     parts
         rotation, embeddings, attention, training, study (a step of `posenc study` with every
-        encoding), adapter (in a model of transformers), start-up, fast (the half layout by Numba);
+        encoding), adapter (in a model of transformers), start-up, fast (by Numba);
         all, unless you name some.
     quick
         Fewer cases and samples: three minutes instead of half an hour.

@@ -3,6 +3,7 @@
 import pytest
 
 from posenc.bench import attention, run
+from posenc.core import fast
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_others")]
 
@@ -38,3 +39,10 @@ def test_attention_is_measured_where_it_matters():
     assert attention.lengths("decode", run.LENGTHS)[-1] == 65_536
     assert attention.lengths("prefill", run.LENGTHS) == [16, 64, 128, 256]
     assert sum(len(attention.lengths(kind, run.LENGTHS[:2])) for kind in attention.KINDS) < 10
+
+
+def test_numba_has_a_table_of_its_own():
+    table = attention.benchmark_numba(64, 1, 0.0)
+    assert (table.part, [row.name for row in table.rows]) == ("fast", ["plain causal"])
+    assert (table.skipped, table.targets) == ({"posenc": "not installed (numba)"}, [])
+    assert fast.enabled

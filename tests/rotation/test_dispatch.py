@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from rotation_cases import LAYOUTS, TOKENS, by, heads, run
+from rotation_cases import LAYOUTS, TOKENS, by, heads
 
 from posenc import frequencies
 from posenc.rotation.dispatch import kernel_for, load_triton
@@ -73,20 +73,6 @@ def test_the_sizes_at_which_paths_change():
         x = torch.empty(1, count, 4096, 128, dtype=dtype)
         assert kernel_for(x, at["half"], "half") == half
         assert kernel_for(x, at["interleaved"], "interleaved") == interleaved
-
-
-@pytest.mark.slow
-def test_numba_that_does_not_work_is_done_without(tmp_path):
-    (tmp_path / "numba.py").write_text("")  # something of that name
-    code = """
-import warnings
-from posenc.rotation import dispatch
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    print(dispatch.load_numba(), dispatch.load_numba(), len(said))
-    print("without Numba, which fails" in str(said[0].message))
-"""
-    assert run(code, PYTHONPATH=str(tmp_path)) == ["None", "None", "1", "True"]
 
 
 def test_a_machine_without_triton_says_nothing(monkeypatch):

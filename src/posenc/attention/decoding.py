@@ -16,6 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from posenc.attention.call import Call
 from posenc.attention.dispatch import carries_values
+from posenc.attention.one_query import fastest
 from posenc.core.biases import ALL, OneQuery, as_bias, held_by
 from posenc.core.cache import (
     MOST_ENTRIES,
@@ -147,7 +148,7 @@ class Contents:
 
 
 def _with_rows(call: Call) -> OneQuery:
-    """Torch's kernel, with the rows of a bias that goes by positions alone, or with none."""
+    """A kernel, with the rows of a bias that goes by positions alone, or with none."""
     rows, scale, grouped, queries = None, call.scale, call.grouped, call.shape[2]
     causal = call.seen is not None and not call.seen.is_all
     if call.bias is not None:
@@ -156,7 +157,8 @@ def _with_rows(call: Call) -> OneQuery:
             unseen = torch.ones(queries, queries, dtype=torch.bool).triu_(1)
             rows, causal = rows.masked_fill(unseen, float("-inf")), False
         rows = rows.expand(*call.q.shape[:2], queries, -1)
-    return lambda q, k, v: sdpa(q, k, v, rows, 0.0, causal, scale=scale, enable_gqa=grouped)
+    attend = lambda q, k, v: sdpa(q, k, v, rows, 0.0, causal, scale=scale, enable_gqa=grouped)  # noqa: E731
+    return fastest(attend, call.q, call.k, call.v, scale, rows) if queries == 1 else attend
 
 
 def step_of(

@@ -24,6 +24,7 @@ from torch.nn.functional import pad
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from posenc.attention.call import Call, per_query_head
+from posenc.attention.one_query import fastest
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, flash
 from posenc.core.biases import FEW_QUERIES, OneQuery, ScoreBias, for_query_heads, offset, offsets
@@ -226,25 +227,29 @@ def _prepared_query(keys: slice, call: Call, bias: TableBias, steps: tuple[int, 
     # scores need only their differences to it, and the row itself is thrown away. Rows of values
     # are weighed by weights that sum to 1, so there the far row is added once at the end.
     scores, _ = rows(bias.query_table, bias.query_row, bias.scale / call.scale)
+    of_keys, end, values = None, None, (None, None)
     if bias.key_table is None or bias.key_row is None:
-        values = None if bias.value_table is None else rows(bias.value_table, bias.query_row, 1.0)
-        out = _rows_added(far, keys.stop - first, call.scale, scores, values)
+        if bias.value_table is not None:
+            values = rows(bias.value_table, bias.query_row, 1.0)
+        out = _rows_added(far, keys.stop - first, call.scale, scores, *values)
     else:
-        out = _row_added(call, far, scores, *rows(bias.key_table, bias.key_row, 1.0))
-    if channels == call.q.shape[-1]:
-        return lambda q, k, v: out(*[x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v)])
-    return lambda q, k, v: out(*fitted(q, k, v))[..., :channels]
+        of_keys, end = rows(bias.key_table, bias.key_row, 1.0)
+        out = _row_added(call, far, scores, of_keys, end)
+    if channels != call.q.shape[-1]:
+        return lambda q, k, v: out(*fitted(q, k, v))[..., :channels]
+    attend = lambda *qkv: out(*[x if x.stride(-1) == 1 else x.contiguous() for x in qkv])  # noqa: E731
+    k, v = call.k[:, :, keys], call.v[:, :, keys]
+    return fastest(attend, call.q, k, v, call.scale, None, scores, of_keys, end, *values)
 
 
 def _rows_added(
-    far: int, near: int, scale: float, scores: Tensor, values: tuple[Tensor, Tensor] | None
+    far: int, near: int, scale: float, scores: Tensor, rows: Tensor | None, end: Tensor | None
 ) -> OneQuery:
     """Attention that adds the rows to the keys after `far`, which are few, and to their values.
 
     score(j) = q · (kⱼ + row),  out = weights · (v + value_row) + far value_row
     """
     of_each_head = scores.ndim > 2  # a table for each head of the queries
-    rows, end = (None, None) if values is None else values
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k_near, v_near = (k[:, :, far:], v[:, :, far:]) if far else (k, v)

@@ -12,6 +12,7 @@ their own lengths.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -26,7 +27,7 @@ from posenc.attention.dispatch import Implementation
 from posenc.bench import memory
 from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed
-from posenc.core import masks
+from posenc.core import fast, masks
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
@@ -229,9 +230,49 @@ TRAINED += ("posenc Shaw", "posenc DeBERTa", "materialised ALiBi", "materialised
 
 
 def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
+    """Time every way, without Numba, which has a table of its own."""
+    with _numba(False):
+        runs = _implementations(tokens, kind)
+        result = _table("attention", tokens, kind, runs, _missing(), rounds, budget)
+    result.targets.extend(_targets(result, tokens, kind))
+    return result
+
+
+def benchmark_numba(tokens: int, rounds: int, budget: float) -> Table:
+    """Time decoding by Numba, which the extra `fast` installs."""
+    with _numba(True):
+        runs = _implementations(tokens, "decode")
+        if fast.load("posenc.attention.numba_kernel") is None:
+            only, skipped = {LIMIT: runs[LIMIT]}, {"posenc": "not installed (numba)"}
+            return _table("fast", tokens, "decode", only, skipped, rounds, budget)
+        ours = {name: run for name, run in runs.items() if not name.startswith("materialised")}
+        result = _table("fast", tokens, "decode", ours, {}, rounds, budget)
+    result.targets.extend(_targets(result, tokens, "decode"))
+    return result
+
+
+@contextmanager
+def _numba(enabled: bool) -> Iterator[None]:
+    before, fast.enabled = fast.enabled, enabled
+    _prepared_step.cache_clear()  # what is prepared with positions is by Numba, or is not
+    try:
+        yield
+    finally:
+        fast.enabled = before
+        _prepared_step.cache_clear()
+
+
+def _table(
+    part: str,
+    tokens: int,
+    kind: str,
+    runs: dict[str, Run],
+    skipped: dict[str, str],
+    rounds: int,
+    budget: float,
+) -> Table:
     trains = kind == "training"
     q, k, v = inputs(1 if kind == "decode" else tokens, tokens, trains)
-    runs = _implementations(tokens, kind)
 
     def once(run: Run) -> None:
         with torch.set_grad_enabled(trains):
@@ -241,15 +282,14 @@ def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
 
     calls = {name: lambda run=run: once(run) for name, run in runs.items()}
     times = timed(calls, rounds, budget)
-    peak_memory, errors = memory.peaks("attention", str(tokens), kind), check()
+    peak_memory, errors = {}, {}
+    if part == "attention":
+        peak_memory, errors = memory.peaks("attention", str(tokens), kind), check()
     shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
     _assert_equal_reference(runs, q, k, v)
     case = f"{kind}: {shown}, {HEADS} heads of {DIM}, float32"
     limit_of = partial(_limit, kind=kind)
-    limit = _limit("", kind)
-    result = table("attention", case, limit, times, _missing(), errors, peak_memory, limit_of)
-    result.targets.extend(_targets(result, tokens, kind))
-    return result
+    return table(part, case, _limit("", kind), times, skipped, errors, peak_memory, limit_of)
 
 
 def peaks(tokens: str, kind: str) -> dict[str, float]:
@@ -268,9 +308,10 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
         return memory.peak(call)
 
     peak_of = {}
-    for name, run in _implementations(int(tokens), kind).items():
-        once(run, 256)  # loads what is loaded once
-        peak_of[name] = once(run, int(tokens))
+    with _numba(False):
+        for name, run in _implementations(int(tokens), kind).items():
+            once(run, 256)  # loads what is loaded once
+            peak_of[name] = once(run, int(tokens))
     return peak_of
 
 

@@ -5,7 +5,6 @@ compiler or a transform has to see. It is also used for float64, for learned fre
 than on the CPU, and on devices that have no kernel of their own.
 """
 
-import warnings
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from posenc.core import fast
 from posenc.core.arguments import shown
 from posenc.core.frequencies import Layout, checked, refuse_broadcast
 from posenc.core.shapes import Heads
@@ -81,25 +81,9 @@ def load_triton() -> Any:
     return triton_kernel if triton_kernel.usable() else None
 
 
-@cache
-def _import_numba() -> Any:
-    """The module of the Numba kernel, of the extra `fast`; None where it is missing or fails."""
-    if find_spec("numba") is None:
-        return None
-    try:
-        from posenc.rotation import numba_kernel
-
-        numba_kernel.check()
-    except Exception as error:
-        warnings.warn(f"posenc rotates without Numba, which fails: {error}.", stacklevel=2)
-        return None
-    return numba_kernel
-
-
 def load_numba() -> Any:
-    """The module of the Numba kernel; None in a forked process, whose threads do not run."""
-    module = _import_numba()
-    return None if module is None or module.forked else module
+    """The module of the Numba kernel; None where there is none, and in a forked process."""
+    return fast.load("posenc.rotation.numba_kernel")
 
 
 def same_kernel_fits(q: Tensor, k: Tensor, by: Turn) -> bool:

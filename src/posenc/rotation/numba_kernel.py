@@ -3,15 +3,12 @@
     (a, b) → (a cos − b sin, b cos + a sin)        each row read once and written once
 
 bfloat16 is the upper half of a float32: widened by a shift, rounded to nearest even by adding to
-the bits. The first call compiles, for a second or two. OpenMP forbids a forked process to go on
-with the threads of its parent: `forked` says so, and tensor operations take over.
+the bits. The first call compiles, for a second or two.
 """
 
 # pyright: reportMissingImports=false, reportCallIssue=false
-# Numba sets the attributes of its configuration as it starts, and marks no name as exported:
+# Numba marks no name as exported:
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
-import os
-
 import numba
 import numpy as np
 import torch
@@ -20,9 +17,6 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from posenc.rotation.table import Turn
-
-forked = False
-os.register_at_fork(after_in_child=lambda: globals().update(forked=True))
 
 
 def by_numba(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
@@ -94,8 +88,6 @@ KERNELS = {
 
 def check() -> None:
     """Try the kernel. Raises what Numba raises, or RuntimeError if only one thread may call it."""
-    if numba.config.THREADING_LAYER == "default":
-        numba.config.THREADING_LAYER = "omp"
     x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
     sums = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
     if sums != [2.0, 2.0]:

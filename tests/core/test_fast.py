@@ -1,0 +1,36 @@
+"""Numba, as it is loaded: checked, said once where it fails, and not by a forked process."""
+
+import os
+import types
+
+import pytest
+from rotation_cases import run
+
+from posenc.core import fast
+
+
+@pytest.mark.slow
+def test_numba_that_does_not_work_is_done_without(tmp_path):
+    (tmp_path / "numba.py").write_text("")  # something of that name
+    code = """
+import warnings
+from posenc.rotation import dispatch
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    print(dispatch.load_numba(), dispatch.load_numba(), len(said))
+    print("without Numba, which fails" in str(said[0].message))
+"""
+    assert run(code, PYTHONPATH=str(tmp_path)) == ["None", "None", "1", "True"]
+
+
+def test_kernels_serve_unless_they_are_switched_off_or_the_process_is_forked(monkeypatch):
+    module = types.ModuleType("kernels")
+    monkeypatch.setattr(fast, "_checked", lambda kernels: module)
+    assert fast.load("kernels") is module
+    with monkeypatch.context() as patch:
+        patch.setattr(fast, "enabled", False)
+        assert fast.load("kernels") is None
+    if (child := os.fork()) == 0:
+        os._exit(0 if fast.forked and fast.load("kernels") is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not fast.forked
