@@ -25,8 +25,9 @@ def test_ways_to_rotate_are_ratios_to_a_copy():
     assert "posenc half, both at once / transformers" in what
 
 
-def test_numba_has_a_table_of_its_own():
-    table = rotation.benchmark_numba("tiny", "float32", False, 1, 0.0)
+@pytest.mark.parametrize("backward", [False, True])
+def test_numba_has_a_table_of_its_own(backward):
+    table = rotation.benchmark_numba("tiny", "float32", backward, 1, 0.0)
     assert [row.name for row in table.rows] == ["a copy", "posenc half: blocks"]
     assert table.skipped == {"posenc half: numba": "not installed (numba)"}
     q = torch.empty(1, 2, 4096, 128)

@@ -166,7 +166,7 @@ def _one_by_one(by: Turn, layout: Layout) -> Both:
 def _through(path: str, by: Turn, layout: Layout) -> Both:
     def turned(x: Tensor) -> Tensor:
         if x.requires_grad and torch.is_grad_enabled():
-            return _Rotation.apply(path, by, layout, None, x)[0]
+            return _Rotation.apply(path, by, layout, None, *by, x)[0]
         return ON_CPU[path](x, by)
 
     return lambda q, k: (turned(q), turned(k))
