@@ -23,9 +23,11 @@ from posenc.core import fast
 from posenc.core.biases import OneQuery
 
 FASTER = {"reassoc", "contract", "nsz"}  # sums in any order, for vectors; ∞ and NaN stay
-Place = tuple[int, int, int, int, int]  # of a tensor in memory: its address, and its four strides
-NOWHERE: Place = (0, 0, 0, 0, 0)
 LEAST = np.finfo(np.float32).min
+# The lines of a plan: sizes, then of each tensor its address, where no call has it, and its strides
+SIZES, Q, K, V, ROW, QUERY_ROWS, KEY_ROWS, END, VALUE_ROWS, VALUE_END = range(10)
+
+Strides = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 class ByNumba:
@@ -47,19 +49,32 @@ class ByNumba:
         (texts, heads, _, channels), (of_keys, keys) = q.shape, k.shape[1:3]
         self.shapes, self.scale, self.otherwise = (q.shape, k.shape, v.shape), scale, otherwise
         self.added = [x if x is None else _expanded(x, texts, heads) for x in added]
-        self.places = [_place(x) for x in self.added]
         near = max([x.shape[2] for x in self.added[1:] if x is not None], default=0)
         self.sizes = texts, heads, of_keys, keys, near, channels
+        self.plans: dict[Strides, tuple[np.ndarray, int] | None] = {}
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        q_at, k_at, v_at = _place(q), _place(k), _place(v)
-        side_by_side = q_at[4] == k_at[4] == v_at[4] == 1
-        if (q.shape, k.shape, v.shape) != self.shapes or not side_by_side or fast.forked:
+        strides = q.stride(), k.stride(), v.stride()
+        try:
+            plan = self.plans[strides]
+        except KeyError:
+            plan = self.plans[strides] = self._plan(strides)
+        if plan is None or (q.shape, k.shape, v.shape) != self.shapes or fast.forked:
             return self.otherwise(q, k, v)
-        out = q.new_empty(q.shape)
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-        _attend(q_at, k_at, v_at, _place(out), *self.places, self.sizes, self.scale)
+        out, threads = q.new_empty(q.shape), torch.get_num_threads()
+        places = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
+        _attend(plan[1], *places, self.scale, threads)
         return out
+
+    def _plan(self, strides: Strides) -> tuple[np.ndarray, int] | None:
+        """What the kernel is told of the tensors, and its address; None where it cannot serve."""
+        if any([steps[3] != 1 for steps in strides]):
+            return None
+        places = [(0, *steps[:3]) for steps in strides]
+        places += [(0,) * 4 if x is None else (x.data_ptr(), *x.stride()[:3]) for x in self.added]
+        plan = np.zeros((1 + len(places), len(self.sizes)), np.int64)
+        plan[SIZES], plan[Q:, :4] = self.sizes, places
+        return plan, plan.ctypes.data
 
 
 def _expanded(x: Tensor, texts: int, heads: int) -> Tensor:
@@ -68,24 +83,28 @@ def _expanded(x: Tensor, texts: int, heads: int) -> Tensor:
     return x.expand(texts, heads, *x.shape[-2:])
 
 
-def _place(x: Tensor | None) -> Place:
-    return NOWHERE if x is None else (x.data_ptr(), *x.stride())  # type: ignore[return-value]
-
-
-@intrinsic
-def _pointer(context, address):
-    """The pointer to float32 at an address."""
+def _pointer_to(kind):
+    """Make a function of Numba from addresses to pointers."""
 
     def build(context, builder, signature, values):
         return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(types.float32)(types.intp), build
+    return intrinsic(lambda context, address: (types.CPointer(kind)(types.intp), build))
+
+
+_floats, _integers = _pointer_to(types.float32), _pointer_to(types.int64)
 
 
 @njit(inline="always")
-def _vector(x, text, head, token, size):
-    """The numbers of one token, side by side in memory."""
-    return carray(_pointer(x[0] + 4 * (text * x[1] + head * x[2] + token * x[3])), (size,))
+def _vector(start, steps, text, head, token, size):
+    """The numbers of one token, side by side in memory, of a tensor that begins at `start`."""
+    place = text * steps[1] + head * steps[2] + token * steps[3]
+    return carray(_floats(start + 4 * place), (size,))
+
+
+@njit(inline="always")
+def _added(plan, which, text, head, token, size):
+    return _vector(plan[which, 0], plan[which], text, head, token, size)
 
 
 @njit(inline="always", fastmath=FASTER)
@@ -102,55 +121,57 @@ def _add(out, weight, x):
         out[i] += weight * x[i]
 
 
-_PLACE, _SIZES = types.UniTuple(types.intp, 5), types.UniTuple(types.intp, 6)
-
-
 @njit(
-    types.void(_PLACE, _PLACE, _PLACE, _PLACE, *[_PLACE] * 6, _SIZES, types.float32),
+    types.void(*[types.intp] * 5, types.float32, types.intp),
     parallel=True,
     fastmath=FASTER,
     cache=True,
 )
-def _attend(q, k, v, out, row, query_rows, key_rows, end, value_rows, value_end, sizes, scale):
-    texts, heads, of_keys, keys, near, channels = sizes
-    far = keys - near
-    for each in prange(texts * heads):
-        text, head = each // heads, each % heads
-        shared = head * of_keys // heads  # the head of the keys
-        query, moved = np.zeros(channels, np.float32), np.zeros(channels, np.float32)
-        _add(query, scale, _vector(q, text, head, 0, channels))
-        _add(moved, scale, _vector(q, text, head, 0, channels))
-        if end[0]:
-            _add(moved, np.float32(1), _vector(end, text, head, 0, channels))
-        scores, most = np.empty(keys, np.float32), LEAST
-        for j in range(keys):
-            scores[j] = _dot(moved, _vector(k, text, shared, j, channels))
-        if query_rows[0]:
-            for j in range(near):
-                scores[far + j] += _dot(query, _vector(query_rows, text, head, j, channels))
-        if key_rows[0]:
-            for j in range(near):
-                key = _vector(k, text, shared, far + j, channels)
-                scores[far + j] += _dot(key, _vector(key_rows, text, head, j, channels))
-        if row[0]:
-            _add(scores, np.float32(1), _vector(row, text, head, 0, keys))
-        for j in range(keys):
-            most = max(most, scores[j])
-        total, mean = np.float32(0), np.zeros(channels, np.float32)
-        for j in range(keys):
-            scores[j] = exp(scores[j] - most)
-            total += scores[j]
-        total = total if total != 0 else np.float32(1)  # every score is −∞: 0, as torch has it
-        for j in range(keys):
-            _add(mean, scores[j], _vector(v, text, shared, j, channels))
-        if value_rows[0]:
-            for j in range(near):
-                _add(mean, scores[far + j], _vector(value_rows, text, head, j, channels))
-        result = _vector(out, text, head, 0, channels)
-        for i in range(channels):
-            result[i] = mean[i] / total
-        if value_end[0]:
-            _add(result, np.float32(1), _vector(value_end, text, head, 0, channels))
+def _attend(plan, q, k, v, out, scale, threads):
+    plan = carray(_integers(plan), (10, 6))
+    texts, heads, of_keys = plan[SIZES, 0], plan[SIZES, 1], plan[SIZES, 2]
+    keys, near, channels = plan[SIZES, 3], plan[SIZES, 4], plan[SIZES, 5]
+    far, many = keys - near, texts * heads
+    for thread in prange(threads):
+        for each in range(thread * many // threads, (thread + 1) * many // threads):
+            text, head = each // heads, each % heads
+            shared = head * of_keys // heads  # the head of the keys
+            query, moved = np.zeros(channels, np.float32), np.zeros(channels, np.float32)
+            _add(query, scale, _vector(q, plan[Q], text, head, 0, channels))
+            _add(moved, scale, _vector(q, plan[Q], text, head, 0, channels))
+            if plan[END, 0]:
+                _add(moved, np.float32(1), _added(plan, END, text, head, 0, channels))
+            scores, most = np.empty(keys, np.float32), LEAST
+            for j in range(keys):
+                scores[j] = _dot(moved, _vector(k, plan[K], text, shared, j, channels))
+            if plan[QUERY_ROWS, 0]:
+                for j in range(near):
+                    scores[far + j] += _dot(
+                        query, _added(plan, QUERY_ROWS, text, head, j, channels)
+                    )
+            if plan[KEY_ROWS, 0]:
+                for j in range(near):
+                    key = _vector(k, plan[K], text, shared, far + j, channels)
+                    scores[far + j] += _dot(key, _added(plan, KEY_ROWS, text, head, j, channels))
+            if plan[ROW, 0]:
+                _add(scores, np.float32(1), _added(plan, ROW, text, head, 0, keys))
+            for j in range(keys):
+                most = max(most, scores[j])
+            total, mean = np.float32(0), np.zeros(channels, np.float32)
+            for j in range(keys):
+                scores[j] = exp(scores[j] - most)
+                total += scores[j]
+            total = total if total != 0 else np.float32(1)  # every score is −∞: 0, as torch has it
+            for j in range(keys):
+                _add(mean, scores[j], _vector(v, plan[V], text, shared, j, channels))
+            if plan[VALUE_ROWS, 0]:
+                for j in range(near):
+                    _add(mean, scores[far + j], _added(plan, VALUE_ROWS, text, head, j, channels))
+            result = carray(_floats(out + 4 * each * channels), (channels,))
+            for i in range(channels):
+                result[i] = mean[i] / total
+            if plan[VALUE_END, 0]:
+                _add(result, np.float32(1), _added(plan, VALUE_END, text, head, 0, channels))
 
 
 def check() -> None:
