@@ -41,6 +41,13 @@ def test_attention_is_measured_where_it_matters():
     assert sum(len(attention.lengths(kind, run.LENGTHS[:2])) for kind in attention.KINDS) < 10
 
 
+@pytest.mark.parametrize("kind", attention.KINDS)
+def test_the_peak_of_each_way_is_measured_after_a_shorter_call(kind):
+    peaks = attention.peaks("64", kind)
+    assert "posenc ALiBi" in peaks
+    assert min(peaks.values()) >= 0
+
+
 def test_numba_has_a_table_of_its_own():
     table = attention.benchmark_numba(64, 1, 0.0)
     assert (table.part, [row.name for row in table.rows]) == ("fast", ["plain causal"])

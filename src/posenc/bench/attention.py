@@ -40,7 +40,6 @@ from posenc.encodings.relative.deberta import DeBERTa
 from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.relative.transformer_xl import TransformerXL
 from posenc.encodings.rotary.rope import RoPE
-from posenc.rotation.table import Turn
 
 HEADS, DIM, REACH = 8, 64, 64
 LIMIT, LIMIT_BOTH_WAYS = "plain causal", "plain"
@@ -86,11 +85,11 @@ class KeysTurnedBefore:
     """RoPE on a cache that holds turned keys, as inference engines do: only the query is turned."""
 
     rope: RoPE
-    at: Turn
-    step: tuple[Any, Any, Mask]  # of attention, which turns nothing more
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attend(self.rope.on_queries(q, self.at), k, v, PLAIN, *self.step)
+        at, _, _ = _prepared_step(self.rope, q.shape[2], k.shape[2])
+        step = _prepared_step(PLAIN, q.shape[2], k.shape[2])
+        return attend(self.rope.on_queries(q, at), k, v, PLAIN, *step)
 
 
 PLAIN = NoPE()
@@ -359,9 +358,7 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
     if kind == "decode":
         for name in ("materialised DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS):
             ways.pop(name, None)  # the first has no cache; one query at the end sees all keys
-        rope = RoPE(DIM)
-        at, _, _ = _prepared_step(rope, 1, tokens)
-        turned = KeysTurnedBefore(rope, at, _prepared_step(PLAIN, 1, tokens))
+        turned = KeysTurnedBefore(RoPE(DIM))
         ways |= {
             LIMIT: torch_attention,
             "posenc NoPE": Case(PLAIN),
