@@ -75,19 +75,23 @@ def by_torch(points, a):
 
 @pytest.mark.parametrize("where", POINTS)
 @pytest.mark.parametrize("block", [2, 5])
-@pytest.mark.parametrize("same", [False, True], ids=["", "equal eigenvalues"])
-def test_rotations_at_points_and_their_gradients_are_those_of_torch(where, block, same):
+@pytest.mark.parametrize("gap", [None, 0.0, 1e-12, 1e-9, 1e-6], ids=lambda gap: f"gap {gap}")
+def test_rotations_at_points_and_their_gradients_are_those_of_torch(where, block, gap):
     points = POINTS[where].double()
     a = generators(points, block)
-    if same:  # planes that turn alike, or not at all
-        a[:, 0], a[:, 1] = 0.0, 0.0
-        for first in range(0, block - 1, 2):
-            a[:, 1, first, first + 1], a[:, 1, first + 1, first] = 0.7, -0.7
+    if gap is not None:  # planes that turn alike but for so much, and some that do not turn
+        a.zero_()
+        for n, first in enumerate(range(0, block - 1, 2)):
+            a[:, 1 if gap == 0 else slice(None), first, first + 1] = 0.7 + gap * n
+        basis = torch.linalg.qr(torch.randn(block, block).double()).Q
+        a = basis @ skew(a) @ basis.mT
     a.requires_grad_()
     made, expected = rotations(points, a), by_torch(points, a)
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-8)
     weights = torch.randn_like(made)
+    # A stays skew-symmetric: only that part of a gradient says something.
     ours, theirs = (torch.autograd.grad(x, a, weights)[0] for x in (made, expected))
+    ours, theirs = ours - ours.mT, theirs - theirs.mT
     size = max(1.0, points.abs().max().item()) if points.numel() else 1.0
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8 * size)
     torch.testing.assert_close(rotations(points, a.detach()), expected, rtol=0, atol=1e-8)
@@ -128,6 +132,15 @@ def test_the_gradient_of_positions_is_that_of_torch():
     a = generators(points, 3)
     made, expected = rotations(points, a).pow(3).sum(), by_torch(points, a).pow(3).sum()
     torch.testing.assert_close(*(torch.autograd.grad(x, points)[0] for x in (made, expected)))
+
+
+@pytest.mark.parametrize("where", ["a line", "a grid"])
+def test_a_gradient_that_overflowed_is_not_finite_and_no_error(where):
+    """A scaler of gradients, in training with 16 bits, skips such a step."""
+    a = generators(POINTS[where], 4).requires_grad_()
+    (2e308 * rotations(POINTS[where].double(), a)).sum().backward()
+    assert a.grad is not None
+    assert not a.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (1, 1), (2, 1), (2, 3)])

@@ -54,9 +54,11 @@ def rotations(
         line = _line(points)
         if line is not None:
             s, u = line
-            return _Exponentials.apply(s, torch.tensordot(u, a, 1))
+            eigenvalues, v = _Eigenvectors.apply(torch.tensordot(u, a, 1))
+            if _apart(eigenvalues):
+                return _powers(s, eigenvalues, v)
         if a.requires_grad and torch.is_grad_enabled():
-            return _Exponentials.apply(points.new_ones(()), torch.tensordot(points, a, 1))
+            return _Exponentials.apply(torch.tensordot(points, a, 1))
     each = points[..., None, None, None] * a  # (…, token, axis, block, row, column)
     return exponential(each.sum(-4))
 
@@ -71,34 +73,76 @@ def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
     return s, farthest / (farthest[axis] or 1.0)
 
 
-class _Exponentials(torch.autograd.Function):
-    """exp(s A) for numbers s and skew-symmetric matrices A: of its eigenvectors, iA = V λ V*.
+def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
+    """Compute exp(s A) = Σ_m exp(−isλ_m) v_m v_m* for all numbers s, by one product.
 
-    exp(s A) = V exp(−isλ) V*, and the gradient of A is V (Σ_s s Φ ∘ V* G V) V*, G that of exp(s A)
-    and Φ_mn = exp(is (λ_m + λ_n)/2) sin(x)/x, x = s (λ_m − λ_n)/2 (Daleckii and Krein 1965).
-    Torch's own gradient exponentiates matrices twice as large, one for each s.
+    The eigenvalues of iA are pairs ±λ of conjugate v, so those from 0 on say all.
+    """
+    size = v.shape[-1]
+    eigenvalues, v = eigenvalues[..., size // 2 :], v[..., size // 2 :].mT
+    twice = torch.full_like(eigenvalues, 2.0)
+    twice[..., : size % 2] = 1.0  # of an odd number one is 0, and its v real
+    planes = (twice.unsqueeze(-1) * v).unsqueeze(-1) * v.conj().unsqueeze(-2)
+    angle = s[..., None, None] * eigenvalues  # (…, token, block, m)
+    turns = torch.cat((angle.cos(), angle.sin()), -1)
+    planes = torch.cat((planes.real, planes.imag), -3)  # (block, m, row, column)
+    return torch.einsum("...bm, bmij -> ...bij", turns, planes)
+
+
+def _apart(eigenvalues: Tensor) -> bool:
+    """Tell whether each has one vector, exact to 10⁻⁸, as its gradient is: both divide by gaps."""
+    gaps = eigenvalues.diff(dim=-1)  # they ascend
+    return bool((gaps > 1e-7 * eigenvalues[..., -1:]).all())
+
+
+class _Eigenvectors(torch.autograd.Function):
+    """λ and V of iA = V λ V*, for results in which the phases of the vectors meet themselves.
+
+    The gradient of A is Im V (λ′ + V* V′ / (λ_n − λ_m)) V*, for those of λ and V. Torch's own says
+    the same, but ends in an error where a gradient overflowed, as in training with 16 bits.
     """
 
     @staticmethod
-    def forward(ctx, s, a):  # type: ignore[override]
+    def forward(ctx, a):  # type: ignore[override]
         eigenvalues, v = torch.linalg.eigh(1j * a)
-        ctx.save_for_backward(s, a, eigenvalues, v)
-        x = v * torch.exp(-1j * s[..., None, None] * eigenvalues).unsqueeze(-2)
+        ctx.save_for_backward(eigenvalues, v)
+        return eigenvalues, v
+
+    @staticmethod
+    def backward(ctx, of_eigenvalues, of_v):  # type: ignore[override]
+        eigenvalues, v = ctx.saved_tensors
+        gaps = eigenvalues.unsqueeze(-2) - eigenvalues.unsqueeze(-1)  # (block, m, n)
+        inner = v.mH @ of_v / gaps.where(gaps != 0, torch.inf)
+        return (v @ (inner + of_eigenvalues.diag_embed()) @ v.mH).imag
+
+
+class _Exponentials(torch.autograd.Function):
+    """exp(A) of skew-symmetric matrices A by their eigenvectors, iA = V λ V*: V exp(−iλ) V*.
+
+    The gradient of A is V (Φ ∘ V* G V) V*, for G that of exp(A) and Φ_mn = exp(i (λ_m + λ_n)/2)
+    sin(x)/x, x = (λ_m − λ_n)/2 (Daleckii and Krein 1965), whatever their gaps. Torch's own
+    exponentiates matrices twice as large.
+    """
+
+    @staticmethod
+    def forward(ctx, a):  # type: ignore[override]
+        eigenvalues, v = torch.linalg.eigh(1j * a)
+        ctx.save_for_backward(a, eigenvalues, v)
+        x = v * torch.exp(-1j * eigenvalues).unsqueeze(-2)
         # Re(X V*) is Re X (Re V)ᵀ + Im X (Im V)ᵀ: one real product of matrices twice as wide.
         x, v = (torch.view_as_real(z).flatten(-2) for z in (x, v))
         return x @ v.mT
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
-        s, a, eigenvalues, v = ctx.saved_tensors
-        s = s[..., None, None, None]
+        a, eigenvalues, v = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is asked for
-            return None, torch.autograd.grad(exponential(s * a), a, grad, create_graph=True)[0]
-        half = s * eigenvalues.unsqueeze(-2) / 2  # (…, 1, column)
+            return torch.autograd.grad(exponential(a), a, grad, create_graph=True)[0]
+        half = eigenvalues.unsqueeze(-2) / 2  # (…, 1, column)
         turn, x = torch.exp(1j * half), half.mT - half
         sinc = (x.sin() / x).where(x != 0, 1.0)
-        inner = v.mH @ (grad.to(v.dtype) @ v) * (turn.mT * turn * (s * sinc))
-        return None, (v @ inner.sum_to_size(v.shape) @ v.mH).real
+        inner = v.mH @ (grad.to(v.dtype) @ v) * (turn.mT * turn * sinc)
+        return (v @ inner @ v.mH).real
 
 
 def cayley(a: Tensor) -> Tensor:
