@@ -3,6 +3,8 @@
 Nothing that a caller writes to afterwards may change it in silence, an optimiser's step least.
 """
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from posenc import (
     CATALOG,
     ALiBi,
+    Cache,
     DeBERTa,
     Learned,
     Mixed,
@@ -73,6 +76,35 @@ def test_what_was_prepared_is_not_the_positions(card):
         pos = folded(6, encoding.axes).to(dtype)
         own = {x.untyped_storage().data_ptr() for x in tree_leaves(encoding.prepare(pos))}
         assert pos.untyped_storage().data_ptr() not in own
+
+
+SERVED = {card.slug: card.make for card in CATALOG} | {
+    "rope in halves": lambda dim, heads: RoPE(dim, layout="half"),
+    "rope that learns": lambda dim, heads: RoPE(dim, learned=True),
+    "sum": lambda dim, heads: Sum(RoPE(dim), ALiBi(heads), Temperature(heads)),
+}
+
+
+@pytest.mark.parametrize("made", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("used", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("name", SERVED)
+def test_in_inference_mode_a_layer_says_the_same_and_learns_as_before(name, used, made):
+    layer = SelfAttention(32, 4, SERVED[name](8, 4))
+    fresh, x, pos = copy.deepcopy(layer), torch.randn(1, 6, 32), folded(6, layer.encoding.axes)
+    expected = fresh(x, pos, masks.causal())
+    with made():
+        at, cache = layer.prepare(x, pos.clone()), Cache()
+        first = layer(x[:, :4], pos[:4], masks.causal(), cache=cache)
+    with used():
+        embedded = layer.encoding.on_embeddings(x, at)
+        torch.testing.assert_close(layer.attended(embedded, at, masks.causal()), expected)
+        if name != "normalized":  # it reads the length of what it is given
+            rest = layer(x[:, 4:], pos[4:], masks.causal(), cache=cache)
+            torch.testing.assert_close(torch.cat((first, rest), 1), expected)
+    layer(x, pos, masks.causal()).square().sum().backward()
+    expected.square().sum().backward()
+    for ours, theirs in zip(layer.parameters(), fresh.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])

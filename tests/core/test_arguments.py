@@ -101,6 +101,8 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "given(Sum(RoPE(8), ALiBi(4)), at=pos.expand(1, 3, 5))": "`at` is for 3 heads, there are 4",
     "given(TransformerXL(8, 4), at=pos.expand(2, 3, 5))": "positions .* are for 3 heads, `x` has 4",
     "given(RoPE(axial(8)), at=pos)": r"these frequencies have 2 axes: `pos` must be points",
+    "given(create('liere', 8, 4), at=pos)": r"this LieRE has 2 axes: `pos` must .* shape \(5,\)",
+    "create('liere', 8, 4).prepare(pos.expand(2, 5))": "this LieRE has 2 axes: `pos` must be",
     # Tensors that are none, and dtypes
     "attend(q.numpy(), q, q, RoPE(8))": "`q` must be a tensor .* got a ndarray",
     "attend(q, q.tolist(), q, RoPE(8))": "`k` must be a tensor .* got a list",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import channels, positive, room, shown, whole_number
-from posenc.core.positions import exact
+from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.shapes import Frequencies, Heads, Points, Positions
 from posenc.core.tracing import visible
 
@@ -96,11 +96,8 @@ def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
             f"`freqs` must be a tensor of frequencies, real numbers, got {got}: pass"
             " `posenc.frequencies(dim)`."
         )
-    if freqs.ndim == 2 and (pos.ndim < 2 or pos.shape[-1] != len(freqs)):
-        raise ValueError(
-            f"these frequencies have {len(freqs)} axes: `pos` must be points (…, token,"
-            f" {len(freqs)}), as `positions.grid` makes them, got shape {tuple(pos.shape)}."
-        )
+    if freqs.ndim == 2:
+        refuse_other_axes(pos, len(freqs), "these frequencies have")
     if freqs.is_meta and not pos.is_meta:
         raise ValueError(
             "the learned frequencies are on the meta device and have no values: load them before"

@@ -156,6 +156,15 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     return integers
 
 
+def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
+    """Refuse what are no points of so many axes; `what` has them: "these frequencies have"."""
+    if pos.ndim < 2 or pos.shape[-1] != axes:
+        raise ValueError(
+            f"{what} {axes} axes: `pos` must be points (…, token, {axes}), as `positions.grid`"
+            f" makes them, got shape {tuple(pos.shape)}."
+        )
+
+
 def exact_copy(pos: Tensor) -> Tensor:
     """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
     integers = exact(pos)

@@ -45,7 +45,8 @@ class Ready(Turn):
     @property
     def edited(self) -> bool:
         """True where cos or sin were written to since: then the forms say something else."""
-        return self.versions not in (None, (self.cos._version, self.sin._version))
+        made_at = self.versions  # None: made in inference mode, where no version is counted
+        return made_at is not None and made_at != (self.cos._version, self.sin._version)
 
 
 def turn(

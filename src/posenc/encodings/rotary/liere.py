@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from posenc.core.arguments import channels, count, room
 from posenc.core.encoding import Encoding
-from posenc.core.positions import exact
+from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, PerHead, Points, Positions
 from posenc.properties import (
@@ -64,6 +64,7 @@ class LieRE(Encoding):
     def prepare(self, pos: Positions | Points) -> Rotations:
         pos = exact(pos).double()
         pos = pos if self.axes > 1 else pos.unsqueeze(-1)
+        refuse_other_axes(pos, self.axes, "this LieRE has")
         matrix = rotations(pos, skew(self.generators)).float()
         return Rotations(matrix if pos.ndim == 4 else matrix.unsqueeze(-5))
 
