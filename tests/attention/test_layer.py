@@ -53,6 +53,44 @@ def test_every_parameter_gets_a_gradient(card):
             assert parameter.grad.abs().max() > 1e-6, name
 
 
+@every
+@pytest.mark.parametrize("tokens", [5, 140])  # in blocks, made again for the gradients
+def test_gradients_by_torch_func_are_those_of_backward(card, tokens):
+    layer = SelfAttention(32, 4, card.make(8, 4))
+    x, pos = torch.randn(2, tokens, 32), folded(tokens, layer.encoding.axes)
+    weights = torch.randn(2, tokens, 32)
+
+    def loss(parameters):
+        out = torch.func.functional_call(layer, parameters, (x, pos, masks.causal()))
+        return (weights * out).sum()
+
+    own = dict(layer.named_parameters())
+    made = torch.func.grad(loss)(own)
+    expected = torch.autograd.grad(loss(own), list(own.values()))
+    for name, of_backward in zip(own, expected, strict=True):
+        torch.testing.assert_close(made[name], of_backward, rtol=1e-3, atol=2e-4)
+
+
+@every
+@pytest.mark.parametrize("tokens", [5, 140])
+def test_nothing_is_made_on_a_default_device_that_the_inputs_are_not_on(card, tokens):
+    """Meta stands for a GPU: what is made there has no values, or meets others elsewhere."""
+    layer = SelfAttention(32, 4, card.make(8, 4))
+    x, pos = torch.randn(2, tokens, 32), folded(tokens, layer.encoding.axes)
+    results = []
+    for device in ("cpu", "meta"):
+        layer.zero_grad()
+        with torch.device(device):
+            given = pos if layer.encoding.axes > 1 else None
+            with torch.no_grad():
+                results.append([layer(x, given, masks.causal())])
+                results[-1].append(layer(x, pos))
+            layer(x, pos, masks.causal()).square().sum().backward()
+        results[-1] += [parameter.grad for parameter in layer.parameters()]
+    for on_cpu, elsewhere in zip(*results, strict=True):
+        torch.testing.assert_close(elsewhere, on_cpu)
+
+
 def test_positions_left_out_are_0_1_2():
     for encoding in (Sinusoidal(32), RoPE(8), ALiBi(4), Sum(Sinusoidal(32), RoPE(8), ALiBi(4))):
         layer, x = SelfAttention(32, 4, encoding), torch.randn(2, 5, 32)

@@ -32,7 +32,7 @@ from posenc.core.biases import ALL, FEW_QUERIES, dense, pairs
 from posenc.core.masks import Mask
 from posenc.core.shapes import Scores, Seen
 from posenc.core.sum import leaves
-from posenc.core.tracing import beyond_gradients, readable
+from posenc.core.tracing import beyond_gradients, readable, traced, transformed
 
 Implementation = Literal["auto", "reference", "sdpa", "view", "blocks", "flex"]
 BLOCK = 128  # queries at a time, at most
@@ -121,7 +121,7 @@ def blocks(call: Call) -> Tensor:
         return compute(call, slice(None), _columns(call, slice(0, tokens)))
     parts = _blocks(tokens, most) or [slice(0, 0)]
     columns = [_columns(call, rows) for rows in parts]
-    if call.trains:
+    if call.trains and (traced() or not transformed()):  # `torch.func` knows no checkpoint
         # Of a block keep the output only; the rest is made again for the gradients.
         again = functools.partial(
             checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0

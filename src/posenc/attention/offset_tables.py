@@ -133,7 +133,7 @@ class TableBias(ScoreBias):
 
     def beyond(self, end: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
         """The two terms of keys at offset `end` or beyond: (batch, head, query), (…, key)."""
-        apart = torch.tensor(end)
+        apart = torch.tensor(end, device=self.q_pos.device)
         of_query = self.query_scores()[..., rows, int(self.query_row(apart))]
         if self.key_row is None or self.k is None or self.key_table is None:
             return of_query, None
@@ -149,7 +149,7 @@ def _looked_up(table: Tensor, row: Tensor) -> Tensor:
 def _table_rows(table: Tensor, row: Tensor) -> Tensor:
     """Take table[..., row, :]; a view, where these rows lie one after another."""
     first = int(row[0]) if len(row) else 0
-    if torch.equal(row, torch.arange(first, first + len(row))):
+    if row.equal(torch.arange(first, first + len(row), device=row.device)):
         return table[..., first : first + len(row), :]
     return table.index_select(-2, row)
 
@@ -337,7 +337,7 @@ class _Far:
         )  # fmt: skip
         out = out[..., : call.v.shape[-1]].to(lse.dtype)
         if self.bias.value_table is not None:  # one row for all these keys, whose weights sum to 1
-            row = self.bias.query_row(torch.tensor(end))
+            row = self.bias.query_row(torch.tensor(end, device=out.device))
             out = out + self.bias.value_table[row].to(lse.dtype)
         # One number a query on all these scores leaves the weights alone, and moves their lse
         return out, lse + of_query
@@ -351,8 +351,8 @@ def _near_part(call: Call, bias: TableBias, strip: Strip, rows: slice, keys: sli
     k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
     scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
     if _seen_by_all(strip, rows, keys) != keys:
-        i = torch.arange(rows.start, rows.stop).unsqueeze(-1)
-        apart = i - torch.arange(keys.start, keys.stop)
+        i = torch.arange(rows.start, rows.stop, device=q.device).unsqueeze(-1)
+        apart = i - torch.arange(keys.start, keys.stop, device=q.device)
         unseen = (apart < strip.low) | (apart > strip.high)
         # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
         scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
@@ -392,6 +392,6 @@ def _of_values(weights: Tensor, bias: TableBias, table: Tensor, rows: slice, key
     near = skewed[..., first:last] @ table[bias.query_row(apart[first:last])]
     for some, end in ((skewed[..., :first], bias.reach), (skewed[..., last:], -bias.reach)):
         if some.shape[-1]:
-            row = table[bias.query_row(torch.tensor(end))]
+            row = table[bias.query_row(torch.tensor(end, device=table.device))]
             near.addcmul_(some.sum(-1, keepdim=True), row)
     return near

@@ -145,7 +145,7 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     # All differences i − j that a block may ask for, largest first, as columns run; (head, channel,
     # difference), once for all blocks
     top = min(queries - 1, strip.high + ROWS)
-    apart = torch.arange(top, max(-strip.keys, strip.low - ROWS), -1)
+    apart = torch.arange(top, max(-strip.keys, strip.low - ROWS), -1, device=q.device)
     vectors = bias.vectors(step * apart + shift).mT.to(call.exact)
     x = bias.x.to(call.exact)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)

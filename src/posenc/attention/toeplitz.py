@@ -70,18 +70,20 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
 
 def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     """The vector u, (head, query + key − 1): the bias along r + j, −∞ where no query sees."""
-    bias, heads, exact = call.bias, call.q.shape[1], call.exact
+    bias, heads, exact, device = call.bias, call.q.shape[1], call.exact, call.q.device
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
     if bias is None:  # of a mask alone: one row of 0 and −∞ serves all heads
-        u = F.pad(torch.zeros(1, strip.width, dtype=exact), ends, value=float("-inf"))
+        zeros = torch.zeros(1, strip.width, dtype=exact, device=device)
+        u = F.pad(zeros, ends, value=float("-inf"))
         return u.expand(heads, -1)
     f = bias.distance
     assert f is not None
 
     def make() -> Tensor:
         step, shift = steps
-        offsets = step * torch.arange(strip.high, strip.low - 1, -1) + shift
-        seen = f(torch.arange(heads).unsqueeze(-1), offsets).expand(heads, -1).to(exact)
+        offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
+        head = torch.arange(heads, device=device).unsqueeze(-1)
+        seen = f(head, offsets).expand(heads, -1).to(exact)
         return F.pad(seen, ends, value=float("-inf")).contiguous()
 
     return bias.cached((exact, strip), make)
