@@ -13,11 +13,13 @@ from posenc import (
     CoPE,
     DeBERTa,
     Kerple,
+    NoPE,
     RoPE,
     Shaw,
     Sum,
     T5Bias,
     TransformerXL,
+    XPos,
     attend,
     explain,
     masks,
@@ -25,6 +27,7 @@ from posenc import (
 from posenc.attention.decoding import Decoding
 from posenc.core.fits import from_zero
 from posenc.core.positions import sequence
+from posenc.encodings.temperature import Temperature
 
 BY_DISTANCE = ["NoPE", "ALiBi", "T5", "KERPLE", "FIRE"]
 CARDS = {card.name: card.make for card in CATALOG if card.name in BY_DISTANCE}
@@ -316,6 +319,98 @@ def test_an_encoding_holds_few_positions_and_copies_leave_them_behind():
     assert pickle.loads(pickle.dumps(encoding))._positions == {}
     from_zero(encoding, q, q).add_(7)
     assert from_zero(encoding, q, q).equal(sequence(30))
+
+
+@pytest.mark.parametrize("encoding", [ALiBi(4), T5Bias(4), Shaw(8)], ids=type)
+def test_positions_held_in_inference_mode_serve_training_too(encoding):
+    q = torch.randn(1, 4, 40, 8, requires_grad=True)
+    with torch.inference_mode():
+        expected = attend(q, q, q, encoding, mask=masks.causal())
+        pos = from_zero(encoding, q, q)
+        assert not pos.is_inference()
+    out = attend(q, q, q, encoding, mask=masks.causal())
+    assert from_zero(encoding, q, q) is pos
+    torch.testing.assert_close(out, expected.clone())
+    out.sum().backward()
+
+
+TURNING = {
+    "RoPE": RoPE(8),
+    "halves": RoPE(8, layout="half"),
+    "xPos": XPos(8),
+    "learned": RoPE(8, learned=True),
+    "a sum": Sum(RoPE(8), XPos(8), Temperature(4)),
+    "nothing": NoPE(),
+}
+
+
+@pytest.fixture
+def refuse_checks(monkeypatch):
+    """From now on: what is not served by a step fails."""
+
+    def refuse(*_):
+        raise AssertionError("checked again")
+
+    return lambda: monkeypatch.setattr("posenc.attention.attend._call", refuse)
+
+
+@pytest.mark.parametrize("encoding", TURNING.values(), ids=TURNING)
+@pytest.mark.parametrize("tokens", [5, 200])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_layers_that_turn_queries_and_keys_share_their_checks(
+    encoding, tokens, mode, refuse_checks
+):
+    with mode():
+        pos = sequence(tokens, 3)
+        at, mask = encoding.prepare(pos), masks.causal(pos, pos)
+        qkv = [torch.randn(3, 2, n, tokens, 8) for n in (4, 2, 2)]
+        given = {"at": at, "mask": mask}
+        expected = [
+            attend(*layer, encoding, **given, implementation="reference")
+            for layer in zip(*qkv, strict=True)
+        ]
+        for n, layer in enumerate(zip(*qkv, strict=True)):
+            if n == 2:
+                refuse_checks()
+            torch.testing.assert_close(attend(*layer, encoding, **given), expected[n])
+
+
+@torch.no_grad()
+def test_keys_that_turn_by_head_meet_values_that_heads_share(refuse_checks):
+    encoding, pos = RoPE(8), torch.arange(20).view(1, 4, 5)
+    at = encoding.prepare(pos)
+    q, k, v = (torch.randn(2, n, 5, 8) for n in (4, 2, 2))
+    expected = attend(q, k, v, encoding, at, implementation="reference")
+    for n in range(3):
+        if n == 2:
+            refuse_checks()
+        torch.testing.assert_close(attend(q, k, v, encoding, at), expected)
+
+
+@torch.no_grad()
+def test_angles_of_bare_positions_are_those_of_the_frequencies_now():
+    encoding, pos = RoPE(8, learned=True), sequence(5)
+    q = torch.randn(1, 4, 5, 8)
+    for part in (encoding, Sum(encoding, NoPE())):
+        for _ in range(3):
+            for _ in range(3):
+                expected = attend(q, q, q, part, pos, implementation="reference")
+                torch.testing.assert_close(attend(q, q, q, part, pos), expected)
+            encoding.freqs.mul_(2.0)
+
+
+@pytest.mark.parametrize("encoding", [ALiBi(4), NoPE()], ids=type)
+def test_positions_made_and_edited_in_inference_mode_are_as_they_are_now(encoding):
+    q, k, v = new_token(groups=4)
+    with torch.inference_mode():
+        at, k_at = sequence(1, 4), sequence(9)
+        mask = masks.causal(at, k_at)
+        for _ in range(3):
+            for _ in range(3):
+                out = attend(q, k, v, encoding, at, k_at, mask)
+                expected = attend(q, k, v, encoding, at, k_at, mask, implementation="reference")
+                torch.testing.assert_close(out, expected)
+            at += 2
 
 
 @torch.no_grad()

@@ -74,13 +74,13 @@ def attend(
     step = None
     if implementation == "auto" and softcap is None is sinks and dropout == 0.0:
         step = step_of(q, k, v, encoding, at, k_at, mask, scale)
-        out = None if step is None else step.attend(q, k, v)
+        out = None if step is None else step.attend(q, k, v, encoding, at, k_at)
         if out is not None:
             return out
     weighed = dropout, softcap, sinks
     call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation, weighed)
     if step is not None:
-        step.learn(call)
+        step.learn(call, at, k_at)
     return encoding.on_output(run(call, implementation), call.at)
 
 

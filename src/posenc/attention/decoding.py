@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, is_grad_enabled, is_inference_mode_enabled, nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from posenc.attention.call import Call
+from posenc.attention.call import Call, per_query_head
 from posenc.attention.dispatch import carries_values
 from posenc.attention.one_query import fastest
 from posenc.core.biases import ALL, OneQuery, as_bias, held_by
@@ -33,6 +33,7 @@ from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.core.sum import Sum, leaves
 from posenc.core.tracing import beyond_gradients, readable, transformed
 
+TURNS = {"on_queries", "on_keys"}
 MOST_QUERIES = 128  # whose biases of all heads are held: with as many keys, 2 MB for 32 heads
 Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batch, head, 1, key)
 
@@ -85,15 +86,24 @@ class Step:
     positions: list[Version]
     calls: int = 0
     one_query: OneQuery | None = None
+    turns: bool = False  # whether queries and keys are turned before, in every call
     held: "Contents | None" = None
     weights: list[Version] = field(default_factory=list)
 
-    def attend(self, q: Heads, k: Keys, v: Values) -> Tensor | None:
+    def attend(
+        self, q: Heads, k: Keys, v: Values, encoding: Encoding, at: Any, k_at: Any
+    ) -> Tensor | None:
         if self.one_query is None or (self.held is not None and self.held.changed):
             return None
-        return self.one_query(q, k, v) if unchanged(self.weights) else None
+        if not unchanged(self.weights):
+            return None
+        if self.turns:
+            q, k = encoding.on_queries(q, at), encoding.on_keys(k, at if k_at is None else k_at)
+            if k.shape[1] != v.shape[1]:  # keys differ by query head now
+                k, v = per_query_head(k, q), per_query_head(v, q)
+        return self.one_query(q, k, v)
 
-    def learn(self, call: Call) -> None:
+    def learn(self, call: Call, at: Any, k_at: Any) -> None:
         """Prepare `one_query` from a call that has passed all checks, if it can serve the next."""
         self.calls, self.one_query = self.calls + 1, None
         if self.calls < 2:  # in a cache of keys, the positions are each layer's own
@@ -111,8 +121,11 @@ class Step:
             if prepared is not None:
                 one_query, modules = prepared[0], prepared[1:]
         if one_query is None:
-            if acts_on != (set() if bias is None else {"on_scores"}):
+            if not (acts_on <= TURNS if bias is None else acts_on == {"on_scores"}):
                 return
+            if acts_on and bias is None:  # else positions are prepared anew in every call
+                if call.at is not at or call.k_at is not (at if k_at is None else k_at):
+                    return
             if call.q.shape[-1] != call.v.shape[-1] or (bias is not None and not modules):
                 return
         sources = [held_by(module) for module in modules]
@@ -124,6 +137,7 @@ class Step:
             self.held = Contents(modules) if modules else None
             self.weights = versions  # type: ignore[assignment]
             self.one_query = one_query or _with_rows(call)
+            self.turns = bool(acts_on & TURNS)
 
 
 class Contents:
@@ -209,7 +223,9 @@ def _new_step(
     scale: float | None,
     key: tuple[Any, ...],
 ) -> Step | None:
-    if q.ndim != 4 or q.shape[2] > MOST_QUERIES or not isinstance(encoding, Encoding):
+    if q.ndim != 4 or not isinstance(encoding, Encoding):
+        return None
+    if q.shape[2] > MOST_QUERIES and not {*encoding.acts_on} <= TURNS:
         return None
     if not (mask is None or isinstance(mask, Mask)):
         return None
@@ -217,11 +233,7 @@ def _new_step(
     if not isinstance(k_at, Tensor):
         if not (isinstance(k_at, Prepared) and isinstance(k_at, tuple) and isinstance(at, tuple)):
             return None
-        if type(encoding).on_queries is not Encoding.on_queries:
-            return None
         made_of += (*at, *k_at)  # its tensors
-    elif k_at.is_inference():
-        return None
     if isinstance(encoding, Sum):
         made_of += leaves(encoding)
     if isinstance(mask, Mask) and mask.made_of:

@@ -116,12 +116,13 @@ def from_zero(encoding: Encoding, q: Any, k: Any) -> Tensor | None:
     pos = None if held is None else held.get(tokens)
     if pos is not None and not pos._version:  # else somebody has written to it
         return pos
-    if {"on_embeddings", "on_hidden"} & {*encoding.acts_on} or torch.is_inference_mode_enabled():
+    if {"on_embeddings", "on_hidden"} & {*encoding.acts_on}:
         return None
     held = encoding.__dict__.setdefault("_positions", CachedValues())
     if len(held) >= MOST_LENGTHS:
         held.pop(next(iter(held)), None)
-    held[tokens] = pos = sequence(tokens)
+    with torch.inference_mode(False):  # which counts no writes to them
+        held[tokens] = pos = sequence(tokens)
     return pos
 
 
