@@ -1,7 +1,8 @@
 """Attention of one new token that sees all keys: torch's kernel, with one row of a bias at most.
 
 A step of decoding costs what is called from Python, layer by layer. The row of the bias goes by
-positions alone, so it is computed in the first layer, and serves all that share its positions.
+positions alone, so it is computed in the first layer, and serves all that share its positions. So
+do the checks of what fits, for a few tokens with a bias and for any number without.
 """
 
 from collections.abc import Iterable
@@ -75,7 +76,7 @@ class Decoding:
 
 @dataclass
 class Step:
-    """A step of decoding, one token and all keys that it sees, in layers that share positions.
+    """A step of decoding, tokens and all keys that they see, in layers that share positions.
 
     From the third call on it runs `one_query`, whose checks have been passed, as long as the
     weights that it was prepared from are what they were.
@@ -168,7 +169,7 @@ def _with_rows(call: Call) -> OneQuery:
     if call.bias is not None:
         rows = call.bias.block(ALL, ALL, None).to(call.exact)
         if causal:  # as many queries as keys
-            unseen = torch.ones(queries, queries, dtype=torch.bool).triu_(1)
+            unseen = rows.new_ones(queries, queries, dtype=torch.bool).triu_(1)
             rows, causal = rows.masked_fill(unseen, float("-inf")), False
         rows = rows.expand(*call.q.shape[:2], queries, -1)
     attend = lambda q, k, v: sdpa(q, k, v, rows, 0.0, causal, scale=scale, enable_gqa=grouped)  # noqa: E731
