@@ -375,6 +375,18 @@ def test_layers_that_turn_queries_and_keys_share_their_checks(
             torch.testing.assert_close(attend(*layer, encoding, **given), expected[n])
 
 
+@pytest.mark.parametrize(("queries", "keys", "held"), [(256, 256, 1), (2, 9000, 1), (256, 9000, 0)])
+@torch.no_grad()
+def test_biases_of_several_queries_are_held_if_they_are_small(queries, keys, held):
+    encoding, at, k_at = ALiBi(4), sequence(queries, keys - queries), sequence(keys)
+    q, (k, v) = torch.randn(1, 4, queries, 8), torch.randn(2, 1, 4, keys, 8)
+    for _ in range(3):
+        out = attend(q, k, v, encoding, at, k_at)
+    assert sum(step.one_query is not None for step in k_at._steps.values()) == held
+    expected = attend(q, k, v, encoding, at, k_at, implementation="blocks")
+    torch.testing.assert_close(out, expected)
+
+
 @torch.no_grad()
 def test_keys_that_turn_by_head_meet_values_that_heads_share(refuse_checks):
     encoding, pos = RoPE(8), torch.arange(20).view(1, 4, 5)

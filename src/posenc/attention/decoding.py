@@ -8,6 +8,7 @@ do the checks of what fits, for a few tokens with a bias and for any number with
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
+from math import prod
 from operator import is_
 from typing import Any
 
@@ -35,7 +36,8 @@ from posenc.core.sum import Sum, leaves
 from posenc.core.tracing import beyond_gradients, readable, transformed
 
 TURNS = {"on_queries", "on_keys"}
-MOST_QUERIES = 128  # whose biases of all heads are held: with as many keys, 2 MB for 32 heads
+MOST_QUERIES = 256  # with a bias: of more, computing it in strips is as fast
+MOST_HELD = 1 << 21  # numbers of a bias of several queries, 8 MB
 Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batch, head, 1, key)
 
 
@@ -115,6 +117,8 @@ class Step:
         if call.scale != self.scale or not min(call.shape) or not call.looks:
             return
         bias, acts_on = call.bias, {*call.encoding.acts_on}
+        if bias is not None and call.shape[2] > 1 and prod(call.shape[1:]) > MOST_HELD:
+            return
         modules, one_query = () if bias is None else bias.made_by, None
         one_query_only = call.shape[2] == 1 and acts_on <= {"on_scores", "by_weight"}
         if bias is not None and one_query_only and carries_values(call):
