@@ -25,6 +25,7 @@ from posenc import (
     masks,
 )
 from posenc.attention.decoding import Decoding
+from posenc.core.biases import DistanceBias
 from posenc.core.fits import from_zero
 from posenc.core.positions import sequence
 from posenc.encodings.temperature import Temperature
@@ -384,6 +385,23 @@ def test_biases_of_several_queries_are_held_if_they_are_small(queries, keys, hel
         out = attend(q, k, v, encoding, at, k_at)
     assert sum(step.one_query is not None for step in k_at._steps.values()) == held
     expected = attend(q, k, v, encoding, at, k_at, implementation="blocks")
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("mask", [None, masks.causal()])
+@torch.no_grad()
+def test_batches_of_any_size_share_the_rows_of_a_bias(mask, monkeypatch):
+    made, block, encoding, pos = [], DistanceBias.block, T5Bias(4), sequence(64)
+    monkeypatch.setattr(DistanceBias, "block", lambda *given: made.append(1) or block(*given))
+    for texts in (1, 2, 3):
+        q = torch.randn(texts, 4, 64, 8)
+        for _ in range(4):
+            out = attend(q, q, q, encoding, pos, mask=mask)
+    assert len(made) == 1
+    encoding.weight.mul_(2)
+    for _ in range(4):
+        out = attend(q, q, q, encoding, pos, mask=mask)
+    expected = attend(q, q, q, encoding, pos, mask=mask, implementation="reference")
     torch.testing.assert_close(out, expected)
 
 

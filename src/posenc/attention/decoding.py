@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.dispatch import carries_values
 from posenc.attention.one_query import fastest
-from posenc.core.biases import ALL, OneQuery, as_bias, held_by
+from posenc.core.biases import ALL, OneQuery, ScoreBias, as_bias, held_by
 from posenc.core.cache import (
     MOST_ENTRIES,
     CachedValues,
@@ -168,16 +168,27 @@ class Contents:
 
 def _with_rows(call: Call) -> OneQuery:
     """A kernel, with the rows of a bias that goes by positions alone, or with none."""
-    rows, scale, grouped, queries = None, call.scale, call.grouped, call.shape[2]
-    causal = call.seen is not None and not call.seen.is_all
-    if call.bias is not None:
-        rows = call.bias.block(ALL, ALL, None).to(call.exact)
-        if causal:  # as many queries as keys
-            unseen = rows.new_ones(queries, queries, dtype=torch.bool).triu_(1)
-            rows, causal = rows.masked_fill(unseen, float("-inf")), False
-        rows = rows.expand(*call.q.shape[:2], queries, -1)
+    scale, grouped, queries = call.scale, call.grouped, call.shape[2]
+    causal = call.seen is not None and not call.seen.is_all  # as many queries as keys
+    rows = None if call.bias is None else _rows(call, call.bias, causal)
+    causal = causal and rows is None
     attend = lambda q, k, v: sdpa(q, k, v, rows, 0.0, causal, scale=scale, enable_gqa=grouped)  # noqa: E731
     return fastest(attend, call.q, call.k, call.v, scale, rows) if queries == 1 else attend
+
+
+def _rows(call: Call, bias: ScoreBias, causal: bool) -> Tensor:
+    """The bias of all pairs, −∞ where a causal mask hides one; batches of any size share it."""
+    queries, exact = call.shape[2], call.exact
+
+    def make() -> Tensor:
+        rows = bias.block(ALL, ALL, None).to(exact)
+        if not causal:
+            return rows
+        unseen = rows.new_ones(queries, queries, dtype=torch.bool).triu_(1)
+        return rows.masked_fill(unseen, float("-inf"))
+
+    rows = bias.cached(("rows", exact, causal), make)
+    return rows.expand(*call.q.shape[:2], queries, -1)
 
 
 def step_of(
