@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.attention.call import Call, per_query_head, trains
+from posenc.attention.call import Call, per_query_head, trains, with_same_heads
 from posenc.attention.decoding import step_of
 from posenc.attention.dispatch import Explanation, Implementation, chosen, logits, run, zero_unseen
 from posenc.attention.sinks import Sinks
@@ -151,8 +151,7 @@ def _call(
         if bias is not None and implementation != "reference" and softcap is None:  # caps q · k
             q, k, bias = bias.absorbed(q, k, not (by_strips and looks and plain) or learns)
     v = encoding.on_values(v, k_at)
-    if k.shape[1] != v.shape[1]:  # keys or values differ by query head now
-        k, v = per_query_head(k, q), per_query_head(v, q)
+    k, v = with_same_heads(q, k, v)
     if scale <= 0:  # torch's kernels take the sign of −∞ with it
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
     by_weight = "by_weight" in acts_on

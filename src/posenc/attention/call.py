@@ -71,6 +71,13 @@ def per_query_head(x: Tensor, q: Tensor) -> Tensor:
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 
+def with_same_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values, for each head of the queries where the hooks gave them unlike numbers."""
+    if k.shape[1] == v.shape[1]:
+        return k, v
+    return per_query_head(k, q), per_query_head(v, q)
+
+
 def content(q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
     """Queries and keys in float32 at least, head by head: what a bias of content is made of."""
     dtype = torch.promote_types(q.dtype, torch.float32)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, is_grad_enabled, is_inference_mode_enabled, nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from posenc.attention.call import Call, per_query_head
+from posenc.attention.call import Call, with_same_heads
 from posenc.attention.dispatch import carries_values
 from posenc.attention.one_query import fastest
 from posenc.core.biases import ALL, OneQuery, ScoreBias, as_bias, held_by
@@ -102,8 +102,7 @@ class Step:
             return None
         if self.turns:
             q, k = encoding.on_queries(q, at), encoding.on_keys(k, at if k_at is None else k_at)
-            if k.shape[1] != v.shape[1]:  # keys differ by query head now
-                k, v = per_query_head(k, q), per_query_head(v, q)
+            k, v = with_same_heads(q, k, v)
         return self.one_query(q, k, v)
 
     def learn(self, call: Call, at: Any, k_at: Any) -> None:
@@ -117,6 +116,7 @@ class Step:
         if call.scale != self.scale or not min(call.shape) or not call.looks:
             return
         bias, acts_on = call.bias, {*call.encoding.acts_on}
+        turns = bool(acts_on & TURNS)
         if bias is not None and call.shape[2] > 1 and prod(call.shape[1:]) > MOST_HELD:
             return
         modules, one_query = () if bias is None else bias.made_by, None
@@ -128,9 +128,8 @@ class Step:
         if one_query is None:
             if not (acts_on <= TURNS if bias is None else acts_on == {"on_scores"}):
                 return
-            if acts_on and bias is None:  # else positions are prepared anew in every call
-                if call.at is not at or call.k_at is not (at if k_at is None else k_at):
-                    return
+            if turns and (call.at is not at or call.k_at is not (at if k_at is None else k_at)):
+                return  # they were prepared for this call alone
             if call.q.shape[-1] != call.v.shape[-1] or (bias is not None and not modules):
                 return
         sources = [held_by(module) for module in modules]
@@ -141,8 +140,7 @@ class Step:
         if None not in versions:
             self.held = Contents(modules) if modules else None
             self.weights = versions  # type: ignore[assignment]
-            self.one_query = one_query or _with_rows(call)
-            self.turns = bool(acts_on & TURNS)
+            self.one_query, self.turns = one_query or _with_rows(call), turns
 
 
 class Contents:
