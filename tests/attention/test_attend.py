@@ -435,7 +435,7 @@ def test_says_which_shapes_do_not_fit(unchecked):
         attend(q, q[:, :3], q[:, :3], NoPE())
 
 
-PATHS = ["auto", "reference", "sdpa", "view", "blocks", "flex"]
+PATHS = ["auto", "reference", "sdpa", "toeplitz", "blocks", "flex"]
 
 
 @pytest.mark.parametrize("path", PATHS)

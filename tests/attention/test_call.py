@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from posenc.attention.call import Call, per_query_head, trains
+from posenc.attention.call import Call, trains
+from posenc.core.biases import per_query_head
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
 

@@ -31,9 +31,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from posenc.analysis.capture import Attended, capture
-from posenc.attention.call import per_query_head
 from posenc.attention.layer import SelfAttention
-from posenc.core.biases import ALL, as_bias, pairs
+from posenc.core.biases import ALL, as_bias, pairs, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import split
 from posenc.core.masks import Mask

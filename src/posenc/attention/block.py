@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from posenc.attention.dispatch import Implementation
-from posenc.attention.key_cache import Cache
+from posenc.attention.cache import Cache
+from posenc.attention.call import Implementation
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count, switch
 from posenc.core.encoding import Encoding

@@ -1,7 +1,8 @@
 """Masks: which keys a query sees. Like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
 
-They compare positions or document ids. Without positions a text stands at 0, 1, 2, …, which does
-not say where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
+They compare positions or document ids, of which they keep copies: a mask never changes. Without
+positions a text stands at 0, 1, 2, …, which does not say where cached keys stand: then give `pos`
+of the queries and `k_pos` of the keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from posenc.core.arguments import shown, whole_number
 from posenc.core.biases import take
-from posenc.core.positions import Side, checked, counts, exact, filling, sequence
+from posenc.core.positions import Side, checked, counts, exact_copy, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
@@ -117,7 +118,8 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k = exact(ids, "ids"), exact(ids if k_ids is None else k_ids, "k_ids")
+    q = exact_copy(ids, "ids")
+    k = q if k_ids is None else exact_copy(k_ids, "k_ids")
     return Mask(_SameId(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
 
 
@@ -210,7 +212,8 @@ def _banded(
         if k_pos is not None:
             raise TypeError("`k_pos` says where keys stand, `pos` where queries do: pass both.")
         return Mask(see(), (NOWHERE,), bands=(Band(low, high),), made_of=())
-    q, k = exact(pos), exact(pos if k_pos is None else k_pos, "k_pos")
+    q = exact_copy(pos)
+    k = q if k_pos is None else exact_copy(k_pos, "k_pos")
     bands = (Band(low, high, q, k),)
     return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
 
