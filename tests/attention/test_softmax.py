@@ -294,7 +294,7 @@ def test_a_layer_without_them_has_what_it_had():
 @pytest.mark.parametrize(
     ("path", "encoding", "options", "words"),
     [
-        ("sdpa", NoPE(), {"softcap": 1.0}, '"sdpa"` has no place for `softcap`, so it cannot'),
+        ("sdpa", NoPE(), {"softcap": 1.0}, "torch's kernel has no place for `softcap`"),
         ("toeplitz", ALiBi(4), {"softcap": 1.0}, "torch's CPU kernel has no place for `softcap`"),
         ("toeplitz", ALiBi(4), {"dropout": 0.1}, "torch's CPU kernel has no place for `dropout`"),
         (
@@ -304,8 +304,8 @@ def test_a_layer_without_them_has_what_it_had():
             "scores of Shaw as a view have no place for",
         ),
         ("sdpa", NoPE(), {"sinks": torch.zeros(4), "dropout": 0.1}, "no `dropout` beside `sinks`"),
-        ("flex", NoPE(), {"sinks": torch.zeros(4)}, '"flex"` has no place for `sinks`, so it'),
-        ("flex", NoPE(), {"dropout": 0.1}, '"flex"` has no place for `dropout`, so it cannot'),
+        ("flex", NoPE(), {"sinks": torch.zeros(4)}, "FlexAttention has no place for `sinks`"),
+        ("flex", NoPE(), {"dropout": 0.1}, "FlexAttention has no place for `dropout`"),
     ],
 )
 def test_a_path_that_cannot_carry_it_says_so(path, encoding, options, words):

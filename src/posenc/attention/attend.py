@@ -31,7 +31,6 @@ from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import Mask
 from posenc.core.shapes import (
-    Embeddings,
     Heads,
     KeyPositions,
     Keys,
@@ -131,12 +130,14 @@ def _call(
 
 def made(
     encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, at: Any, k_at: Any,
-    mask: Mask | Seen | None = None, scale: float | None = None, implementation: Implementation = "auto",
-    dropout: float = 0.0, softcap: float | None = None, sinks: Tensor | None = None,
+    mask: Mask | Seen | None = None, scale: float | None = None,
+    implementation: Implementation = "auto", dropout: float = 0.0, softcap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Call:  # fmt: skip
     """A call before its hooks are applied, its softmax checked."""
     check_implementation(implementation)
-    check_softmax(q, dropout, softcap, sinks)
+    if not (dropout == 0.0 and softcap is None is sinks):
+        check_softmax(q, dropout, softcap, sinks)
     scale = encoding.scale(q.shape[-1]) if scale is None else float(number(scale, "scale"))
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     return Call(
@@ -153,7 +154,7 @@ def scores(
     k_pos: KeyPositions | Points,
     scale: float | None = None,
     *,
-    x: Embeddings | None = None,
+    x: Float[Tensor, "batch token width"] | None = None,
     k_x: Float[Tensor, "batch key width"] | None = None,
     mask: Mask | Seen | None = None,
 ) -> Scores:

@@ -9,6 +9,7 @@ from torch import nn
 
 from posenc.attention.cache import Cache
 from posenc.attention.call import Implementation
+from posenc.attention.hooks import embedded
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count, switch
 from posenc.core.encoding import Encoding
@@ -56,7 +57,7 @@ class Block(nn.Module):
     ) -> Embeddings:
         """Take what `SelfAttention` takes; a causal block joins its mask with `mask`."""
         at: Any = self.attention.prepare(x, pos, cache)
-        x = self.attention.encoding.on_embeddings(x, at)
+        x = embedded(self.attention.encoding, x, at)
         if self.causal:
             mask = causal() if mask is None else causal() & mask
         read = self.before_attention(x)

@@ -14,7 +14,7 @@ from posenc.core.arguments import shown
 from posenc.core.biases import ScoreBias, added, as_bias, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Parts
-from posenc.core.shapes import Embeddings
+from posenc.core.shapes import Embeddings, Heads, Keys
 from posenc.core.sum import Sum, leaves
 
 Shape = tuple[int, ...]
@@ -30,22 +30,32 @@ def embedded(encoding: Encoding, x: Embeddings, at: Any) -> Embeddings:
 
 def encoded(call: Call) -> Call:
     """Apply `on_queries`, `on_keys` and `on_values`."""
-    encoding, q, k, v, at, k_at, *_ = call
+    q, k = queries_and_keys(call.encoding, call.q, call.k, call.at, call.k_at)
+    return call._replace(q=q, k=k, v=_of_keys(call.encoding, "on_values", call.v, call.k_at, q))
+
+
+def queries_and_keys(
+    encoding: Encoding, q: Heads, k: Keys, at: Any, k_at: Any
+) -> tuple[Tensor, Tensor]:
+    """Apply `on_queries` and `on_keys`: q and k as they enter the dot product."""
     for leaf, leaf_at in _acting(encoding, "on_queries", at):
         q = _checked(leaf, "on_queries", leaf.on_queries(q, leaf_at), q.shape[:3])
-    for hook in ("on_keys", "on_values"):
-        for leaf, leaf_at in _acting(encoding, hook, k_at):
-            x = k if hook == "on_keys" else v
-            texts, heads, tokens, _ = x.shape
-            shared, own = (texts, heads, tokens), (texts, q.shape[1], tokens)
-            x = _checked(leaf, hook, getattr(leaf, hook)(x, leaf_at), *{shared, own})
-            k, v = (x, v) if hook == "on_keys" else (k, x)
+    k = _of_keys(encoding, "on_keys", k, k_at, q)
     if q.shape[-1] != k.shape[-1]:
         raise TypeError(
-            f"`on_queries` and `on_keys` of {call.name} must return equally many channels, got"
-            f" {q.shape[-1]} and {k.shape[-1]}."
+            f"`on_queries` and `on_keys` of {type(encoding).__name__} must return equally many"
+            f" channels, got {q.shape[-1]} and {k.shape[-1]}."
         )
-    return call._replace(q=q, k=k, v=v)
+    return q, k
+
+
+def _of_keys(encoding: Encoding, hook: str, x: Tensor, at: Any, q: Tensor) -> Tensor:
+    """Apply a hook to keys or values that heads share, or that it gives each head of q."""
+    for leaf, leaf_at in _acting(encoding, hook, at):
+        texts, heads, tokens, _ = x.shape
+        shared, own = (texts, heads, tokens), (texts, q.shape[1], tokens)
+        x = _checked(leaf, hook, getattr(leaf, hook)(x, leaf_at), shared, own)
+    return x
 
 
 def scored(call: Call) -> Call:
@@ -124,9 +134,8 @@ def _checked(leaf: Encoding, hook: str, out: Any, *due: Shape) -> Tensor:
     if isinstance(out, Tensor) and out.is_floating_point():
         if out.shape in due or (out.ndim == 4 and out.shape[:3] in due):
             return out
-    shapes = " or ".join(
-        _shape(shape, len(shape) == 3 and hook != "on_embeddings") for shape in due
-    )
+    channels = hook != "on_embeddings"  # whose due shape ends with them
+    shapes = " or ".join(dict.fromkeys(_shape(shape, channels) for shape in due))
     raise TypeError(
         f"`{type(leaf).__name__}.{hook}` must return floats of shape {shapes}, got {_came(out)}."
     )

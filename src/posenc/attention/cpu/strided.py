@@ -1,7 +1,7 @@
-"""Biases of distance or of offsets, and windows, over positions at equal steps, as strided views.
+"""Biases of distance or offsets, and windows, over positions at equal steps, as strided views.
 
-No tokens² is ever made: torch's CPU kernel reads the bias, which goes by i − j, out of a vector or a
-block of products with overlapping strides.
+No tokens² is ever made: torch's CPU kernel reads the bias, which goes by i − j, out of a vector or
+a block of products with overlapping strides.
 """
 
 import torch
@@ -15,6 +15,7 @@ from posenc.core.offset_biases import TableBias, VectorBias
 from posenc.core.sum import leaves
 
 FEW_QUERIES = 8  # queries, as in decoding
+UNREADABLE = "it takes torch's CPU kernel, which reads strides, outside of what is traced"
 
 
 def serves(call: Call) -> str:
@@ -30,7 +31,7 @@ def serves(call: Call) -> str:
     if call.sinks is not None and goes_by_content:
         return f"scores of {call.name} as a view have no place for `sinks`"
     if not call.looks:
-        return "it takes torch's CPU kernel, which reads strides, outside of what is traced"
+        return UNREADABLE
     if call.trains and goes_by_content:
         return f"scores of {call.name} go by content and offset, and have no gradients as a view"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
@@ -43,6 +44,8 @@ def serves(call: Call) -> str:
 
 
 def suits(call: Call) -> str:
+    if not call.looks:
+        return UNREADABLE
     if call.q.shape[-2] <= FEW_QUERIES and not isinstance(call.bias, TableBias):
         return "the bias of few queries is a few rows"
     return ""
