@@ -84,10 +84,13 @@ def test_a_study_says_at_once_whether_it_may_rank(seeds):
     missed = [(name, seed) for name in planned.labels for seed in range(seeds + 1, 7)]
     html = page.render(summarise(study(planned, missing=missed, deviations=["seeds: <b>6</b>"])))
     header, _, rest = html.partition("<header>")[2].partition("</header>")
-    assert "<h1>NoPE copies.</h1>" in header
+    assert "<h1>5 encodings on copy</h1>" in header
+    assert "Hypothesis, as registered: <q>NoPE copies.</q>" in header
     stamp = f"{seeds} seeds: no ranking claims"
     assert (stamp in header) == (seeds < 6)
     assert ("nope is better than rope" in rest) == (seeds == 6)
+    where = "percentage points, over L…2L, L = 20, learning rate 0.001, 5 steps, 6 seeds."
+    assert (where in rest) == (seeds == 6)
     assert f"{5 * seeds} of 30 runs are done" in header
     assert planned.digest in rest
     assert "posenc study plan.toml --out again/" in rest
