@@ -13,6 +13,7 @@ from made_studies import plan, study
 
 from posenc.report import figures, page
 from posenc.report.contents import figures_of
+from posenc.report.words.guide import READ_ON
 from posenc.study.summary import summarise
 
 EVIL = [
@@ -53,7 +54,8 @@ def test_says_the_width_that_all_are_measured_at(html, everything, small):
 
 @pytest.mark.slow
 def test_every_number_that_is_shown_is_in_the_json(html, everything):
-    numbers = everything.to_json() | {"guide": [8000, 1.2]}  # what it asks, and of which study
+    # what the guide asks, and where its studies hold
+    numbers = everything.to_json() | {"guide": [8000, 1.2, 1.4, 0.001, 1500, 2000, READ_ON]}
     assert missing(html, numbers, figures_of(everything)) == []
     assert (
         len(missing(html, _shifted(numbers), figures_of(everything))) > 1000
