@@ -54,11 +54,11 @@ outcome of every prompt. To repeat one, in another folder:
     posenc study studies/shape-copy/plan.toml --out mine
 
 `posenc results studies/shape-copy` prints its table, `--csv` and `--parquet` export every outcome.
-Every number holds for tiny models, at the lengths, the one learning rate and the steps that stand with
-it; "no difference shown" is not equality. *Cropped to L* is the simplest way to read a longer text: the
-same model is shown the last L tokens alone. Intervals are made for 95 %, and cover less, for they are of
-few seeds that read the same prompts; those of tables and of contrasts in the plan draw seeds and prompts
-anew, the others seeds alone.
+Every number holds for tiny models, at the lengths, the one learning rate and the steps that stand
+with it; "no difference shown" is not equality. *Cropped to L* is the simplest way to read a longer
+text: the same model is shown the last L tokens alone. Intervals are made for 95 %, and cover less,
+for they are of few seeds that read the same prompts; those of tables and of contrasts in the plan
+draw seeds and prompts anew, the others seeds alone.
 A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` goes on with it.
 """
 
