@@ -18,7 +18,7 @@ WITHDRAWN = {
     r"all must be slow": "slow was not told from still, at 1.2 L, and 1.6 L is the other way round",
     r"slowest copy as well as no": "no difference shown is not equality",
     r"price is paid within the trained length": "a schedule of 2,000 steps, and no contrast of it",
-    r"no text longer than those of training is copied": "true at 1.2 L, where it was asked",
+    r"no text longer than those of training is copied": "pairs of the fastest speed alone do, at 1.6 L",
     r"T5 and RoPE are undecided": "of one learning rate, at which T5 is trained less far",
     r"ALiBi, T5, or NoPE": "RoPE cropped to L needs fewer bits than each of them",
     r"RoPE none; of large models": "at 1.2 L, by a study that can decide no contrast",
@@ -32,7 +32,7 @@ WITHDRAWN = {
     r"larger base changes nothing": "neither side copied any: a floor, no equality",
     r"nothing of this is left": "no difference shown is not equality",
     r"stand first of all": "cropping to L was left out",
-    r"registered hypothesis, that .{0,120} is wrong there": "not borne out, at one rate and one task",
+    r"registered hypothesis, that .{0,120} is wrong there": "not borne out, at one rate",
     r"texts of 1.2 times the trained length rightly": "without 1.4 L, rate, steps and seeds",
 }
 

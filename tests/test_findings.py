@@ -1,5 +1,7 @@
 """Every number of studies/README.md, read out of the stores by SQL, without this library's code."""
 
+import inspect
+import json
 import re
 import runpy
 import sys
@@ -10,7 +12,9 @@ from statistics import fmean
 import pytest
 from stored_outcomes import STUDIES, by_seed, mean, means, rows, settings, sign_flip
 
+from posenc import T5Bias
 from posenc.study.plan import Plan
+from posenc.study.published import published
 
 STORED = sorted(path.parent.name for path in STUDIES.glob("*/results.db"))
 TEXTS = [name for name in STORED if name.endswith("-text")]
@@ -201,6 +205,37 @@ def test_beyond_the_first_step_next_to_nothing_is_copied_or_reversed():
     names = {name for _, name, *_ in copied}
     assert max(mean("shape-copy", name, n) for name in names for n in (16, 18, 20)) < 1 / 50
     assert {share for (_, _, n, _), share in turned.items() if n >= 16} == {0}
+
+
+@pytest.mark.parametrize("study", ["shape-copy", "shape-reverse"])
+def test_published_numbers_stand_beside_at_the_same_multiple_of_the_length(study):
+    (task,) = {cell["task"] for cell in settings(study)}
+    shape = published(task)
+    assert shape.trained == 2 * trained(study)  # "an L twice as large"
+    at = round(1.2 * shape.trained)
+    asked = re.findall(r"\.(\S+) published at 1\.2\}", (STUDIES / study / "finding.md").read_text())
+    values = [point.value for name in asked for point in shape.curves[name] if point.length == at]
+    said = flat(study).partition("Published, at 1.2 L of an L twice as large,")[2]
+    assert [float(value) for value in re.findall(r"(\d+) %", said)[: len(asked)]] == values
+
+
+def test_what_is_said_of_speeds_is_what_the_cells_had():
+    cells = rows("pairs-copy", "SELECT label, settings FROM cells WHERE label != 'none'")
+    speeds = {label: json.loads(cell)["options"]["theta"] for label, cell in cells}
+    assert max(speeds["lowest-8"]) == 0.01  # "a hundredth of a radian a token or less"
+    assert set(speeds["equal-4"]) == {0, 1}
+    assert max(max(theta) for theta in speeds.values()) == 1  # "the fastest speed here"
+    between = {theta for theta in speeds["all"] if 0.01 < theta < 0.178}
+    alone = [{x for x in theta if x} for theta in speeds.values()]
+    assert not any(turning <= between for turning in alone)  # "no row turns those between alone"
+
+
+@pytest.mark.parametrize("study", ["shape-copy", "shape-reverse", "shape-text"])
+def test_t5_had_the_bias_of_an_encoder(study):
+    assert "bias is that of an encoder here" in flat(study)
+    options = [cell["options"] for cell in settings(study) if cell["encoding"] == "t5"]
+    assert options == [{}] * len(options)
+    assert inspect.signature(T5Bias).parameters["bidirectional"].default is True
 
 
 def test_near_doubles_are_what_decided_a_property():
