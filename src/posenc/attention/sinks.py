@@ -8,7 +8,8 @@ With L = ln Σₘ exp(sᵢₘ), which kernels give beside their output, it need 
 
 The gradients of q, k and v are what the kernel's backward makes of this output and L′, for it
 computes weights as exp(s − L′) and subtracts Σ dout · out. The sink's own weight is exp(sink − L′)
-and its value 0, so its gradient is −Σ exp(sink − L′) dout · out.
+and its value 0, so its gradient is −Σ exp(sink − L′) dout · out. In 16 bits `out` is rounded, so
+all of these are off by some roundings of 16 bits, as the gradients of torch's own attention are.
 
 As in gpt-oss (OpenAI 2025, arXiv:2508.10925) and Xiao et al. 2023, arXiv:2309.17453, §3.3.
 """
@@ -33,11 +34,15 @@ def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tenso
     return (out * (lse - total).exp().unsqueeze(-1)).to(out.dtype), total
 
 
+def weight(sinks: Sinks, lse: Tensor) -> Tensor:
+    """The weight of the sinks, exp(sink − L′), (batch, head, query); `lse` counts them in."""
+    return (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()
+
+
 def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
     """The gradient of the sinks; `out` and `lse` are those `joined` with them."""
-    share = (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()  # exp(sink − L′): its weight
     inner = (grad.to(lse.dtype) * out).sum(-1)  # Σ dout · out, (batch, head, query)
-    return -(share * inner).sum((0, 2)).to(sinks.dtype)
+    return -(weight(sinks, lse) * inner).sum((0, 2)).to(sinks.dtype)
 
 
 def refuse_second_derivative(of: str) -> None:
