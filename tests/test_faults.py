@@ -1,7 +1,7 @@
-"""Faults that really happened in other libraries, and must not here: F1 to F37 of our list.
+"""Faults that really happened in other libraries, and must not here: F1 to F38 of our list.
 
 Those of caches (F24), packing (F26), padding (F23) and rows that see nothing (F30) stand in
-test_attention; formulas (F27-F29) with their encodings; what is traced (F33, F34) in compiled.
+test_attention; formulas (F27-F29, F38) with their encodings; what is traced (F33, F34) in compiled.
 """
 
 import math
