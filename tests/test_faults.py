@@ -345,8 +345,10 @@ def test_the_dtype_that_comes_in_goes_out(card, dtype):  # F35
 def test_nothing_in_nothing_out(card, batch, tokens):
     encoding = card.make(DIM, HEADS)
     x, pos = torch.randn(batch, tokens, DIM * HEADS), folded(9, encoding.axes)[:tokens]
-    for mask, path in product((None, causal()), ("auto", "reference", "blocks")):
-        out = layer(encoding, x, pos, mask=mask, implementation=path)
+    options = product((None, causal()), ("auto", "reference", "blocks"), (True, False))
+    for mask, path, trains in options:
+        with torch.set_grad_enabled(trains):
+            out = layer(encoding, x, pos, mask=mask, implementation=path)
         assert out.shape == (batch, HEADS, tokens, DIM)
         assert out.isfinite().all()
 
@@ -356,8 +358,9 @@ def test_without_keys_there_is_nothing_to_attend_to(card):
     encoding, pos = card.make(DIM, HEADS), folded(9, card.make(DIM, HEADS).axes)
     q, k = torch.randn(1, HEADS, 5, DIM), torch.randn(1, HEADS, 0, DIM)
     at, nowhere = prepared(encoding, pos[:5]), prepared(encoding, pos[:0])
-    for path in ("auto", "reference", "blocks"):
-        assert attend(q, k, k, encoding, at, nowhere, implementation=path).eq(0).all()
+    for path, trains in product(("auto", "reference", "blocks"), (True, False)):
+        with torch.set_grad_enabled(trains):
+            assert attend(q, k, k, encoding, at, nowhere, implementation=path).eq(0).all()
 
 
 @every

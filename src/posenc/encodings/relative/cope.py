@@ -46,8 +46,10 @@ class Counts:
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         q, last = self.q[..., rows, :], len(self.rows) - 1
         gates = (q @ self.k[..., keys, :].mT * self.scale).sigmoid()
-        n = counted(gates if seen is None else gates * seen).clamp_max(last)
-        whole = n.detach().long()
+        if seen is not None:  # no product: 0 · NaN of a key that nobody sees would be NaN
+            gates = gates.masked_fill(~seen, 0)
+        n = counted(gates).clamp_max(last)
+        whole = n.detach().nan_to_num().long()  # NaN that a query does see gives NaN, by n below
         e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
         step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)  # and on to the next
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
