@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.flex import flexible
-from posenc.attention.sinks import WithSinks, flash, joined
+from posenc.attention.sinks import WithSinks, explain_second_derivative, flash, joined
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, view
 from posenc.core.biases import ALL, FEW_QUERIES, dense, pairs
@@ -193,6 +193,8 @@ def _kernel(
     out = F.scaled_dot_product_attention(
         q, k, v, attn_mask, call.dropout, is_causal, scale=call.scale, enable_gqa=call.grouped
     )
+    if call.trains and not traced():
+        explain_second_derivative(out)
     return out if out.shape[-1] == channels else out[..., :channels]
 
 

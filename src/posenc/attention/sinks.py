@@ -48,10 +48,34 @@ def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
 def refuse_second_derivative(of: str) -> None:
     """Refuse a second derivative by torch's kernels: it would silently lack a part."""
     if torch.is_grad_enabled():
-        raise RuntimeError(
-            f"{of} has no second derivative, which `create_graph=True` asks for: pass"
-            ' `implementation="reference"`.'
-        )
+        raise _no_second_derivative(of)
+
+
+def _no_second_derivative(of: str) -> RuntimeError:
+    return RuntimeError(
+        f"{of} has no second derivative, which `create_graph=True` asks for: pass"
+        ' `implementation="reference"`.'
+    )
+
+
+def explain_second_derivative(out: Tensor) -> None:
+    """Have torch's own attention, `out`, say in a sentence that it has no second derivative.
+
+    It does where one is taken, and not where a graph is created for other parts of a model.
+    """
+    node = out.grad_fn
+    if node is None or not node.name().startswith("ScaledDotProduct"):  # its plain form has one
+        return
+
+    def refuse(_: Tensor) -> None:
+        raise _no_second_derivative("attention by torch's kernel")
+
+    def follow(gradients: tuple[Tensor | None, ...], _: Any) -> None:
+        for gradient in gradients:
+            if gradient is not None and gradient.requires_grad:
+                gradient.register_hook(refuse)
+
+    node.register_hook(follow)
 
 
 class WithSinks(torch.autograd.Function):

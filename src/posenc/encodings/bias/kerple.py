@@ -64,7 +64,8 @@ class Kerple(Encoding):
         if self.curve == "log":
             return -bounded(self.p[h]) * (a * δ.abs()).log1p()
         δ = δ.to(torch.promote_types(δ.dtype, a.dtype))  # a power in ONNX stays as whole as δ
-        return -a * δ.abs() ** bounded(self.p[h], 2.0)
+        apart = δ != 0  # the second derivative of 0ᵖ in p is NaN in torch: 0ᵖ ln² 0
+        return torch.where(apart, -a * δ.abs().where(apart, 1) ** bounded(self.p[h], 2.0), 0)
 
 
 CARD = Card(

@@ -49,7 +49,8 @@ class Counts:
         if seen is not None:  # no product: 0 · NaN of a key that nobody sees would be NaN
             gates = gates.masked_fill(~seen, 0)
         n = counted(gates).clamp_max(last)
-        whole = n.detach().nan_to_num().long()  # NaN that a query does see gives NaN, by n below
+        # NaN that a query does see is no index, and goes by n into its scores
+        whole = n.detach().long().clamp(0, last)
         e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
         step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)  # and on to the next
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
