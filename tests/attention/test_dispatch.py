@@ -108,3 +108,31 @@ def test_transforms_of_functions_find_another_path():
     torch.testing.assert_close(each, run(q))
     (expected,) = torch.autograd.grad(run(q.requires_grad_()).sum(), q)
     torch.testing.assert_close(torch.func.grad(lambda q: run(q).sum())(q.detach()), expected)
+
+
+PLAIN = [
+    (NoPE(), causal(), "auto"),
+    (RoPE(DIM), masks.padding([150, 9]), "auto"),
+    (TransformerXL(DIM, 4), None, "auto"),
+    (ALiBi(4), masks.padding([150, 9]), "blocks"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "mask", "path"), PLAIN)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_where_torchs_kernel_has_no_second_derivative_a_sentence_says_so(
+    encoding, mask, path, dtype
+):
+    q = heads(4, 150, dtype=dtype).requires_grad_()
+    message = r"kernel has no second derivative, .*create_graph.*: pass `implem.*=\"reference\"`"
+    for way, refused in ((path, True), ("reference", False)):
+        elsewhere = torch.ones(1, dtype=dtype, requires_grad=True)
+        out = attend(q, q, q, encoding, mask=mask, implementation=way)
+        loss = out.square().sum() + elsewhere**3
+        grad, other = torch.autograd.grad(loss, (q, elsewhere), create_graph=True)
+        assert torch.autograd.grad(other, elsewhere, retain_graph=True)[0] == 6
+        if refused:
+            with pytest.raises(RuntimeError, match=message):
+                torch.autograd.grad(grad.square().sum(), q)
+        else:
+            assert torch.autograd.grad(grad.square().sum(), q)[0].ne(0).any()

@@ -196,6 +196,7 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "Shaw(8, reach=2.0)": "`reach` must be a whole number, got 2.0",
     "DeBERTa(8, 0)": "`heads` must be a whole number from 1 .* got 0",
     "DeBERTa(8, 4, reach=0)": "`reach` must be a whole number of at least 1, got 0",
+    "DeBERTa(8, 4, clamped=0)": "`clamped` must be True or False, got 0",
     "DeBERTa(8, 4, released=None)": "`released` must be True or False, got None",
     "TransformerXL(8, 0)": "`heads` must be a whole number from 1 .* got 0",
     "TransformerXL(0, 4)": "`dim` must be a whole number from 1 .* got 0",

@@ -196,7 +196,8 @@ class DebertaModule:
 def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
     """Implementations to compare, by name; those that need tokens² only where it fits."""
     t5 = T5Bias(HEADS, bidirectional=False)
-    shaw, deberta = Shaw(DIM, reach=REACH), DeBERTa(DIM, HEADS, buckets=256, released=True)
+    shaw = Shaw(DIM, reach=REACH)
+    deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
     ways = {
         LIMIT: Case(NoPE()),
         LIMIT_BOTH_WAYS: Case(NoPE(), causal=False),

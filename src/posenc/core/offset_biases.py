@@ -93,7 +93,7 @@ class TableBias(ScoreBias):
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
             return bias
-        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[-2] <= FEW_QUERIES
+        few = readable(apart) and apart.shape[:2] == (1, 1) and 0 < len(apart[0, 0]) <= FEW_QUERIES
         if not few or torch.is_grad_enabled():
             by_key = self.key_scores()
             assert by_key is not None

@@ -36,6 +36,7 @@ from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import sequence
+from posenc.core.sum import leaves
 
 
 class Wavy(Encoding):
@@ -263,6 +264,58 @@ def test_gradients_of_learned_weights_are_right_where_weights_are_hidden_or_tiny
         for path in ("toeplitz", "reference")
     )
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+LEARNED = {
+    "fire": lambda: FIRE(HEADS, length=2048),
+    "kerple": lambda: Kerple(HEADS),
+    "power": lambda: Kerple(HEADS, "power"),
+    "t5": lambda: T5Bias(HEADS, bidirectional=False),
+    "sum": lambda: Sum(FIRE(HEADS, length=2048), Kerple(HEADS), T5Bias(HEADS)),
+}
+
+
+def by_formula(q, k, v, encoding, sinks, q_pos, k_pos):
+    """Causal attention with a sink as one more key, whose value is left out."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    h, apart = torch.arange(q.shape[1]).view(-1, 1, 1), q_pos.unsqueeze(-1) - k_pos
+    bias = sum(part.of_distance(h, apart) for part in leaves(encoding))
+    scores = (q @ k.mT * q.shape[-1] ** -0.5 + bias).masked_fill(apart < 0, float("-inf"))
+    of_sinks = sinks.view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.cat((scores, of_sinks), -1).softmax(-1)[..., :-1] @ v
+
+
+@pytest.mark.parametrize("sinks", [float("-inf"), 1.0], ids=["", "sinks"])
+@pytest.mark.parametrize("place", [(64, 0, 4), (512, 0, 2), (64, 256, 2), (64, 1000, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", LEARNED)
+def test_gradients_of_a_learned_bias_are_as_exact_as_in_blocks(name, dtype, place, sinks):
+    """Against the formula in float64, with up to 1,000 keys before: weights are float32."""
+    tokens, before, groups = place
+    at, k_at = sequence(tokens, before), sequence(before + tokens)
+    counts = (HEADS, tokens), (groups, len(k_at)), (groups, len(k_at)), (HEADS, tokens)
+    q, k, v, factor = (heads(*count, dtype=dtype) for count in counts)
+    learned, sinks = LEARNED[name](), torch.full((HEADS,), sinks)
+
+    def gradients(attention, *tensors):
+        encoding = deepcopy(learned).to(torch.promote_types(tensors[0].dtype, torch.float32))
+        leaf = sinks.to(next(encoding.parameters())).requires_grad_()
+        weights = [*encoding.parameters(), *([leaf] if sinks.isfinite().all() else [])]
+        out = attention(*tensors[:3], encoding, leaf)
+        return torch.autograd.grad((out * tensors[3]).sum(), weights)
+
+    def by(path):
+        def attention(q, k, v, encoding, sinks):
+            mask, sinks = causal(at, k_at), sinks if sinks.isfinite().all() else None
+            options = {"implementation": path, "sinks": sinks}
+            return attend(q, k, v, encoding, at, k_at, mask, **options)
+
+        return gradients(attention, q, k, v, factor)
+
+    exact = gradients(lambda *x: by_formula(*x, at, k_at), *(x.double() for x in (q, k, v, factor)))
+    for auto, blocks, expected in zip(by("auto"), by("blocks"), exact, strict=True):
+        auto_off, blocks_off = ((x - expected).norm() / expected.norm() for x in (auto, blocks))
+        assert auto_off < max(2 * blocks_off, 5e-5)
 
 
 def test_there_is_no_second_derivative():

@@ -8,7 +8,8 @@ With L = ln Σₘ exp(sᵢₘ), which kernels give beside their output, it need 
 
 The gradients of q, k and v are what the kernel's backward makes of this output and L′, for it
 computes weights as exp(s − L′) and subtracts Σ dout · out. The sink's own weight is exp(sink − L′)
-and its value 0, so its gradient is −Σ exp(sink − L′) dout · out.
+and its value 0, so its gradient is −Σ exp(sink − L′) dout · out. In 16 bits `out` is rounded, so
+all of these are off by some roundings of 16 bits, as the gradients of torch's own attention are.
 
 As in gpt-oss (OpenAI 2025, arXiv:2508.10925) and Xiao et al. 2023, arXiv:2309.17453, §3.3.
 """
@@ -64,20 +65,48 @@ def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tenso
     return (out * (lse - total).exp().unsqueeze(-1)).to(out.dtype), total
 
 
+def weight(sinks: Sinks, lse: Tensor) -> Tensor:
+    """The weight of the sinks, exp(sink − L′), (batch, head, query); `lse` counts them in."""
+    return (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()
+
+
 def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
     """The gradient of the sinks; `out` and `lse` are those `joined` with them."""
-    share = (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()  # exp(sink − L′): its weight
     inner = (grad.to(lse.dtype) * out).sum(-1)  # Σ dout · out, (batch, head, query)
-    return -(share * inner).sum((0, 2)).to(sinks.dtype)
+    return -(weight(sinks, lse) * inner).sum((0, 2)).to(sinks.dtype)
 
 
 def refuse_second_derivative(of: str) -> None:
     """Refuse a second derivative by torch's kernels: it would silently lack a part."""
     if torch.is_grad_enabled():
-        raise RuntimeError(
-            f"{of} has no second derivative, which `create_graph=True` asks for: pass"
-            ' `implementation="reference"`.'
-        )
+        raise _no_second_derivative(of)
+
+
+def _no_second_derivative(of: str) -> RuntimeError:
+    return RuntimeError(
+        f"{of} has no second derivative, which `create_graph=True` asks for: pass"
+        ' `implementation="reference"`.'
+    )
+
+
+def explain_second_derivative(out: Tensor) -> None:
+    """Have torch's own attention, `out`, say in a sentence that it has no second derivative.
+
+    It does where one is taken, and not where a graph is created for other parts of a model.
+    """
+    node = out.grad_fn
+    if node is None or not node.name().startswith("ScaledDotProduct"):  # its plain form has one
+        return
+
+    def refuse(_: Tensor) -> None:
+        raise _no_second_derivative("attention by torch's kernel")
+
+    def follow(gradients: tuple[Tensor | None, ...], _: Any) -> None:
+        for gradient in gradients:
+            if gradient is not None and gradient.requires_grad:
+                gradient.register_hook(refuse)
+
+    node.register_hook(follow)
 
 
 class WithSinks(torch.autograd.Function):

@@ -9,14 +9,15 @@ of them: hence √(3d) instead of √d, and √(2d) with one of the last two alo
 in the last: the distance as the key sees it. From version 2 on P has rows for B = `buckets` either
 way, distances beyond B/2 sharing them ever more coarsely:
 
-    bucket(n) = n                                               |n| ≤ m = B/2
-    bucket(n) = ±(m + ⌈(m − 1) ln(|n|/m) / ln((reach − 1)/m)⌉)   beyond;  δ = clip(bucket + B, …)
+    bucket(n) = n                                                            |n| ≤ m = ⌊B/2⌋
+    bucket(n) = ±(m + min(m − 1, ⌈(m − 1) ln(|n|/m) / ln((reach − 1)/m)⌉))   beyond;  δ = bucket + B
 
 He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", arXiv:2006.03654,
 eq. 3-4; buckets as in the authors' code for "DeBERTaV3", arXiv:2111.09543. Their code, and that of
 transformers, looks up δ(i, j) in the last term instead; it comes to the same when training, with
-the rows mirrored, but not for their weights: see `released`. One P serves all their layers:
-`deberta.rows = other.rows` shares it.
+the rows mirrored, but not for their weights: see `released`. Transformers, and the authors' code
+before 2023, take no minimum: from `reach` tokens ahead on they read row 0, which no text of `reach`
+tokens trains; see `clamped`. One P serves all their layers: `deberta.rows = other.rows` shares it.
 """
 
 from collections.abc import Sequence
@@ -34,18 +35,18 @@ from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
 
 
-def bucket(offset: Tensor, buckets: int, reach: int) -> Tensor:
-    """The bucket of each offset, with its sign; `reach` is the distance of the last one.
+def bucket(offset: Tensor, buckets: int, reach: int, clamped: bool = True) -> Tensor:
+    """The bucket of each offset, with its sign; the last one begins before `reach`.
 
-    >>> bucket(torch.tensor([-3, 4, 5, 100, 511]), buckets=8, reach=512).tolist()
-    [-3, 4, 5, 6, 7]
+    >>> bucket(torch.tensor([-600, -3, 4, 5, 100, 511]), buckets=8, reach=512).tolist()
+    [-7, -3, 4, 5, 6, 7]
     """
     middle = buckets // 2
     far = offset.abs().clamp_min(middle).double()
     steps = (far / middle).log() / log((reach - 1) / middle) * (middle - 1)
-    return torch.where(
-        offset.abs() <= middle, offset, offset.sign() * (middle + steps.ceil().long())
-    )
+    steps = steps.ceil().long()
+    steps = steps.clamp_max(middle - 1) if clamped else steps
+    return torch.where(offset.abs() <= middle, offset, offset.sign() * (middle + steps))
 
 
 class DeBERTa(Encoding):
@@ -54,6 +55,7 @@ class DeBERTa(Encoding):
     With `buckets`, as in versions 2 and 3: `DeBERTa(64, heads=12, buckets=256)`.
 
     `released=True` takes δ(i, j) in the last term too, as the weights that were released need.
+    `clamped=False` takes buckets of offsets beyond `reach` as transformers does.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class DeBERTa(Encoding):
         released: bool = False,
         buckets: int = 0,
         terms: Sequence[str] = ("c2p", "p2c"),
+        clamped: bool = True,
     ):
         super().__init__()
         if not set(terms) <= {"c2p", "p2c"} or not terms or isinstance(terms, str):
@@ -77,7 +80,7 @@ class DeBERTa(Encoding):
                 f" {2 * reach - 2}, got {buckets}."
             )
         width = dim * heads if width is None else channels(width, "width")
-        self.released = switch(released, "released")
+        self.released, self.clamped = switch(released, "released"), switch(clamped, "clamped")
         self.buckets, self.span = buckets, buckets or reach
         room("the rows", 2 * self.span, width)
         room("a projection", heads, width, dim)
@@ -88,8 +91,9 @@ class DeBERTa(Encoding):
 
     def delta(self, offset: Tensor) -> Tensor:
         offset = whole(offset, "DeBERTa")
-        near = bucket(offset, self.buckets, self.reach) if self.buckets else offset
-        return (near + self.span).clamp(0, 2 * self.span - 1)
+        if self.buckets:
+            offset = bucket(offset, self.buckets, self.reach, self.clamped)
+        return (offset + self.span).clamp(0, 2 * self.span - 1)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
