@@ -55,12 +55,14 @@ class Shaw(Encoding):
         mass = mass.scatter_add(-1, row.expand(weights.shape), weights)
         return mass @ self.relative_values.to(mass.dtype)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **how: Any
+    ) -> None:
         """Load the tables under the names that they had before, `keys` and `values`, too."""
         for name in ("keys", "values"):
             if prefix + name in state_dict:
                 state_dict[f"{prefix}relative_{name}"] = state_dict.pop(prefix + name)
-        super()._load_from_state_dict(state_dict, prefix, *how)
+        super()._load_from_state_dict(state_dict, prefix, *rest, **how)
 
 
 CARD = Card(
