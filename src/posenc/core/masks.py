@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.core.arguments import shown, whole_number
 from posenc.core.biases import take
-from posenc.core.positions import Side, checked, counts, exact, filling, sequence
+from posenc.core.positions import INTEGERS, Side, checked, counts, exact, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
@@ -117,7 +117,7 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k = exact(ids, "ids"), exact(ids if k_ids is None else k_ids, "k_ids")
+    q, k = _ids(ids, "ids"), _ids(ids if k_ids is None else k_ids, "k_ids")
     return Mask(_SameId(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
 
 
@@ -213,6 +213,17 @@ def _banded(
     q, k = exact(pos), exact(pos if k_pos is None else k_pos, "k_pos")
     bands = (Band(low, high, q, k),)
     return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
+
+
+def _ids(ids: Tensor, name: str) -> Tensor:
+    """Check ids of documents: any whole numbers, for they are only told apart."""
+    if not isinstance(ids, Tensor) or not ids.ndim or ids.dtype not in INTEGERS:
+        dtype = f" of {ids.dtype}" if isinstance(ids, Tensor) else ""
+        raise TypeError(
+            f"`{name}` must be a tensor of whole numbers, the document of each token, got"
+            f" {shown(ids)}{dtype}: `positions.documents(lengths)` makes one."
+        )
+    return ids.long()
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:

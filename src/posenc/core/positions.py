@@ -8,9 +8,14 @@ from torch import Tensor
 
 from posenc.core.arguments import count, shown
 from posenc.core.shapes import Points, Positions
-from posenc.core.tracing import visible
+from posenc.core.tracing import readable, visible
 
 Side = Literal["left", "right"]
+FAR = 2**62  # whole positions from −FAR to FAR − 1 have offsets that int64 holds
+INTEGERS = {
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+}
 CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}  # whole numbers that a dtype tells apart
 
 
@@ -20,7 +25,8 @@ def sequence(length: int, start: int = 0, device: torch.device | str | None = No
     >>> sequence(3, start=5)
     tensor([5, 6, 7])
     """
-    length, start = count(length, "length", 0), count(start, "start", -(2**62))
+    length = count(length, "length", 0)
+    start = count(start, "start", -FAR, max(-FAR, FAR - length))
     return torch.arange(start, start + length, device=device)
 
 
@@ -129,7 +135,9 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     """Check positions and return them exact: integers as int64, so that no offset wraps around.
 
     Raises TypeError for what is no tensor, for 16-bit floats, which cannot count past 256 or 2048,
-    and for booleans; ValueError for NaN, infinity, and whole numbers that the dtype does not hold.
+    and for booleans; ValueError for NaN, infinity, whole numbers that the dtype does not hold, and
+    those whose offsets int64 does not hold. On accelerators integers are not looked at: that would
+    wait for the device.
     """
     if not isinstance(pos, Tensor):
         raise TypeError(
@@ -139,7 +147,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     if not pos.ndim:
         raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
     if pos.dtype is torch.int64:
-        return pos
+        return _within_far(pos, name)
     if pos.dtype is torch.bool:
         raise TypeError(
             f"`{name}` is a boolean mask; pass positions, for instance `mask.cumsum(-1)`."
@@ -153,7 +161,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     integers = pos.long()
     if pos.dtype is torch.uint64 and visible(pos) and bool((integers < 0).any()):
         raise ValueError(f"`{name}` has numbers past 2⁶³ − 1: pass positions that int64 holds.")
-    return integers
+    return _within_far(integers, name) if pos.dtype is torch.uint64 else integers
 
 
 def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
@@ -169,6 +177,17 @@ def exact_copy(pos: Tensor) -> Tensor:
     """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
     integers = exact(pos)
     return integers.clone() if integers is pos else integers
+
+
+def _within_far(pos: Tensor, name: str) -> Tensor:
+    if readable(pos) and pos.numel():
+        low, high = (int(end) for end in pos.aminmax())
+        if not -FAR <= low <= high < FAR:
+            raise ValueError(
+                f"`{name}` must be from −2⁶² to 2⁶² − 1, got {low} … {high}, whose offsets would"
+                " wrap around: count from somewhere nearer."
+            )
+    return pos
 
 
 def _countable(pos: Tensor, name: str) -> Tensor:

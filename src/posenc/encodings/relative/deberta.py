@@ -90,7 +90,7 @@ class DeBERTa(Encoding):
     def delta(self, offset: Tensor) -> Tensor:
         offset = whole(offset, "DeBERTa")
         near = bucket(offset, self.buckets, self.reach) if self.buckets else offset
-        return (near + self.span).clamp(0, 2 * self.span - 1)
+        return near.clamp(-self.span, self.span - 1) + self.span
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
