@@ -21,6 +21,7 @@ from posenc.attention.spacing import Strip, strip
 from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.biases import as_bias, pairs
 from posenc.core.cache import cached_with
+from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes, checked_at, from_zero, prepared
 from posenc.core.masks import Mask
@@ -29,6 +30,7 @@ from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Sco
 from posenc.core.tracing import beyond_gradients, readable
 
 
+@answering(WEIGHED)
 def attend(
     q: Heads,
     k: Keys,
@@ -84,6 +86,7 @@ def attend(
     return encoding.on_output(run(call, implementation), call.at)
 
 
+@answering(WEIGHED)
 def explain(
     q: Heads,
     k: Keys,

@@ -11,6 +11,7 @@ from posenc.attention.dispatch import Implementation
 from posenc.attention.key_cache import Cache
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count, switch
+from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
@@ -27,6 +28,7 @@ class Block(nn.Module):
     and on what attention and the MLP add to x, as in GPT-2 and in Vaswani et al. 2017, §5.4.
     """
 
+    @answering(CONFIGURED)
     def __init__(
         self,
         width: int,
@@ -46,6 +48,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
 
+    @answering(CALLED)
     def forward(
         self,
         x: Embeddings,

@@ -12,6 +12,7 @@ from posenc.attention.dispatch import Implementation
 from posenc.attention.key_cache import Cache, attend_cached
 from posenc.catalog import create
 from posenc.core.arguments import channels, positive, probability, shown, switch, whole_number
+from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
@@ -32,6 +33,7 @@ class SelfAttention(nn.Module):
     gives each head a learned logit, from 0, that takes its share of the softmax.
     """
 
+    @answering(CONFIGURED)
     def __init__(
         self,
         width: int,
@@ -68,6 +70,7 @@ class SelfAttention(nn.Module):
         self.softcap = None if softcap is None else positive(softcap, "softcap")
         self.sinks = nn.Parameter(torch.zeros(heads)) if switch(sinks, "sinks") else None
 
+    @answering(CALLED)
     def forward(
         self,
         x: Embeddings,
