@@ -5,7 +5,8 @@ from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MASK = "pass `mask`, as `posenc.masks` makes them"
 _PADDING = "pass `mask=masks.padding(lengths)`"
