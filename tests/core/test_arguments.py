@@ -236,8 +236,8 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "masks.padding([])": "`lengths` must be a number for each text, and not empty",
     "masks.padding([5, 2.5])": "`lengths` must be a whole number, got 2.5",
     'masks.padding([5, 3], side="top")': "`side` is where the filling goes",
-    "masks.causal() & 3": "a mask is joined with a mask, .* got 3",
-    "masks.causal() | None": "a mask is joined with a mask, .* got None",
+    "masks.causal() & 3": "what a mask is joined with is a function of indices, .* got 3",
+    "masks.causal() | None": "what a mask is joined with is a function of indices, .* None",
     # Layers, and the rotation by itself
     'SelfAttention(32, 4, NoPE())("text")': r"`x` must be embeddings \(batch, token, 32\), got 'te",
     "SelfAttention(32, 4, NoPE())(x.numpy())": r"`x` must be embeddings .* got a ndarray",
@@ -262,7 +262,7 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "positions.padded([3], tokens=2)": "does not fit into `tokens`=2",
     "positions.grid(2.0, 2)": "`sizes` must be a whole number, got 2.0",
     "positions.grid()": "`sizes` must be a number for each axis, and not empty",
-    "positions.folded(5, 0)": "`axes` must be a whole number of at least 1, got 0",
+    "positions.folded(5, 0)": "`axes` must be a whole number from 1 to 64, got 0",
     # Extensions
     'extension.interpolate(theta, "2")': "`factor` must be a number, got '2'",
     "extension.interpolate(64, 2.0)": "`freqs` must be a tensor of frequencies, got 64",

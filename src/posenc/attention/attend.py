@@ -7,7 +7,6 @@
 `dispatch.py` holds the ways to compute it: the definition, and faster ones that equal it.
 """
 
-from types import FunctionType
 from typing import Any, NamedTuple
 
 from jaxtyping import Float
@@ -24,7 +23,7 @@ from posenc.core.cache import cached_with
 from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes, checked_at, from_zero, prepared
-from posenc.core.masks import Mask
+from posenc.core.masks import Mask, refuse_no_function
 from posenc.core.positions import sequence
 from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen, Values
 from posenc.core.tracing import beyond_gradients, readable
@@ -282,7 +281,8 @@ def _check_inputs(
     if isinstance(mask, Mask):
         mask.check(batch, tokens, k_shape[2])
     elif mask is not None:
-        _check_mask(mask)
+        some = 0 not in (batch, heads, tokens, k_shape[2])
+        refuse_no_function(mask, device=q.device if some else None)
     return tokens, k_shape[2]
 
 
@@ -302,21 +302,6 @@ def _check_softmax_options(q: Tensor, dropout: float, softcap: float | None, sin
             f"`sinks` must be floats on the device of q, {q.device}, got {sinks.dtype} on"
             f" {sinks.device}: convert."
         )
-
-
-def _check_mask(mask: Any) -> None:
-    if isinstance(mask, Tensor):
-        raise TypeError(
-            "`mask` is a function of indices, as `posenc.masks` makes them, got a tensor: pass"
-            " `lambda b, h, i, j: tensor[b, h, i, j]`."
-        )
-    if not callable(mask) or isinstance(mask, type):
-        raise TypeError(
-            f"`mask` is a function of indices, as `posenc.masks` makes them, got {shown(mask)}."
-        )
-    if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
-        name = mask.__name__
-        raise TypeError(f"`mask` is what `masks.{name}` returns, got the function: call it first.")
 
 
 def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:

@@ -10,7 +10,7 @@ from torch import nn
 from posenc.attention.dispatch import Implementation
 from posenc.attention.key_cache import Cache
 from posenc.attention.layer import SelfAttention
-from posenc.core.arguments import count, switch
+from posenc.core.arguments import count, embeddings, room, switch
 from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal
@@ -44,6 +44,7 @@ class Block(nn.Module):
         super().__init__()
         self.attention = SelfAttention(width, heads, encoding, groups, dropout, softcap, sinks)
         self.causal, hidden = switch(causal, "causal"), count(mlp, "mlp") * width
+        room("the MLP", hidden, width)
         self.before_attention, self.before_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
@@ -58,6 +59,7 @@ class Block(nn.Module):
         cache: Cache | None = None,
     ) -> Embeddings:
         """Take what `SelfAttention` takes; a causal block joins its mask with `mask`."""
+        embeddings(x, self.attention.width, self.attention.q)
         at: Any = self.attention.prepare(x, pos, cache)
         x = self.attention.encoding.on_embeddings(x, at)
         if self.causal:

@@ -42,7 +42,7 @@ class Cache:
     One serves all layers of a stack; a layer that a stack passes through twice needs two.
     """
 
-    held: WeakKeyDictionary[nn.Module, Held] = field(default_factory=WeakKeyDictionary)
+    held: WeakKeyDictionary[nn.Module, Held] = field(default_factory=WeakKeyDictionary, init=False)
 
     @property
     def tokens(self) -> int:

@@ -11,11 +11,20 @@ from posenc.attention.attend import attend
 from posenc.attention.dispatch import Implementation
 from posenc.attention.key_cache import Cache, attend_cached
 from posenc.catalog import create
-from posenc.core.arguments import channels, positive, probability, shown, switch, whole_number
+from posenc.core.arguments import (
+    channels,
+    embeddings,
+    positive,
+    probability,
+    room,
+    shown,
+    switch,
+    whole_number,
+)
 from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes
-from posenc.core.masks import Mask
+from posenc.core.masks import Mask, refuse_no_function
 from posenc.core.positions import sequence
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
 
@@ -61,6 +70,7 @@ class SelfAttention(nn.Module):
         if isinstance(encoding, str):
             encoding = create(encoding, dim, heads)
         check_sizes(encoding, heads, dim, width)
+        room("a projection", width, width)
         if "on_embeddings" in encoding.acts_on:
             _once(self, encoding)
         self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
@@ -84,13 +94,7 @@ class SelfAttention(nn.Module):
         With a `cache`, x are the tokens that follow, and `mask` is that of the whole text so far:
         `masks.causal()`, or `masks.documents(ids)` of all its tokens.
         """
-        if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[-1] != self.width:
-            got = tuple(x.shape) if isinstance(x, Tensor) else shown(x)
-            raise ValueError(f"`x` must be embeddings (batch, token, {self.width}), got {got}.")
-        if not x.is_floating_point():
-            raise TypeError(
-                f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second."
-            )
+        embeddings(x, self.width, self.q)
         at = self.prepare(x, pos, cache)
         return self.attended(self.encoding.on_embeddings(x, at), at, mask, implementation, cache)
 
@@ -121,6 +125,8 @@ class SelfAttention(nn.Module):
         cache: Cache | None = None,
     ) -> Embeddings:
         """Apply the layer to an x to which the encoding has added its embeddings already."""
+        if mask is not None:
+            refuse_no_function(mask)
         q, k, v, at = self.project(x, at)
         how: dict[str, Any] = {
             "mask": mask,

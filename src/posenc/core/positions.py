@@ -1,14 +1,15 @@
 """Positions are data: the caller passes them, no encoding counts tokens by itself."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import count, shown
+from posenc.core.arguments import count, room, shown
 from posenc.core.shapes import Points, Positions
-from posenc.core.tracing import readable, visible
+from posenc.core.tracing import readable, traced, visible
 
 Side = Literal["left", "right"]
 FAR = 2**62  # whole positions from −FAR to FAR − 1 have offsets that int64 holds
@@ -26,6 +27,7 @@ def sequence(length: int, start: int = 0, device: torch.device | str | None = No
     tensor([5, 6, 7])
     """
     length = count(length, "length", 0)
+    _refuse_too_many(length, device=device)
     start = count(start, "start", -FAR, max(-FAR, FAR - length))
     return torch.arange(start, start + length, device=device)
 
@@ -36,7 +38,9 @@ def packed(lengths: Sequence[int]) -> Positions:
     >>> packed([3, 2])
     tensor([0, 1, 2, 0, 1])
     """
-    return torch.cat([torch.arange(n) for n in counts(lengths)])
+    lengths = counts(lengths)
+    _refuse_too_many(sum(lengths))
+    return torch.cat([torch.arange(n) for n in lengths])
 
 
 def documents(lengths: Sequence[int]) -> Positions:
@@ -46,6 +50,7 @@ def documents(lengths: Sequence[int]) -> Positions:
     tensor([0, 0, 0, 1, 1])
     """
     lengths = counts(lengths)
+    _refuse_too_many(sum(lengths))
     return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
 
 
@@ -59,6 +64,7 @@ def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = No
             [0, 0, 1]])
     """
     step, lengths = 1 if checked(side) == "right" else -1, counts(lengths)
+    _refuse_too_many(len(lengths), max(lengths) + filling(max(lengths), lengths, tokens))
     gaps = [torch.zeros(filling(n, lengths, tokens), dtype=torch.long) for n in lengths]
     texts = [torch.arange(n) for n in lengths]
     return torch.stack([torch.cat(row[::step]) for row in zip(texts, gaps, strict=True)])
@@ -76,10 +82,21 @@ def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> l
     """The tokens of each text, at least one text; or the cells along each axis."""
     if isinstance(lengths, str | bytes) or not isinstance(lengths, Sequence | Tensor):
         raise TypeError(f"`{name}` must be a list of whole numbers, got {shown(lengths)}.")
-    lengths = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
-    if not lengths:
+    numbers = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    if not isinstance(numbers, list) or any(isinstance(n, list | tuple | Tensor) for n in numbers):
+        raise TypeError(
+            f"`{name}` must be one whole number for each {of}, got {shown(lengths)}: of a mask of"
+            " tokens pass `mask.sum(-1)`."
+        )
+    if not numbers:
         raise ValueError(f"`{name}` must be a number for each {of}, and not empty.")
-    return [count(n, name, 0) for n in lengths]
+    return [count(n, name, 0) for n in numbers]
+
+
+def _refuse_too_many(*shape: int, device: torch.device | str | None = None) -> None:
+    """Refuse positions that memory does not hold; a graph serves any number of them."""
+    if not traced():
+        room("a tensor of positions", *shape, dtype=torch.int64, device=device)
 
 
 def checked(side: Side) -> Side:
@@ -94,7 +111,13 @@ def grid(*sizes: int) -> Points:
     >>> grid(2, 2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
+    if len(sizes) == 1 and isinstance(sizes[0], list | tuple | Tensor):
+        raise TypeError(
+            f"`sizes` must be whole numbers, one after another, got {shown(sizes[0])}:"
+            " `grid(14, 14)`, and of a list `grid(*sizes)`."
+        )
     sizes = tuple(counts(sizes, "sizes", "axis"))
+    _refuse_too_many(prod(sizes), len(sizes))
     return torch.cartesian_prod(*map(torch.arange, sizes)).reshape(-1, len(sizes))
 
 
@@ -116,7 +139,7 @@ def folded(tokens: int, axes: int) -> Positions | Points:
     >>> folded(5, axes=2).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]]
     """
-    tokens, axes = count(tokens, "tokens", 0), count(axes, "axes")
+    tokens, axes = count(tokens, "tokens", 0), count(axes, "axes", most=64)
     if axes == 1:
         return sequence(tokens)
     side = round(tokens ** (1 / axes))

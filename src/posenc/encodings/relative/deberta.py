@@ -19,7 +19,7 @@ the rows mirrored, but not for their weights: see `released`. One P serves all t
 `deberta.rows = other.rows` shares it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import log
 
 import torch
@@ -68,7 +68,8 @@ class DeBERTa(Encoding):
         terms: Sequence[str] = ("c2p", "p2c"),
     ):
         super().__init__()
-        if not set(terms) <= {"c2p", "p2c"} or not terms or isinstance(terms, str):
+        listed = isinstance(terms, Collection) and not isinstance(terms, str)
+        if not listed or not terms or not all(term in ("c2p", "p2c") for term in terms):
             raise ValueError(f"`terms` are 'c2p', 'p2c' or both, in a tuple, got {terms!r}.")
         self.terms = tuple(terms)
         self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
