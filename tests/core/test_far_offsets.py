@@ -87,7 +87,7 @@ def test_every_encoding_refuses_them(card):
         SelfAttention(DIM * HEADS, HEADS, encoding)(torch.randn(1, 2, DIM * HEADS), far)
 
 
-@pytest.mark.parametrize("path", ["reference", "blocks", "view", "auto"])
+@pytest.mark.parametrize("path", ["reference", "blocks", "toeplitz", "auto"])
 @pytest.mark.parametrize("encoding", [ALiBi(HEADS), Shaw(DIM), Sum(RoPE(DIM), FIRE(HEADS))])
 def test_attention_with_bare_positions_refuses_them(encoding, path):
     near, far = torch.tensor([0, 1]), torch.tensor([0, FAR])

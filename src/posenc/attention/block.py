@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from posenc.attention.dispatch import Implementation
-from posenc.attention.key_cache import Cache
+from posenc.attention.cache import Cache
+from posenc.attention.call import Implementation
+from posenc.attention.hooks import embedded
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count, embeddings, room, switch
 from posenc.core.elsewhere import CALLED, CONFIGURED, answering
@@ -61,7 +62,7 @@ class Block(nn.Module):
         """Take what `SelfAttention` takes; a causal block joins its mask with `mask`."""
         embeddings(x, self.attention.width, self.attention.q)
         at: Any = self.attention.prepare(x, pos, cache)
-        x = self.attention.encoding.on_embeddings(x, at)
+        x = embedded(self.attention.encoding, x, at)
         if self.causal:
             mask = causal() if mask is None else causal() & mask
         read = self.before_attention(x)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
-from posenc.attention.dispatch import Implementation
-from posenc.attention.key_cache import Cache, attend_cached
+from posenc.attention.cache import Cache, attend_cached, positions
+from posenc.attention.call import Implementation
+from posenc.attention.hooks import embedded
 from posenc.catalog import create
 from posenc.core.arguments import (
     channels,
@@ -24,8 +25,7 @@ from posenc.core.arguments import (
 from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes
-from posenc.core.masks import Mask, refuse_no_function
-from posenc.core.positions import sequence
+from posenc.core.masks import Mask
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
 
 
@@ -96,16 +96,13 @@ class SelfAttention(nn.Module):
         """
         embeddings(x, self.width, self.q)
         at = self.prepare(x, pos, cache)
-        return self.attended(self.encoding.on_embeddings(x, at), at, mask, implementation, cache)
+        return self.attended(embedded(self.encoding, x, at), at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
         """Prepare the positions of the tokens of x, which follow those of the cache."""
         if cache is not None and not isinstance(cache, Cache):
             raise TypeError(f"`cache` must be a `posenc.Cache`, got {shown(cache)}: `Cache()`.")
-        if pos is None:
-            start = 0 if cache is None else cache.tokens_of(self)
-            pos = sequence(x.shape[-2], start, x.device)
-        return self.encoding.prepare(pos)
+        return self.encoding.prepare(positions(cache, self, x, pos, self.encoding.axes))
 
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:
         """Project x to q, k and v, (batch, head, token, channel), and apply `on_hidden`.
@@ -125,8 +122,6 @@ class SelfAttention(nn.Module):
         cache: Cache | None = None,
     ) -> Embeddings:
         """Apply the layer to an x to which the encoding has added its embeddings already."""
-        if mask is not None:
-            refuse_no_function(mask)
         q, k, v, at = self.project(x, at)
         how: dict[str, Any] = {
             "mask": mask,

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.attend import attend
-from posenc.attention.dispatch import Implementation
+from posenc.attention.call import Implementation
 from posenc.bench import memory
 from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed

@@ -1,7 +1,8 @@
 """Masks: which keys a query sees. Like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
 
-They compare positions or document ids. Without positions a text stands at 0, 1, 2, …, which does
-not say where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
+They compare positions or document ids, of which they keep copies: a mask never changes. Without
+positions a text stands at 0, 1, 2, …, which does not say where cached keys stand: then give `pos`
+of the queries and `k_pos` of the keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from torch import Tensor
 from posenc.core.arguments import shown, whole_number
 from posenc.core.biases import pairs, take
 from posenc.core.frequencies import not_positions
-from posenc.core.positions import INTEGERS, Side, checked, counts, exact, filling, sequence
+from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
 from posenc.core.tracing import traced
 
@@ -132,7 +133,8 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k = _ids(ids, "ids"), _ids(ids if k_ids is None else k_ids, "k_ids")
+    q = _ids(ids, "ids")
+    k = q if k_ids is None else _ids(k_ids, "k_ids")
     return Mask(_SameId(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
 
 
@@ -225,7 +227,8 @@ def _banded(
         if k_pos is not None:
             raise TypeError("`k_pos` says where keys stand, `pos` where queries do: pass both.")
         return Mask(see(), (NOWHERE,), bands=(Band(low, high),), made_of=())
-    q, k = exact(pos), exact(pos if k_pos is None else k_pos, "k_pos")
+    q = exact_copy(pos)
+    k = q if k_pos is None else exact_copy(k_pos, "k_pos")
     if max(q.ndim, k.ndim) > 3:
         raise ValueError(not_positions((q if q.ndim > 3 else k).shape))
     bands = (Band(low, high, q, k),)
@@ -240,7 +243,7 @@ def _ids(ids: Tensor, name: str) -> Tensor:
             f"`{name}` must be a tensor of whole numbers, the document of each token, got"
             f" {shown(ids)}{dtype}: `positions.documents(lengths)` makes one."
         )
-    return ids.long()
+    return ids.to(torch.int64, copy=True)
 
 
 def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | None = None) -> None:

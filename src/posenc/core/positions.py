@@ -196,9 +196,9 @@ def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
         )
 
 
-def exact_copy(pos: Tensor) -> Tensor:
+def exact_copy(pos: Tensor, name: str = "pos") -> Tensor:
     """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
-    integers = exact(pos)
+    integers = exact(pos, name)
     return integers.clone() if integers is pos else integers
 
 

@@ -10,7 +10,7 @@ are paired by seed; a difference above 0 speaks for the first side.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isclose
 from statistics import fmean
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from posenc.study import statistics, tasks
-from posenc.study.cell import PROFILES, Cell
+from posenc.study.cell import PROFILES, Cell, Profile
 from posenc.study.plan import Plan, PlanError
 from posenc.study.statistics import Interval
 from posenc.study.store import BITS, Contents, Outcome, Record
@@ -47,6 +47,7 @@ class Row:
     in_range: float | None
     value: Interval | None  # of the metric
     by_seed: Sequence[float]
+    cropped: Interval | None  # the metric of a model that is shown the last L tokens alone
     below: int | None
     parameters: int | None
     seconds: float | None  # of a step
@@ -95,6 +96,7 @@ class Analysis:
     rows: Sequence[Row]
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
+    profile: Profile | None  # of all cells; None where there are none, or several profiles
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
@@ -132,7 +134,8 @@ def analyse(
     ]
     seeds = min((len(row.seeds) for row in rows), default=0)
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
-    if {cell.profile for cell in cells} & {PROFILES["smoke"]}:
+    profiles = {cell.profile for cell in cells}
+    if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol, resamples)
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
@@ -147,6 +150,7 @@ def analyse(
         rows if stamp else _ranked(rows),
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
+        profiles.pop() if len(profiles) == 1 else None,
     )
 
 
@@ -225,8 +229,8 @@ def _row(
     )
     within = [fmean(curve[n]) for n in lengths if n <= trained]
     in_range = fmean(within) if within else None
-    vectors = {seed: _vector(outcomes, metric, trained) for seed, outcomes in graded.items()}
-    known = [vector for vector in vectors.values() if vector is not None]
+    known = _measured(good.values(), protocol, metric, trained)
+    cropped = _measured(good.values(), "cropped", metric, trained)
     seconds = [record.seconds for record in good.values() if record.seconds is not None]
     means = {n: fmean(values) for n, values in curve.items()}
     return Row(
@@ -242,12 +246,21 @@ def _row(
         in_range,
         statistics.bootstrap(known, resamples=resamples) if known else None,
         [vector.mean().item() for vector in known],
+        statistics.bootstrap(cropped, resamples=resamples) if cropped else None,
         None if bits or not means else statistics.first_below([*means], [*means.values()]),
         next((record.parameters for record in good.values()), None),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
         not bits and in_range is not None and in_range < RANGE,
         None,
     )
+
+
+def _measured(
+    records: Iterable[Record], protocol: str | None, metric: str, trained: int
+) -> list[Tensor]:
+    """Compute the metric of each run that was tested by a protocol, prompt by prompt."""
+    vectors = (_vector(_graded(record, protocol), metric, trained) for record in records)
+    return [vector for vector in vectors if vector is not None]
 
 
 def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:

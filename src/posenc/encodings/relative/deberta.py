@@ -25,11 +25,10 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.call import per_query_head
-from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, query_heads, room, switch, whole_number
-from posenc.core.cache import cached_with
+from posenc.core.biases import per_query_head
 from posenc.core.encoding import Encoding
+from posenc.core.offset_biases import TableBias
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
@@ -96,32 +95,20 @@ class DeBERTa(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        of_query, of_key = self.tables(k_at, scale, q.dtype)
+        of_query, of_key = self.tables(scale, q.dtype)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
         keys = None if of_key is None else per_query_head(k, q)
-        return TableBias(
-            q_at, k_at, self.reach, self.delta, q, of_query, back, keys, of_key, encoding=self
+        return TableBias(q_at, k_at, self.reach, self.delta, q, of_query, back, keys, of_key)
+
+    def tables(self, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Kr · scale, zeros where there is no such term, and Qr · scale; (head, row, channel)."""
+        of_query, of_key = (
+            None if to is None else (self.rows @ to * scale).to(dtype)
+            for to in (self.to_keys, self.to_queries)
         )
-
-    def tables(
-        self, at: Positions, scale: float, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor | None]:
-        """Kr, zeros where there is no such term, and Qr, or None; (head, row, channel).
-
-        Both times `scale`. They are kept with the positions of the keys.
-        """
-        learned = (self.rows, self.to_keys, self.to_queries)
-
-        def make() -> tuple[Tensor, Tensor | None]:
-            of_query, of_key = (
-                None if to is None else (self.rows @ to * scale).to(dtype)
-                for to in (self.to_keys, self.to_queries)
-            )
-            if of_query is None:
-                of_query = self.rows.new_zeros(self.heads, len(self.rows), self.dim, dtype=dtype)
-            return of_query, of_key
-
-        return cached_with(at, (scale, dtype), learned, make)
+        if of_query is None:
+            of_query = self.rows.new_zeros(self.heads, len(self.rows), self.dim, dtype=dtype)
+        return of_query, of_key
 
     def scale(self, dim: int) -> float:
         return ((1 + len(self.terms)) * dim) ** -0.5

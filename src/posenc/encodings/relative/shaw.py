@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, room
 from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
+from posenc.core.offset_biases import TableBias
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
@@ -43,7 +43,7 @@ class Shaw(Encoding):
     ) -> Bias:
         return TableBias(
             q_at, k_at, self.reach, self.row, q, self.relative_keys,
-            value_table=self.relative_values, scale=scale, encoding=self,
+            value_table=self.relative_values, scale=scale,
         )  # fmt: skip
 
     def by_weight(

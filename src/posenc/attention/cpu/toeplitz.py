@@ -29,7 +29,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.sinks import flash, flash_backward, gradient, joined, refuse_second_derivative
+from posenc.attention.cpu.sinks import (
+    fitted,
+    flash,
+    flash_backward,
+    gradient,
+    joined,
+    refuse_second_derivative,
+)
 from posenc.attention.spacing import Strip
 
 FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
@@ -55,7 +62,7 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
     tiles = tiled(strip, slice(0, q.shape[1]))
     if not learned and bias is not None and strip.queries >= WORTH_CUTTING:
-        u = u.detach().clone()  # it may be kept for other layers
+        u = u.detach()
         tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
@@ -79,14 +86,11 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     f = bias.distance
     assert f is not None
 
-    def make() -> Tensor:
-        step, shift = steps
-        offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
-        head = torch.arange(heads, device=device).unsqueeze(-1)
-        seen = f(head, offsets).expand(heads, -1).to(exact)
-        return F.pad(seen, ends, value=float("-inf")).contiguous()
-
-    return bias.cached((exact, strip), make)
+    step, shift = steps
+    offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
+    head = torch.arange(heads, device=device).unsqueeze(-1)
+    seen = f(head, offsets).expand(heads, -1).to(exact)
+    return F.pad(seen, ends, value=float("-inf")).contiguous()
 
 
 def cut_negligible(
@@ -160,14 +164,6 @@ def _strided(u: Tensor, queries: int, tile: Tile) -> Tensor:
     shape = (1, heads.stop - heads.start, rows.stop - rows.start, keys.stop - keys.start)
     start = u.storage_offset() + heads.start * u.stride(0) + queries - rows.stop + keys.start
     return u.as_strided(shape, (0, u.stride(0), 1, 1), start)
-
-
-def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad and lay out q, k and v as the kernel wants: equally many channels, side by side."""
-    wide = max(q.shape[-1], v.shape[-1])
-    q, k, v = (F.pad(x, (0, wide - x.shape[-1])) if x.shape[-1] < wide else x for x in (q, k, v))
-    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
-    return q, k, v
 
 
 def _keys_of(x: Tensor, tile: Tile) -> Tensor:
