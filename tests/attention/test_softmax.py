@@ -220,7 +220,7 @@ def test_dropout_keeps_a_weight_or_makes_it_0(path, name):
     encoding, pos = ENCODINGS[name]().double(), torch.arange(40)
     q, one_hot = heads(4, 40), torch.eye(40, dtype=torch.float64).expand(2, 4, 40, 40)
     if "by_weight" in encoding.acts_on:
-        encoding.values.data.zero_()  # what is left shows the weights
+        encoding.relative_values.data.zero_()  # what is left shows the weights
         one_hot = one_hot[..., :DIM]
     weights = attend(q, q, one_hot, encoding, pos, mask=masks.causal())
     some = attend(
@@ -237,7 +237,7 @@ def test_dropout_falls_on_what_is_added_by_weight_too():
     out = attend(q, q, q, shaw, implementation="reference", dropout=0.5)
     torch.manual_seed(3)
     only = attend(q, q, torch.zeros_like(q), shaw, implementation="reference", dropout=0.5)
-    shaw.values.data.zero_()
+    shaw.relative_values.data.zero_()
     torch.manual_seed(3)
     torch.testing.assert_close(
         out - only, attend(q, q, q, shaw, pos, implementation="reference", dropout=0.5)

@@ -27,6 +27,7 @@ from posenc.attention.reference import logits
 from posenc.attention.unseen import visible
 from posenc.core.arguments import number
 from posenc.core.biases import pairs, per_query_head
+from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import Mask
@@ -44,6 +45,7 @@ from posenc.core.shapes import (
 from posenc.core.tracing import beyond_gradients, readable
 
 
+@answering(WEIGHED)
 def attend(
     q: Heads,
     k: Keys,
@@ -89,6 +91,7 @@ def attend(
     return hooks.finished(call, run(call))
 
 
+@answering(WEIGHED)
 def explain(
     q: Heads,
     k: Keys,
@@ -122,7 +125,7 @@ def _call(
 ) -> Call:  # fmt: skip
     """Check the inputs, and apply the hooks that come before the softmax."""
     check_inputs(encoding, q, k, v)
-    check_mask(mask, len(q), q.shape[-2], k.shape[-2])
+    check_mask(mask, q, k)
     at, k_at = placed(encoding, q, k, at, k_at)
     call = made(encoding, q, k, v, at, k_at, mask, scale, implementation, dropout, softcap, sinks)
     return hooks.scored(hooks.encoded(visible(call)))

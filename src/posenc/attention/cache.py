@@ -21,7 +21,7 @@ from posenc.attention.unseen import visible
 from posenc.core.arguments import shown, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
-from posenc.core.masks import CAUSAL, Mask
+from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
 from posenc.core.prepared import appended, cut, of_texts, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
@@ -195,7 +195,7 @@ def attend_cached(
     new = hooks.encoded(new) if held.encoded else new
     k, v = (torch.cat(both, -2) for both in ((held.k, new.k), (held.v, new.v)))
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
-    check_mask(mask, k.shape[0], q.shape[-2], k.shape[-2])
+    check_mask(mask, q, k)
     call = visible(made(encoding, new.q, k, v, at, k_at, mask, scale, **how))
     call = hooks.scored(call if held.encoded else hooks.encoded(call))
     out = hooks.finished(call, run(call))
@@ -244,5 +244,6 @@ def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Ma
     """Cut the mask of all `tokens` down to the queries from `start` on."""
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
+    refuse_no_function(mask)
     full_mask = mask if isinstance(mask, Mask) else Mask(mask)
     return full_mask.of_last(start, tokens, batch)

@@ -1,6 +1,5 @@
 """Refuse inputs of attention that do not fit together, each in one sentence."""
 
-from types import FunctionType
 from typing import Any, get_args
 
 from torch import Tensor
@@ -9,7 +8,7 @@ from posenc.attention.call import Implementation
 from posenc.core.arguments import positive, probability, shown
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes, checked_at, prepared
-from posenc.core.masks import Mask
+from posenc.core.masks import Mask, refuse_no_function
 from posenc.core.positions import sequence
 
 
@@ -94,24 +93,13 @@ def check_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) 
         )
 
 
-def check_mask(mask: Any, batch: int, queries: int, keys: int) -> None:
+def check_mask(mask: Any, q: Tensor, k: Tensor) -> None:
     """Refuse a mask that was made for other tokens, and what is no mask."""
-    if mask is None:
-        return
     if isinstance(mask, Mask):
-        return mask.check(batch, queries, keys)
-    if isinstance(mask, Tensor):
-        raise TypeError(
-            "`mask` is a function of indices, as `posenc.masks` makes them, got a tensor: pass"
-            " `lambda b, h, i, j: tensor[b, h, i, j]`."
-        )
-    if not callable(mask) or isinstance(mask, type):
-        raise TypeError(
-            f"`mask` is a function of indices, as `posenc.masks` makes them, got {shown(mask)}."
-        )
-    if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
-        name = mask.__name__
-        raise TypeError(f"`mask` is what `masks.{name}` returns, got the function: call it first.")
+        mask.check(len(q), q.shape[-2], k.shape[-2])
+    elif mask is not None:
+        some = 0 not in (*q.shape[:-1], k.shape[-2])
+        refuse_no_function(mask, device=q.device if some else None)
 
 
 def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:

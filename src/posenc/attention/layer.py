@@ -12,7 +12,17 @@ from posenc.attention.cache import Cache, attend_cached, positions
 from posenc.attention.call import Implementation
 from posenc.attention.hooks import embedded
 from posenc.catalog import create
-from posenc.core.arguments import channels, positive, probability, shown, switch, whole_number
+from posenc.core.arguments import (
+    channels,
+    embeddings,
+    positive,
+    probability,
+    room,
+    shown,
+    switch,
+    whole_number,
+)
+from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
@@ -32,6 +42,7 @@ class SelfAttention(nn.Module):
     gives each head a learned logit, from 0, that takes its share of the softmax.
     """
 
+    @answering(CONFIGURED)
     def __init__(
         self,
         width: int,
@@ -59,6 +70,7 @@ class SelfAttention(nn.Module):
         if isinstance(encoding, str):
             encoding = create(encoding, dim, heads)
         check_sizes(encoding, heads, dim, width)
+        room("a projection", width, width)
         if "on_embeddings" in encoding.acts_on:
             _once(self, encoding)
         self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
@@ -68,6 +80,7 @@ class SelfAttention(nn.Module):
         self.softcap = None if softcap is None else positive(softcap, "softcap")
         self.sinks = nn.Parameter(torch.zeros(heads)) if switch(sinks, "sinks") else None
 
+    @answering(CALLED)
     def forward(
         self,
         x: Embeddings,
@@ -81,13 +94,7 @@ class SelfAttention(nn.Module):
         With a `cache`, x are the tokens that follow, and `mask` is that of the whole text so far:
         `masks.causal()`, or `masks.documents(ids)` of all its tokens.
         """
-        if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[-1] != self.width:
-            got = tuple(x.shape) if isinstance(x, Tensor) else shown(x)
-            raise ValueError(f"`x` must be embeddings (batch, token, {self.width}), got {got}.")
-        if not x.is_floating_point():
-            raise TypeError(
-                f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second."
-            )
+        embeddings(x, self.width, self.q)
         at = self.prepare(x, pos, cache)
         return self.attended(embedded(self.encoding, x, at), at, mask, implementation, cache)
 

@@ -146,10 +146,11 @@ class ShawMatrix:
 
     def __call__(self, q, k, v):
         row = self.encoding.row(offsets(q, k))
-        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.keys[row])
+        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.relative_keys[row])
         scores = (scores * q.shape[-1] ** -0.5).masked_fill(offsets(q, k) < 0, float("-inf"))
         weights = scores.softmax(-1)
-        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, self.encoding.values[row])
+        added = torch.einsum("bhij,ijd->bhid", weights, self.encoding.relative_values[row])
+        return weights @ v + added
 
 
 @dataclass

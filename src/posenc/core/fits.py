@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from posenc.core.encoding import Encoding, on_meta
@@ -81,7 +80,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if type(encoding).prepare is Encoding.prepare:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
-        at = at if at.dtype is torch.int64 else exact(at)
+        at = exact(at)
         # Else it is one position for each token, alike in the batch
         if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
             _check_positions(encoding, at, x, name)

@@ -20,7 +20,7 @@ before 2023, take no minimum: from `reach` tokens ahead on they read row 0, whic
 tokens trains; see `clamped`. One P serves all their layers: `deberta.rows = other.rows` shares it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import log
 
 import torch
@@ -70,7 +70,8 @@ class DeBERTa(Encoding):
         clamped: bool = True,
     ):
         super().__init__()
-        if not set(terms) <= {"c2p", "p2c"} or not terms or isinstance(terms, str):
+        listed = isinstance(terms, Collection) and not isinstance(terms, str)
+        if not listed or not terms or not all(term in ("c2p", "p2c") for term in terms):
             raise ValueError(f"`terms` are 'c2p', 'p2c' or both, in a tuple, got {terms!r}.")
         self.terms = tuple(terms)
         self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
@@ -93,7 +94,7 @@ class DeBERTa(Encoding):
         offset = whole(offset, "DeBERTa")
         if self.buckets:
             offset = bucket(offset, self.buckets, self.reach, self.clamped)
-        return (offset + self.span).clamp(0, 2 * self.span - 1)
+        return offset.clamp(-self.span, self.span - 1) + self.span
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
