@@ -181,14 +181,15 @@ def attend_cached(
     check_inputs(encoding, q, k, v)
     at = checked_at(encoding, at, q, "`at`")
     held, place = _held(cache, layer, encoding, k, v, at), where_tokens(encoding.axes)
-    ats, all_ats = [*hooks.flat(at)], []
+    ats, all_ats, tokens = [*hooks.flat(at)], [], q.shape[-2]
+    last = slice(-tokens, None) if tokens else slice(0)
     for index, (leaf, before) in enumerate(zip(leaves(encoding), held.ats, strict=True)):
         goes_on = type(leaf).on_hidden is not Encoding.on_hidden
         so_far = ats[index] if before is None else appended(before, ats[index], place)
         needed = goes_on or not held.encoded or SCORES & {*leaf.acts_on}
         all_ats.append(so_far if needed else None)
         if goes_on:  # sums over tokens go on from the last in the cache
-            ats[index] = cut(so_far, slice(held.tokens, None), place)
+            ats[index] = cut(so_far, last, place)
     at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     new = made(encoding, q, k, v, at, at, None, scale, **how)
