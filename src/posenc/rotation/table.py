@@ -21,9 +21,9 @@ class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
 
 
 def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0) -> Turn:
-    """Compute gain · cos and gain · sin of p·θ, by the values that θ has now.
+    """Compute gain · cos and gain · sin of p·θ.
 
-    Where θ is learned, make a table in each forward: one made before a step keeps the old θ.
+    Learned θ is read now: a table that was made before a step of training keeps the old one.
     """
     angle = angles(pos, freqs)
     cos, sin = ((gain * f(angle)).float().to(pos.device) for f in (torch.cos, torch.sin))

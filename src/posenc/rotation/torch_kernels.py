@@ -27,28 +27,23 @@ def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     if pairs is not None and out is not None and (turned := _as_complex(out)) is not None:
         torch.mul(pairs, table, out=turned)
         return out
-    out = torch.empty_like(x) if out is None else out
-    wide = x.new_empty(0)  # float32, the size of one block: it stays in the cache
+    out, wide = torch.empty_like(x) if out is None else out, None
     for x_part, out_part, table_part in _blocks(x, out, table):
-        if wide.shape != x_part.shape:
-            wide = x.new_empty(x_part.shape, dtype=torch.float32)
-        wide.copy_(x_part).view(torch.complex64).mul_(table_part)
+        wide = _float32_like(x_part, wide).copy_(x_part)
+        wide.view(torch.complex64).mul_(table_part)
         out_part.copy_(wide)
     return out
 
 
 def by_halves(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
-    out = torch.empty_like(x) if out is None else out
-    buffers = ()
+    out, wide, turned = torch.empty_like(x) if out is None else out, None, None
     for x_part, out_part, cos, sin in _blocks(x, out, *by):
         if x.dtype is torch.float32:
             _turn_halves(x_part, cos, sin, out_part)
-            continue
-        if not buffers or buffers[0].shape != x_part.shape:
-            buffers = x.new_empty((2, *x_part.shape), dtype=torch.float32).unbind()
-        wide, turned = buffers
-        _turn_halves(wide.copy_(x_part), cos, sin, turned)
-        out_part.copy_(turned)
+        else:
+            wide, turned = _float32_like(x_part, wide), _float32_like(x_part, turned)
+            _turn_halves(wide.copy_(x_part), cos, sin, turned)
+            out_part.copy_(turned)
     return out
 
 
@@ -93,3 +88,10 @@ def _as_complex(x: Tensor) -> Tensor | None:
         return x.view(torch.complex64)
     except RuntimeError:
         return None
+
+
+def _float32_like(x: Tensor, before: Tensor | None) -> Tensor:
+    """Empty float32, where possible the memory of the block before, which lies in the cache."""
+    if before is not None and before.shape == x.shape:
+        return before
+    return torch.empty_like(x, dtype=torch.float32, memory_format=torch.contiguous_format)

@@ -24,7 +24,7 @@ from posenc.core.arguments import query_heads, room, whole_number
 from posenc.core.biases import for_query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
-from posenc.core.shapes import Heads, Points
+from posenc.core.shapes import Heads, PerHead, Points
 from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
 from posenc.properties.card import Card, Paper
@@ -76,7 +76,7 @@ class Mixed(Encoding):
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         return rotate(q, at, self.layout)
 
-    def on_keys(self, k: Heads, at: Turn) -> Float[Tensor, "batch query_head token channel"]:
+    def on_keys(self, k: Heads, at: Turn) -> PerHead:
         return rotate_keys(k, at, self.layout)
 
 

@@ -41,6 +41,8 @@ class RoPE(Encoding):
 
     Partial: `RoPE(16, dim=64)` turns the first 16 of 64 channels and leaves the rest to content;
     with `trailing=True` it turns the last 16, as DeepSeek's heads do.
+
+    Learned θ is read when `prepare` is called: while it trains, call it in every forward.
     """
 
     prepared = Turn
