@@ -82,7 +82,7 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "given(NoPE(), at=np.arange(5))": "`at` must be positions, as a tensor, .* got a ndarray",
     "given(Sum(RoPE(8), ALiBi(4)), at=[0, 1])": "`at` must be positions, .* of this Sum .* a list",
     "given(RoPE(8), at=pos, k_at=5)": "`k_at` must be positions, as a tensor, .* got 5",
-    "given(ALiBi(4), at=RoPE(8).prepare(pos))": "`at` must be .* of this ALiBi .* a Ready",
+    "given(ALiBi(4), at=RoPE(8).prepare(pos))": "`at` must be .* of this ALiBi .* a Turn",
     "given(RoPE(8), at=XPos(8).prepare(pos))": "`prepare` of this RoPE made of them, got a Stretch",
     "given(Sum(ALiBi(4)), at=RoPE(8).prepare(pos))": "`prepare` of this Sum made of them",
     "given(Sum(RoPE(8), NoPE()), at=(pos,))": "`prepare` of this Sum made of them, got a tuple",
