@@ -5,10 +5,12 @@ import re
 import pytest
 import torch
 from spaced_attention import DIM, HEADS, heads, tensors
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posenc import (
     FIRE,
     ALiBi,
+    CoPE,
     DeBERTa,
     NoPE,
     RoPE,
@@ -136,3 +138,40 @@ def test_where_torchs_kernel_has_no_second_derivative_a_sentence_says_so(
                 torch.autograd.grad(grad.square().sum(), q)
         else:
             assert torch.autograd.grad(grad.square().sum(), q)[0].ne(0).any()
+
+
+ON_CUDA = {  # of each encoding and mask: the path, for whole texts and while training
+    "NoPE": (lambda: NoPE(), causal(), "sdpa"),
+    "RoPE in a window": (lambda: RoPE(DIM), causal() & window(9), "flex"),
+    "ALiBi": (lambda: ALiBi(4), causal(), "flex"),
+    "T5": (lambda: T5Bias(4), causal(), "flex"),
+    "DeBERTa": (lambda: DeBERTa(DIM, 4), None, "flex"),
+    "RoPE and ALiBi": (lambda: Sum(RoPE(DIM), ALiBi(4)), causal(), "flex"),
+    "Shaw": (lambda: Shaw(DIM), causal(), "blocks"),  # adds to the values
+    "CoPE": (lambda: CoPE(DIM), causal(), "blocks"),  # no function of one pair
+}
+
+
+@pytest.mark.parametrize(("make", "mask", "path"), ON_CUDA.values(), ids=ON_CUDA)
+@pytest.mark.parametrize("training", [False, True])
+def test_on_cuda_flex_attention_is_the_default_for_what_has_a_function_of_one_pair(
+    make, mask, path, training
+):
+    """Against fake tensors of that device: the choice is shown, and nothing is computed."""
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.set_grad_enabled(training):
+        fake = make().to("cuda")
+        q = torch.empty(1, 4, 200, DIM, device="cuda", requires_grad=training)
+        pos = torch.arange(200, device="cuda")
+        said = explain(q, q, q, fake, fake.prepare(pos), mask=mask)
+    assert said.path == path
+    assert "toeplitz" in said.passed or path == "sdpa"
+
+
+def test_on_cuda_what_flex_attention_has_no_place_for_goes_by_blocks():
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        q = torch.empty(1, 4, 200, DIM, device="cuda")
+        pos = torch.arange(200, device="cuda")
+        for how in ({"dropout": 0.1}, {"sinks": torch.zeros(4, device="cuda")}):
+            said = explain(q, q, q, ALiBi(4).to("cuda"), pos, **how)
+            assert said.path == "blocks"
+            assert "no place for" in said.passed["flex"]
