@@ -328,10 +328,10 @@ def test_changed_code_of_ones_own_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own, planned = tmp_path / "mine.py", plan(seeds=1, encodings=["mine.py:Mine"])
     own.write_text("from posenc import NoPE as Mine")
-    study(tmp_path / "out", planned)
+    study(tmp_path / "out", planned, allow_code="mine.py:Mine")
     own.write_text("from posenc import NoPE as Mine  # louder")
     with pytest.raises(PlanError, match=r"`mine\.py:Mine` is '\w+…?.* there and"):
-        study(tmp_path / "out", planned)
+        study(tmp_path / "out", planned, allow_code="mine.py:Mine")
 
 
 def test_cells_that_do_not_fit_into_the_time_are_left_out_and_named(tmp_path, monkeypatch):

@@ -19,11 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.core.arguments import shown
+from posenc.names import is_own
 from posenc.study import statistics, tasks
 from posenc.study.cell import PROFILES, Cell
 from posenc.study.plan import Plan, PlanError
 from posenc.study.statistics import Interval
-from posenc.study.store import BITS, Contents, Outcome, Record
+from posenc.study.store import BITS, Contents, Outcome, Record, StoreError
 
 PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
 RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
@@ -382,6 +384,11 @@ def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tenso
 
 
 def _trained(cell: Cell) -> int:
+    if cell.trained is None and is_own(cell.task):
+        raise StoreError(
+            f"a cell of the task {shown(cell.task)} lacks `trained`, the length, which only the"
+            " code of that task knows, and reading a store runs none: run the study again."
+        )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 
 

@@ -22,7 +22,7 @@ import torch
 
 from posenc.core.arguments import count
 from posenc.encodings.rotary.rope import RoPE
-from posenc.study import tasks
+from posenc.study import own_code, tasks
 from posenc.study.cell import Cell
 from posenc.study.evaluate import evaluate
 from posenc.study.execute import MODELS, file_of
@@ -125,13 +125,17 @@ def swap_kept(
     times: Sequence[int] = (2, 4),
     bands: int = 4,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
+    allow_code: own_code.Allowed = (),
 ) -> list[KeptSwap]:
     """Swap the bands of every RoPE of a study that was kept, at so many times the trained length.
 
     `encodings` are the labels to take, none of them: all. A RoPE in which some pairs do not turn is
-    left out. Raises ValueError where none is kept.
+    left out. Code that a model names is run if `allow_code` names it too. Raises CodeRefused where
+    it does not, and ValueError where none is kept.
     """
-    kept = map(load, sorted((folder / MODELS).glob("*.safetensors")))
+    paths = sorted((folder / MODELS).glob("*.safetensors"))
+    kept = [load(path, allow_code) for path in paths]
+    own_code.check((entry.cell.task for entry in kept), allow_code, folder)
     chosen = [
         entry for entry in kept if _fits(entry) and (not encodings or entry.cell.name in encodings)
     ]

@@ -162,8 +162,8 @@ def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | N
         return None
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     about = json.loads(header["__metadata__"][KEY])
-    there = about["made_by"] | _flat(about["state"].get("cell") if settings else None)
-    if differing := differences(there, _versions() | _flat(settings)):
+    there = about["made_by"] | flat(about["state"].get("cell") if settings else None)
+    if differing := differences(there, _versions() | flat(settings)):
         raise Refused(
             f"{path.name} is the checkpoint of another run: {differing}. Delete {path.parent} to"
             " train from the beginning."
@@ -190,7 +190,7 @@ def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 
     return ", ".join(lines) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     """Settings with those of the profile by their own names."""
     rest = dict(settings or {})
     profile = rest.pop("profile", {})

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from posenc import __version__, provenance, user_code
-from posenc.study import analysis, statistics, store, tasks, train
+from posenc.study import analysis, own_code, statistics, store, tasks, train
 from posenc.study.build import encoding_of
 from posenc.study.cell import Cell, Result
 from posenc.study.checkpoints import Refused, differences
@@ -101,15 +101,19 @@ def study(
     deviate: bool = False,
     start: str = "spawn",
     made_by: Mapping[str, str] | None = None,
+    allow_code: own_code.Allowed = (),
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
     `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
     run from it and the folder of checkpoints; by default, `workers` processes, each begun by
     `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
-    by name: to go on with another is a deviation. Raises Locked if another process works in the
-    folder, PlanError if it holds another plan, and KeyboardInterrupt after checkpoints.
+    by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
+    that may be run, each as it is spelled there. Raises CodeRefused for others, Locked if another
+    process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt after
+    checkpoints.
     """
+    own_code.check(plan.code, allow_code, "the plan")
     with locked(folder):
         writer = Store(folder)
         try:
@@ -485,7 +489,7 @@ class _Study:
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
     """Write the plan into the store; refuse another one, unless the user says so."""
     held = writer.contents
-    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_own_code(plan)}
+    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_digests(plan)}
     changed = differences(held.sources, made_by) if held.sources else ""
     if held.plans and held.plans[-1][0] != plan.digest:
         earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")
@@ -503,14 +507,12 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
     )  # fmt: skip
 
 
-def _own_code(plan: Plan) -> dict[str, str]:
+def _digests(plan: Plan) -> dict[str, str]:
     """Digests of the files of the user's own encodings, tasks and text."""
-    named = {*plan.tasks, *(row.encoding for row in plan.encodings)}
-    files = {name: Path(name.rpartition(":")[0]) for name in named if user_code.is_own(name)}
-    files |= {name: Path(name) for name in (plan.texts, plan.images) if name}
-    return {
+    files = {name: Path(name) for name in (plan.texts, plan.images) if name}
+    return own_code.digests(plan.code) | {
         name: sha256(path.read_bytes()).hexdigest()
-        for name, path in sorted(files.items())
+        for name, path in files.items()
         if path.is_file()
     }
 

@@ -150,6 +150,12 @@ class Plan:
             for row in self.encodings
         ]  # fmt: skip
 
+    @property
+    def code(self) -> list[str]:
+        """The names of tasks and encodings that are code, as `my_module.py:Mine`."""
+        named = {*self.tasks, *(row.encoding for row in self.encodings)}
+        return sorted(filter(user_code.is_own, named))
+
     def source(self, task: str) -> str:
         """The file that a task is made of; empty: none, or what comes with it."""
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from posenc.catalog import find
 from posenc.properties import Finding, check
-from posenc.study import statistics
+from posenc.study import own_code, statistics
 from posenc.study.analysis import Analysis, Row, cells_of
 from posenc.study.build import encoding_of
 from posenc.study.cell import Cell
@@ -62,12 +62,17 @@ class Prediction:
         return asdict(self)
 
 
-def predict(contents: Contents, analysis: Analysis, seed: int = 0) -> list[Prediction]:
+def predict(
+    contents: Contents, analysis: Analysis, seed: int = 0, allow_code: own_code.Allowed = ()
+) -> list[Prediction]:
     """Predict each task of a store that has at least six encodings of three families.
 
-    Raises ValueError, in one sentence, where no task has as many.
+    Encodings of one's own are measured if `allow_code` names them. Raises CodeRefused where it does
+    not, and ValueError, in one sentence, where no task has as many.
     """
     cells = {cell.name: cell for cell in cells_of(contents)}
+    encodings = {cell.encoding for cell in cells.values()}
+    own_code.check(encodings, allow_code, contents.path, contents.sources)
     kept: dict[str, list[Row]] = {}
     for row in analysis.rows:
         if row.by_seed and not row.undertrained:
