@@ -23,6 +23,7 @@ from torch import Tensor
 
 from posenc import __version__
 from posenc.core.arguments import shown
+from posenc.study import regular
 
 KEPT = 2
 FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a disk, a quota or a limit that is reached
@@ -108,7 +109,8 @@ def write_whole(path: Path, data: bytes) -> None:
     """
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with open(unfinished, "wb") as file:
+        unfinished.unlink(missing_ok=True)
+        with open(unfinished, "xb") as file:  # never through a link
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -144,7 +146,8 @@ def _paths(directory: Path) -> list[Path]:
     """Checkpoints of a folder, the oldest first."""
     if not directory.is_dir():
         return []
-    return sorted(path for path in directory.iterdir() if NAME.fullmatch(path.name))
+    named = (path for path in directory.iterdir() if NAME.fullmatch(path.name))
+    return sorted(path for path in named if regular.is_file(path))
 
 
 def _step(path: Path) -> int:

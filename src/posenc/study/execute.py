@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from posenc import __version__, provenance, user_code
-from posenc.study import analysis, own_code, statistics, store, tasks, train
+from posenc.study import analysis, own_code, regular, statistics, store, tasks, train
 from posenc.study.build import encoding_of
 from posenc.study.cell import Cell, Result
 from posenc.study.checkpoints import Refused, differences
@@ -115,6 +115,7 @@ def study(
     """
     own_code.check(plan.code, allow_code, "the plan")
     with locked(folder):
+        regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
             _register(writer, plan, deviate, made_by or {})
@@ -522,7 +523,7 @@ def _walls(writer: Store) -> list[tuple[Cell, float]]:
     records = writer.contents.records
     walls = []
     for line in store.times(writer.folder):
-        record, wall = records.get(str(line.get("cell"))), line.get("wall")
-        if record is not None and isinstance(wall, float | int):
-            walls.append((record.cell, float(wall)))
+        record = records.get(line.get("cell", ""))
+        if record is not None and "wall" in line:
+            walls.append((record.cell, float(line["wall"])))
     return walls

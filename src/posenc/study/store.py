@@ -26,12 +26,14 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown
+from posenc.study import regular
 from posenc.study.cell import Cell, Result, digest_of
 from posenc.study.checkpoints import flush_folder
 
 FORMAT = 1  # of the tables
 MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is
 RESULTS, RUNNING, TIMES = "results.db", "running.db", "times.jsonl"
+MOST_TIMES = 2**26  # bytes of the times that are read
 TABLES = {
     "about": "format INTEGER NOT NULL",
     "plans": "number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, text TEXT NOT NULL",
@@ -142,6 +144,7 @@ class Store:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         running, results = folder / RUNNING, folder / RESULTS
+        regular.check_files(folder / TIMES, results, running, *_logs(running))
         if not running.exists():
             for left in _logs(running):
                 left.unlink(missing_ok=True)
@@ -150,9 +153,9 @@ class Store:
         self._open = True
         with _explained(running):
             self._file = sqlite3.connect(running, isolation_level=None)
+            _check(self._file, running)  # before the log, which is written in the header
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = FULL")
-            _check(self._file, running)
 
     @property
     def contents(self) -> Contents:
@@ -188,7 +191,7 @@ class Store:
     def clock(self, **line: Any) -> None:
         """Add a line to the times, which are no part of what is to be the same each time."""
         data = f"{json.dumps(line)}\n".encode()
-        with open(self.folder / TIMES, "ab+") as file:
+        with open(self.folder / TIMES, "ab+", opener=regular.opener) as file:
             file.seek(0, os.SEEK_END)
             if file.tell():  # a line that a killed process left without its end is closed
                 file.seek(-1, os.SEEK_END)
@@ -227,6 +230,8 @@ def read(path: Path) -> Contents:
     if path.is_dir():
         running = path / RUNNING
         path = running if running.exists() else path / RESULTS
+    if path.name == RUNNING:  # SQLite writes beside it even where it only reads
+        regular.check_files(path, *_logs(path))
     if not path.is_file():
         raise StoreError(f"{path} does not exist: name the folder of a study, or its results.db.")
     # a file that nobody writes needs no lock, and so no right to write beside it
@@ -237,25 +242,38 @@ def read(path: Path) -> Contents:
     ):
         file.execute("PRAGMA trusted_schema = OFF")
         _check(file, path)
-        return _contents(file, path, _seconds(folder / TIMES))
+        return _contents(file, path, _seconds(folder))
 
 
 def times(folder: Path) -> list[dict[str, Any]]:
-    """Read the lines of the times; one that was not written to its end is left out."""
+    """Read the lines of the times, texts and seconds; what is neither is left out, and a line that
+    was not written to its end."""
     entries = []
-    with suppress(OSError), open(folder / TIMES, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            with suppress(ValueError):
+    with (
+        suppress(OSError, regular.NotRegular),
+        open(folder / TIMES, "rb", opener=regular.opener) as file,
+    ):
+        for line in file.read(MOST_TIMES).splitlines():
+            with suppress(ValueError, RecursionError):
                 entry = json.loads(line)
                 if isinstance(entry, dict):
-                    entries.append(entry)
+                    entries.append({name: x for name, x in entry.items() if _told(name, x)})
     return entries
 
 
-def _seconds(path: Path) -> dict[str, float]:
+def _told(name: str, value: Any) -> bool:
+    if name not in ("step", "wall"):
+        return isinstance(value, str)
+    return isinstance(value, int | float) and 0 <= value < 1e9
+
+
+def _seconds(folder: Path) -> dict[str, float]:
     """The last median of a step of each cell."""
-    lines = (line for line in times(path.parent) if isinstance(line.get("step"), float | int))
-    return {str(line.get("cell")): float(line["step"]) for line in lines}
+    return {
+        line["cell"]: float(line["step"])
+        for line in times(folder)
+        if "cell" in line and "step" in line
+    }
 
 
 def _contents(

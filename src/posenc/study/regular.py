@@ -1,0 +1,51 @@
+"""The files of a study's folder, which may come from somebody else: links are not followed.
+
+A link called `lock` would have the study write over whatever it leads to, and a pipe wait for ever.
+Nothing here imports torch: a lock answers at once.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+_THERE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class NotRegular(ValueError):
+    """A link, a pipe or a device stands where a study keeps a file; the message says where."""
+
+
+def check_files(*paths: Path) -> None:
+    """Refuse those of the paths that are there and no regular file."""
+    _check(paths, stat.S_ISREG, "file")
+
+
+def check_folders(*paths: Path) -> None:
+    """Refuse those of the paths that are there and no folder."""
+    _check(paths, stat.S_ISDIR, "folder")
+
+
+def opener(path: str | Path, flags: int) -> int:
+    """Open a regular file, as `open` asks an opener to. Raises NotRegular for others."""
+    check_files(Path(path))
+    return os.open(path, flags | _THERE, 0o666)
+
+
+def is_file(path: Path) -> bool:
+    """Test whether it is a regular file, and no link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _check(paths: Iterable[Path], right: Callable[[int], bool], what: str) -> None:
+    for path in paths:
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            continue
+        if not right(mode):
+            got = "a link" if stat.S_ISLNK(mode) else f"no {what}"
+            raise NotRegular(
+                f"{path} must be a regular {what} for a study to use it, it is {got}: remove it, or"
+                " name another folder."
+            )
