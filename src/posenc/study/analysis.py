@@ -12,7 +12,8 @@ are paired by seed; a difference above 0 speaks for the first side.
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import isclose
+from itertools import chain
+from math import isclose, isfinite
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown
+from posenc.models.files.errors import printable
 from posenc.names import is_own
 from posenc.study import statistics, tasks
 from posenc.study.cell import PROFILES, Cell
@@ -164,7 +166,7 @@ def plan_of(contents: Contents) -> Plan | None:
         return None
     try:
         return Plan.of(tomllib.loads(contents.plans[-1][1]), "the store's plan")
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PlanError(f"the store's plan is no TOML: {error}.") from None
 
 
@@ -219,9 +221,14 @@ def _row(
     }
     good = {seed: record for seed, record in records.items() if record.failure is None}
     graded = {seed: _graded(record, protocol) for seed, record in good.items()}
+    where = f"{printable(task)} {printable(name)}"
+    if len({_shape(outcomes) for outcomes in graded.values()}) > 1:
+        raise StoreError(f"{where}: its seeds were not tested on the same lengths and prompts.")
     trained = next((_trained(record.cell) for record in records.values()), 0)
     lengths = sorted(next(iter(graded.values()), {}))
     curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
+    if not all(map(isfinite, chain.from_iterable(curve.values()))):
+        raise StoreError(f"{where}: some of its outcomes are no finite numbers.")
     bits = any(
         outcome.kind != BITS for outcomes in graded.values() for outcome in outcomes.values()
     )
@@ -250,6 +257,10 @@ def _row(
         not bits and in_range is not None and in_range < RANGE,
         None,
     )
+
+
+def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
+    return tuple((n, outcome.kind, outcome.prompts) for n, outcome in outcomes.items())
 
 
 def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:
@@ -290,6 +301,8 @@ def _contrast(
     if not seeds:
         return Contrast(task, one, other, [], None, [], None, None, None, "no paired seeds yet")
     sign = -1.0 if rows[one[0]].bits else 1.0
+    if len({len(values[name][seed]) for name in (*one, *other) for seed in seeds}) > 1:
+        raise StoreError(f"{task}: the sides of a contrast were not tested on the same prompts.")
     sides = [
         {seed: sign * torch.stack([values[name][seed] for name in side]).mean(0) for seed in seeds}
         for side in (one, other)

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -88,6 +89,11 @@ def swaps(
     within = bits(model, task.trained)
     for n in lengths:
         broken = bits(model, n)
+        if broken == within or not isfinite(broken - within):
+            raise ValueError(
+                f"bands are of a model that is worse at {n} than at {task.trained}, this one has"
+                f" {broken:.3g} and {within:.3g} bits: it has nothing to recover."
+            )
         for first in range(0, pairs, size):
             factors: dict[How, float] = {"slowed": n / task.trained, "still": torch.inf}
             for how, factor in factors.items():

@@ -92,10 +92,12 @@ def load(path: str | Path, allow_code: own_code.Allowed = ()) -> Kept:
         cell = Cell.of(about["cell"], about["label"])
         vocabulary, both_ways = tuple(about["vocabulary"]), about["both_ways"]
         sources = dict(about.get("sources", {}))
+        texts = all(isinstance(text, str) for text in (cell.label, *vocabulary))
         sizes = len(vocabulary), cell.profile.width
         layers = {name.split(".")[1] for name in weights if name.startswith("blocks.")}
         # before a model is made, whose size would be what the file says
-        if tuple(weights["head.weight"].shape) != sizes or len(layers) != cell.profile.layers:
+        fits = tuple(weights["head.weight"].shape) == sizes and len(layers) == cell.profile.layers
+        if not (texts and fits and isinstance(both_ways, bool)):
             raise foreign
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
         raise foreign from None

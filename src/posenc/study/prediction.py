@@ -11,7 +11,7 @@ fitted without a family is low where that family is high, so that ρ of nothing 
 that in, and the bare ρ does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -77,7 +77,7 @@ def predict(
     for row in analysis.rows:
         if row.by_seed and not row.undertrained:
             kept.setdefault(row.task, []).append(row)
-    families = {name: find(cell.encoding).family for name, cell in cells.items()}
+    families = {name: _of(cell, _family) for name, cell in cells.items()}
     enough = {
         task: rows
         for task, rows in kept.items()
@@ -90,11 +90,24 @@ def predict(
             f" task; this study has {most}: add `encodings` to its plan."
         )
     names = {row.encoding for rows in enough.values() for row in rows}
-    findings = {name: _properties(cells[name]) for name in names}
+    findings = {name: _of(cells[name], _properties) for name in names}
     return [
         _predict(rows, [families[row.encoding] for row in rows], findings, analysis.metric, seed)
         for rows in enough.values()
     ]
+
+
+def _of(cell: Cell, function: Callable[[Cell], Any]) -> Any:
+    """Call a function of a cell; of one whose encoding cannot be made, say so in a sentence."""
+    try:
+        return function(cell)
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error.args[0] if error.args else error).split())
+        raise ValueError(f"encoding {cell.name!r} cannot be measured: {why}") from error
+
+
+def _family(cell: Cell) -> str:
+    return find(cell.encoding).family
 
 
 def _properties(cell: Cell) -> Mapping[str, Finding]:
