@@ -575,6 +575,8 @@ def study(
         Processes, each with one thread: as many as there are cores to spare.
     ray
         Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
+        Ray listens to the network: whoever reaches its ports, and has its token where it asks for
+        one, can run code there.
     max_minutes
         Begin only what ends in that time, by what was measured, and say what is left out.
     keep

@@ -10,7 +10,7 @@ are paired by seed; a difference above 0 speaks for the first side.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from math import isclose, isfinite
@@ -383,17 +383,21 @@ def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tenso
     The prompts of several lengths are different texts: those of the same number are averaged, which
     leaves the mean as it is, and its variance too.
     """
-    if metric == "area":
-        kept = [outcome for n, outcome in outcomes.items() if trained < n <= 2 * trained]
-    else:
-        asked = float(metric.removeprefix("at ")) * trained
-        kept = [outcome for n, outcome in outcomes.items() if isclose(n, asked, abs_tol=0.5)]
+    kept = [outcomes[n] for n in lengths_of(metric, trained, outcomes)]
     prompts = min((outcome.prompts for outcome in kept), default=0)
     return (
         torch.stack([outcome.values[:prompts].double() for outcome in kept]).mean(0)
         if kept
         else None
     )
+
+
+def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
+    """Those of the tested lengths that a metric is measured at."""
+    if metric == "area":
+        return [n for n in lengths if trained < n <= 2 * trained]
+    asked = float(metric.removeprefix("at ")) * trained
+    return [n for n in lengths if isclose(n, asked, abs_tol=0.5)]
 
 
 def _trained(cell: Cell) -> int:

@@ -16,7 +16,7 @@ from posenc.core.arguments import shown
 
 FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
 CONTROLS = ("", "window", "shuffled", "oracle")
-EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d*))?")
+EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that change no number
 LONGEST = (
     2**20
@@ -40,6 +40,11 @@ class Profile:
     rate: float = 1e-3  # of AdamW, at the end of the warm-up; a cosine takes it to a tenth
     warmup: int = 100  # steps
     prompts: int = 200  # for each tested length
+
+    @property
+    def weights(self) -> int:
+        """The numbers in the linear maps of all layers: most of those that a model learns."""
+        return 12 * self.width**2 * self.layers
 
 
 PROFILES = {

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha256
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -26,10 +25,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from posenc import __version__, provenance, user_code
+from posenc.core.arguments import shown
 from posenc.study import analysis, own_code, regular, statistics, store, tasks, train
-from posenc.study.build import encoding_of
 from posenc.study.cell import Cell, Result
 from posenc.study.checkpoints import Refused, differences
+from posenc.study.extended import check_encoding
 from posenc.study.lock import locked
 from posenc.study.plan import Plan, PlanError
 from posenc.study.store import Record, Store
@@ -114,6 +114,14 @@ def study(
     checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
+    try:  # checkpoints need it: without, all cells would be trained and lost
+        import safetensors.torch  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "a study needs the extra `study`: python -m pip install 'posenc[study]'",
+            name="safetensors",
+        ) from None
+    cells = resolved(plan)
     with locked(folder):
         regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
@@ -123,7 +131,7 @@ def study(
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
             try:
-                return _Study(plan, writer, pool, max_minutes, progress).run()
+                return _Study(plan, cells, writer, pool, max_minutes, progress).run()
             finally:
                 pool.close()
         finally:
@@ -133,21 +141,29 @@ def study(
 def resolved(plan: Plan) -> list[Cell]:
     """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
 
-    Raises PlanError for a text, a task or an encoding of the user's own that cannot be used.
+    Raises PlanError for a text, a task or an encoding of the user's own that cannot be used, for an
+    encoding that cannot be extended, and for a metric that is measured at none of the lengths.
     """
     by_task = {}
     for name in plan.tasks:
         source = plan.source(name)
         with _usable(f"tasks: {name}"):
-            data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
+            data = regular.digest(Path(source)) if source else ""
             task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
             task = task.at(plan.trained, plan.tested)
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}
-    for cell in plan.of_seed(1)[: len(plan.encodings)]:
-        if user_code.is_own(cell.encoding):
-            with _usable(f"encodings: {cell.name}"):
-                encoding_of(cell)
+            longest = task.longest
+        if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
+            raise PlanError(
+                f"metric: {shown(plan.metric)} is at none of the lengths of {name}, which is"
+                f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
+                " test others, or name another metric."
+            )
+        for cell in plan.of_seed(1):
+            if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
+                with _usable(f"encodings: {cell.name}"):
+                    check_encoding(cell, longest)
     return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
 
 
@@ -167,7 +183,7 @@ def file_of(cell: Cell) -> Path | None:
     if not cell.source:
         return None
     path = Path(cell.source)
-    if sha256(path.read_bytes()).hexdigest() != cell.data:
+    if regular.digest(path) != cell.data:
         raise ValueError(f"{cell.source} has changed since the study began.")
     return path
 
@@ -337,6 +353,7 @@ class _Study:
     def __init__(
         self,
         plan: Plan,
+        cells: list[Cell],
         writer: Store,
         pool: Executor,
         max_minutes: float | None,
@@ -344,7 +361,7 @@ class _Study:
     ) -> None:
         self.plan, self.store, self.pool, self.progress = plan, writer, pool, progress
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-        self.cells = resolved(plan)
+        self.cells = cells
         self.names = {cell.digest: f"{cell.task} {cell.name} {cell.seed}" for cell in self.cells}
         self.done = {*writer.finished} & self.names.keys()
         self.killed: dict[str, int] = {}
@@ -512,9 +529,7 @@ def _digests(plan: Plan) -> dict[str, str]:
     """Digests of the files of the user's own encodings, tasks and text."""
     files = {name: Path(name) for name in (plan.texts, plan.images) if name}
     return own_code.digests(plan.code) | {
-        name: sha256(path.read_bytes()).hexdigest()
-        for name, path in files.items()
-        if path.is_file()
+        name: regular.digest(path) for name, path in files.items() if path.is_file()
     }
 
 

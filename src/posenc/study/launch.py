@@ -308,7 +308,7 @@ def main(words: Sequence[str] | None = None) -> int:
             _lead(asked.plan, asked.out, runner, stop, engine, **options)
     except KeyboardInterrupt:
         return 130
-    except (NotLaunched, PlanError, CodeRefused, Refused, Locked) as error:
+    except (NotLaunched, PlanError, CodeRefused, Refused, Locked, ImportError) as error:
         return _failed(error)
     finally:
         dist.destroy_process_group()
