@@ -18,9 +18,7 @@ FORMAT = 1  # of settings; a change of meaning changes it, so that old cells kee
 CONTROLS = ("", "window", "shuffled", "oracle")
 EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that change no number
-LONGEST = (
-    2**20
-)  # of a text, in the measure of its task: a square of it is a million times a million
+LONGEST = 2**20  # length of a text, in the measure of its task
 MOST = {  # of the settings of a profile
     "width": 2**16, "heads": 2**10, "layers": 2**10, "steps": 2**31, "batch": 2**20,
     "warmup": 2**31, "prompts": 2**24,

@@ -153,6 +153,7 @@ def resolved(plan: Plan) -> list[Cell]:
             task = task.at(plan.trained, plan.tested)
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}
+            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
             longest = task.longest
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
             raise PlanError(
