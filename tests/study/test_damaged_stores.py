@@ -172,8 +172,8 @@ NONSENSE = [
     "UPDATE outcomes SET prompts = 1, data = X'80' WHERE kind = 'bits' AND rowid < 9",
     "UPDATE outcomes SET prompts = 1, data = X'0000807F' WHERE kind = 'float32'",
     "UPDATE outcomes SET prompts = 1, data = X'0000C07F' WHERE kind = 'float32' AND rowid > 40",
-    "UPDATE outcomes SET protocol = 'forced' WHERE rowid < 20",
-    "UPDATE outcomes SET protocol = 'sliding'",
+    "UPDATE OR REPLACE outcomes SET protocol = 'forced' WHERE rowid < 20",
+    "UPDATE OR REPLACE outcomes SET protocol = 'sliding'",
     "UPDATE cells SET failure = 'none' WHERE rowid < 3",
     "UPDATE cells SET losses = X'000000000000F07F'",
     "UPDATE cells SET label = 'a' || char(10) || 'b'",
@@ -181,6 +181,9 @@ NONSENSE = [
     "UPDATE plans SET text = replace(text, '20', '10')",
     "UPDATE plans SET text = 'x = ' || replace(hex(zeroblob(5000)), '0', '[')",
     "INSERT INTO deviations (what) VALUES (char(27) || '[2J')",
+    "UPDATE outcomes SET prompts = 1, data = X'0000C07F' WHERE protocol = 'cropped'",
+    "DELETE FROM outcomes WHERE protocol = 'cropped' AND rowid % 2",
+    "UPDATE outcomes SET prompts = 1, data = X'00000000' WHERE protocol = 'cropped' AND rowid % 2",
     "DELETE FROM plans",
 ]
 

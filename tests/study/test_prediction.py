@@ -142,7 +142,7 @@ def test_too_few_encodings_are_refused():
     [
         ({"encoding": "rop"}, "'rope' cannot be measured: no encoding is called 'rop'"),
         ({"options": {"theta": "x"}}, "encoding 'rope' cannot be measured: "),
-        ({"options": {"odd": 1}}, "encoding 'rope' cannot be measured: RoPE does not take"),
+        ({"options": {"odd": 1}}, "encoding 'rope' cannot be measured: RoPE has no `odd`"),
         ({"profile": Profile(width=2**16, heads=3)}, "'rope' cannot be measured: "),
     ],
 )

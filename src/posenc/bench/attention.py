@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.attend import attend
-from posenc.attention.dispatch import Implementation
+from posenc.attention.call import Implementation
 from posenc.bench import memory
 from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed
@@ -146,10 +146,11 @@ class ShawMatrix:
 
     def __call__(self, q, k, v):
         row = self.encoding.row(offsets(q, k))
-        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.keys[row])
+        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.relative_keys[row])
         scores = (scores * q.shape[-1] ** -0.5).masked_fill(offsets(q, k) < 0, float("-inf"))
         weights = scores.softmax(-1)
-        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, self.encoding.values[row])
+        added = torch.einsum("bhij,ijd->bhid", weights, self.encoding.relative_values[row])
+        return weights @ v + added
 
 
 @dataclass
@@ -196,7 +197,8 @@ class DebertaModule:
 def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
     """Implementations to compare, by name; those that need tokens² only where it fits."""
     t5 = T5Bias(HEADS, bidirectional=False)
-    shaw, deberta = Shaw(DIM, reach=REACH), DeBERTa(DIM, HEADS, buckets=256, released=True)
+    shaw = Shaw(DIM, reach=REACH)
+    deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
     ways = {
         LIMIT: Case(NoPE()),
         LIMIT_BOTH_WAYS: Case(NoPE(), causal=False),

@@ -128,6 +128,15 @@ def cut(at: Any, some: slice, where: tuple[int, int]) -> Any:
     return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
 
 
+def of_texts(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
+    """Take these texts of the batch, of positions or of a `Prepared`; what all share stays."""
+    if isinstance(at, Prepared):
+        fields = zip(at._each(), at.places, strict=True)
+        return at.like(of_texts(field, texts, place) for field, place in fields)
+    shared = at.ndim <= where[1] or len(at) == 1
+    return at if shared else at.index_select(0, texts.to(at.device))
+
+
 def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
     """Append the tokens that follow to positions or to a `Prepared`."""
     if isinstance(at, Prepared):

@@ -24,7 +24,7 @@ from posenc.core.arguments import shown
 from posenc.models.files.errors import printable
 from posenc.names import is_own
 from posenc.study import statistics, tasks
-from posenc.study.cell import PROFILES, Cell
+from posenc.study.cell import PROFILES, Cell, Profile
 from posenc.study.plan import Plan, PlanError
 from posenc.study.statistics import Interval
 from posenc.study.store import BITS, Contents, Outcome, Record, StoreError
@@ -51,6 +51,7 @@ class Row:
     in_range: float | None
     value: Interval | None  # of the metric
     by_seed: Sequence[float]
+    cropped: Interval | None  # the metric of a model that is shown the last L tokens alone
     below: int | None
     parameters: int | None
     seconds: float | None  # of a step
@@ -99,6 +100,7 @@ class Analysis:
     rows: Sequence[Row]
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
+    profile: Profile | None  # of all cells; None where there are none, or several profiles
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
@@ -136,7 +138,8 @@ def analyse(
     ]
     seeds = min((len(row.seeds) for row in rows), default=0)
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
-    if {cell.profile for cell in cells} & {PROFILES["smoke"]}:
+    profiles = {cell.profile for cell in cells}
+    if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol, resamples)
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
@@ -151,6 +154,7 @@ def analyse(
         rows if stamp else _ranked(rows),
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
+        profiles.pop() if len(profiles) == 1 else None,
     )
 
 
@@ -234,8 +238,8 @@ def _row(
     )
     within = [fmean(curve[n]) for n in lengths if n <= trained]
     in_range = fmean(within) if within else None
-    vectors = {seed: _vector(outcomes, metric, trained) for seed, outcomes in graded.items()}
-    known = [vector for vector in vectors.values() if vector is not None]
+    known = _measured(good.values(), protocol, metric, trained)
+    cropped = _measured(good.values(), "cropped", metric, trained)
     seconds = [record.seconds for record in good.values() if record.seconds is not None]
     means = {n: fmean(values) for n, values in curve.items()}
     return Row(
@@ -251,6 +255,7 @@ def _row(
         in_range,
         statistics.bootstrap(known, resamples=resamples) if known else None,
         [vector.mean().item() for vector in known],
+        statistics.bootstrap(cropped, resamples=resamples) if cropped else None,
         None if bits or not means else statistics.first_below([*means], [*means.values()]),
         next((record.parameters for record in good.values()), None),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
@@ -261,6 +266,22 @@ def _row(
 
 def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
     return tuple((n, outcome.kind, outcome.prompts) for n, outcome in outcomes.items())
+
+
+def _measured(
+    records: Iterable[Record], protocol: str | None, metric: str, trained: int
+) -> list[Tensor]:
+    """Compute the metric of each run that was tested by a protocol, prompt by prompt.
+
+    Raises StoreError where that is not the same number of finite numbers for each.
+    """
+    vectors = [_vector(_graded(record, protocol), metric, trained) for record in records]
+    measured = [vector for vector in vectors if vector is not None]
+    if len({len(vector) for vector in measured}) > 1:
+        raise StoreError("the seeds of an encoding were not tested on the same prompts.")
+    if not all(vector.isfinite().all() for vector in measured):
+        raise StoreError("some outcomes are no finite numbers.")
+    return measured
 
 
 def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:
