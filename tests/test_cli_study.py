@@ -131,6 +131,16 @@ def test_without_the_extra_for_pages_a_study_says_how_to_get_one(posenc, fast, m
     assert "no page: it needs the extra `report` (jinja2 is missing)" in err
 
 
+def test_without_the_extra_for_studies_nothing_is_trained(posenc, fast, monkeypatch):
+    for name in ("safetensors", "safetensors.torch"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(execute.Processes, "start", lambda *_: 1 / 0)
+    code, _, err = posenc("study", "--out", "out")
+    assert (code, Path("out/results.db").exists()) == (2, False)
+    wanted = "error: this needs the extra `study`: python -m pip install 'posenc[study]'"
+    assert err.splitlines()[-1] == wanted
+
+
 def test_results_as_json_hold_every_seed(out, posenc):
     held = json.loads(posenc("results", "out", "--json")[1])
     assert [row["encoding"] for row in held["rows"]] == ["nope", "rope"]

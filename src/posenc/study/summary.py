@@ -72,7 +72,7 @@ def _starts(contents: Contents) -> list[Start]:
         return []
     digests = {digest for digest, _ in contents.plans}
     return [
-        Start(str(line.get("begun", "")), str(line.get("command") or ""), line.get("commit"))
+        Start(line.get("begun", ""), line.get("command", ""), line.get("commit"))
         for line in store.times(contents.path.parent)
         if line.get("plan") in digests
     ]
