@@ -21,7 +21,11 @@ def serves(call: Call) -> str:
 def suits(call: Call) -> str:
     if beyond_gradients():
         return "torch's kernels know first derivatives alone, and backwards"
-    if call.seen is None or call.seen.is_all or call.seen.is_causal:
+    if call.mask is None or (isinstance(call.mask, Mask) and call.mask.is_causal):
+        return ""
+    if call.seen is None and not call.q.is_cuda:
+        return ""
+    if call.seen is not None and (call.seen.is_all or call.seen.is_causal):
         return ""
     return "a kernel that goes by blocks of keys leaves out what the mask hides"
 
