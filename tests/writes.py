@@ -216,8 +216,7 @@ def weight_norm(holder: Any) -> Iterator[None]:
 def from_a_vector(holder: Any) -> Iterator[None]:
     yield
     weights = [*holder.encoding.parameters()]
-    if weights:
-        vector_to_parameters(moved(parameters_to_vector(weights)), weights)
+    vector_to_parameters(moved(parameters_to_vector(weights)), weights)
 
 
 def lora_merged(holder: Any) -> Iterator[None]:
@@ -340,19 +339,21 @@ def attributes(encoding: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
 
 
 def write_tensor(x: Tensor, how: str, by: int) -> None:
-    """Add `by` to whole numbers, a tenth of it to others."""
-    more = 0.1 * by if x.is_floating_point() else by
+    """Add `by` to whole numbers; multiply others, by a tenth more for each."""
+    whole = not x.is_floating_point()
+    change = (lambda x: x.add_(by)) if whole else (lambda x: x.mul_(1 + 0.1 * by))
     if how == "in place":
         with torch.inference_mode(x.is_inference()), torch.no_grad():
-            x.add_(more)
+            change(x)
     elif how == "data":
         with torch.inference_mode(x.is_inference()):
-            x.data.add_(more)
+            change(x.data)
     elif how == "numpy":
-        x.detach().numpy()[...] += more
+        numbers = x.detach().numpy()
+        numbers[...] = numbers + by if whole else numbers * (1 + 0.1 * by)
     elif how == "inference mode":
         with torch.inference_mode():
-            x.add_(more)
+            change(x)
     else:
         raise ValueError(how)
 

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from thorough import THOROUGH, some
 from torch import nn
+from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_leaves, tree_map
 from writes import (
     REPLACE,
@@ -209,7 +210,7 @@ def test_attend_reads_tensors_that_are_attributes_as_they_are_now(name, how):
         if how == "another":
             setattr(part, attribute, 1.5 * x)
         else:
-            write_tensor(x, how, -1)
+            write_tensor(x, how, 3)
     text.at, text.last_at = encoding.prepare(text.pos), encoding.prepare(text.last)
     expected = answers(copy.deepcopy(encoding), text.fresh(), implementation="reference")
     for path, out in answers(encoding, text).items():
@@ -430,36 +431,41 @@ def run_as(machine, examples, steps):
     return machine.TestCase
 
 
+def is_parametrized(encoding):
+    return any(isinstance(part, parametrize.ParametrizationList) for part in encoding.modules())
+
+
 class Writes(RuleBasedStateMachine):
-    """Writes to the weights of `self.encoding`, whatever it is called by."""
+    """Writes to the weights of `self.encoding`, between calls alike."""
 
     encoding: Any
 
     def use(self):
+        """A call as the last, against fresh copies."""
         raise NotImplementedError
 
     def wrote(self):
         pass
 
-    @rule(way=st.sampled_from([way for way in WAYS if way not in REPLACE]), times=st.integers(0, 3))
+    @rule(way=st.sampled_from(KEPT), times=st.integers(0, 3))
     def write_weights(self, way, times):
-        if "resharded" in way or "storage" in way or way in ("parametrized", "weight_norm"):
-            if any(isinstance(x, nn.utils.parametrize.ParametrizationList) for x in self.parts()):
-                return
+        if not any(True for _ in self.encoding.parameters()):
+            way = "a number"
+        if is_parametrized(self.encoding) and way in ("parametrized", "weight_norm"):
+            return
         steps = WAYS[way](self)
         with torch.no_grad():
             next(steps)
-            for _ in range(times):
-                self.use()
+        for _ in range(times):
+            self.use()
+        with torch.no_grad():
             next(steps, None)
         self.wrote()
+        self.use()
 
     @rule(frozen=st.booleans())
     def freeze(self, frozen):
         self.encoding.requires_grad_(not frozen)
-
-    def parts(self):
-        return self.encoding.modules()
 
 
 @st.composite
@@ -501,64 +507,67 @@ class Calls(Writes):
             ]
         self.made_in = made_in
         self.prepare()
+        self.call_as(torch.no_grad, torch.float32, HEADS, "prepared", 0)
 
     @rule()
     def prepare(self):
         with MODES[self.made_in]():
             self.at, self.k_at = map(self.encoding.prepare, (self.pos, self.k_pos))
 
-    def use(self):
-        self.compute(self.inputs(torch.float32, HEADS, "prepared"), "prepared", None)
-
-    def inputs(self, dtype, groups, where):
-        queries, keys = self.sizes if where != "none" else self.sizes[:1] * 2
-        q = torch.randn(2, HEADS, queries, DIM, dtype=dtype)
-        return q, *torch.randn(2, 2, groups, keys, DIM, dtype=dtype)
-
-    def compute(self, qkv, where, mask):
-        ats = {"bare": (self.pos, self.k_pos), "prepared": (self.at, self.k_at), "none": ()}[where]
-        return attend(*qkv, self.encoding, *ats, mask=mask)
-
-    def expected(self, qkv, where, mask):
-        alone, mask = copy.deepcopy((self.encoding, mask))
-        ats = {"bare": (self.pos, self.k_pos), "prepared": (self.at, self.k_at), "none": ()}[where]
-        return attend(*qkv, alone, *map(cloned, ats), mask=mask, implementation="reference")
-
     @rule(
-        mode=st.sampled_from([*MODES]),
-        dtype=st.sampled_from([torch.float32, torch.float32, *CLOSE]),
+        mode=st.sampled_from([*MODES.values()]),
+        dtype=st.sampled_from([torch.float32, *CLOSE]),
         groups=st.sampled_from([4, 2, 1]),
         where=st.sampled_from(["bare", "prepared", "prepared", "none"]),
         which=st.integers(0, 2),
-        times=st.integers(1, 3),
     )
-    def call(self, mode, dtype, groups, where, which, times):
-        if mode == "grad" and ("inference" == self.made_in or self.pos.is_inference()):
-            mode = "no_grad"
-        where = "bare" if where == "none" and self.encoding.axes > 1 else where
-        mask = None if where == "none" else self.masks[which % len(self.masks)]
-        with MODES[mode]():
-            qkv = self.inputs(dtype, groups, where)
-            for _ in range(times):
-                out = self.compute(qkv, where, mask)
-            close(out, self.expected(qkv, where, mask), CLOSE[dtype])
+    def call_as(self, mode, dtype, groups, where, which):
+        """What the next calls are like."""
+        if mode is torch.enable_grad and (self.made_in == "inference" or self.pos.is_inference()):
+            mode = torch.no_grad
+        self.mode, self.dtype, self.groups = mode, dtype, groups
+        self.where = "bare" if where == "none" and self.encoding.axes > 1 else where
+        self.mask = None if self.where == "none" else self.masks[which % len(self.masks)]
+
+    @property
+    def ats(self):
+        where = {"bare": (self.pos, self.k_pos), "prepared": (self.at, self.k_at), "none": ()}
+        return where[self.where]
+
+    def use(self):
+        queries, keys = self.sizes if self.where != "none" else self.sizes[:1] * 2
+        with self.mode():
+            q = torch.randn(2, HEADS, queries, DIM, dtype=self.dtype)
+            k, v = torch.randn(2, 2, self.groups, keys, DIM, dtype=self.dtype)
+            out = attend(q, k, v, self.encoding, *self.ats, mask=self.mask)
+            alone, mask = copy.deepcopy((self.encoding, self.mask))
+            fresh = (*map(cloned, self.ats),)
+            expected = attend(q, k, v, alone, *fresh, mask=mask, implementation="reference")
+            close(out, expected, CLOSE[self.dtype])
+
+    @rule(times=st.integers(1, 3))
+    def call(self, times):
+        for _ in range(times):
+            self.use()
 
     @rule(by=st.integers(1, 3), both=st.booleans())
     def move_positions(self, by, both):
         self.move(by)
         if both:
             self.move_keys(by)
+        self.use()
 
     @rule(how=st.sampled_from(TENSOR_WRITES), which=st.integers(0, 20), by=st.integers(1, 3))
     def write_prepared(self, how, which, by):
         leaves = tree_leaves((self.at, self.k_at))
         write_tensor(leaves[which % len(leaves)], how, by)
+        self.use()
 
     @rule(how=st.sampled_from(TENSOR_WRITES))
     def write_attributes(self, how):
         if not is_rotary(self.encoding):
             for _, _, x in attributes(self.encoding):
-                write_tensor(x, how, -1)
+                write_tensor(x, how, 3)
             self.prepare()
 
 
@@ -587,13 +596,15 @@ class Layers(Writes):
     def wrote(self):
         self.written = True
 
+    @torch.no_grad()
     def use(self):
-        self.run(torch.randn(1, 3, WIDTH), 0)
+        x = torch.randn(1, 3, WIDTH)
+        close(self.run(x, 0), self.run(x, 0, layers=copy.deepcopy(self.layers), path="reference"))
 
-    def run(self, x, start, cache=None, layers=None, path="auto"):
-        pos = folded(start + x.shape[1], self.encoding.axes)[start:]
+    def run(self, x, start, cache=None, layers=None, path="auto", mask=None):
+        pos = folded(64, self.encoding.axes)[start : start + x.shape[1]]
         for layer in self.layers if layers is None else layers:
-            x = layer(x, pos, masks.causal(), path, cache)
+            x = layer(x, pos, masks.causal() if mask is None else mask, path, cache)
         return x
 
     @rule(
@@ -639,8 +650,9 @@ class Layers(Writes):
     @rule(which=st.integers(0, 5))
     def refuse(self, which):
         cache, x = self.texts[which % len(self.texts)]
-        with pytest.raises(ValueError, match="implementation"):
-            self.run(torch.randn(len(x), 1, WIDTH), x.shape[1], cache, path="fastest")
+        of_others = masks.documents(torch.zeros(x.shape[1] + 3, dtype=torch.long))
+        with pytest.raises(ValueError, match="positions for"):
+            self.run(torch.randn(len(x), 1, WIDTH), x.shape[1], cache, mask=of_others)
         assert cache.tokens == x.shape[1]
 
 
@@ -658,13 +670,12 @@ class Adapted(Writes):
     def begin_text(self):
         self.past = T.DynamicCache(config=self.held.model.config)
 
-    @torch.no_grad()
     def use(self):
-        self.held.logits(torch.randint(2, 40, (1, 4)))
+        self.read(4, torch.no_grad)
 
-    @rule(tokens=st.integers(1, 9), mode=st.sampled_from([*MODES]))
+    @rule(tokens=st.integers(1, 9), mode=st.sampled_from([*MODES.values()]))
     def read(self, tokens, mode):
-        with MODES[mode]():
+        with mode():
             ids, alone = torch.randint(2, 40, (2, tokens)), copy.deepcopy(self.held.model)
             close(self.held.logits(ids), self.held.logits(ids, alone))
 
