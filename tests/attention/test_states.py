@@ -559,6 +559,8 @@ class Calls(Writes):
 
     @rule(how=st.sampled_from(TENSOR_WRITES), which=st.integers(0, 20), by=st.integers(1, 3))
     def write_prepared(self, how, which, by):
+        if isinstance(self.encoding, TransformerXL):
+            return  # its sines stand beside the positions, and written to they are of none
         leaves = tree_leaves((self.at, self.k_at))
         write_tensor(leaves[which % len(leaves)], how, by)
         self.use()

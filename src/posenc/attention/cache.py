@@ -86,10 +86,10 @@ class Cache:
         The next tokens stand after the last that is left.
         """
         left = whole_number(tokens, "tokens") + (self.tokens if tokens < 0 else 0)
-        self._refuse_unfinished("crop")
-        if not 0 <= left <= self.tokens:
+        least = min([held.tokens for held in self.held.values()], default=0)
+        if not 0 <= left <= least:
             raise ValueError(
-                f"`tokens` must be at most the {self.tokens} of the cache, got {tokens}."
+                f"`tokens` must leave at most the {least} that every layer has seen, got {tokens}."
             )
         some = slice(left)
         self.held = self._mapped(
@@ -103,7 +103,6 @@ class Cache:
 
         A text may be taken twice, or not at all.
         """
-        self._refuse_unfinished("reorder")
         batch = max([held.k.shape[0] for held in self.held.values()], default=0)
         if not isinstance(texts, Tensor) or texts.ndim != 1 or texts.dtype not in INTEGERS:
             raise TypeError(
@@ -131,14 +130,6 @@ class Cache:
         branch.held = {layer: change(held) for layer, held in self.held.items()}
         return branch
 
-    def _refuse_unfinished(self, what: str) -> None:
-        counts = {held.tokens for held in self.held.values()}
-        if len(counts) > 1:
-            raise ValueError(
-                f"`{what}` is for a cache whose layers have seen equally many tokens, these have"
-                f" seen {', '.join(map(str, sorted(counts)))}: finish the pass first."
-            )
-
 
 INTEGERS = (torch.int64, torch.int32)
 
@@ -147,6 +138,8 @@ def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: 
     """Positions of the tokens of x, (batch, token, channel); None: those after the cache's last."""
     held = None if cache is None else cache.held.get(layer)
     known = None if held is None else held.pos
+    if cache is not None:
+        cache.given.pop(layer, None)  # of a call that was refused
     if pos is None:
         if known is None:
             return sequence(x.shape[-2], 0 if held is None else held.tokens, x.device)
