@@ -140,7 +140,7 @@ def test_a_convolution_over_tokens_is_refused_where_it_is_wrong(unchecked):
     found = {one.name: one for one in conform(Canon)}
     assert names(conform(Canon)) == {"cache", "packed texts", "padding", "token by token"}
     assert found["paths"].holds
-    assert re.match("`on_queries` of tokens in reverse: .* at batch 0, head 0, token 0, channel",
+    assert re.match(r"`on_queries` of tokens in reverse: .* at batch 0, head 0, token \d, channel",
                     found["token by token"].why)  # fmt: skip
     assert found["token by token"].smallest == Sizes(1, 2, 1)
 
@@ -151,12 +151,14 @@ def test_a_convolution_over_tokens_is_refused_where_it_is_wrong(unchecked):
 def test_says_in_one_sentence_what_is_broken(unchecked):
     found = conform(Canon)
     assert re.fullmatch(
-        r"Canon: the promise `cache` is broken, token by token with a cache, path 'auto': \S+ "
-        r"instead of \S+ at batch 0, token 1, channel \d+ \(1 text of 2 tokens, 1 head\); so are "
+        r"Canon breaks the promise `cache`: token by token with a cache, path 'auto': \S+ "
+        r"instead of \S+ at batch 0, token 1, channel \d+ \(1 text of 2 tokens, 1 head\); and "
         r"`packed texts`, `padding`, `token by token`\.",
         found.refusal,
     )
-    with pytest.raises(AssertionError, match=r"(?s)Canon: the promise `cache`.*\n\ncache  +✗ "):
+    with pytest.raises(
+        AssertionError, match=r"(?s)Canon breaks the promise `cache`.*\n\ncache  +✗ "
+    ):
         found.raise_if_failed()
     assert conform(ALiBi(4), promises=[cache]).refusal == ""
     conform(ALiBi(4), promises=[cache]).raise_if_failed()

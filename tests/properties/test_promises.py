@@ -239,3 +239,14 @@ def test_what_traces_is_tried_on_request():
 def test_sizes_are_named_in_words():
     assert str(Sizes(1, 1, 1)) == "1 text of 1 token, 1 head"
     assert str(Sizes(2, 3, 4)) == "2 texts of 3 tokens, 4 heads"
+
+
+def test_more_heads_of_keys_than_of_queries_are_refused():
+    """Torch's kernel would divide by zero, and the process end."""
+
+    class Doubles(Encoding):
+        def on_keys(self, k, at):
+            return k.repeat_interleave(2, 1)
+
+    (only,) = conform(Doubles(), DIM, HEADS)
+    assert "on_keys" in only.why

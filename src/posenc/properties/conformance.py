@@ -20,6 +20,7 @@ from posenc.properties.card import Card
 from posenc.properties.measures import Property, check
 from posenc.properties.probe import Probe
 from posenc.properties.promises import (
+    IN_A_STUDY,
     PROMISES,
     TRACED,
     Case,
@@ -74,9 +75,8 @@ class Conformance(list[Outcome]):
         if not self.failed:
             return ""
         first, *more = self.failed
-        others = f"; so are {', '.join(f'`{other.name}`' for other in more)}" if more else ""
-        smallest = f" ({first.smallest})" if first.smallest else ""
-        return f"{self.name}: the promise `{first.name}` is broken, {first.why}{smallest}{others}."
+        others = f"; and {', '.join(f'`{other.name}`' for other in more)}" if more else ""
+        return f"{self.name} breaks the promise `{first.name}`: {str(first)[2:]}{others}."
 
     def raise_if_failed(self) -> None:
         """Raise AssertionError, with the table of what failed, if any promise is broken."""
@@ -141,6 +141,13 @@ def conform(
                 if name in declared
             ]
     return Conformance(case.card.name, outcomes)
+
+
+def refuse_broken(encoding: Encoding) -> None:
+    """Raise ValueError, in one sentence, if a promise that training relies on is broken."""
+    conformance = conform(encoding, promises=IN_A_STUDY, dtypes=[torch.float32])
+    if conformance.failed:
+        raise ValueError(conformance.refusal)
 
 
 def _card_of(mine: Any) -> Card:

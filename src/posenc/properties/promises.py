@@ -29,6 +29,7 @@ ONLY_COMPILED = frozenset({"flex"})
 PATHS = ("auto", *[path for path in IMPLEMENTATIONS if path not in ONLY_COMPILED])
 HEADS = "batch head token channel"
 TEXT = "batch token channel"
+OF_TOKENS = ("on_embeddings", "on_queries", "on_keys", "on_values", "on_output")
 SHORT = 64  # tokens
 PADDED: tuple[positions.Side, ...] = ("left", "right")
 
@@ -252,8 +253,10 @@ def token_by_token(case: Case) -> Pairs:
     tokens = case.sizes.tokens
     if tokens < 2:
         return
-    layer, pos, last = case.layer(), case.line(), torch.arange(tokens // 2, tokens)
-    encoding, x = layer.encoding, case.x()
+    pos, x, last = case.line(), case.x(), torch.arange(tokens // 2, tokens)
+    encoding = case.layer().encoding
+    if not {*encoding.acts_on} & {*OF_TOKENS, "on_hidden"}:
+        raise NotApplicable("it changes no token, it acts on scores")
     orders = {"in reverse": torch.arange(tokens).flip(0), "without those before": last}
     if "on_hidden" in encoding.acts_on:
         at = encoding.on_hidden(x, encoding.prepare(pos))
@@ -267,7 +270,7 @@ def token_by_token(case: Case) -> Pairs:
         at = encoding.prepare(pos)
         ats = {name: encoding.prepare(pos[order]) for name, order in orders.items()}
     heads = torch.randn(case.sizes.batch, case.sizes.heads, tokens, case.dim, dtype=case.dtype)
-    for hook in ("on_embeddings", "on_queries", "on_keys", "on_values", "on_output"):
+    for hook in OF_TOKENS:
         if hook not in encoding.acts_on:
             continue
         apply, given = getattr(encoding, hook), x if hook == "on_embeddings" else heads
@@ -376,6 +379,10 @@ def attended(
     k_at = None
     if other is not None and k_pos is not None:
         _, k, v, k_at = projected(layer, other, k_pos)
+    keys = layer.encoding.on_keys(k, at if k_at is None else k_at)
+    if keys.ndim != 4 or not keys.shape[1] or q.shape[1] % keys.shape[1]:
+        # torch's kernel divides by such numbers of heads, which ends the process.
+        raise ValueError(f"`on_keys` returned {tuple(keys.shape)} for keys of {tuple(k.shape)}")
     return attend(q, k, v, layer.encoding, at, k_at, mask, implementation=implementation)
 
 

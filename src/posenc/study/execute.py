@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from posenc import __version__, provenance, user_code
+from posenc.properties.conformance import refuse_broken
 from posenc.study import analysis, statistics, store, tasks, train
 from posenc.study.build import encoding_of
 from posenc.study.cell import Cell, Result
@@ -142,7 +143,7 @@ def resolved(plan: Plan) -> list[Cell]:
     for cell in plan.of_seed(1)[: len(plan.encodings)]:
         if user_code.is_own(cell.encoding):
             with _usable(f"encodings: {cell.name}"):
-                encoding_of(cell)
+                refuse_broken(encoding_of(cell))
     return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
 
 
