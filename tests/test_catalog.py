@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+import torch
 
 from posenc import CATALOG, RoPE, create
 from posenc.catalog import find
@@ -21,6 +22,15 @@ def findings(card):
 def test_card_is_true(card, measure):
     found = findings(card)[measure.__name__]
     assert (found.holds is True) == (measure in card.holds), f"{measure.__doc__} {found}"
+
+
+@EACH
+@pytest.mark.parametrize(("dim", "heads", "seed"), [(8, 4, 1), (24, 1, 2), (32, 2, 3)])
+def test_marks_do_not_go_by_seed_or_size(card, dim, heads, seed):
+    torch.manual_seed(seed)
+    found = check(card.make(dim, heads), dim, heads, seed=seed)
+    marks = {name for name, finding in found.items() if finding.holds}
+    assert marks == {measure.__name__ for measure in card.holds}
 
 
 @EACH

@@ -127,7 +127,7 @@ KINDS = {"distance": DISTANCE, "content": CONTENT, "gate": GATE, "rotation": ROT
 ALWAYS = {"shift_invariant", "any_length", "length_independent", "order_sensitive"}
 HOLDS = {
     "distance": ALWAYS | {"norm_preserving", "symmetric", "decaying"},
-    "content": ALWAYS | {"norm_preserving", "learned", "decaying"},
+    "content": ALWAYS | {"norm_preserving", "learned"},  # `a` may become negative
     "gate": ALWAYS | {"norm_preserving", "learned", "decaying"},
     "rotation": ALWAYS | {"learned", "unique_positions", "bounded", "norm_constant"}
     | {"linear_shift"},
