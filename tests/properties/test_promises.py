@@ -23,7 +23,7 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
-def test_every_card_keeps_every_promise(card):
+def test_every_card_keeps_every_promise(unchecked, card):
     """All but those whose rows change with the length of the text, which cannot be cached."""
     found = conform(replace(card, holds=frozenset()), DIM, HEADS, dtypes=FLOATS)
     by_length = set() if length_independent in card.holds else {"cache", "packed texts"}
