@@ -60,7 +60,7 @@ def test_works_with_pytest_in_a_project_of_its_own(tmp_path):
     assert "raise_if_failed" not in ran.stdout
 
 
-def test_gives_the_outcomes_of_what_breaks_nothing():
+def test_gives_the_outcomes_of_what_breaks_nothing(unchecked):
     assert [one.name for one in conform(ALiBi(4))][:2] == ["paths", "cache"]
 
 

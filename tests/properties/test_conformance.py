@@ -20,7 +20,7 @@ from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import conform
 from posenc.properties.conformance import Conformance, Outcome
-from posenc.properties.promises import Sizes, cache, paths
+from posenc.properties.promises import Sizes, cache, paths, token_by_token
 
 
 class Times(Running, Prepared, NamedTuple("Times", [("total", Tensor), ("pos", Tensor)])):
@@ -137,8 +137,9 @@ def test_a_bias_with_an_axis_too_many_is_refused(unchecked):
 
 
 def test_a_convolution_over_tokens_is_refused_where_it_is_wrong(unchecked):
-    found = {one.name: one for one in conform(Canon)}
-    assert names(conform(Canon)) == {"cache", "packed texts", "padding", "token by token"}
+    conformance = conform(Canon)
+    found = {one.name: one for one in conformance}
+    assert names(conformance) == {"cache", "packed texts", "padding", "token by token"}
     assert found["paths"].holds
     assert re.match(r"`on_queries` of tokens in reverse: .* at batch 0, head 0, token \d, channel",
                     found["token by token"].why)  # fmt: skip
@@ -149,11 +150,11 @@ def test_a_convolution_over_tokens_is_refused_where_it_is_wrong(unchecked):
 
 
 def test_says_in_one_sentence_what_is_broken(unchecked):
-    found = conform(Canon)
+    found = conform(Canon, promises=[cache, token_by_token])
     assert re.fullmatch(
         r"Canon breaks the promise `cache`: token by token with a cache, path 'auto': \S+ "
         r"instead of \S+ at batch 0, token 1, channel \d+ \(1 text of 2 tokens, 1 head\); and "
-        r"`packed texts`, `padding`, `token by token`\.",
+        r"`token by token`\.",
         found.refusal,
     )
     with pytest.raises(
@@ -206,8 +207,9 @@ def test_what_computes_in_32_bits_alone_is_tried_in_32_bits():
 
         on_keys = on_queries
 
-    found = {one.name: one for one in conform(Narrow())}
-    assert names(conform(Narrow())) == {"dtypes"}
+    conformance = conform(Narrow())
+    found = {one.name: one for one in conformance}
+    assert names(conformance) == {"dtypes"}
     assert found["paths"].holds
 
 
@@ -235,8 +237,8 @@ def test_one_position_cannot_be_tried():
         conform(Learned(1, 8))
 
 
-@pytest.mark.parametrize("length", [2, 3, 9, 17])
-def test_a_short_table_can_be_tried(length):
+@pytest.mark.parametrize("length", [2, 9])
+def test_a_short_table_can_be_tried(unchecked, length):
     assert not conform(Learned(length, 8), heads=2).failed
 
 
