@@ -23,7 +23,7 @@ class LogBias(Encoding):
         return DistanceBias(self.curve, q, q_at, k_at)
 
     def curve(self, h, offset):
-        return -self.a[h] * torch.log1p(self.b[h] * offset.abs())
+        return -self.a[h].abs() * torch.log1p(self.b[h].abs() * offset.abs())
 
 
 if __name__ == "__main__":

@@ -108,8 +108,11 @@ def test_an_encoding_of_ones_own_is_shown_compared_and_reported(posenc, tmp_path
     masked = "Made for causal attention, and measured under a causal mask: Mine."
     assert "k′ = p k" in out
     assert masked in out
+    assert re.search(r"packed texts +✓ +\d comparisons", out)
     _, out, _ = posenc("show", mine, "--json")
     assert json.loads(out)["causal"] is True
+    promises = json.loads(out)["promises"]
+    assert promises["token by token"]["holds"] is True
     assert (json.loads(out)["name"], json.loads(out)["paper"]) == ("mine", None)
     code, out, _ = posenc("compare", mine, "rope", "--out", page)
     assert code == 0
@@ -120,6 +123,22 @@ def test_an_encoding_of_ones_own_is_shown_compared_and_reported(posenc, tmp_path
     code, *_ = posenc("report", mine, "--out", page)
     assert code == 0
     assert json.loads((page / "results.json").read_text())["encodings"][0]["paper"] is None
+
+
+def test_promises_that_one_of_ones_own_breaks_are_shown_with_their_witness(posenc, tmp_path):
+    """A convolution over keys: with a cache, the first key of each call has none before it."""
+    lines = (
+        "from posenc import Encoding",
+        "class Mine(Encoding):",
+        "    def on_keys(self, k, at):",
+    )
+    (tmp_path / "mine.py").write_text("\n".join([*lines, "        return k + k.roll(1, -2)"]))
+    code, out, _ = posenc("show", f"{tmp_path}/mine.py:Mine")
+    assert code == 0
+    assert re.search(r"cache +✗ +token by token with a cache, path", out)
+    assert re.search(r"paths +✓", out)
+    code, out, _ = posenc("show", "rope")
+    assert "packed texts" not in out
 
 
 @pytest.mark.parametrize(

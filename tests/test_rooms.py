@@ -23,6 +23,9 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "catalog",
     "attention.layer",  # takes the name of an encoding
     "attention.block",
+    "properties.promises",  # made of layers
+    "properties.conformance",
+    "testing",
     "analysis",
     "models.files",
     "models.weights",

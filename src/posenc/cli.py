@@ -128,6 +128,8 @@ def list_(*, as_json: AsJson = False) -> None:
 def show(name: str, /, *, as_json: AsJson = False) -> None:
     """Show one encoding: what it means, its formula, its properties as measured, its paper.
 
+    Of one of your own, also what attention, caches and packed texts ask of it, tried on it.
+
     Parameters
     ----------
     name
@@ -137,18 +139,21 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
         Print one JSON document instead.
     """
     (card,) = cards = _chosen([name])
-    from posenc.properties import check
+    from posenc.properties import check, conform
 
     with _own_code(cards):
         encoding = card.make(64, 4)
         findings = check(encoding, 64, 4)
+        outcomes = conform(card, 64, 4) if names.is_own(name) else []
     if as_json:
         properties = {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}
         described = card.to_json() | {"causal": encoding.causal, "text": card.text}
+        promises = {one.name: {"holds": one.holds, "why": str(one)[2:]} for one in outcomes}
+        described |= {"promises": promises} if promises else {}
         return _print_json(described | {"properties": properties})
     from posenc.report.terminal import tables
 
-    tables.card(card, findings, Console(), encoding.causal)
+    tables.card(card, findings, Console(), encoding.causal, outcomes)
 
 
 @app.command

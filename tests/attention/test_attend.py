@@ -8,7 +8,7 @@ import torch
 from hidden import prepared, prepared_both
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from posenc import masks, positions
+from posenc import masks
 from posenc.attention.attend import attend, scores
 from posenc.catalog import CATALOG
 from posenc.core.encoding import Encoding
@@ -20,7 +20,6 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.deberta import DeBERTa
 from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.rotary.rope import RoPE
-from posenc.properties import length_independent
 
 DIM, HEADS = 8, 4
 UNFUSED = {"on_scores", "by_weight"}  # what torch's own kernel cannot carry
@@ -122,27 +121,32 @@ def test_without_positions_tokens_stand_at_0_1_2():
 
 # Every path equals the reference
 
-CASES = {
+MASKED = {
     "no mask": lambda e: (line(e, 6), line(e, 6), None),
-    "causal": lambda e: (line(e, 6), line(e, 6), masks.causal()),
-    "window": lambda e: (line(e, 6), line(e, 6), masks.causal() & masks.window(3)),
+    "cross-attention": lambda e: (line(e, 4, start=9), line(e, 7), None),
+}
+CASES = MASKED | {
     "cached keys": lambda e: (
         *(line(e, 4, start=3), line(e, 7)),
         masks.causal(sequence(4, start=3), sequence(7)),
     ),
-    "cross-attention": lambda e: (line(e, 4, start=9), line(e, 7), None),
     "batched": lambda e: (
         *(torch.stack((line(e, 6), line(e, 6, start=n))) for n in (9, 7)),
         masks.causal(torch.stack((sequence(6), sequence(6, 9))), sequence(6, 4)),
     ),
-    "two blocks": lambda e: (line(e, 131), line(e, 131), masks.causal() & masks.window(9)),
 }
 
 
 @every_path
 @pytest.mark.parametrize("case", CASES)
 def test_every_path_gives_the_reference_and_its_gradients(card, path, case):
+    """Where queries and keys stand apart; tests/properties/test_promises.py has whole texts.
+
+    There encodings that are made for causal attention are tried under such a mask alone.
+    """
     encoding = card.make(DIM, HEADS).double()
+    if path == "reference" or (case in MASKED and not encoding.causal):
+        return
     q_pos, k_pos, mask = CASES[case](encoding)
     channels = DIM if "by_weight" in encoding.acts_on else 5
     tokens, keys = q_pos.shape[-1 - (encoding.axes > 1)], k_pos.shape[-1 - (encoding.axes > 1)]
@@ -157,10 +161,7 @@ def test_every_path_gives_the_reference_and_its_gradients(card, path, case):
         (out * weights).sum().backward()
         return out.detach(), *(leaf.grad.clone() for leaf in learned)
 
-    if path == "reference":  # against itself it shows that all of them get a gradient
-        assert all(found.abs().max() > 0 for found in run(path))
-    else:
-        torch.testing.assert_close(run(path), run("reference"), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(run(path), run("reference"), rtol=1e-6, atol=1e-8)
 
 
 @every_path
@@ -189,35 +190,6 @@ def test_values_may_have_other_channels_than_keys(card, path):
             for n in range(channels)
         ]
         torch.testing.assert_close(out, torch.cat(expected, -1))
-
-
-@every_path
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_16_bit_inputs_give_16_bit_outputs_near_the_exact_ones(card, path, dtype):
-    encoding = card.make(DIM, HEADS)
-    at, mask = prepared(encoding, line(encoding, 9)), masks.causal()
-    q, k, v = (heads(1, HEADS, 9, dtype=dtype) for _ in range(3))
-    out = attend(q, k, v, encoding, at, mask=mask, implementation=path)
-    assert out.dtype == dtype
-    exact = attend(q.float(), k.float(), v.float(), encoding, at, mask=mask)
-    few = 8 * torch.finfo(dtype).eps  # roundings, of numbers near 1
-    torch.testing.assert_close(out.float(), exact, rtol=few, atol=few)
-
-
-@every_path
-def test_a_query_that_sees_no_key_gives_0_and_finite_gradients(card, path):
-    encoding = card.make(DIM, HEADS)
-    blind = masks.padding([0, 4]) & masks.Mask(lambda b, h, i, j: (i != 2) & (j <= i))
-    pos, x, v = line(encoding, 5), embeddings(2, 5), heads(2, HEADS, 5)
-    x.requires_grad_(), v.requires_grad_()
-    out = layer(encoding, x, x, v, pos, pos, mask=blind, implementation=path)
-    assert out[0].eq(0).all()
-    assert out[1, :, 2].eq(0).all()
-    assert out[1, :, [0, 1, 3, 4]].ne(0).all()
-    out.sum().backward()
-    for leaf in (x, v, *encoding.parameters()):
-        assert leaf.grad.isfinite().all()
-    assert x.grad[0].eq(0).all()
 
 
 @every_path
@@ -281,24 +253,7 @@ def test_parameters_of_another_dtype_than_the_queries_serve_every_path(slug, lea
         torch.testing.assert_close(out, again, rtol=few, atol=few)
 
 
-# Caches, packing, padding: positions are all it takes
-
-
-@every
-def test_decoding_with_a_cache_equals_the_full_pass(card):
-    encoding = card.make(DIM, HEADS)
-    pos, x, v = line(encoding, 10), embeddings(2, 10), heads(2, 2, 10)
-    full = layer(encoding, x, x, v, pos, pos, mask=masks.causal())
-    parts, start = [], 0
-    for tokens in (4, 3, 1, 1, 1):
-        new, old = slice(start, start + tokens), slice(start + tokens)
-        mask = masks.causal(sequence(tokens, start), sequence(start + tokens))
-        parts.append(
-            layer(encoding, x[:, new], x[:, old], v[..., old, :], pos[new], pos[old], mask=mask)
-        )
-        start += tokens
-    agree = torch.allclose(torch.cat(parts, -2), full, rtol=1e-5, atol=1e-6)
-    assert agree == (length_independent in card.holds)
+# Positions are all it takes; tests/properties/test_promises.py has caches, packing and padding
 
 
 @every
@@ -310,64 +265,6 @@ def test_keys_that_fell_out_of_the_window_may_be_evicted(card):
     kept = slice(6, 10)
     last = layer(encoding, x[:, -1:], x[:, kept], v[..., kept, :], pos[-1:], pos[kept])
     torch.testing.assert_close(last, full)
-
-
-@every
-def test_packed_documents_equal_separate_ones(card):
-    encoding, lengths = card.make(DIM, HEADS), [5, 3, 1]
-    pos = torch.cat([line(encoding, n) for n in lengths])
-    x, v = embeddings(1, 9), heads(1, 2, 9)
-    mask = masks.documents(positions.documents(lengths)) & masks.causal()
-    packed = layer(encoding, x, x, v, pos, pos, mask=mask)
-    separate = [
-        layer(encoding, x, x, v, pos, pos, mask=masks.causal())
-        for x, v, pos in zip(
-            x.split(lengths, 1), v.split(lengths, 2), pos.split(lengths), strict=True
-        )
-    ]
-    agree = torch.allclose(packed, torch.cat(separate, -2), rtol=1e-5, atol=1e-6)
-    assert agree == (length_independent in card.holds)
-
-
-@every
-def test_keys_of_packed_documents_are_those_of_separate_ones(card):
-    """A document mask alone would hide positions that run on: rotary scores see offsets only."""
-    encoding, k = card.make(DIM, HEADS), heads(1, HEADS, 8)
-    if "on_hidden" in encoding.acts_on:
-        return  # what came before may be in the keys, if queries have it too: scores are the same
-    packed = encoding.prepare(torch.cat((line(encoding, 5), line(encoding, 3))))
-    second = encoding.on_keys(k[..., 5:, :], encoding.prepare(line(encoding, 3)))
-    assert encoding.on_keys(k, packed)[..., 5:, :].equal(second)
-
-
-@every
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_changes_nothing(card, side):
-    encoding, lengths = card.make(DIM, HEADS), [6, 4]
-    index = positions.padded(lengths, side)
-    pos = line(encoding, 6)[index]
-    x, v = embeddings(2, 6), heads(2, 2, 6)
-    text = [slice(None), slice(2, None) if side == "left" else slice(4)]
-    filling = slice(2) if side == "left" else slice(4, None)
-    x[1, filling], v[1, :, filling] = 50 * x[1, filling], 50 * v[1, :, filling]
-    mask = masks.causal(index) & masks.padding(lengths, side)
-    padded = layer(encoding, x, x, v, pos, pos, mask=mask)
-    for row, n in enumerate(lengths):
-        t = text[row]
-        x_, v_, pos_ = x[row : row + 1, t], v[row : row + 1, :, t], line(encoding, n)
-        alone = layer(encoding, x_, x_, v_, pos_, pos_, mask=masks.causal())
-        torch.testing.assert_close(padded[row : row + 1, :, t], alone, rtol=1e-6, atol=1e-8)
-
-
-@every
-def test_a_row_does_not_depend_on_its_batch(card):
-    encoding = card.make(DIM, HEADS)
-    pos, x, v = line(encoding, 6), embeddings(3, 6), heads(3, 2, 6)
-    together = layer(encoding, x, x, v, pos, pos)
-    for row in range(3):
-        one = slice(row, row + 1)
-        alone = layer(encoding, x[one], x[one], v[one], pos, pos)
-        torch.testing.assert_close(alone, together[one], rtol=1e-12, atol=1e-12)
 
 
 # Memory

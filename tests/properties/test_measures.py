@@ -13,12 +13,15 @@ from posenc.catalog import CATALOG
 from posenc.core.biases import offset
 from posenc.core.encoding import Encoding
 from posenc.core.sum import Sum
+from posenc.encodings.additive.binary import Binary
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.additive.sinusoidal import Sinusoidal
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.axial import axial
 from posenc.encodings.rotary.rope import RoPE
+from posenc.encodings.rotary.xpos import XPos
+from posenc.encodings.temperature import Temperature
 from posenc.properties import (
     ALL,
     FAR,
@@ -201,9 +204,7 @@ def test_an_encoding_that_gives_nan_holds_nothing(hook):
     probe = Probe(Broken(hook))
     for measure in (unique_positions, bounded, norm_constant, decaying, order_sensitive):
         assert measure(probe).holds in (False, None), measure.__name__
-    bias = hook == "on_scores"
-    expected = {"norm_preserving"} if bias else set()  # a bias leaves queries as they are
-    assert holding(check(Broken(hook))) == expected
+    assert not holding(check(Broken(hook)))
 
 
 def test_flat_rows_are_no_decay():
@@ -322,3 +323,104 @@ def test_a_short_table_can_be_measured(length):
 def test_one_position_cannot_be_compared():
     with pytest.raises(ValueError, match="Learned knows one position; to compare takes two"):
         check(Learned(1, 8))
+
+
+# What a mark must not go by
+
+
+def test_points_are_moved_along_each_axis_by_itself():
+    """A bias (r − c)(r′ − c′) stays where row and column move alike, and changes where one does."""
+
+    class Diagonal(Encoding):
+        axes = 2
+
+        def on_scores(self, q, k, q_at, k_at, scale):
+            q_off, k_off = (at[..., 0] - at[..., 1] for at in (q_at, k_at))
+            return lambda b, h, i, j: 1.0 * q_off[i] * k_off[j]
+
+    found = check(Diagonal())["shift_invariant"]
+    assert not found.holds
+    assert found.why.startswith("moving the text by (17, 0) takes the score of ")
+    assert check(RoPE(axial(16)))["shift_invariant"].holds
+
+
+def test_rows_of_keys_are_bounded_too_and_up_to_the_end():
+    """xPos: keys grow 3.5-fold each 512 tokens from the centre, as queries shrink."""
+    found = check(XPos(16))["bounded"]
+    assert not found.holds
+    assert re.fullmatch(r"keys: largest entry .* at its end, .* in the first 1,024", found.why)
+    assert check(RoPE(16))["bounded"].holds
+    assert check(Learned(20, 64))["bounded"].holds  # near is the whole table
+
+
+def test_no_number_of_bits_has_any_length():
+    for width in (8, 16, 32, 64):
+        assert not check(Binary(width), heads=1)["any_length"].holds
+
+
+class Shrinks(Encoding):
+    """Queries times exp(−p), keys times exp(p): in the scores, or in queries and keys."""
+
+    def __init__(self, into_scores):
+        super().__init__()
+        if not into_scores:
+            self.on_queries = lambda q, at: q * (-0.1 * at.unsqueeze(-1)).exp()
+            self.on_keys = lambda k, at: k * (0.1 * at.unsqueeze(-1)).exp()
+        else:
+            self.on_scores = self._bias
+
+    @property
+    def acts_on(self):
+        return tuple(hook for hook in ("on_queries", "on_keys", "on_scores") if hook in vars(self))
+
+    def _bias(self, q, k, q_at, k_at, scale):
+        left = (0.1 * (k_at - q_at.unsqueeze(-1))).exp()
+        scores = (q @ k.mT) * (left - 1) * scale
+        return lambda b, h, i, j: scores[b, h, i, j]
+
+
+def test_norms_are_those_of_the_formula_however_it_is_cut():
+    """The key 8 tokens ahead is e^0.8 as long; the one behind e^−0.8."""
+    written = [check(Shrinks(into_scores))["norm_preserving"] for into_scores in (False, True)]
+    for found in written:
+        assert found.defect == pytest.approx(math.exp(0.8) - 1)
+        assert found.why == "the length of a key at 8 changes by 122.55%, seen from 0"
+
+
+def test_queries_that_shrink_as_much_as_keys_grow_preserve_norms():
+    class Swapped(Encoding):
+        def on_queries(self, q, at):
+            return q / 3
+
+        def on_keys(self, k, at):
+            return 3 * k
+
+    assert check(Swapped())["norm_preserving"].holds
+    assert not check(Temperature(4))["norm_preserving"].holds
+
+
+def test_decay_must_hold_whatever_is_learned():
+    """A slope that may change its sign decays by chance; one that is an exponential does always."""
+
+    class Sloped(Encoding):
+        def __init__(self, positive):
+            super().__init__()
+            self.slope, self.positive = nn.Parameter(torch.ones(1)), positive
+
+        def on_scores(self, q, k, q_at, k_at, scale):
+            slope = self.slope.exp() if self.positive else self.slope
+            apart = offset(q_at, k_at)
+            return lambda b, h, i, j: -slope * apart(b, h, i, j).abs()
+
+    assert check(Sloped(positive=True))["decaying"].holds
+    found = check(Sloped(positive=False))["decaying"]
+    assert found.why == "first rises at offset 1 with `slope` times −8"
+
+
+def test_a_table_of_zeros_can_be_measured():
+    table = Learned(64, 64)
+    table.table.data.zero_()
+    found = check(table)
+    assert not found["unique_positions"].holds
+    assert found["linear_shift"].why == "all rows are 0, and any Mₖ takes one to the other"
+    assert found["norm_constant"].why == "norm 0 everywhere"

@@ -32,7 +32,8 @@ def test_only_what_ends_refuses_a_million_and_the_relative_ones_stay(everything)
     for measured in everything.encodings:
         relative = measured.properties["shift_invariant"].holds
         changes = [far.change for far in measured.far]
-        ends = any_length not in find(measured.slug).holds  # of all, Learned and xPos among them
+        # Of all, Learned and xPos among them; Binary ends later than at a million.
+        ends = any_length not in find(measured.slug).holds and measured.slug != "binary"
         assert (None in changes) == ends
         assert ends or measured.slug not in ("learned", "xpos")
         assert relative == all(change < 1e-4 for change in changes if change is not None)

@@ -334,6 +334,24 @@ def test_changed_code_of_ones_own_is_refused(tmp_path, monkeypatch):
         study(tmp_path / "out", planned, allow_code="mine.py:Mine")
 
 
+def test_code_of_ones_own_that_breaks_a_promise_is_refused_before_it_trains(tmp_path, monkeypatch):
+    """In one sentence with its witness; nothing is in the store."""
+    monkeypatch.chdir(tmp_path)
+    lines = (
+        "from posenc import Encoding",
+        "class Mine(Encoding):",
+        "    def on_values(self, v, at):",
+    )
+    (tmp_path / "mine.py").write_text("\n".join([*lines, "        return v + v.roll(1, -2)"]))
+    with pytest.raises(
+        PlanError,
+        match=r"encodings: mine\.py:Mine: Mine breaks the promise `cache`: token by token with"
+        r" a cache, path 'auto': .* at batch 0, token 0, channel \d+ \(1 text of 2 tokens,",
+    ):
+        study(tmp_path / "out", plan(seeds=1, encodings=["mine.py:Mine"]))
+    assert not read(tmp_path / "out").records
+
+
 def test_cells_that_do_not_fit_into_the_time_are_left_out_and_named(tmp_path, monkeypatch):
     study(tmp_path, plan(seeds=1))
     times = tmp_path / store.TIMES

@@ -1,5 +1,8 @@
 """Properties an encoding may have, measured: tests, probes, and the card that declares them."""
 
+from importlib import import_module
+from typing import Any
+
 from posenc.properties.measures import ALL as ALL
 from posenc.properties.measures import FAR as FAR
 from posenc.properties.measures import NO_ROWS as NO_ROWS
@@ -23,3 +26,10 @@ from posenc.properties.measures import shift_invariant as shift_invariant
 from posenc.properties.measures import symmetric as symmetric
 from posenc.properties.measures import unique_positions as unique_positions
 from posenc.properties.probe import Probe as Probe
+
+
+def __getattr__(name: str) -> Any:
+    """Import `conform` when it is asked for: it tries layers, which import the cards of all."""
+    if name != "conform":
+        raise AttributeError(f"module 'posenc.properties' has no attribute {name!r}")
+    return import_module("posenc.properties.conformance").conform

@@ -25,11 +25,12 @@ from posenc.core.encoding import Encoding
 from posenc.core.numerals import number
 from posenc.core.positions import grid
 from posenc.notebook import table
-from posenc.properties.probe import Probe
+from posenc.properties.probe import Probe, copied
 
 LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 TOLERANCE = 1e-4
 FAR = 10**6
+FARTHEST = 10**10
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Property(Protocol):
 
 
 TOO_FEW = Finding(float("nan"), "not applicable: it knows too few positions", False)
+FLAT = Finding(1.0, "flat: distance makes no difference")
 ONE_SIDED = Finding(float("nan"), "not applicable: it sees what came before, and no other", False)
 NO_ROWS = Finding(float("nan"), "not applicable: it gives no row to a position", applicable=False)
 
@@ -112,19 +114,29 @@ def unique_positions(probe: Probe) -> Finding:
 
 @of_probe
 def bounded(probe: Probe) -> Finding:
-    """No entry of a row at a million is over 1.5 times the largest of the first 1,024 rows."""
-    near = probe.near_rows()
+    """No entry of a row far away is over 1.5 times the largest of the first 1,024 rows.
+
+    Far is a million, or the end of what it accepts; rows are those of queries, and those of keys.
+    """
+    near, keys = probe.near_rows(), probe.near_rows(keys=True)
     if near is None:
         return NO_ROWS
+    start, place = FAR, "at a million"
     try:
-        far = probe.rows(probe.line(1024, FAR))
-        place = "at a million"
+        probe.encoding.prepare(probe.line(1024, FAR))
     except IndexError:
-        far, place = near, "anywhere in the table"
-    assert far is not None
-    largest, before = far.abs().max().item(), near.abs().max().item()
-    why = f"largest entry {number(largest)} {place}, {number(before)} in the first {len(near):,}"
-    return Finding(max(largest / before - 1.5, 0.0) if before else 0.0, why)
+        start, place = max(0, probe.limit - 1024), "at its end"
+    far = probe.line(min(1024, probe.limit), start)
+    worst = Finding(0.0, "")
+    for what, some, rows in (("", near, probe.rows(far)), ("keys: ", keys, probe.rows(far, True))):
+        if some is None or rows is None:
+            continue
+        largest, before = rows.abs().max().item(), some.abs().max().item()
+        defect = max(largest / before - 1.5, 0.0) if before else 0.0
+        if not worst.why or defect > worst.defect or defect != defect:
+            why = f"{number(largest)} {place}, {number(before)} in the first {len(some):,}"
+            worst = Finding(defect, f"{what}largest entry {why}")
+    return worst
 
 
 @of_probe
@@ -140,7 +152,7 @@ def norm_constant(probe: Probe) -> Finding:
         f"norm {number(norms[low], 4)} at position {_named(pos[low])},"
         f" {number(norms[high], 4)} at {_named(pos[high])}"
     )
-    spread = ((norms[high] - norms[low]) / norms.mean()).item()
+    spread = ((norms[high] - norms[low]) / (norms.mean() or 1.0)).item()
     if spread < TOLERANCE:
         why = f"norm {number(norms.mean(), 4)} everywhere"
     return Finding(spread, why)
@@ -164,6 +176,8 @@ def linear_shift(probe: Probe) -> Finding:
     here, at_a, at_b, at_ab = (_not_none(probe.rows(p + k)) for k in (0, a, b, a + b))
     if not torch.stack((here, at_a, at_b, at_ab)).isfinite().all():
         return Finding(float("inf"), "rows are not finite")
+    if not torch.stack((here, at_a, at_b, at_ab)).any():
+        return Finding(0.0, "all rows are 0, and any Mₖ takes one to the other")
     _, size, basis = torch.linalg.svd(here[tried:], full_matrices=False)
     basis = basis[size > 1e-5 * size[0]].mT  # (channel, rank): the space of all rows
     coordinates = here[tried:] @ basis
@@ -191,15 +205,21 @@ def linear_shift(probe: Probe) -> Finding:
 
 @of_probe
 def shift_invariant(probe: Probe) -> Finding:
-    """Moving the whole text leaves every score unchanged."""
-    pos = probe.line(probe.tokens)
+    """Moving the whole text, along each axis by itself and along all, leaves every score unchanged.
+
+    It moves by 17, and by 2,000 or as far as positions go.
+    """
+    pos, axes = probe.line(probe.tokens), probe.encoding.axes
     before, room = probe.scores(pos, pos), max(1, probe.limit - probe.tokens)
+    ways = [torch.ones(axes).long(), *torch.eye(axes).long()] if axes > 1 else [torch.tensor(1)]
     finding = TOO_FEW
     for by in (min(17, room), min(2000, room)):
-        after = probe.scores(pos + by, pos + by)
-        finding = _unchanged(before, after, pos, pos, f"moving the text by {by:,}")
-        if not finding.defect < TOLERANCE:
-            break
+        for way in ways:
+            after = probe.scores(pos + by * way, pos + by * way)
+            what = f"moving the text by {_named((by * way).tolist())}"
+            finding = _unchanged(before, after, pos, pos, what)
+            if not finding.defect < TOLERANCE:
+                return finding
     return finding
 
 
@@ -222,7 +242,31 @@ def symmetric(probe: Probe) -> Finding:
 
 @of_probe
 def decaying(probe: Probe) -> Finding:
-    """The score of two tokens of equal content never rises with their distance, and falls."""
+    """The score of two tokens of equal content never rises with their distance, and falls.
+
+    It never rises whatever is learned: with the numbers as they are, and with each learned tensor
+    by itself times 8 and times −8, so that no chance of first weights decides.
+    """
+    finding = _decays(probe)
+    if not finding.applicable or not finding.defect < TOLERANCE:
+        return finding
+    for what, varied in _variations(probe):
+        of_varied = _decays(varied)
+        if of_varied is not FLAT and not of_varied.defect < TOLERANCE:
+            return Finding(of_varied.defect, f"{of_varied.why} {what}")
+    return finding
+
+
+def _variations(probe: Probe) -> Iterator[tuple[str, Probe]]:
+    for name, parameter in probe.encoding.named_parameters():
+        if parameter.requires_grad:
+            for factor in (8, -8):
+                encoding = copied(probe.encoding)
+                encoding.get_parameter(name).data.mul_(factor)
+                yield f"with `{name}` times {number(factor)}", probe.of(encoding)
+
+
+def _decays(probe: Probe) -> Finding:
     reach = min(128, (probe.limit - 1) // 2)
     if not reach:
         return TOO_FEW
@@ -231,7 +275,7 @@ def decaying(probe: Probe) -> Finding:
         return Finding(float("inf"), "scores are not finite")
     span = curves.amax(-1) - curves.amin(-1)
     if span.min() < 1e-9:
-        return Finding(1.0, "flat: distance makes no difference")
+        return FLAT
     steps = curves.diff() / span.unsqueeze(-1)
     rises = (steps > 1e-6).any(0).nonzero()
     if not len(rises):
@@ -241,36 +285,40 @@ def decaying(probe: Probe) -> Finding:
 
 @of_probe
 def norm_preserving(probe: Probe) -> Finding:
-    """Embeddings, queries and keys keep their length."""
+    """Embeddings keep their length, and so does a key as each query sees it.
+
+    A score is q · M k and what is added to that: M is read off the scores of large q and k, so that
+    it makes no difference which hook the formula is written in. M is the same for all lengths of q.
+    """
     pos = probe.line(probe.tokens)
     x = probe.x[: probe.tokens]
-    at = probe.encoding.on_hidden(x.unsqueeze(0), probe.encoding.prepare(pos))
-    q, k = probe.split(x @ probe.to_q), probe.split(x @ probe.to_k)
-    pairs = (
-        (x, probe.embed(x, pos)),
-        (q, probe.encoding.on_queries(q, at)),
-        (k, probe.encoding.on_keys(k, at)),
-    )
-    ratio = torch.stack([(b.norm(dim=-1) / a.norm(dim=-1)).sub(1).abs().max() for a, b in pairs])
-    worst = int(ratio.argmax())
-    what = ("an embedding", "a query", "a key")[worst]
-    defect = ratio[worst].item()
+    changed = (probe.embed(x, pos).norm(dim=-1) / x.norm(dim=-1) - 1).abs().max().item()
+    if not changed < TOLERANCE:
+        return Finding(changed, f"the length of an embedding changes by {changed:.2%}")
+    seen = probe.seen(len(pos), len(pos))
+    ratio = (probe.keys_as_seen(pos).norm(dim=-1) - 1).abs().masked_fill(~seen, 0)
+    defect, (_, i, j) = _extreme(ratio, largest=True)
     if defect < TOLERANCE:
         return Finding(defect, "embeddings, queries and keys keep their length")
-    return Finding(defect, f"the length of {what} changes by {defect:.2%}")
+    p, r = (_named(pos[n].tolist()) for n in (i, j))
+    return Finding(defect, f"the length of a key at {r} changes by {defect:.2%}, seen from {p}")
 
 
 @of_probe
 def any_length(probe: Probe) -> Finding:
-    """Positions of a million are accepted and give finite scores."""
-    pos = probe.line(probe.tokens, FAR)
-    try:
-        far = probe.scores(pos, pos)
-    except IndexError as error:
-        return Finding(float("inf"), str(error))
-    if not far.isfinite().all():
-        return Finding(float("inf"), f"scores at position {FAR:,} are not finite")
-    return Finding(0.0, f"finite at position {FAR:,}")
+    """Positions of a million, and of ten thousand million, are accepted and give finite scores.
+
+    The second is more than 32 bits count to: a code of bits ends before it, however wide it is.
+    """
+    for start in (FAR, FARTHEST):
+        pos = probe.line(probe.tokens, start)
+        try:
+            far = probe.scores(pos, pos)
+        except IndexError as error:
+            return Finding(float("inf"), str(error))
+        if not far.isfinite().all():
+            return Finding(float("inf"), f"scores at position {start:,} are not finite")
+    return Finding(0.0, f"finite at positions {FAR:,} and {FARTHEST:,}")
 
 
 @of_probe

@@ -3,7 +3,7 @@
 Everything goes through the hooks of a copy of the encoding, in float64.
 """
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cached_property
 
 import torch
@@ -15,6 +15,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
 
+LARGE = 2.0**20  # length of a query and of a key: a bias is nothing beside their product
 TOKENS = 9  # of the random text, where so many are accepted
 
 
@@ -116,21 +117,45 @@ class Probe:
         all_pairs = torch.ones(queries, keys, dtype=torch.bool)
         return all_pairs.tril() if self.causal else all_pairs
 
-    def rows(self, pos: Tensor) -> Tensor | None:
+    def rows(self, pos: Tensor, keys: bool = False) -> Tensor | None:
         """Rows (position, channel): PE(p), or a query of ones at p; None where there is neither.
 
         None too where the hook reads the input of the layer: a position alone gives no row then.
+        With `keys`, the rows of keys of ones, where those of queries are no PE(p).
         """
         encoding, tokens = self.encoding, len(pos)
         if "on_embeddings" in encoding.acts_on:
             return self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
         if "on_queries" in encoding.acts_on and "on_hidden" not in encoding.acts_on:
             ones = torch.ones(1, self.heads, tokens, self.dim, dtype=torch.float64)
-            return encoding.on_queries(ones, encoding.prepare(pos))[0, 0]
+            hook = encoding.on_keys if keys else encoding.on_queries
+            return hook(ones, encoding.prepare(pos))[0, 0]
         return None
 
-    def near_rows(self) -> Tensor | None:
-        return self.rows(self.line(min(1024, self.limit)))
+    def near_rows(self, keys: bool = False) -> Tensor | None:
+        return self.rows(self.line(min(1024, self.limit)), keys)
+
+    def keys_as_seen(self, pos: Tensor) -> Tensor:
+        """M k of a key of length 1, where scores are q · M k: (head, query, key, channel).
+
+        Scores of a large q, along each channel, and a large k: what is added to them is small
+        beside them.
+        """
+        x = self.embed(self.x[: len(pos)], pos).expand(self.dim, -1, -1)
+        q = torch.eye(self.dim, dtype=torch.float64).view(self.dim, 1, 1, self.dim)
+        k = self.normal(self.dim)
+        q, k = (
+            (LARGE * side).expand(self.dim, self.heads, len(pos), -1) for side in (q, k / k.norm())
+        )
+        mask = causal() if self.causal else None
+        products = scores(self.encoding, q, k, pos, pos, 1.0, x=x, mask=mask)
+        return products.movedim(0, -1) / LARGE**2
+
+    def of(self, encoding: Encoding) -> "Probe":
+        """The same probe of another encoding of this kind."""
+        other = copy(self)
+        other.encoding = encoding
+        return other
 
     def alike(self, pos: Tensor) -> Tensor:
         """Score tokens of equal content, q and k projected alike: (curve, query, key).

@@ -26,7 +26,9 @@ import torch
 
 from posenc import __version__, provenance, user_code
 from posenc.core.arguments import shown
+from posenc.properties.conformance import refuse_broken
 from posenc.study import analysis, own_code, regular, statistics, store, tasks, train
+from posenc.study.build import encoding_of
 from posenc.study.cell import Cell, Result
 from posenc.study.checkpoints import Refused, differences
 from posenc.study.extended import check_encoding
@@ -165,6 +167,8 @@ def resolved(plan: Plan) -> list[Cell]:
             if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
                 with _usable(f"encodings: {cell.name}"):
                     check_encoding(cell, longest)
+                    if user_code.is_own(cell.encoding):
+                        refuse_broken(encoding_of(cell))
     return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
 
 

@@ -19,7 +19,6 @@ from posenc.core.tracing import visible
 from posenc.encodings.additive.add import Rows, add
 from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import (
-    any_length,
     bounded,
     length_independent,
     order_sensitive,
@@ -62,5 +61,5 @@ CARD = Card(
     name="Binary",
     paper=FLEETWOOD,
     make=lambda dim, heads, **options: Binary(dim * heads, **options),
-    holds=frozenset({unique_positions, bounded, any_length, length_independent, order_sensitive}),
+    holds=frozenset({unique_positions, bounded, length_independent, order_sensitive}),
 )

@@ -25,6 +25,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
+from posenc.properties import norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.householder import mirrored
 
@@ -78,5 +79,5 @@ CARD = Card(
         arxiv="2505.16381",
     ),
     make=lambda dim, heads, **options: PaTH(dim * heads, heads, **options),
-    holds=RELATIVE,
+    holds=RELATIVE - {norm_preserving},
 )

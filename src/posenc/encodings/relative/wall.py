@@ -24,7 +24,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import CHUNK, Running, by_head, chunks, linear, running
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
-from posenc.properties import decaying
+from posenc.properties import decaying, norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 
 MOST = 0.86  # G, in logarithms
@@ -91,5 +91,5 @@ CARD = Card(
         url="https://blog.tilderesearch.com/blog/wall-attn",
     ),
     make=lambda dim, heads, **options: Wall(dim * heads, heads, **options),
-    holds=RELATIVE | {decaying},
+    holds=(RELATIVE - {norm_preserving}) | {decaying},
 )

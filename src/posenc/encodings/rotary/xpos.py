@@ -31,7 +31,6 @@ from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
 from posenc.core.tracing import visible
 from posenc.properties import (
-    bounded,
     length_independent,
     order_sensitive,
     shift_invariant,
@@ -124,7 +123,5 @@ CARD = Card(
     ),
     used_by="RetNet",
     make=lambda dim, heads, base=10_000.0, **options: XPos(dim, base=base, **options),
-    holds=frozenset(
-        {unique_positions, bounded, shift_invariant, length_independent, order_sensitive}
-    ),
+    holds=frozenset({unique_positions, shift_invariant, length_independent, order_sensitive}),
 )

@@ -12,16 +12,24 @@ from rich.text import Text
 from posenc.models.inspection import Inspection, LayerGroup, Turning
 from posenc.properties import ALL, Finding
 from posenc.properties.card import Card
+from posenc.properties.conformance import Outcome
 from posenc.report import words
 from posenc.report.terminal import weights as weights_terminal
 from posenc.studies.comparison import Comparison
 
 WIDE = 124  # columns of a terminal on which properties are spelled out
 UNTRAINED = " *: it learns, and has random numbers here."
+BROKEN = "✗", "bold red"  # a promise, which must hold, where a property may or may not
 MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
 
 
-def card(card: Card, findings: dict[str, Finding], console: Console, causal: bool = False) -> None:
+def card(
+    card: Card,
+    findings: dict[str, Finding],
+    console: Console,
+    causal: bool = False,
+    outcomes: Sequence[Outcome] = (),
+) -> None:
     for kind, block in words.blocks(card.text):
         if kind == "formula":  # its lines are as they must be
             console.print(Text(indent(block, "    ")), soft_wrap=True)
@@ -35,6 +43,13 @@ def card(card: Card, findings: dict[str, Finding], console: Console, causal: boo
     console.print(table)
     if causal:
         console.print(Text(words.masked([card.name]), "dim"))
+    if outcomes:
+        table = _table("promise", "", "tried")
+        for outcome in outcomes:
+            mark, style = BROKEN if outcome.holds is False else MARKS[outcome.holds]
+            table.add_row(outcome.name, Text(mark, style), escape(str(outcome)[2:]))
+        console.print()
+        console.print(table)
     if card.paper:
         console.print()
         console.print(Text(card.paper.bibtex()), soft_wrap=True)

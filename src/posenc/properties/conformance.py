@@ -1,0 +1,305 @@
+"""Conformance: what attention and its users ask of an encoding, tried on one of your own.
+
+`conform(mine)` is to encodings what scikit-learn's `check_estimator` is to estimators. A promise of
+`promises.py` that is broken is tried again at smaller sizes, so that the witness is a small one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from posenc import user_code
+from posenc.catalog import find
+from posenc.core.arguments import shown
+from posenc.core.encoding import Encoding
+from posenc.core.numerals import number
+from posenc.notebook import table
+from posenc.properties.card import Card
+from posenc.properties.measures import Property, check
+from posenc.properties.probe import Probe
+from posenc.properties.promises import (
+    IN_A_STUDY,
+    PROMISES,
+    TRACED,
+    Case,
+    NotApplicable,
+    Pair,
+    Promise,
+    Sizes,
+    attended,
+    paths,
+)
+
+TOKENS, TEXTS = 10, 2
+LONG = 131  # tokens: more than attention computes at a time
+FEWER = (*range(1, 10), 16, 17, 32, 64, 65, 128, 129)
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
+DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a promise: `defect` is the largest difference, as a share of the right size."""
+
+    name: str
+    holds: bool | None  # None: not applicable
+    defect: float
+    why: str
+    smallest: Sizes | None = None  # the smallest sizes tried at which it fails
+
+    @property
+    def mark(self) -> str:
+        return {True: "✓", False: "✗", None: "–"}[self.holds]
+
+    def __str__(self) -> str:
+        smallest = f" ({self.smallest})" if self.smallest else ""
+        return f"{self.mark} {self.why}{smallest}"
+
+
+class Conformance(list[Outcome]):
+    """The outcome of each promise; printed, they are a table."""
+
+    def __init__(self, name: str, outcomes: Iterable[Outcome]):
+        super().__init__(outcomes)
+        self.name = name
+
+    @property
+    def failed(self) -> list[Outcome]:
+        return [outcome for outcome in self if outcome.holds is False]
+
+    @property
+    def refusal(self) -> str:
+        """One sentence about the first promise that is broken; "" if none is."""
+        if not self.failed:
+            return ""
+        first, *more = self.failed
+        others = f"; and {', '.join(f'`{other.name}`' for other in more)}" if more else ""
+        return f"{self.name} breaks the promise `{first.name}`: {str(first)[2:]}{others}."
+
+    def raise_if_failed(self) -> None:
+        """Raise AssertionError, with the table of what failed, if any promise is broken."""
+        __tracebackhide__ = True
+        if self.failed:
+            raise AssertionError(f"{self.refusal}\n\n{_lines(self.failed)}")
+
+    def __str__(self) -> str:
+        return _lines(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.mark, str(one)[2:]) for one in self]
+        return table(["promise", "holds", "tried"], rows)
+
+
+def conform(
+    mine: Any,
+    dim: int | None = None,
+    heads: int | None = None,
+    width: int | None = None,
+    *,
+    holds: Iterable[Property] = (),
+    promises: Sequence[Promise] = PROMISES,
+    dtypes: Sequence[torch.dtype] = DTYPES,
+    compiled: bool = False,
+    seed: int = 0,
+) -> Conformance:
+    """Try every promise on an encoding of your own: a class, an instance, "my.py:Mine", or a card.
+
+    A class, or a function that makes one, gets those of `dim`, `heads` and `width` that it names,
+    as `posenc compare` does it; sizes left out are those the encoding says it was made for, or 16
+    channels for each of 4 heads. `holds` are properties that it must have, those of `check`; a card
+    declares its own. All is computed in the first of `dtypes`, and some of it in each. `compiled`
+    tries `torch.compile` and `torch.export` too, which takes seconds.
+
+    Nothing is raised for a broken promise: `conform(mine).raise_if_failed()` does, and so does
+    `posenc.testing.conform`. An instance stays as it is; parameters that are all 0 are given random
+    values in the copy that is tried, for a table of zeros would hide what is wrong with it.
+
+    >>> from posenc import ALiBi
+    >>> outcomes = conform(ALiBi(4))
+    >>> outcomes.failed
+    []
+    >>> [outcome.name for outcome in outcomes][:3]
+    ['paths', 'cache', 'packed texts']
+    """
+    with torch.random.fork_rng(devices=[]):
+        case = case_of(mine, dim, heads, width, dtypes, seed)
+        first = tried(runs, case)
+        if first.holds is False:
+            return Conformance(case.card.name, [first])
+        several = (*promises, *(TRACED if compiled else ()))
+        outcomes = [outcome(promise, case) for promise in several]
+        declared = {measure.__name__ for measure in (*holds, *case.card.holds)}
+        if declared:
+            found = check(case.encoding(), dim, heads, width, seed)
+            outcomes += [
+                Outcome(_words(name), finding.holds is True, finding.defect, finding.why)
+                for name, finding in found.items()
+                if name in declared
+            ]
+    return Conformance(case.card.name, outcomes)
+
+
+def refuse_broken(encoding: Encoding) -> None:
+    """Raise ValueError, in one sentence, if a promise that training relies on is broken."""
+    conformance = conform(encoding, promises=IN_A_STUDY, dtypes=[torch.float32])
+    if conformance.failed:
+        raise ValueError(conformance.refusal)
+
+
+def _card_of(mine: Any) -> Card:
+    if isinstance(mine, Encoding | Card | str):
+        return find(mine)
+    if not callable(mine):
+        raise TypeError(
+            "`mine` must be an encoding, its class, or its name as `my_module.py:Mine`, got"
+            f" {shown(mine)}: derive a class from `posenc.Encoding`."
+        )
+    name = getattr(mine, "__name__", type(mine).__name__)
+    return Card(name, None, user_code.Maker(mine, name), frozenset())
+
+
+def case_of(
+    mine: Any,
+    dim: int | None = None,
+    heads: int | None = None,
+    width: int | None = None,
+    dtypes: Sequence[torch.dtype] = DTYPES,
+    seed: int = 0,
+) -> Case:
+    """The encoding at its usual sizes, in the first dtype; in float32 if it takes that alone."""
+    card, made_for = _card_of(mine), dim or 16
+    torch.manual_seed(seed)
+    first = card.make(made_for, heads or 4)
+    probe = Probe(first, dim, heads, width, seed)
+    if probe.limit < 2:
+        raise ValueError(f"{card.name} knows one position; to try it takes two.")
+    case = Case(
+        card=card,
+        made_for=made_for,
+        dim=probe.dim,
+        sizes=Sizes(TEXTS, min(TOKENS, probe.limit // 2), probe.heads),
+        dtype=dtypes[0],
+        dtypes=tuple(dtypes),
+        limit=probe.limit,
+        axes=first.axes,
+        causal=first.causal,
+        seed=seed,
+    )
+    in_32_bits = replace(case, dtype=torch.float32)
+    fails_as_it_is = tried(runs, case).holds is False
+    return in_32_bits if fails_as_it_is and tried(runs, in_32_bits).holds else case
+
+
+def runs(case: Case) -> Iterator[Pair]:
+    """A layer with the encoding computes numbers."""
+    shape = case.sizes.batch, case.sizes.heads, case.sizes.tokens, case.dim
+    layer, x = case.layer(), case.x()
+    for path in ("auto", "reference"):
+        out = attended(layer, x, case.line(), case.mask, path)
+        yield Pair(f"finite numbers, path {path!r}", out.isfinite(), torch.ones(shape).bool())
+
+
+def outcome(promise: Promise, case: Case) -> Outcome:
+    """Try a promise; if it is broken, at fewer texts, heads and tokens too."""
+    cases = [case]
+    if promise is paths:
+        cases.append(replace(case, sizes=replace(case.sizes, tokens=1)))
+        if case.limit > LONG + 1:
+            cases.append(replace(case, sizes=replace(case.sizes, batch=1, tokens=LONG)))
+    outcomes = [tried(promise, one) for one in cases]
+    for one, came_of_it in zip(cases, outcomes, strict=True):
+        if came_of_it.holds is False:
+            return _smallest(promise, one, came_of_it)
+    return outcomes[0]
+
+
+def _smallest(promise: Promise, case: Case, broken: Outcome) -> Outcome:
+    for size in ("batch", "heads", "tokens"):
+        for fewer in [n for n in FEWER if n < getattr(case.sizes, size)]:
+            smaller = replace(case, sizes=replace(case.sizes, **{size: fewer}))
+            came_of_it = tried(promise, smaller) if _can_be_made(smaller) else None
+            if came_of_it is not None and came_of_it.holds is False:
+                case, broken = smaller, came_of_it
+                break
+    return replace(broken, smallest=case.sizes)
+
+
+def _can_be_made(case: Case) -> bool:
+    try:
+        case.layer()
+    except Exception:  # of the user's code
+        return False
+    return True
+
+
+def tried(promise: Promise, case: Case) -> Outcome:
+    """Try a promise at one size."""
+    name, largest, count = _words(promise.__name__), 0.0, 0
+    usual = TOLERANCE.get(case.dtype, 16 * torch.finfo(case.dtype).eps)
+    torch.manual_seed(case.seed)
+    try:
+        for pair in promise(case):
+            defect = _defect(pair)
+            if not defect <= (usual if pair.tolerance is None else pair.tolerance):
+                return Outcome(name, False, defect, f"{pair.what}: {_witness(pair)}")
+            largest, count = max(largest, defect), count + 1
+    except NotApplicable as reason:
+        return Outcome(name, None, float("nan"), f"not applicable: {reason}")
+    except Exception as error:  # of the user's code
+        where = user_code.failure(error, [case.card]) or f"{type(error).__name__}: {error}"
+        return Outcome(name, False, float("inf"), " ".join(where.split()))
+    if not count:
+        return Outcome(name, None, float("nan"), "not applicable at so few tokens or heads")
+    apart = f"at most {number(largest, 2)} apart" if largest else "no difference"
+    return Outcome(name, True, largest, f"{count} comparison{'s' * (count > 1)}, {apart}")
+
+
+def _defect(pair: Pair) -> float:
+    """The largest difference, as a share of the largest number expected."""
+    if _unlike(pair):
+        return float("inf")
+    if not pair.actual.numel():
+        return 0.0
+    unit = max(pair.unit, pair.expected.detach().double().abs().max().item()) or 1.0
+    return _apart(pair).max().item() / unit
+
+
+def _unlike(pair: Pair) -> str:
+    """Say what keeps the two from being compared; "" where nothing does."""
+    if not isinstance(pair.actual, torch.Tensor):
+        return f"{shown(pair.actual)} instead of a tensor"
+    if pair.actual.shape != pair.expected.shape:
+        return f"shape {tuple(pair.actual.shape)} instead of {tuple(pair.expected.shape)}"
+    if pair.actual.dtype != pair.expected.dtype:
+        return f"{pair.actual.dtype} instead of {pair.expected.dtype}"
+    return ""
+
+
+def _apart(pair: Pair) -> torch.Tensor:
+    return (pair.actual.detach().double() - pair.expected.detach().double()).abs()
+
+
+def _witness(pair: Pair) -> str:
+    """The two numbers that differ most, with as many digits as tell them apart, and their place."""
+    if unlike := _unlike(pair):
+        return unlike
+    place = torch.unravel_index(_apart(pair).argmax(), pair.actual.shape)
+    values = [x[place].item() for x in (pair.actual, pair.expected)]
+    told = [[number(value, digits) for value in values] for digits in (3, 6, 17)]
+    actual, expected = next((two for two in told if two[0] != two[1]), told[-1])
+    index = [int(i) for i in place]
+    axes = zip(pair.axes.split(), index, strict=False)
+    where = ", ".join([f"{axis} {i}" for axis, i in axes] or map(str, index))
+    return f"{actual} instead of {expected}{f' at {where}' if where else ''}"
+
+
+def _words(name: str) -> str:
+    return name.strip("_").replace("_", " ")
+
+
+def _lines(outcomes: Iterable[Outcome]) -> str:
+    return "\n".join(f"{outcome.name:22} {outcome}" for outcome in outcomes)

@@ -1,0 +1,451 @@
+"""What attention, caches and packed texts ask of every encoding, a function for each promise.
+
+A promise takes a `Case`, an encoding at certain sizes, and yields pairs of tensors that must be
+equal, with a few words that say what the first was computed from. It yields nothing where the sizes
+are too small for it, and raises `NotApplicable` where the encoding is none of its business.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from posenc.attention.attend import attend
+from posenc.attention.cache import Cache
+from posenc.attention.call import Implementation
+from posenc.attention.dispatch import PATHS as ALL_PATHS
+from posenc.attention.layer import SelfAttention
+from posenc.core import masks, positions
+from posenc.core.encoding import Encoding
+from posenc.core.masks import Mask
+from posenc.core.prepared import cut, where_tokens
+from posenc.properties.card import Card
+from posenc.properties.probe import in_float64
+
+ONLY_COMPILED = frozenset({"flex"})
+PATHS = ("auto", *[path for path in ALL_PATHS if path not in ONLY_COMPILED])
+HEADS = "batch head token channel"
+TEXT = "batch token channel"
+OF_TOKENS = ("on_embeddings", "on_queries", "on_keys", "on_values", "on_output")
+SHORT = 64  # tokens
+PADDED: tuple[positions.Side, ...] = ("left", "right")
+
+
+class NotApplicable(Exception):
+    """The reason why an encoding promises nothing of this kind."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    batch: int
+    tokens: int
+    heads: int
+
+    def __str__(self) -> str:
+        texts = "1 text" if self.batch == 1 else f"{self.batch} texts"
+        tokens = "1 token" if self.tokens == 1 else f"{self.tokens} tokens"
+        return f"{texts} of {tokens}, {self.heads} head{'s' * (self.heads > 1)}"
+
+
+class Pair(NamedTuple):
+    """Two tensors that must be equal."""
+
+    what: str  # the first was computed from
+    actual: Tensor
+    expected: Tensor
+    axes: str = HEADS
+    tolerance: float | None = None  # None: that of the dtype
+    unit: float = 0.0  # difference that counts as 1; the largest number expected, if that is more
+
+
+Pairs = Iterator[Pair]
+
+
+class Promise(Protocol):
+    __name__: str
+
+    def __call__(self, case: "Case", /) -> Pairs: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """An encoding at certain sizes, in a layer with random projections."""
+
+    card: Card
+    made_for: int  # `dim` of the constructor; of an additive encoding it may be the whole width
+    dim: int
+    sizes: Sizes
+    dtype: torch.dtype
+    dtypes: tuple[torch.dtype, ...]
+    limit: int  # positions 0 … limit − 1 are accepted
+    axes: int
+    causal: bool
+    seed: int
+
+    def encoding(self) -> Encoding:
+        """A new one; parameters that are all 0 are random, for zeros would hide what is wrong."""
+        encoding = self.card.make(self.made_for, self.sizes.heads)
+        with torch.no_grad():
+            for parameter in encoding.parameters():
+                if not parameter.is_meta and not parameter.any():
+                    parameter.normal_(std=0.5)
+        return in_float64(encoding) if self.dtype == torch.float64 else encoding
+
+    def layer(self, groups: int | None = None) -> SelfAttention:
+        """A layer in `dtype`, with an encoding of its own."""
+        heads, encoding = self.sizes.heads, self.encoding()
+        return SelfAttention(heads * self.dim, heads, encoding, groups).to(self.dtype).eval()
+
+    def x(self, tokens: int | None = None) -> Tensor:
+        tokens = self.sizes.tokens if tokens is None else tokens
+        return torch.randn(self.sizes.batch, tokens, self.sizes.heads * self.dim, dtype=self.dtype)
+
+    def line(self, tokens: int | None = None, start: int = 0) -> Tensor:
+        """Positions one after the other; points fill a square or a cube."""
+        stop = start + (self.sizes.tokens if tokens is None else tokens)
+        return positions.folded(max(144, stop), self.axes)[start:stop]
+
+    def lines(self, several: int) -> Tensor:
+        """Positions that differ from row to row, and by more than one shift of all."""
+        return torch.stack([self.line() * (row % 2 + 1) + row % 2 for row in range(several)])
+
+    @property
+    def mask(self) -> Mask | None:
+        return masks.causal() if self.causal else None
+
+    @property
+    def masks(self) -> dict[str, Mask | None]:
+        """One token sees itself under any mask; a long text is tried in a window, to save time."""
+        near: dict[str, Mask | None] = {"in a causal window": masks.causal() & masks.window(3)}
+        if self.sizes.tokens == 1 or self.sizes.tokens > SHORT:
+            return near
+        all_pairs = {} if self.causal else {"without a mask": None}
+        return all_pairs | {"under a causal mask": masks.causal()} | near
+
+
+def paths(case: Case) -> Pairs:
+    """Each way to compute attention gives what the definition gives, forward and backward."""
+    layer, x, pos = case.layer(), case.x().requires_grad_(), case.line()
+    for where, mask in case.masks.items():
+        yield from _as_defined(layer, x, where, partial(attended, layer, x, pos, mask=mask))
+    if not case.causal:
+        other, keys = case.x(case.sizes.tokens + 1), case.line(case.sizes.tokens + 1)
+        apart = partial(attended, layer, x, pos + 1, other=other, k_pos=keys)
+        yield from _as_defined(layer, x, "to the keys of another text", apart)
+
+
+def cache(case: Case) -> Pairs:
+    """Texts read a few tokens at a time, and one at a time, with a `Cache`, are as read at once."""
+    if case.sizes.tokens < 2:
+        return
+    layer, x, pos = case.layer(), case.x(), case.line()
+    whole = layer(x, pos, masks.causal(), "reference")
+    first = max(1, case.sizes.tokens - 4)
+    for path, parts in by_path(partial(_decoded, layer, x, pos, first)):
+        yield Pair(f"token by token with a cache, path {path!r}", parts, whole, TEXT)
+
+
+def packed_texts(case: Case) -> Pairs:
+    """Documents packed in one row, which a mask keeps apart, are as each by itself."""
+    tokens = case.sizes.tokens
+    if tokens < 2:
+        return
+    lengths = [n for n in (tokens // 2, tokens - tokens // 2 - tokens // 8, tokens // 8) if n]
+    layer, x = case.layer(), case.x()
+    pos = torch.cat([case.line(n) for n in lengths])
+    mask = masks.causal() & masks.documents(positions.documents(lengths))
+    alone = [
+        attended(layer, text, case.line(text.shape[1]), masks.causal(), "reference")
+        for text in x.split(lengths, 1)
+    ]
+    for path, row in by_path(partial(attended, layer, x, pos, mask=mask)):
+        what = f"documents of {lengths} tokens in one row, path {path!r}"
+        yield Pair(what, row, torch.cat(alone, 2))
+
+
+def padding(case: Case) -> Pairs:
+    """Whatever fills a batch up, to the left or the right of a text, changes nothing."""
+    batch, tokens = case.sizes.batch, case.sizes.tokens
+    if tokens < 2:
+        return
+    lengths = [tokens] * (batch - 1) + [tokens - max(1, tokens // 3)]
+    for side in PADDED:
+        layer, x = case.layer(), case.x()
+        index = positions.padded(lengths, side, tokens)
+        pos = case.line()[index]
+        text = slice(-lengths[-1], None) if side == "left" else slice(lengths[-1])
+        filling = slice(-lengths[-1]) if side == "left" else slice(lengths[-1], None)
+        x[-1, filling] *= 50
+        mask = masks.causal(index) & masks.padding(lengths, side, tokens)
+        alone = attended(layer, x[-1:, text], case.line(lengths[-1]), masks.causal(), "reference")
+        for path, out in by_path(partial(attended, layer, x, pos, mask=mask)):
+            what = f"a text of {tokens} tokens, some filling to its {side}, path {path!r}"
+            yield Pair(what, out[-1:, :, text], alone)
+
+
+def batches(case: Case) -> Pairs:
+    """A text gives the same by itself and in any batch, also where each has its own positions."""
+    layer, x, texts = case.layer(), case.x(), range(case.sizes.batch)
+    both = {"the same positions": case.line().expand(len(x), *case.line().shape)}
+    for which, pos in (both | {"positions of their own": case.lines(len(x))}).items():
+        alone = [attended(layer, x[[n]], pos[n], case.mask, "reference") for n in texts]
+        for path, out in by_path(partial(attended, layer, x, pos, mask=case.mask)):
+            what = f"in a batch where texts have {which}, path {path!r}"
+            yield Pair(what, out, torch.cat(alone))
+
+
+def positions_by_head(case: Case) -> Pairs:
+    """Where each head has positions of its own, it gives what it gives if all have these."""
+    layer, x, heads = case.layer(), case.x(), range(case.sizes.heads)
+    if "on_embeddings" in layer.encoding.acts_on:
+        raise NotApplicable("it acts on embeddings, before there are heads")
+    pos = case.lines(case.sizes.heads)
+    alike = [attended(layer, x, pos[h], case.mask, "reference")[:, [h]] for h in heads]
+    for path, out in by_path(partial(attended, layer, x, pos[None], mask=case.mask)):
+        yield Pair(f"each head at positions of its own, path {path!r}", out, torch.cat(alike, 1))
+
+
+def grouped_heads(case: Case) -> Pairs:
+    """Heads that share keys and values give what they give with copies of these."""
+    if case.sizes.heads < 2:
+        return
+    for groups in [n for n in range(1, case.sizes.heads) if case.sizes.heads % n == 0]:
+        layer, copies = case.layer(groups), case.sizes.heads // groups
+        q, k, v, at = projected(layer, case.x(), case.line())
+        compute = partial(attend, encoding=layer.encoding, at=at, mask=case.mask)
+        each_k, each_v = (heads.repeat_interleave(copies, 1) for heads in (k, v))
+        expected = compute(q, each_k, each_v, implementation="reference")
+        for path, out in by_path(partial(compute, q, k, v)):
+            what = f"{case.sizes.heads} heads that share {groups} of keys, path {path!r}"
+            yield Pair(what, out, expected)
+
+
+def dtypes(case: Case) -> Pairs:
+    """In every dtype outputs have that dtype, and are near those of the same numbers in float64."""
+    for dtype in case.dtypes:
+        if dtype == case.dtype:
+            continue
+        layer = replace(case, dtype=dtype).layer()
+        exact = deepcopy(layer).to(case.dtype)
+        tolerance, x, pos = 16 * torch.finfo(dtype).eps, case.x().to(dtype), case.line()
+        at, exact_at = layer.encoding.prepare(pos), exact.encoding.prepare(pos)
+        added = layer.encoding.on_embeddings(x, at)
+        expected = exact.encoding.on_embeddings(x.to(case.dtype), exact_at).to(dtype)
+        yield Pair(f"embeddings in {dtype}", added, expected, TEXT, tolerance)
+        q, k, v, at = layer.project(added, at)
+        exact_at = exact.encoding.on_hidden(added.to(case.dtype), exact_at)
+        exact_q, exact_k, exact_v = (heads.to(case.dtype) for heads in (q, k, v))
+        compute = partial(attend, encoding=layer.encoding, at=at, mask=case.mask)
+        right = partial(attend, encoding=exact.encoding, at=exact_at, mask=case.mask)
+        expected = right(exact_q, exact_k, exact_v, implementation="reference").to(dtype)
+        for path, out in by_path(partial(compute, q, k, v)):
+            yield Pair(f"in {dtype}, path {path!r}", out, expected, tolerance=tolerance)
+
+
+def token_by_token(case: Case) -> Pairs:
+    """Hooks give each token what they give it in another order, or among fewer tokens.
+
+    `on_hidden` may go by the tokens before: it is tried on the first of them alone.
+    """
+    tokens = case.sizes.tokens
+    if tokens < 2:
+        return
+    pos, x, last = case.line(), case.x(), torch.arange(tokens // 2, tokens)
+    encoding = case.layer().encoding
+    if not {*encoding.acts_on} & {*OF_TOKENS, "on_hidden"}:
+        raise NotApplicable("it changes no token, it acts on scores")
+    orders = {"in reverse": torch.arange(tokens).flip(0), "without those before": last}
+    if "on_hidden" in encoding.acts_on:
+        at = encoding.on_hidden(x, encoding.prepare(pos))
+        first = encoding.on_hidden(x[:, : tokens // 2], encoding.prepare(pos[: tokens // 2]))
+        place = where_tokens(case.axes)
+        both = zip(tensors(cut(at, slice(tokens // 2), place)), tensors(first), strict=True)
+        for whole, alone in both:
+            yield Pair("`on_hidden` of tokens without those that follow", alone, whole, "")
+        ats = {"without those before": cut(at, slice(tokens // 2, None), place)}
+    else:
+        at = encoding.prepare(pos)
+        ats = {name: encoding.prepare(pos[order]) for name, order in orders.items()}
+    heads = torch.randn(case.sizes.batch, case.sizes.heads, tokens, case.dim, dtype=case.dtype)
+    for hook in OF_TOKENS:
+        if hook not in encoding.acts_on:
+            continue
+        apply, given = getattr(encoding, hook), x if hook == "on_embeddings" else heads
+        whole = apply(given, at)
+        for name, some in ats.items():
+            alone = apply(given[..., orders[name], :], some)
+            axes = TEXT if hook == "on_embeddings" else HEADS
+            yield Pair(f"`{hook}` of tokens {name}", alone, whole[..., orders[name], :], axes)
+
+
+def queries_without_keys(case: Case) -> Pairs:
+    """A query that sees no key gets 0, and gradients are numbers."""
+    layer, x, tokens = case.layer(), case.x().requires_grad_(), case.sizes.tokens
+    blind = masks.Mask(lambda b, h, i, j: (i != tokens // 2) & (j <= i))
+    learned = [x, *learning(layer).values()]
+    for path, out in by_path(partial(attended, layer, x, case.line(), mask=blind)):
+        what, alone = f"a query that sees no key, path {path!r}", out[..., tokens // 2, :]
+        yield Pair(what, alone, torch.zeros_like(alone), "batch head channel", unit=1.0)
+        for gradient in _gradients(out.sum(), learned):
+            finite = gradient.isfinite().to(case.dtype)
+            yield Pair(f"{what}: finite gradients", finite, torch.ones_like(finite), "")
+
+
+def parameters_learn(case: Case) -> Pairs:
+    """Every parameter gets a gradient: none is cut off on its way."""
+    layer = case.layer()
+    named = learning(layer)
+    if not named:
+        raise NotApplicable("it has no parameters that learn")
+    out = attended(layer, case.x(), case.line(), masks.causal(), "reference")
+    for name, gradient in zip(
+        named, _gradients(out.square().sum(), [*named.values()]), strict=True
+    ):
+        some = gradient.count_nonzero().clamp_max(1)
+        yield Pair(f"whether `{name}` gets a gradient", some, torch.ones_like(some), "")
+
+
+def no_hidden_state(case: Case) -> Pairs:
+    """What comes out depends on what goes in alone, and what goes in stays as it is."""
+    layer, x, pos = case.layer(), case.x(), case.line()
+    x_before, pos_before = x.clone(), pos.clone()
+    first = attended(layer, x, pos, case.mask)
+    yield Pair("the input of the layer after the call", x, x_before, TEXT, 0.0)
+    yield Pair("the positions after the call", pos, pos_before, "token axis", 0.0)
+    attended(layer, 2 * case.x(), case.line(start=1), case.mask)
+    again = attended(layer, x, pos, case.mask)
+    yield Pair("the same call after another one", again, first, tolerance=0.0)
+
+
+def compiled(case: Case) -> Pairs:
+    """`torch.compile` makes one graph of it, over all lengths."""
+    layer = case.layer()
+    graph = torch.compile(layer, backend="eager", fullgraph=True, dynamic=True)
+    for tokens in (case.sizes.tokens, case.sizes.tokens + 1):
+        x, pos = case.x(tokens), case.line(tokens)
+        expected = layer(x, pos, case.mask)
+        yield Pair(f"compiled, {tokens} tokens", graph(x, pos, case.mask), expected, TEXT)
+
+
+def exported(case: Case) -> Pairs:
+    """`torch.export` makes one program of it, over all lengths."""
+    module, tokens = _Masked(case.layer(), case.mask), case.sizes.tokens
+    dynamic = torch.export.Dim("tokens", min=2, max=max(tokens + 2, min(case.limit, 128)))
+    program = torch.export.export(
+        module, (case.x(), case.line()), dynamic_shapes=({1: dynamic}, {0: dynamic}), strict=False
+    ).module()
+    x, pos = case.x(tokens + 1), case.line(tokens + 1)
+    yield Pair(f"exported, {tokens + 1} tokens", program(x, pos), module(x, pos), TEXT)
+
+
+PROMISES: tuple[Promise, ...] = (
+    paths, cache, packed_texts, padding, batches, positions_by_head, grouped_heads, dtypes,
+    token_by_token, queries_without_keys, parameters_learn, no_hidden_state,
+)  # fmt: skip
+TRACED: tuple[Promise, ...] = (compiled, exported)
+NOT_IN_A_STUDY = (positions_by_head, grouped_heads, dtypes)
+IN_A_STUDY = tuple([promise for promise in PROMISES if promise not in NOT_IN_A_STUDY])
+
+
+class _Masked(nn.Module):
+    def __init__(self, layer: SelfAttention, mask: Mask | None):
+        super().__init__()
+        self.layer, self.mask = layer, mask
+
+    def forward(self, x: Tensor, pos: Tensor) -> Tensor:
+        return self.layer(x, pos, self.mask)
+
+
+def projected(layer: SelfAttention, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Any]:
+    """Compute q, k, v of tokens at `pos`, and what the hooks take as `at`."""
+    at = layer.encoding.prepare(pos)
+    return layer.project(layer.encoding.on_embeddings(x, at), at)
+
+
+def attended(
+    layer: SelfAttention,
+    x: Tensor,
+    pos: Tensor,
+    mask: Mask | None = None,
+    implementation: Implementation = "auto",
+    other: Tensor | None = None,
+    k_pos: Tensor | None = None,
+) -> Tensor:
+    """Attention of the tokens of x, at `pos`, to one another, or to those of `other` at `k_pos`."""
+    q, k, v, at = projected(layer, x, pos)
+    k_at = None
+    if other is not None and k_pos is not None:
+        _, k, v, k_at = projected(layer, other, k_pos)
+    return attend(q, k, v, layer.encoding, at, k_at, mask, implementation=implementation)
+
+
+def by_path(compute: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Compute it in each way that can serve; one that cannot refuses under its own name."""
+    for path in PATHS:
+        try:
+            out = compute(implementation=path)
+        except ValueError as error:
+            if f'implementation="{path}"' in str(error):
+                continue
+            raise
+        yield path, out
+
+
+def learning(layer: SelfAttention) -> dict[str, Tensor]:
+    """The parameters of the encoding that training changes, by name."""
+    return {name: p for name, p in layer.encoding.named_parameters() if p.requires_grad}
+
+
+def tensors(at: Any) -> Iterator[Tensor]:
+    """The tensors of what `prepare` or `on_hidden` returned."""
+    if isinstance(at, Tensor):
+        yield at
+    elif isinstance(at, tuple):
+        for part in at:
+            yield from tensors(part)
+
+
+def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[..., Any]) -> Pairs:
+    """Compare outputs, and gradients of x and of what is learned, with those of the definition."""
+    learned = {"x": x} | learning(layer)
+    expected = compute(implementation="reference")
+    weights = torch.randn_like(expected)
+    gradients = _gradients((expected * weights).sum(), [*learned.values()])
+    # A gradient that is small beside all other numbers may be nothing but rounding.
+    unit = max(float(x.detach().abs().max()) for x in (expected, *gradients)) / 10
+    for path, out in by_path(compute):
+        yield Pair(f"{where}, path {path!r}", out, expected)
+        its = _gradients((out * weights).sum(), [*learned.values()])
+        for name, actual, right in zip(learned, its, gradients, strict=True):
+            what = f"the gradient of `{name}` {where}, path {path!r}"
+            yield Pair(what, actual, right, "", unit=unit)
+    with torch.no_grad():
+        without = [*by_path(compute)]
+    for path, out in without:
+        yield Pair(f"{where}, without gradients, path {path!r}", out, expected)
+
+
+def _gradients(of: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of a number; zeros where it does not depend on an input."""
+    if not of.requires_grad:
+        return [torch.zeros_like(x) for x in inputs]
+    gradients = torch.autograd.grad(of, inputs, allow_unused=True)
+    pairs = zip(inputs, gradients, strict=True)
+    return [torch.zeros_like(x) if gradient is None else gradient for x, gradient in pairs]
+
+
+def _decoded(
+    layer: SelfAttention, x: Tensor, pos: Tensor, first: int, implementation: Implementation
+) -> Tensor:
+    """Read `first` tokens of x, then two, then one after another, with a cache."""
+    cache, starts = Cache(), [0, first, *range(first + 2, x.shape[1])]
+    ends = [*starts[1:], x.shape[1]]
+    parts = [
+        layer(x[:, some], pos[some], masks.causal(), implementation, cache)
+        for some in map(slice, starts, ends)
+    ]
+    return torch.cat(parts, 1)

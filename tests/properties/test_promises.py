@@ -1,0 +1,252 @@
+"""Each promise, held against encodings written here to break it, and against every card."""
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from posenc.catalog import CATALOG, find
+from posenc.core.biases import DistanceBias
+from posenc.core.encoding import Encoding
+from posenc.core.prepared import Prepared
+from posenc.encodings.rotary.rope import RoPE
+from posenc.properties import length_independent, shift_invariant
+from posenc.properties.conformance import case_of, conform, outcome
+from posenc.properties.promises import PROMISES, TRACED, Sizes
+
+DIM, HEADS = 8, 4
+NAMES = [promise.__name__.replace("_", " ") for promise in PROMISES]
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+@pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
+def test_every_card_keeps_every_promise(unchecked, card):
+    """All but those whose rows change with the length of the text, which cannot be cached."""
+    found = conform(replace(card, holds=frozenset()), DIM, HEADS, dtypes=FLOATS)
+    by_length = set() if length_independent in card.holds else {"cache", "packed texts"}
+    assert {one.name for one in found.failed} == by_length, found
+
+
+# Encodings that break a promise
+
+
+class Fading(Encoding):
+    """ALiBi with one learned slope: it breaks nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor([0.3]))
+
+    def curve(self, h, offset):
+        return -self.slope * offset.abs() * (h + 1)
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return DistanceBias(self.curve, q, q_at, k_at)
+
+
+class ForgetsTheBatchOfKeys(Encoding):
+    def on_scores(self, q, k, q_at, k_at, scale):
+        if q_at.ndim == 1:
+            return lambda b, h, i, j: -0.1 * (q_at[i] - k_at[j]).abs()
+        return lambda b, h, i, j: -0.1 * (q_at[b, i] - k_at[0, j]).abs()
+
+
+class ForgetsTheHeads(Encoding):
+    def on_scores(self, q, k, q_at, k_at, scale):
+        q_pos, k_pos = (at[:, 0] if at.ndim == 3 else at for at in (q_at, k_at))
+        return DistanceBias(lambda h, offset: -0.1 * offset.abs().double(), q, q_pos, k_pos)
+
+
+class CutOnOnePath(Fading):
+    def on_scores(self, q, k, q_at, k_at, scale):
+        class Cut(DistanceBias):
+            def block(self, rows, keys, seen=None):
+                return super().block(rows, keys, seen).detach()
+
+        return Cut(self.curve, q, q_at, k_at)
+
+
+class Unlike(Fading):
+    """Its fast form is another function than its definition."""
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        bias = super().on_scores(q, k, q_at, k_at, scale)
+        bias.distance = lambda h, offset: self.curve(h, offset) + 0.1 * (offset == 2)
+        return bias
+
+
+class NeverLearns(Fading):
+    def curve(self, h, offset):
+        return -self.slope.detach() * offset.abs() * (h + 1)
+
+
+class Mixes(Encoding):
+    """A convolution over two tokens, of the queries, or of other things."""
+
+    def __init__(self, hook="on_queries"):
+        super().__init__()
+        setattr(self, hook, lambda x, at: x + 0.5 * x.roll(1, -2))
+        self.hook = hook
+
+    @property
+    def acts_on(self):
+        return (self.hook,)
+
+
+class LooksAhead(Encoding):
+    """What a layer says of a token goes by the tokens that follow."""
+
+    class Gates(Prepared, NamedTuple("Gates", [("logs", Tensor)])):
+        shape = "token channel"
+
+    prepared = Gates
+
+    def on_hidden(self, x, at):
+        return self.Gates(x.flip(1).cumsum(1).flip(1))
+
+    def on_queries(self, q, at):
+        return q * at.logs[:, None, :, :1].sigmoid()
+
+
+class ForItsQueries(Encoding):
+    """Reads keys as if there were one for each head of the queries."""
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        likeness = k.mean(-1)[:, : q.shape[1]]
+        return lambda b, h, i, j: likeness[b, h % k.shape[1], j]
+
+
+class Widens(Encoding):
+    def on_queries(self, q, at):
+        return q * torch.linspace(0.5, 1.5, q.shape[-1], dtype=torch.float64)
+
+
+class AddsToOutput(Encoding):
+    def on_output(self, out, at):
+        return out + 1
+
+
+class Counts(Encoding):
+    """Goes by how often it was called."""
+
+    calls = 0
+
+    def on_queries(self, q, at):
+        self.calls += 1
+        return q * self.calls
+
+
+class Writes(Encoding):
+    def on_embeddings(self, x, at):
+        return x.add_(1)
+
+
+class SeesTheFilling(Encoding):
+    """Goes by the largest key of the text."""
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return lambda b, h, i, j: k.amax((1, 2, 3))[b] * (i == j)
+
+
+class Sways(Encoding):
+    """A text is scaled by what stands beside it."""
+
+    def on_queries(self, q, at):
+        return q / q.norm(dim=0, keepdim=True)
+
+
+class Backwards(RoPE):
+    """Rotary, but keys turn the other way."""
+
+    def on_keys(self, k, at):
+        return self.on_queries(k, at._replace(sin=-at.sin))
+
+
+def failed(mine, **options):
+    return {one.name: one for one in conform(mine, DIM, HEADS, **options).failed}
+
+
+def test_an_encoding_that_breaks_nothing_fails_nowhere():
+    assert not failed(Fading)
+
+
+BROKEN = [
+    (ForgetsTheBatchOfKeys(), "batches", "texts have positions of their own, path 'auto': "),
+    (ForgetsTheHeads(), "positions by head", "each head at positions of its own, path 'auto': "),
+    (CutOnOnePath(), "paths", r"the gradient of `slope` .*, path 'toeplitz': .* of 0 at"),
+    (Unlike(), "paths", "path 'toeplitz': "),
+    (NeverLearns(), "parameters learn", "whether `slope` gets a gradient: 0 instead of 1"),
+    (Mixes("on_queries"), "token by token", "`on_queries` of tokens without those before: "),
+    (Mixes("on_keys"), "token by token", "`on_keys` of tokens without those before: "),
+    (Mixes("on_keys"), "cache", "token by token with a cache, path 'auto': "),
+    (Mixes("on_values"), "token by token", "`on_values` of tokens without those before: "),
+    (Mixes("on_values"), "packed texts", "tokens in one row, path 'auto': "),
+    (Mixes("on_embeddings"), "token by token", "`on_embeddings` of tokens without those before: "),
+    (Mixes("on_output"), "token by token", "`on_output` of tokens without those before: "),
+    (LooksAhead(), "token by token", "`on_hidden` of tokens without those that follow: "),
+    (ForItsQueries(), "grouped heads", "4 heads that share 2 of keys"),
+    (Widens(), "dtypes", "dtype"),
+    (AddsToOutput(), "queries without keys", "1 instead of 0 at"),
+    (Counts(), "no hidden state", "the same call after another one: "),
+    (Writes(), "no hidden state", "the input of the layer after the call: "),
+    (SeesTheFilling(), "padding", "some filling to its left"),
+    (Sways(), "batches", "in a batch where texts have the same positions"),
+]
+
+
+@pytest.mark.parametrize(("mine", "name", "why"), BROKEN)
+def test_a_broken_promise_is_found_with_its_witness(mine, name, why):
+    found = outcome(PROMISES[NAMES.index(name)], case_of(mine, DIM, HEADS))
+    assert found.holds is False
+    assert re.search(why, found.why), found
+
+
+def test_every_promise_is_broken_by_one_of_these():
+    assert {name for _, name, _ in BROKEN} == {*NAMES}
+
+
+def test_a_card_promises_its_properties_too():
+    """Keys that turn the other way break no promise of attention, but one of the card."""
+    rope = find("rope")
+    assert not failed(Backwards(DIM))
+    backwards = replace(rope, make=lambda dim, heads: Backwards(dim))
+    assert {*failed(backwards, promises=[])} == {"shift invariant"}
+    assert {*failed(Backwards(DIM), promises=[], holds=[shift_invariant])} == {"shift invariant"}
+    assert not failed(rope, promises=[])
+
+
+def test_what_fills_a_table_of_zeros_is_not_hidden_by_the_zeros():
+    class Zeros(Encoding):
+        """A row for each position, looked up by how many tokens there are."""
+
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(torch.zeros(64, DIM * HEADS))
+
+        def on_embeddings(self, x, at):
+            return x + self.table[at + x.shape[1]]
+
+    assert outcome(PROMISES[NAMES.index("cache")], case_of(Zeros(), DIM, HEADS)).holds is False
+
+
+def test_what_traces_is_tried_on_request():
+    assert [promise.__name__ for promise in TRACED] == ["compiled", "exported"]
+
+
+def test_sizes_are_named_in_words():
+    assert str(Sizes(1, 1, 1)) == "1 text of 1 token, 1 head"
+    assert str(Sizes(2, 3, 4)) == "2 texts of 3 tokens, 4 heads"
+
+
+def test_more_heads_of_keys_than_of_queries_are_refused():
+    """Torch's kernel would divide by zero, and the process end."""
+
+    class Doubles(Encoding):
+        def on_keys(self, k, at):
+            return k.repeat_interleave(2, 1)
+
+    (only,) = conform(Doubles(), DIM, HEADS)
+    assert "on_keys" in only.why
