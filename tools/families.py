@@ -835,7 +835,7 @@ def parts(model_type: str) -> list[str]:
 
 
 def flat(model_type: str) -> str:
-    """Type of the text model inside that the class makes of keys at the top level; "" if of none."""
+    """Type of the text model inside that the class makes of keys at the top level; "" if none."""
     kind: Any = CONFIG_MAPPING[model_type]
     with suppress(Exception):  # it has no text model, or several
         usual = kind().get_text_config()
