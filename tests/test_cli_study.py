@@ -183,7 +183,8 @@ def test_parquet_needs_pyarrow_and_says_so(out, posenc):
         return
     code, _, err = posenc("results", "out", "--parquet", "all.parquet")
     assert code == 2
-    assert "pyarrow, which is not installed: python -m pip install 'posenc[parquet]'" in err
+    assert "pyarrow, which is not installed: export CSV, or python -m pip install" in err
+    assert '".[parquet]" in ' in err
     assert not Path("all.parquet").exists()
 
 
@@ -342,7 +343,8 @@ def test_without_scikit_learn_the_digits_say_how_to_get_it(posenc, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     code, _, err = posenc("study", "--task", "images", "--out", "out")
     assert code == 2
-    assert "python -m pip install 'posenc[images]', or give pictures of your own" in err
+    assert "give pictures of your own" in err
+    assert 'python -m pip install -e ".[images]" in ' in err
 
 
 def test_somebody_elses_store_has_a_table_and_a_page(out, posenc, tmp_path):
