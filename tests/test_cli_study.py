@@ -406,6 +406,7 @@ def test_bands_of_the_kept_models_are_swapped(out, posenc):
     assert (code, "bands.csv exists already: name a new file" in err) == (2, True)
 
 
+@pytest.mark.repository
 def test_a_repetition_is_held_against_the_first_study(out, posenc):
     """Of itself, of a part of itself, and of what measures something else."""
     code, said, _ = posenc("results", "out", "--against", "out")

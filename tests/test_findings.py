@@ -16,6 +16,7 @@ import pytest
 
 from posenc.study.plan import Plan
 
+pytestmark = pytest.mark.repository
 STUDIES = Path(__file__).parent.parent / "studies"
 STORED = sorted(path.parent for path in STUDIES.glob("*/results.db"))
 TOOL = STUDIES.parent / "tools/findings.py"

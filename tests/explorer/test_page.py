@@ -424,6 +424,7 @@ def test_a_token_that_is_hovered_is_lit_in_all_figures_of_the_view(visit):
     expect(page.locator("figure:visible .readout").nth(3)).to_contain_text("query − key 29:")
 
 
+@pytest.mark.repository
 def test_results_of_a_study_stand_beside_the_encodings(chromium, tmp_path):
     """Of the study of copying, which the repository holds."""
     import posenc

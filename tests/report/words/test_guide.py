@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from posenc.report.words.guide import COPIED, QUESTIONS, fits, guide
 
 STUDIES = Path(__file__).parents[3] / "studies" / "README.md"
@@ -44,6 +46,7 @@ def test_evidence_names_the_models_and_the_study(everything):
     assert all(answer.question.unknown for answer in answers.values())
 
 
+@pytest.mark.repository
 def test_the_study_says_these_shares():
     section = STUDIES.read_text("utf-8").partition("(shape-copy/plan.toml)")[2]
     table = section.partition("| copy |")[2].partition("\n\n")[0]
