@@ -25,6 +25,7 @@ HttpsFirstBalancedModeAutoEnable LensOverlay MediaRouter PaintHolding ThirdParty
 AvoidCorsURLLoaderRestartOnRedirect OptimizationHints NetworkTimeServiceQuerying AimEnabled
 PreconnectToSearch WebUIOmniboxPopup WebUIOmniboxFullPopup WebUIOmniboxAimPopup
 """.split()
+PATIENCE = 600_000  # milliseconds that a page may take on a busy machine: only a hang takes longer
 torch.set_num_threads(1)  # tensors are small here; threads would wait for each other
 os.environ["OMP_NUM_THREADS"] = "1"  # nor in Pythons that tests begin: a wait takes a whole core
 
@@ -86,7 +87,7 @@ def chromium():
     """The browser of the system. CI sets POSENC_BROWSER: then none is an error, not a skip."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError:
         found, lacking = None, "playwright is not installed"
     else:
@@ -94,11 +95,25 @@ def chromium():
     if found is None:
         assert "POSENC_BROWSER" not in os.environ, f"POSENC_BROWSER is set, but {lacking}"
         pytest.skip(lacking)
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as play:
         left_out = f"--disable-features={','.join(LEFT_OUT)}"
-        browser = play.chromium.launch(executable_path=found, args=[left_out])
+        browser = play.chromium.launch(executable_path=found, args=[left_out], timeout=PATIENCE)
+        browser.new_context = patient(browser.new_context)
+        browser.new_page = patient(browser.new_page)
         yield browser
         browser.close()
+
+
+def patient(new):
+    """Make pages that wait for what must happen, not for the half minute that Playwright gives."""
+
+    def made(**options):
+        page = new(**options)
+        page.set_default_timeout(PATIENCE)
+        return page
+
+    return made
 
 
 @pytest.fixture
