@@ -1,7 +1,7 @@
-"""Faults that really happened in other libraries, and must not here: F1 to F37 of our list.
+"""Faults that really happened in other libraries, and must not here: F1 to F38 of our list.
 
 Those of caches (F24), packing (F26), padding (F23) and rows that see nothing (F30) stand in
-test_attention; formulas (F27-F29) with their encodings; what is traced (F33, F34) in compiled.
+test_attention; formulas (F27-F29, F38) with their encodings; what is traced (F33, F34) in compiled.
 """
 
 import math
@@ -345,8 +345,10 @@ def test_the_dtype_that_comes_in_goes_out(card, dtype):  # F35
 def test_nothing_in_nothing_out(card, batch, tokens):
     encoding = card.make(DIM, HEADS)
     x, pos = torch.randn(batch, tokens, DIM * HEADS), folded(9, encoding.axes)[:tokens]
-    for mask, path in product((None, causal()), ("auto", "reference", "blocks")):
-        out = layer(encoding, x, pos, mask=mask, implementation=path)
+    options = product((None, causal()), ("auto", "reference", "blocks"), (True, False))
+    for mask, path, trains in options:
+        with torch.set_grad_enabled(trains):
+            out = layer(encoding, x, pos, mask=mask, implementation=path)
         assert out.shape == (batch, HEADS, tokens, DIM)
         assert out.isfinite().all()
 
@@ -356,8 +358,9 @@ def test_without_keys_there_is_nothing_to_attend_to(card):
     encoding, pos = card.make(DIM, HEADS), folded(9, card.make(DIM, HEADS).axes)
     q, k = torch.randn(1, HEADS, 5, DIM), torch.randn(1, HEADS, 0, DIM)
     at, nowhere = prepared(encoding, pos[:5]), prepared(encoding, pos[:0])
-    for path in ("auto", "reference", "blocks"):
-        assert attend(q, k, k, encoding, at, nowhere, implementation=path).eq(0).all()
+    for path, trains in product(("auto", "reference", "blocks"), (True, False)):
+        with torch.set_grad_enabled(trains):
+            assert attend(q, k, k, encoding, at, nowhere, implementation=path).eq(0).all()
 
 
 @every

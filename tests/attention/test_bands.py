@@ -6,6 +6,7 @@ import torch
 from posenc import (
     FIRE,
     ALiBi,
+    CoPE,
     DeBERTa,
     Kerple,
     NoPE,
@@ -40,6 +41,7 @@ ENCODINGS = {
     "shaw": Shaw(DIM, reach=2),
     "deberta": DeBERTa(DIM, HEADS, reach=3),
     "transformer-xl": TransformerXL(DIM, HEADS),
+    "cope": CoPE(DIM, count=9),
     "sum of distance": Sum(RoPE(DIM), ALiBi(HEADS), T5Bias(HEADS)),
     "sum of kinds": Sum(ALiBi(HEADS), DeBERTa(DIM, HEADS, reach=3)),
     "sum within a sum": Sum(Sum(Shaw(DIM, reach=2), Extra())),
@@ -120,6 +122,26 @@ def test_learned_tensors_get_gradients_of_0_where_nothing_is_seen(name):
 
 
 @every
+@pytest.mark.parametrize("tokens", [1, 140])
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+def test_nan_that_nobody_sees_changes_nothing_where_all_or_some_queries_see_nothing(
+    name, tokens, trains
+):
+    encoding, pos = ENCODINGS[name], sequence(tokens)
+    q, k = torch.randn(1, HEADS, tokens, DIM), torch.full((1, HEADS, tokens, DIM), float("nan"))
+    for start in (500, tokens // 2):
+        k_pos = pos + start
+        seen = start < tokens
+        k[..., : tokens - start, :] = 1.0 if seen else float("nan")
+        at, k_at, mask = encoding.prepare(pos), encoding.prepare(k_pos), masks.causal(pos, k_pos)
+        with torch.set_grad_enabled(trains):
+            out = attend(q, k, k, encoding, at, k_at, mask)
+            expected = attend(q, k.nan_to_num(), k.nan_to_num(), encoding, at, k_at, mask)
+        torch.testing.assert_close(out, expected)
+        assert seen or out.eq(0).all()
+
+
+@every
 @pytest.mark.parametrize("scale", [0.0, -0.3])
 @pytest.mark.parametrize("tokens", [1, 7, 140])
 def test_a_scale_of_0_or_below_is_a_scale(name, scale, tokens):
@@ -127,7 +149,7 @@ def test_a_scale_of_0_or_below_is_a_scale(name, scale, tokens):
     for mask in (masks.causal(), masks.causal() & masks.window(3), None):
         same(encoding, pos, pos, mask, trains=mask is not None, scale=scale)
     if "on_scores" not in encoding.acts_on:
-        same(encoding, pos, pos, masks.causal(), ("sdpa", "view"), scale=scale)
+        same(encoding, pos, pos, masks.causal(), ("sdpa", "toeplitz"), scale=scale)
 
 
 def test_a_scale_of_0_is_the_mean_of_what_is_seen():

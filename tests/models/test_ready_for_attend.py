@@ -106,7 +106,7 @@ OWN = {  # those that attend in their own way: name of a layer's attention, proj
         "DebertaV2",
         HEADS
         | dict(relative_attention=True, pos_att_type=["c2p", "p2c"], position_buckets=8)
-        | dict(share_att_key=True, position_biased_input=False, max_relative_positions=32),
+        | dict(share_att_key=True, position_biased_input=False, max_relative_positions=12),
         "attention.self",
         "",
     ),

@@ -95,3 +95,8 @@ def beyond_gradients() -> bool:
 def in_full(x: Tensor) -> AbstractContextManager[Any]:
     """Switch autocast off within: in 16 bits, sums and rotations would lose their digits."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
+
+
+def full(x: Tensor) -> Tensor:
+    """Convert x to float32 at least: in 16 bits, distances that differ become alike."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,6 +1,7 @@
 """FIRE against its formula in plain loops of Python floats, near and far of its threshold L."""
 
 import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -72,3 +73,16 @@ def test_both_sides_of_the_threshold_train_alike():
 def test_says_what_cannot_be(length, hidden):
     with pytest.raises(ValueError, match=f"above 0 and at least 1 .* got {length} and {hidden}"):
         FIRE(4, length, hidden)
+
+
+@pytest.mark.parametrize("length", [10_000, 10], ids=["within L", "beyond L"])
+@pytest.mark.parametrize("shape", [(), (2,), (1, 3)], ids=["all", "batch", "by head"])
+def test_no_autocast_and_no_weights_of_16_bits_round_the_distance(length, shape):
+    fire, q = FIRE(3, length=length).bfloat16(), torch.randn(2, 3, 3000, 4)
+    at = sequence(3000).expand(*shape, 3000)
+    with torch.no_grad():
+        bias = lambda fire: fire.on_scores(q, q, at, at, 1.0).block(slice(2900, 3000), slice(None))  # noqa: E731
+        expected = bias(deepcopy(fire).double())
+        for autocast in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                torch.testing.assert_close(bias(fire), expected.float(), rtol=1e-5, atol=1e-6)

@@ -33,6 +33,28 @@ def test_is_the_formula_pair_by_pair(curve):
                 assert bias[0, h, i, j].item() == pytest.approx(expected, rel=1e-5)
 
 
+@curves
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_weights_of_16_bits_leave_all_distances_apart(curve, dtype):
+    p, a = [0.5, 1.75], [0.25, 0.0625]
+    made = with_values(curve, p, a).to(dtype)(torch.arange(3000), torch.arange(1))
+    expected = with_values(curve, p, a)(torch.arange(3000), torch.arange(1))
+    assert made.equal(expected)
+    assert len(made[0, 0].unique()) == 3000
+
+
+def test_second_derivatives_are_those_of_the_formula_at_every_distance():
+    """d²(−a δᵖ)/dp² = −a δᵖ ln² δ, which is 0 at δ = 0."""
+    p, a, kerple = 0.7, 0.3, with_values("power", [0.7], [0.3])
+    for distance in range(4):
+        bias = kerple(torch.tensor([distance]), torch.tensor([0]))
+        (of_p,) = torch.autograd.grad(bias.sum(), kerple.p, create_graph=True)
+        by_p, by_a = torch.autograd.grad(of_p.sum(), (kerple.p, kerple.a))
+        log = math.log(distance) if distance else 0.0
+        assert by_p.item() == pytest.approx(-a * distance**p * log**2, rel=1e-5)
+        assert by_a.item() == pytest.approx(-(distance**p) * log, rel=1e-5)
+
+
 def test_is_added_to_the_scores_as_it_is():
     encoding, v = with_values("log", [2.0], [1.0]), torch.eye(6).expand(1, 1, 6, 6)
     q, k = torch.randn(2, 1, 1, 6, 8).unbind()

@@ -54,6 +54,28 @@ def test_a_table_of_zeros_is_no_encoding(mask):
     torch.testing.assert_close(made, attend(q, k, v, NoPE(), mask=mask))
 
 
+def test_counts_are_rounded_by_no_autocast():
+    cope, (q, k), at = CoPE(DIM, count=64), torch.randn(2, 1, HEADS, 300, DIM), sequence(300)
+    expected = cope.on_scores(q, k, at, at, 0.3).block(slice(None), slice(None))
+    with torch.autocast("cpu", torch.bfloat16):
+        made = cope.on_scores(q, k, at, at, 0.3).block(slice(None), slice(None))
+    assert made.equal(expected)
+
+
+@pytest.mark.parametrize("tokens", [3, 150])
+@torch.no_grad()
+def test_nan_in_a_key_is_counted_by_the_queries_that_see_it_alone(tokens):
+    """It is no index of a row; the fused kernel of a block spreads it by itself."""
+    cope, (q, k, v) = CoPE(DIM), torch.randn(3, 1, HEADS, tokens, DIM)
+    run = lambda path: attend(q, k, v, cope, mask=masks.causal(), implementation=path)  # noqa: E731
+    expected = run("reference")
+    k[..., -1, :] = float("nan")
+    assert run("auto")[..., -1, :].isnan().all()
+    made = run("reference")
+    torch.testing.assert_close(made[..., :-1, :], expected[..., :-1, :])
+    assert made[..., -1, :].isnan().all()
+
+
 def test_gradients_are_those_of_small_steps():
     cope, (q, k, v) = CoPE(4, 3).double(), torch.randn(3, 1, 1, 4, 4, dtype=torch.float64)
     q.requires_grad_(), k.requires_grad_()

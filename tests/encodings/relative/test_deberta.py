@@ -17,6 +17,8 @@ from posenc import DeBERTa, attend
 
 def by_loops(q, k, v, deberta, q_pos, k_pos, scale):
     def delta(a, b):
+        if deberta.buckets:
+            return by_authors(a - b, deberta.buckets, deberta.reach)
         return min(max(a - b + deberta.reach, 0), 2 * deberta.reach - 1)
 
     logits = torch.zeros(*q.shape[:-1], k.shape[-2], dtype=torch.float64)
@@ -111,28 +113,62 @@ def test_released_weights_give_what_transformers_makes_of_them(reach):
     torch.testing.assert_close(attend(q, k, v, ours).transpose(1, 2).flatten(2), expected)
 
 
-@pytest.mark.parametrize(("buckets", "reach"), [(256, 512), (8, 512), (32, 128), (64, 2048)])
-def test_buckets_are_those_of_transformers(buckets, reach):
+BUCKETS = [(256, 512), (8, 512), (32, 128), (64, 2048), (9, 50), (52, 139)]
+
+
+def by_authors(offset, buckets, reach):
+    """The row of an offset in Microsoft's code as of 2023, in whole numbers."""
+    offset, m = min(max(offset, 1 - reach), reach - 1), buckets // 2
+    if abs(offset) <= m:
+        return offset + buckets
+    step = 0  # the least that is (m − 1) ln(|offset| / m) / ln((reach − 1) / m) or more
+    while abs(offset) ** (m - 1) * m**step > (reach - 1) ** step * m ** (m - 1):
+        step += 1
+    return (m + step if offset > 0 else -m - step) + buckets
+
+
+@pytest.mark.parametrize(("buckets", "reach"), BUCKETS)
+def test_buckets_are_those_of_the_authors_and_the_last_is_that_of_every_distance_beyond(
+    buckets, reach
+):
+    offsets = [*range(-reach - 20, reach + 20), -3 * reach, 3 * reach]
+    expected = [by_authors(offset, buckets, reach) for offset in offsets]
+    rows = DeBERTa(4, 2, reach, buckets=buckets).delta(torch.tensor(offsets))
+    assert rows.tolist() == expected
+    assert rows.min() == 2 * buckets - rows.max() > 0  # row 0 is no distance's
+
+
+def test_texts_longer_than_the_reach_equal_the_three_terms_with_the_authors_buckets():
+    deberta = loud(4, heads=2, reach=8, buckets=6)
+    q, k, v = torch.randn(3, 1, 2, 30, 4, dtype=torch.float64).unbind()
+    with torch.no_grad():
+        expected = by_loops(q, k, v, deberta, range(30), range(30), 12**-0.5)
+        torch.testing.assert_close(attend(q, k, v, deberta), expected)
+
+
+@pytest.mark.parametrize(("buckets", "reach"), BUCKETS[:4])
+def test_unclamped_buckets_are_those_of_transformers(buckets, reach):
     offsets = torch.arange(-3 * reach, 3 * reach + 1)
     expected = make_log_bucket_position(offsets, buckets, reach).long()
-    deberta = DeBERTa(4, 2, reach, buckets=buckets)
+    deberta = DeBERTa(4, 2, reach, buckets=buckets, clamped=False)
     expected = (expected + buckets).clamp(0, 2 * buckets - 1)
     assert torch.equal(deberta.delta(offsets), expected)
 
 
 def test_version_3_is_that_of_transformers():
-    """With shared projections, as DeBERTaV3 has them."""
+    """With shared projections, as DeBERTaV3 has them, and texts longer than its reach."""
     options = {"hidden_size": 8, "num_attention_heads": 2, "relative_attention": True}
     config = DebertaV2Config(
         **options,
         position_buckets=8,
-        max_relative_positions=64,
+        max_relative_positions=30,
         pos_att_type=["p2c", "c2p"],
         share_att_key=True,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    theirs, ours = V2Attention(config), DeBERTa(4, 2, 64, released=True, buckets=8)
+    theirs = V2Attention(config)
+    ours = DeBERTa(4, 2, 30, released=True, buckets=8, clamped=False)
     ours.rows.data.normal_()
     for to, projection in (
         (ours.to_keys, theirs.key_proj),

@@ -18,10 +18,9 @@ from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
 from posenc.core.biases import DistanceBias, PlaceBias
-from posenc.core.cache import cached_with
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.core.tracing import readable
+from posenc.core.tracing import full, in_full, readable
 from posenc.properties import (
     any_length,
     learned,
@@ -52,11 +51,12 @@ class FIRE(Encoding):
         self.outer = nn.Linear(hidden, heads, bias=False)
 
     def ψ(self, x: Tensor) -> Tensor:
-        return (self.c[0].abs() * x).log1p()
+        return (full(self.c)[0].abs() * x).log1p()
 
     def f(self, h: Tensor, x: Tensor) -> Tensor:
         """The learned map of each head h, broadcast with x."""
-        weight, shift, outer = self.inner.weight[:, 0], self.inner.bias, self.outer.weight
+        weight, outer = full(self.inner.weight)[:, 0], full(self.outer.weight)
+        shift = full(self.inner.bias)
         if not h.ndim:  # one pair: a fused kernel wants no sums over an axis
             units = range(len(weight))
             return sum((outer[h, n] * (weight[n] * x + shift[n]).relu() for n in units), 0 * x)
@@ -65,14 +65,15 @@ class FIRE(Encoding):
         units = (x * weight + shift).relu()
         if h.ndim == 4 and x.shape[1] != 1:  # each head stands elsewhere
             return (units * outer[h]).sum(-1)
-        return (units @ outer[h.flatten()].mT).movedim(-1, heads).squeeze(heads + 1)
+        with in_full(units):
+            return (units @ outer[h.flatten()].mT).movedim(-1, heads).squeeze(heads + 1)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
         if self._near_enough(q_at):
-            return DistanceBias(self.of_distance, q, q_at, k_at, of=self)
-        return PlaceBias(self.of_places, q, q_at, k_at, of=self)
+            return DistanceBias(self.of_distance, q, q_at, k_at)
+        return PlaceBias(self.of_places, q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
         return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
@@ -83,16 +84,13 @@ class FIRE(Encoding):
 
     @property
     def L(self) -> Tensor:
-        return self.multiplier[0].abs() * self.length
+        return full(self.multiplier)[0].abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
         """Test whether each of these queries stands within L, where distance alone counts."""
         if not readable(q_at, self.multiplier) or not q_at.numel():
             return False
-        made_of = q_at, self.multiplier
-        return cached_with(
-            q_at, ("within", self.length), made_of, lambda: bool(q_at.max() <= self.L)
-        )
+        return bool(q_at.max() <= self.L)
 
 
 CARD = Card(

@@ -21,6 +21,7 @@ from posenc.core.arguments import query_heads, shown
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.core.tracing import full
 from posenc.properties import (
     any_length,
     decaying,
@@ -57,14 +58,15 @@ class Kerple(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        return DistanceBias(self.of_distance, q, q_at, k_at, of=self)
+        return DistanceBias(self.of_distance, q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
-        a = bounded(self.a[h])
+        a, p = full(self.a[h]), full(self.p[h])
         if self.curve == "log":
-            return -bounded(self.p[h]) * (a * δ.abs()).log1p()
+            return -bounded(p) * (bounded(a) * δ.abs()).log1p()
         δ = δ.to(torch.promote_types(δ.dtype, a.dtype))  # a power in ONNX stays as whole as δ
-        return -a * δ.abs() ** bounded(self.p[h], 2.0)
+        apart = δ != 0  # the second derivative of 0ᵖ in p is NaN in torch: 0ᵖ ln² 0
+        return torch.where(apart, -bounded(a) * δ.abs().where(apart, 1) ** bounded(p, 2.0), 0)
 
 
 CARD = Card(

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.call import content
 from posenc.core.arguments import channels, count, room
+from posenc.core.biases import content
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
+from posenc.core.tracing import in_full
 from posenc.properties.card import RELATIVE, Card, Paper
 
 
@@ -45,10 +46,14 @@ class Counts:
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         q, last = self.q[..., rows, :], len(self.rows) - 1
-        gates = (q @ self.k[..., keys, :].mT * self.scale).sigmoid()
-        n = counted(gates if seen is None else gates * seen).clamp_max(last)
-        whole = n.detach().long()
-        e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
+        with in_full(q):  # in 16 bits a count of gates could not grow past 256
+            gates = (q @ self.k[..., keys, :].mT * self.scale).sigmoid()
+            e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
+        if seen is not None:  # no product: 0 · NaN of a key that nobody sees would be NaN
+            gates = gates.masked_fill(~seen, 0)
+        n = counted(gates).clamp_max(last)
+        # NaN that a query does see is no index, and goes by n into its scores
+        whole = n.detach().long().clamp(0, last)
         step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)  # and on to the next
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 

@@ -34,8 +34,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
-from posenc.rotation.matrices import rotations, skew, turned
-from posenc.rotation.table import copied
+from posenc.rotation.matrices import rotations, skew, turned, turned_keys
 
 
 class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
@@ -72,7 +71,7 @@ class LieRE(Encoding):
         return turned(q, at.matrix)
 
     def on_keys(self, k: Heads, at: Rotations) -> PerHead:
-        return turned(copied(k, at.matrix[..., 0, 0]), at.matrix)
+        return turned_keys(k, at.matrix)
 
     def extra_repr(self) -> str:
         return f"{self.dim} channels, {self.axes} axes, block={self.generators.shape[-1]}"

@@ -170,6 +170,7 @@ class Disentangled:
             released=True,
             buckets=self.buckets,
             terms=self.terms,
+            clamped=False,  # as transformers, which the config is for
         )
 
 

@@ -29,7 +29,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.sinks import flash, flash_backward, gradient, joined, refuse_second_derivative
+from posenc.attention.cpu.sinks import (
+    fitted,
+    flash,
+    flash_backward,
+    gradient,
+    joined,
+    refuse_second_derivative,
+    weight,
+)
 from posenc.attention.spacing import Strip
 
 FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
@@ -55,7 +63,7 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
     tiles = tiled(strip, slice(0, q.shape[1]))
     if not learned and bias is not None and strip.queries >= WORTH_CUTTING:
-        u = u.detach().clone()  # it may be kept for other layers
+        u = u.detach()
         tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
@@ -79,14 +87,11 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     f = bias.distance
     assert f is not None
 
-    def make() -> Tensor:
-        step, shift = steps
-        offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
-        head = torch.arange(heads, device=device).unsqueeze(-1)
-        seen = f(head, offsets).expand(heads, -1).to(exact)
-        return F.pad(seen, ends, value=float("-inf")).contiguous()
-
-    return bias.cached((exact, strip), make)
+    step, shift = steps
+    offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
+    head = torch.arange(heads, device=device).unsqueeze(-1)
+    seen = f(head, offsets).expand(heads, -1).to(exact)
+    return F.pad(seen, ends, value=float("-inf")).contiguous()
 
 
 def cut_negligible(
@@ -162,14 +167,6 @@ def _strided(u: Tensor, queries: int, tile: Tile) -> Tensor:
     return u.as_strided(shape, (0, u.stride(0), 1, 1), start)
 
 
-def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad and lay out q, k and v as the kernel wants: equally many channels, side by side."""
-    wide = max(q.shape[-1], v.shape[-1])
-    q, k, v = (F.pad(x, (0, wide - x.shape[-1])) if x.shape[-1] < wide else x for x in (q, k, v))
-    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
-    return q, k, v
-
-
 def _keys_of(x: Tensor, tile: Tile) -> Tensor:
     """Take the keys of a tile; its heads are those of x."""
     return x[:, tile.heads, tile.keys]
@@ -235,12 +232,13 @@ class Viewed(torch.autograd.Function):
         refuse_second_derivative("attention by views")
         q, k, v, u, sinks, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[3]:
-            grads = _gradients_with_learned_bias(grad, q, k, v, u, out, lse, ctx.strip, ctx.scale)
+            rest = (lse, sinks, ctx.strip, ctx.scale)
+            grads = _gradients_with_learned_bias(grad, q, k, v, u, *rest)
         else:
+            of_sinks = None if sinks is None else gradient(grad, out, lse, sinks)
             of_inputs = _gradients(grad, q, k, v, u, out, lse, ctx.tiles, ctx.scale)
-            grads = (*of_inputs, None)
-        of_sinks = None if sinks is None else gradient(grad, out, lse, sinks)
-        return *grads, of_sinks, None, None, None
+            grads = (*of_inputs, None, of_sinks)
+        return *grads, None, None, None
 
 
 def _gradients(
@@ -264,18 +262,22 @@ def _gradients(
 
 
 def _gradients_with_learned_bias(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, out: Tensor, lse: Tensor,
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, lse: Tensor, sinks: Tensor | None,
     strip: Strip, scale: float,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Compute the gradients of q, k, v and of u, a few rows at a time.
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Compute the gradients of q, k, v, u and the sinks, a few rows at a time.
 
-    dS = P (dO vᵀ − Σ dO out) is made again for these rows; du sums it along r + j.
+    dS = P (dO vᵀ − Σ P dO vᵀ) is made again for these rows; du sums it along r + j. Without sinks a
+    row of dS sums to 0. What rounding leaves of it is multiplied by the derivative of the bias,
+    which may be large far away. So Σ P dO vᵀ is not taken from the output, which may be rounded to
+    16 bits, and P is divided by its sum, which L, a rounded number, leaves near 1.
     """
     exact, (batch, heads, queries, _) = u.dtype, q.shape
     dq, du = torch.zeros_like(q), torch.zeros_like(u)
     dk, dv = (torch.zeros(x.shape, dtype=exact) for x in (k, v))
-    # Σ dO out, (batch, head, query, 1): the same number for every key of a row
-    inner = (grad.to(exact) * out).sum(-1, keepdim=True)
+    # The weight of the sink, (batch, head, query), and its gradient, (head,)
+    share = torch.zeros_like(lse) if sinks is None else weight(sinks, lse)
+    of_sinks = None if sinks is None else torch.zeros_like(sinks, dtype=exact)
     few = max(16, min(FEWEST_ROWS, MOST_SCORES // (heads * min(strip.keys, strip.width))))
     # Powers of 2 of scores in bits: `exp` takes many times as long where a weight is hidden or tiny
     bits, lse = u * LOG2_E, lse * LOG2_E
@@ -293,25 +295,31 @@ def _gradients_with_learned_bias(
         for start in range(0, batch, most):
             texts = slice(start, min(start + most, batch))
             padded = held[: texts.stop - start]
-            some_q, some_grad, some_inner = (
-                x[texts, :, rows].flip(2).to(exact).contiguous() for x in (q, grad, inner)
+            some_q, some_grad = (
+                x[texts, :, rows].flip(2).to(exact).contiguous() for x in (q, grad)
             )
             some_k, some_v = (x[texts, :, keys].flatten(0, 1).to(exact) for x in (k, v))
-            grouped_q, grouped_grad = by_group(some_q), by_group(some_grad)
+            grouped_q = by_group(some_q)
             # P = 2^(bias + scale q kᵀ − L), in bits, (text, head, n, m): L is of all keys, so these
             # are weights
-            some_lse = lse[texts, :, rows].flip(2).unsqueeze(-1)
+            some_lse, some_share = (x[texts, :, rows, None].flip(2) for x in (lse, share))
             p = torch.sub(bias, some_lse, out=u.new_empty(*padded.shape[:3], m))
             by_group(p).baddbmm_(grouped_q, some_k.mT, alpha=scale * LOG2_E)
             p.exp2_()
+            total = p.sum(-1, keepdim=True).add_(some_share)
+            # A row of dO divided by `total` divides that row of P in all that follows
+            grouped_grad = by_group(some_grad / total)
             # dv = Pᵀ dO, (text · key head, m, value): rows of all heads that share the key are
             # summed
             dv[texts, :, keys].flatten(0, 1).baddbmm_(by_group(p).mT, grouped_grad)
-            # dS = P (dO vᵀ − Σ dO out), written into `padded`, of which `ds` is a view
+            # dS = P (dO vᵀ − Σ P dO vᵀ), written into `padded`, of which `ds` is a view
             ds = padded[..., :m]
             grouped_ds = by_group(padded)[..., :m]
             torch.bmm(grouped_grad, some_v.mT, out=grouped_ds)
-            ds.sub_(some_inner).mul_(p)
+            some_inner = ds.mul_(p).sum(-1, keepdim=True)
+            ds.addcmul_(p, some_inner / total, value=-1)
+            if of_sinks is not None:
+                of_sinks -= (some_share / total * some_inner).sum((0, 2, 3))
             # dq = scale dS k, (text, head, n, channel), turned forwards again; dk = scale dSᵀ q
             dq[texts, :, rows] = torch.bmm(grouped_ds, some_k).view_as(some_q).mul_(scale).flip(2)
             dk[texts, :, keys].flatten(0, 1).baddbmm_(grouped_ds.mT, grouped_q, alpha=scale)
@@ -323,4 +331,4 @@ def _gradients_with_learned_bias(
             # Its column 0 is row 0, query i₁ − 1, and the first key, which stand here in u
             first = queries - rows.stop + keys.start
             du[:, first : first + m + n - 1] += skewed.sum((0, 2))
-    return dq, dk.to(k.dtype), dv.to(v.dtype), du
+    return dq, dk.to(k.dtype), dv.to(v.dtype), du, of_sinks
