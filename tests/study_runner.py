@@ -18,7 +18,11 @@ TINY = Profile(width=8, heads=2, layers=1, steps=12, batch=4, warmup=2, prompts=
 
 
 def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """A small linear model with AdamW, told apart by seed and encoding; 3 steps a checkpoint."""
+    """A small linear model with AdamW, told apart by seed and encoding; 3 steps a checkpoint.
+
+    With HELD in the environment, it waits after so many steps until it is asked to stop.
+    """
+    held = int(os.environ.get("HELD", "-1"))
     random = torch.Generator().manual_seed(cell.seed * 100 + len(cell.encoding))
     weight = torch.nn.Parameter(torch.randn(4, 4, generator=random))
     optimizer = torch.optim.AdamW([weight], lr=0.05)
@@ -39,6 +43,8 @@ def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress
             checkpoints.save(directory, len(losses), tensors, state)
 
     for step in range(len(losses), cell.profile.steps):
+        while step == held and not stop():
+            time.sleep(0.01)
         if stop():
             save()
             raise Stopped
@@ -51,7 +57,7 @@ def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress
         progress(Progress(step + 1, cell.profile.steps, losses[-1], 1e3, 0.0))
         if (step + 1) % 3 == 0:
             save()
-        time.sleep(float(os.environ.get("STEP_SECONDS", "0")))
+        time.sleep(float(os.environ.get("STEP_SECONDS", "0")))  # for Ray, which asks none to stop
     right = torch.rand(9, generator=torch.Generator().manual_seed(cell.seed)) < 1 / (1 + losses[-1])
     outcomes = {("generated", n): right.roll(n) for n in (5, 10, 15, 20)}
     return Result(outcomes, tuple(losses), 16, 0.001)

@@ -6,6 +6,7 @@ from statistics import fmean
 import pytest
 from stored_outcomes import STUDIES, by_seed, mean, means, settings, sign_flip
 
+pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
 README = (ROOT / "README.md").read_text()
 CHANGES = " ".join((ROOT / "CHANGELOG.md").read_text().split())

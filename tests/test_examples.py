@@ -46,6 +46,7 @@ def test_each_is_listed_and_tested():
     assert sorted(tested) == sorted(SCRIPTS)
 
 
+@pytest.mark.repository
 def test_the_gallery_shows_the_picture_of_each_script_that_draws():
     """Its title, kept in the file, is that of the figure: those are in the scripts as written."""
     readme = (FOLDER / "README.md").read_text()

@@ -16,6 +16,7 @@ from posenc import T5Bias
 from posenc.study.plan import Plan
 from posenc.study.published import published
 
+pytestmark = pytest.mark.repository
 STORED = sorted(path.parent.name for path in STUDIES.glob("*/results.db"))
 TEXTS = [name for name in STORED if name.endswith("-text")]
 TOOL = STUDIES.parent / "tools/findings.py"

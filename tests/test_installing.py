@@ -82,5 +82,11 @@ def test_the_oldest_torch_that_is_promised_is_the_one_that_the_tests_run_on():
     assert PINNED["torch"] in (promised[1], f"{promised[1]}.0")
 
 
+def test_the_pythons_that_are_named_are_those_for_which_it_is_resolved():
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert named == ["3.11", "3.12", "3.13"]
+    assert f'requires-python = ">={named[0]}"' in (ROOT / "pyproject.toml").read_text()
+
+
 def test_both_commands_are_found_in_the_readme():
     assert INSTALLS == ["all", "all,dev"]

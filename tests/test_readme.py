@@ -1,10 +1,15 @@
-"""README.md: its code runs, its table is what the cards say, its claim is what is measured."""
+"""README.md: its code runs, its table is what the cards say, its claim is what is measured; and
+SECURITY.md: what it names is there."""
 
 import contextlib
 import io
 import re
 import runpy
 from pathlib import Path
+
+import pytest
+
+from posenc.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -36,6 +41,17 @@ def test_its_table_is_made_from_the_cards():
     assert table() in README
 
 
+@pytest.mark.repository
 def test_its_links_lead_somewhere():
     for target in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_what_the_security_page_names_is_there():
+    page = (ROOT / "SECURITY.md").read_text("utf-8")
+    files = re.findall(r"`((?:tests|src)/[\w/.]+)`", page)
+    assert len(files) > 1
+    assert [name for name in files if not (ROOT / name).exists()] == []
+    readers = re.findall(r"\|([^|]*)\|$", page, re.MULTILINE)
+    commands = {name.split()[0] for names in readers for name in re.findall(r"`(.+?)`", names)}
+    assert {"inspect", "results", "study"} <= commands <= {*app}

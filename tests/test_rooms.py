@@ -11,6 +11,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src/posenc"
 FLOORS = (  # from the ground up: a room imports from rooms below it, and from itself
     "names",
+    "extras",
     "command_help",
     "notebook",
     "core",

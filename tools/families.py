@@ -658,6 +658,7 @@ def line(model_type: str) -> dict[str, Any]:
     made["parts"] = parts(model_type)
     own = "num_hidden_layers" in vars(config) or made.get("kind")
     if watched.inner(config) and not own and "rope_parameters" not in vars(config):
+        made["flat"] = flat(model_type)
         return made | {"kind": "parts", "parts": made["parts"] or list(watched.inner(config))}
     names = keys(kind, config)
     made["keys"] = names | made.get("keys", {})
@@ -831,6 +832,18 @@ def parts(model_type: str) -> list[str]:
         for key, name in inner.items()
         if name in CONFIG_MAPPING and read(name).get("kind") != "nothing"
     ]
+
+
+def flat(model_type: str) -> str:
+    """Type of the text model inside that the class makes of keys at the top level; "" if none."""
+    kind: Any = CONFIG_MAPPING[model_type]
+    with suppress(Exception):  # it has no text model, or several
+        usual = kind().get_text_config()
+        deeper = kind(num_hidden_layers=usual.num_hidden_layers + 1).get_text_config()
+        inside = type(deeper) is not kind
+        if inside and deeper.num_hidden_layers > usual.num_hidden_layers:
+            return deeper.model_type
+    return ""
 
 
 def keys(kind: type[PreTrainedConfig], config: PreTrainedConfig) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 from posenc import __version__, command_help, names
+from posenc.extras import how_to_install
 from posenc.models.files.errors import printable, shown
 from posenc.provenance import command_line
 from posenc.report.saving.interrupt import interruptible
@@ -29,7 +30,7 @@ try:
     from cyclopts import App, CycloptsError, Parameter, Token, UnknownCommandError, validators
     from rich.console import Console
 except ImportError:  # pragma: no cover
-    sys.exit("error: the commands need the extra `cli`: python -m pip install 'posenc[cli]'")
+    sys.exit(f"error: the commands need the extra `cli`: {how_to_install('cli')}")
 finally:
     if collects:
         gc.enable()
@@ -824,7 +825,7 @@ def _study_page(contents: Any, result: Any, folder: Path) -> None:
     except ImportError as error:
         print(
             f"no page: it needs the extra `report` ({error.name} is missing):"
-            " python -m pip install 'posenc[report]'",
+            f" {how_to_install('report')}",
             file=sys.stderr,
         )
         return
@@ -853,9 +854,7 @@ def _study_errors() -> Iterator[None]:
         if error.name not in ("safetensors", "ray"):
             raise
         extra = "study" if error.name == "safetensors" else "ray"
-        raise UsageError(
-            f"this needs the extra `{extra}`: python -m pip install 'posenc[{extra}]'"
-        ) from None
+        raise UsageError(f"this needs the extra `{extra}`: {how_to_install(extra)}") from None
     except ValueError as error:
         if type(error).__module__.startswith("posenc.study"):  # ours: a sentence
             raise UsageError(str(error)) from None
@@ -1081,8 +1080,7 @@ def _writable(out: Path, force: bool, beside: bool = False) -> None:
         from posenc.report import page
     except ImportError as error:
         raise UsageError(
-            f"--out needs the extra `report` ({error.name} is missing):"
-            " python -m pip install 'posenc[report]'"
+            f"--out needs the extra `report` ({error.name} is missing): {how_to_install('report')}"
         ) from None
     try:
         page.reserve(out, force, beside)

@@ -22,6 +22,7 @@ from posenc.catalog import CATALOG, create, find
 from posenc.core.arguments import count, shown
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal as earlier
+from posenc.extras import how_to_install
 from posenc.models import inspection, published
 from posenc.properties.probe import Probe
 from posenc.studies.portrait import attention_weights, without
@@ -32,8 +33,8 @@ try:
     from posenc.report.picture import Picture, pictures
 except ImportError as error:  # pragma: no cover
     raise ImportError(
-        f"`posenc.plot` needs the extra `report` ({error.name} is missing): python -m pip install"
-        " 'posenc[report]'"
+        f"`posenc.plot` needs the extra `report` ({error.name} is missing):"
+        f" {how_to_install('report')}"
     ) from error
 
 __all__ = [

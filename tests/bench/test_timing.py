@@ -1,6 +1,5 @@
 """Times of calls whose cost is known, and of a clock that is made up."""
 
-import time
 from itertools import chain, repeat
 
 import pytest
@@ -41,10 +40,17 @@ def test_everybody_gets_the_same_time_and_all_are_spread(monkeypatch):
     assert found["fast"] == Times(1.0, 1.0, found["fast"].samples, 0)
 
 
+def of_50_ms(monkeypatch):
+    """A call that takes 50 ms of a clock that only it moves."""
+    calls = []
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: 0.05 * len(calls))
+    return lambda: calls.append(0)
+
+
 def test_samples_that_waited_for_a_core_are_dropped(monkeypatch):
     waits = iter([0.0, 0.0] * 2 + [0.0, 1.0, 1.0, 1.0] * 50)
     monkeypatch.setattr(timing, "_waited", lambda: next(waits))
-    found = timed({"one": lambda: time.sleep(0.05)}, 4, 2.0)["one"]
+    found = timed({"one": of_50_ms(monkeypatch)}, 4, 2.0)["one"]
     assert found.samples == 4
     assert 3 <= found.disturbed <= 5
 
@@ -52,5 +58,5 @@ def test_samples_that_waited_for_a_core_are_dropped(monkeypatch):
 def test_without_calm_samples_the_others_are_told(monkeypatch):
     waits = iter(range(10_000))
     monkeypatch.setattr(timing, "_waited", lambda: float(next(waits)))
-    found = timed({"one": lambda: time.sleep(0.05)}, 4, 0.2)["one"]
+    found = timed({"one": of_50_ms(monkeypatch)}, 4, 0.2)["one"]
     assert found.samples == found.disturbed >= 3

@@ -5,7 +5,8 @@
 Configs, safetensors, GGUF, ONNX and index files are read as `posenc inspect` reads them, tensors
 included. The seeds are the hostile files of tests/models/test_hostile_files.py and good files of
 each kind. What fails is written to the working directory as `crash-…`: give it as `--again`, and
-make it a test there. Needs atheris, which the extra `fuzz` brings.
+make it a test there. A run that finds no new units saw no coverage, and is a failure too. Needs
+atheris, which the extra `fuzz` brings.
 """
 
 import argparse
@@ -19,7 +20,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch  # noqa: F401  (before anything is instrumented)
-from published import KINDS, published
 
 try:
     import atheris
@@ -32,6 +32,9 @@ with atheris.instrument_imports(include=["posenc.models"], enable_loader_overrid
     from posenc.models.files import folder as files
     from posenc.models.files.errors import ModelError
     from posenc.models.weights import open_weights
+
+# It imports posenc.models, and the fuzzer does not see what was imported before it instruments.
+from published import KINDS, published
 
 NAMES = (  # what the first byte of an input chooses from
     "config.json", "model.safetensors", "header.safetensors", "model.gguf", "model.onnx",
@@ -95,8 +98,8 @@ def attempt(data: bytes, folder: Path) -> None:
         path.unlink()
 
 
-def seeds(folder: Path) -> None:
-    """Files of every kind, good and bad, each with the byte that chooses its reader."""
+def seeds(folder: Path) -> int:
+    """Files of every kind, good and bad, each with the byte that chooses its reader; how many."""
     kept: set[bytes] = set()
 
     def keep(name: str, raw: bytes) -> None:
@@ -122,13 +125,11 @@ def seeds(folder: Path) -> None:
                 keep(path.name, path.read_bytes())
     for number, raw in enumerate(sorted(kept)):
         (folder / f"{number:04}").write_bytes(raw)
+    return len(kept)
 
 
-def fuzz(folder: Path, seconds: int, seed: int) -> None:
+def fuzz(folder: Path, corpus: Path, seconds: int, seed: int) -> None:
     """Runs until the time is over or something fails, and ends this process."""
-    corpus = folder / "seeds"
-    corpus.mkdir()
-    seeds(corpus)
     options = {
         "max_total_time": seconds, "seed": seed + 1, "max_len": LARGEST, "timeout": 30,
         "rss_limit_mb": 4096, "print_final_stats": 1, "verbosity": 0,
@@ -151,11 +152,19 @@ def main() -> None:
         if args.again:
             attempt(args.again.read_bytes(), folder)
             return
+        corpus = folder / "seeds"
+        corpus.mkdir()
+        known = seeds(corpus)
         child = os.fork()  # for the fuzzer ends its process, and the folder is to be cleared
         if not child:
-            fuzz(folder, args.seconds, args.seed)
+            fuzz(folder, corpus, args.seconds, args.seed)
         _, status = os.waitpid(child, 0)
-    sys.exit(os.waitstatus_to_exitcode(status))
+        new = len(list(corpus.iterdir())) - known  # the fuzzer keeps there what reaches new code
+    code = os.waitstatus_to_exitcode(status)
+    print(f"{new} new units beside {known} seeds, exit code {code}")
+    if code == 0 and new == 0:
+        sys.exit("error: the fuzzer found no new units: it sees no coverage of the readers")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import study_runner
@@ -21,6 +22,7 @@ from posenc.study.lock import Locked, locked
 from posenc.study.plan import Plan, PlanError
 from posenc.study.store import read
 
+HANGS = 600  # seconds after which a process that should end is said to hang
 FORK = get_context("fork")  # torch is imported already: a process starts at once
 
 
@@ -51,6 +53,38 @@ def undisturbed(imported, tmp_path_factory):
     ended = study(folder)
     assert (ended.done, ended.of, ended.missing) == (4, 4, [])
     return results(folder)
+
+
+STEPS = 8  # of 12, after which cells are held: they have two checkpoints
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Cells wait after 8 steps until they are asked to stop; say whether both workers have come."""
+    monkeypatch.setenv("HELD", str(STEPS))
+    monkeypatch.setattr(execute, "OFTEN", 0.0)
+
+    def both(status):
+        steps = [far.step for far in status.running.values() if far]
+        return steps == [STEPS, STEPS]
+
+    return both
+
+
+@pytest.fixture
+def stopped(held, tmp_path, monkeypatch):
+    """The folder of a study that is interrupted in the middle of two cells."""
+    pressed = []  # once: a second Ctrl-C does not wait for checkpoints
+
+    def interrupt(status):
+        if not pressed and held(status):
+            pressed.append(True)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study(tmp_path, progress=interrupt)
+    monkeypatch.delenv("HELD")
+    return tmp_path
 
 
 def test_the_plan_is_registered_before_the_first_cell(tmp_path):
@@ -135,8 +169,7 @@ def test_an_error_of_the_code_is_named_and_not_stored(tmp_path):
     assert len(read(tmp_path).records) == 3
 
 
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path, undisturbed):
-    stopped(tmp_path)
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path, undisturbed, stopped):
     damaged = sorted((tmp_path / "cells").glob("*/step*"))[-1]
     assert len([*damaged.parent.iterdir()]) == 2
     damaged.write_bytes(damaged.read_bytes()[:-1])
@@ -146,25 +179,8 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path, undis
     assert results(tmp_path) == undisturbed
 
 
-def stopped(folder, steps=8):
-    """A study that is interrupted when all that runs has done some steps."""
-
-    pressed = []  # once: a second Ctrl-C does not wait for checkpoints
-
-    def interrupt(status):
-        if not pressed and any(far and far.step >= steps for far in status.running.values()):
-            pressed.append(True)
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "OFTEN", 0.0)
-        patch.setenv("STEP_SECONDS", "0.02")
-        with pytest.raises(KeyboardInterrupt):
-            study(folder, progress=interrupt)
-
-
+@pytest.mark.usefixtures("stopped")
 def test_an_interrupted_study_has_checkpoints_and_goes_on_to_the_same_bytes(tmp_path, undisturbed):
-    stopped(tmp_path)
     assert [*(tmp_path / "cells").glob("*/step-*")]
     assert (tmp_path / store.RESULTS).exists()
     study(tmp_path)
@@ -192,7 +208,7 @@ def workers_of(pid):
 
 def wait_for(pids):
     """Wait until processes have ended."""
-    until = time.monotonic() + 120
+    until = time.monotonic() + HANGS
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.02)
     assert not any(map(alive, pids))
@@ -200,7 +216,7 @@ def wait_for(pids):
 
 def until_free(folder):
     """Wait for workers that were forked from a killed study, and so hold its lock."""
-    until = time.monotonic() + 120
+    until = time.monotonic() + HANGS
     while True:
         try:
             with locked(folder):
@@ -218,22 +234,29 @@ def alive(pid):
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_moments_it_ends_byte_equal(tmp_path, undisturbed, monkeypatch):
-    """Half of the kills hit the process that leads, half one of its workers."""
-    monkeypatch.setenv("STEP_SECONDS", "0.03")
+def test_killed_after_random_steps_twenty_times_it_ends_byte_equal(
+    tmp_path, undisturbed, monkeypatch
+):
+    """Every second kill hits the process that leads, the others one of its workers."""
+    steps = tmp_path / "steps"
+    steps.touch()
+    monkeypatch.setenv("COUNTED", str(steps))
     draw, kills, studies = random.Random(1), 0, 0
     while kills < 20:
         folder = tmp_path / str(studies)
-        process = in_a_process(folder)
-        while process.is_alive() and kills < 20:
-            time.sleep(draw.uniform(0.02, 0.6))
+        process = in_a_process(folder, plan(), study_runner.counted)
+        for leads in (False, True):
+            until = steps.read_text().count("\n") + draw.randrange(20)
+            while process.is_alive() and steps.read_text().count("\n") < until:
+                time.sleep(0.001)
+            if not process.is_alive():
+                break
             workers = workers_of(process.pid)
-            if workers and draw.random() < 0.5:
-                os.kill(draw.choice(workers), signal.SIGKILL)
-            else:
+            if leads or not workers:
                 process.kill()
+            else:
+                os.kill(draw.choice(workers), signal.SIGKILL)
             kills += 1
-        process.kill()
         process.join()
         until_free(folder)
         if (folder / store.RESULTS).exists() and not (folder / store.RUNNING).exists():
@@ -244,14 +267,14 @@ def test_killed_at_twenty_random_moments_it_ends_byte_equal(tmp_path, undisturbe
 
 
 @pytest.mark.slow
-def test_killed_parents_leave_no_orphans(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEP_SECONDS", "0.2")
+@pytest.mark.usefixtures("held")
+def test_killed_parents_leave_no_orphans(tmp_path):
     process = in_a_process(tmp_path)
     while len(workers := workers_of(process.pid)) < 2:
         time.sleep(0.02)
     while not [*(tmp_path / "cells").glob("*/step-*")]:  # they write checkpoints as they go
-        assert process.is_alive()
         time.sleep(0.02)
+    assert process.is_alive()
     process.kill()
     process.join()
     wait_for(workers)
@@ -292,8 +315,8 @@ def test_a_second_study_in_a_folder_is_refused_with_the_pid(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("held")
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, undisturbed):
-    monkeypatch.setenv("STEP_SECONDS", "0.05")
     process = in_a_process(tmp_path)
     while not workers_of(process.pid):
         time.sleep(0.02)
@@ -302,6 +325,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, undis
     process.kill()
     process.join()
     until_free(tmp_path)
+    monkeypatch.delenv("HELD")
     study(tmp_path)
     assert results(tmp_path) == undisturbed
 
@@ -348,8 +372,10 @@ def test_code_of_ones_own_that_breaks_a_promise_is_refused_before_it_trains(tmp_
         match=r"encodings: mine\.py:Mine: Mine breaks the promise `cache`: token by token with"
         r" a cache, path 'auto': .* at batch 0, token 0, channel \d+ \(1 text of 2 tokens,",
     ):
-        study(tmp_path / "out", plan(seeds=1, encodings=["mine.py:Mine"]))
-    assert not read(tmp_path / "out").records
+        study(
+            tmp_path / "out", plan(seeds=1, encodings=["mine.py:Mine"]), allow_code="mine.py:Mine"
+        )
+    assert not (tmp_path / "out").exists() or not read(tmp_path / "out").records
 
 
 def test_cells_that_do_not_fit_into_the_time_are_left_out_and_named(tmp_path, monkeypatch):
@@ -369,9 +395,15 @@ def test_cells_that_do_not_fit_into_the_time_are_left_out_and_named(tmp_path, mo
     ] * 2
 
 
-def test_when_time_is_over_what_runs_is_stopped_with_a_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEP_SECONDS", "0.1")
-    ended = study(tmp_path, max_minutes=0.01)
+def test_when_time_is_over_what_runs_is_stopped_with_a_checkpoint(tmp_path, monkeypatch, held):
+    """The clock goes on by an hour when both workers are in the middle of a cell."""
+    hours = [0]
+    clock = SimpleNamespace(
+        **vars(time) | {"monotonic": lambda: time.monotonic() + 3600 * hours[0]}
+    )
+    monkeypatch.setattr(execute, "time", clock)
+    later = lambda status: hours.append(hours.pop() or held(status))  # noqa: E731
+    ended = study(tmp_path, max_minutes=30, progress=later)
     assert ended.done == 0
     whys = [why.partition(":")[0] for _, why in ended.missing]
     assert sorted(whys) == ["left out"] * 2 + ["stopped"] * 2
@@ -443,6 +475,6 @@ def test_without_safetensors_no_cell_is_trained(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     monkeypatch.setattr(execute.Processes, "start", lambda *_: 1 / 0)
-    with pytest.raises(ImportError, match=r"a study needs the extra `study`: .*posenc\[study\]"):
+    with pytest.raises(ImportError, match=r'a study needs the extra `study`: .* -e "\.\[study\]"'):
         study(tmp_path / "out")
     assert not (tmp_path / "out").exists()

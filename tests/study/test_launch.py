@@ -1,12 +1,9 @@
 """Runs that several processes share against the same run in one process, over gloo."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -15,6 +12,7 @@ import pytest
 import ranks
 import torch
 from thorough import some
+from torch.distributed import TCPStore
 
 import posenc.study
 from posenc.study import execute, launch, store, tasks, train
@@ -99,25 +97,27 @@ def one_of_two(folder):
     torch.distributed.destroy_process_group()
 
 
-def free_port():
-    """Below those that the system lends to whoever asks for any, who may come in between."""
-    for port in Random(time.time_ns()).sample(range(20_000, 32_768), 100):
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("of a hundred ports none is free")
+@pytest.fixture
+def launched():
+    """Processes of one launch, with what a launcher sets in their environment.
 
+    They meet at a port that the system gives and that is held from then on, as torchrun does it.
+    """
+    stores = []
 
-def launched(folder, *words, **more):
-    """Processes of one launch, with what a launcher sets in their environment."""
-    shared = {
-        "WORLD_SIZE": str(RANKS),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "OMP_NUM_THREADS": "1",
-    }
-    each = ((words, {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(RANKS))
-    return ranks.begin(each, folder, shared | more)
+    def begin(folder, *words, **more):
+        stores.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
+        shared = {
+            "WORLD_SIZE": str(RANKS),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(stores[-1].port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "OMP_NUM_THREADS": "1",
+        }
+        each = ((words, {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(RANKS))
+        return ranks.begin(each, folder, shared | more)
+
+    return begin
 
 
 def said(processes):
@@ -125,7 +125,7 @@ def said(processes):
 
 
 @pytest.mark.parametrize("fsdp", ["false", "true"])
-def test_two_processes_train_as_one(tmp_path, fsdp):
+def test_two_processes_train_as_one(tmp_path, fsdp, launched):
     """Losses and weights; a run that is stopped goes on to the same bits, in one process too."""
     both = said(launched(tmp_path, __file__, tmp_path / "checkpoints", ACCELERATE_USE_FSDP=fsdp))
     assert [(out, status) for out, _, status in both] == [("alike\n", 0)] * 2, both
@@ -150,10 +150,13 @@ def test_a_plan_is_launched_by_accelerate(tmp_path, how, way):
     plan, out = plan_in(tmp_path), tmp_path / "out"
     begin = [sys.executable, "-m", "accelerate.commands.launch", how]
     begin += ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"]
-    begin += ["--dynamo_backend", "no", "--main_process_port", str(free_port())]
-    begin += ["-m", "posenc.study.launch", plan, "--out", out, "--keep"]
+    begin += ["--dynamo_backend", "no", "--main_process_port"]
+    study = ["-m", "posenc.study.launch", plan, "--out", out, "--keep"]
     environment = os.environ | {"PYTHONPATH": str(Path(execute.__file__).parents[2])}
-    done = subprocess.run(begin, env=environment, capture_output=True, text=True, timeout=300)
+    # At a port that is taken accelerate lets its processes meet at one that the system gives
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = [*begin, str(taken.getsockname()[1]), *study]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"2 of 2 cells are done: posenc results {out}" in done.stderr
     ours = store.read(out)
@@ -171,18 +174,28 @@ def test_a_plan_is_launched_by_accelerate(tmp_path, how, way):
         execute.study(Plan.read(plan), out)
 
 
-def test_one_signal_stops_all_and_the_same_command_goes_on(tmp_path):
-    plan, out = plan_in(tmp_path, steps=60), tmp_path / "out"
-    words = "-m", "posenc.study.launch", plan, "--out", out
-    both = launched(tmp_path, *words)
-    until = time.monotonic() + 200
-    while not (out / store.RUNNING).exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    both[1].send_signal(signal.SIGTERM)
-    first = said(both)
+SIGNALLED = """
+import os, signal
+from posenc.study import launch
+loss, steps = launch.Share.loss, []
+def counted(self, *of):
+    steps.append(of)
+    if len(steps) == 5 and os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return loss(self, *of)
+launch.Share.loss = counted
+os._exit(launch.main())
+"""
+
+
+def test_one_signal_stops_all_and_the_same_command_goes_on(tmp_path, launched):
+    """In the fifth step of the six of the first cell, to one of two processes."""
+    plan, out = plan_in(tmp_path), tmp_path / "out"
+    first = said(launched(tmp_path, "-c", SIGNALLED, plan, "--out", out))
     assert [status for *_, status in first] == [130, 130], first
     assert [*(out / execute.CELLS).glob("*/*.safetensors")]
-    again = said(launched(tmp_path, *words))
+    assert not store.read(out).records
+    again = said(launched(tmp_path, "-m", "posenc.study.launch", plan, "--out", out))
     assert [status for *_, status in again] == [0, 0], again
     assert len(store.read(out).records) == 2
 
@@ -199,7 +212,7 @@ def test_what_cannot_be_launched_is_said(tmp_path, monkeypatch, capsys):
     assert "a study trains in float32, `--mixed_precision` is 'bf16'" in capsys.readouterr().err
 
 
-def test_an_error_of_one_ends_all(tmp_path):
+def test_an_error_of_one_ends_all(tmp_path, launched):
     """More processes than texts, and a plan that is none."""
     plan, out = plan_in(tmp_path, batch=1), tmp_path / "out"
     both = said(launched(tmp_path, "-m", "posenc.study.launch", plan, "--out", out))

@@ -10,6 +10,7 @@ from posenc.study import store
 from posenc.study.repetition import equal_cells, repetition
 from posenc.study.store import Contents, Outcome
 
+pytestmark = pytest.mark.repository
 STUDIES = Path(__file__).parent.parent.parent / "studies"
 
 

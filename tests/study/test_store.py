@@ -264,7 +264,7 @@ def test_somebody_elses_store_is_read_without_a_right_to_write(tmp_path):
 
 
 MANY = """
-import sys, time
+import sys
 from pathlib import Path
 import torch
 from posenc.study import store
@@ -278,21 +278,26 @@ with store._transaction(made._file):
         cell = Cell("copy", "rope", seed)
         store._insert(made._file, store.Record(cell, 1, (0.5,) * 16, None, outcomes))
 made.close()
-begun = time.process_time()
+calls = 0
+def count(frame, event, function):
+    global calls
+    calls += event in ("call", "c_call")
+sys.setprofile(count)
 held = store.read(folder)
 shares = [one.mean for record in held.records.values() for one in record.outcomes.values()]
-print(len(shares), min(shares), time.process_time() - begun)
+sys.setprofile(None)
+print(len(shares), min(shares), calls)
 """
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_outcomes_are_read_in_two_seconds(tmp_path):
-    """Of the processor's time, for other work may go on here; 0.6 to 1.0 of it were measured."""
+def test_a_hundred_thousand_outcomes_are_read_by_few_calls_for_each(tmp_path):
+    """Half a second by themselves, however busy the machine is: calls are counted, not seconds."""
     words = [sys.executable, "-c", MANY, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    read_rows, least, seconds = map(float, done.stdout.split())
+    read_rows, least, calls = map(float, done.stdout.split())
     assert (read_rows, least) == (100_000, 1)
-    assert seconds < 2
+    assert calls / read_rows < 20
 
 
 def test_a_full_disk_is_said_and_what_was_stored_stays(tmp_path):

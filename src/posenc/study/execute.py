@@ -26,6 +26,7 @@ import torch
 
 from posenc import __version__, provenance, user_code
 from posenc.core.arguments import shown
+from posenc.extras import how_to_install
 from posenc.properties.conformance import refuse_broken
 from posenc.study import analysis, own_code, regular, statistics, store, tasks, train
 from posenc.study.build import encoding_of
@@ -120,7 +121,7 @@ def study(
         import safetensors.torch  # noqa: F401
     except ImportError:
         raise ImportError(
-            "a study needs the extra `study`: python -m pip install 'posenc[study]'",
+            f"a study needs the extra `study`: {how_to_install('study')}",
             name="safetensors",
         ) from None
     cells = resolved(plan)

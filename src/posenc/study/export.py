@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posenc.extras import how_to_install
 from posenc.study.store import BITS, Contents, Record
 
 COLUMNS: tuple[str, ...] = (
@@ -55,8 +56,8 @@ def write_parquet(contents: Contents, path: Path) -> int:
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError(
-            "Parquet is written by pyarrow, which is not installed: python -m pip install"
-            " 'posenc[parquet]', or export CSV."
+            "Parquet is written by pyarrow, which is not installed: export CSV, or"
+            f" {how_to_install('parquet')}"
         ) from None
     text, integer, real = arrow.string(), arrow.int64(), arrow.float64()
     types = (

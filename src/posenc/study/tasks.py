@@ -37,6 +37,7 @@ from torch import Tensor
 
 from posenc.analysis.text import novel_letters, parse
 from posenc.core.arguments import count, shown
+from posenc.extras import how_to_install
 from posenc.user_code import is_own, named
 
 PAD, BEGIN, SEPARATOR, END, MASK = "<pad>", "<bos>", "<sep>", "<eos>", "<mask>"
@@ -433,9 +434,9 @@ def digits() -> Task:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         raise LookupError(
-            "the task 'images' reads the digits of scikit-learn, which is not installed: python -m"
-            " pip install 'posenc[images]', or give pictures of your own, `--images FILE.npz` with"
-            " `pictures` and `labels`."
+            "the task 'images' reads the digits of scikit-learn, which is not installed: give"
+            " pictures of your own, `--images FILE.npz` with `pictures` and `labels`, or"
+            f" {how_to_install('images')}"
         ) from None
     dataset = load_digits()
     return images(torch.tensor(dataset.images), dataset.target.tolist())
@@ -447,8 +448,7 @@ def load_images(path: Path) -> Task:
         import numpy
     except ModuleNotFoundError:
         raise LookupError(
-            f"{path} is read by numpy, which is not installed: python -m pip install"
-            " 'posenc[images]'."
+            f"{path} is read by numpy, which is not installed: {how_to_install('images')}"
         ) from None
     try:
         _check_sizes(path)

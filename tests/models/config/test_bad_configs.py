@@ -2,10 +2,9 @@
 is allowed; through the API, and all of them through the command in one fresh Python each."""
 
 import json
-import resource
 import subprocess
 import sys
-import time
+from math import inf
 
 import pytest
 from fuzz.configs import fuzz
@@ -265,33 +264,42 @@ def test_what_is_legal_but_odd_gets_a_note(changed, note):
     assert any(note in said for said in specify(LLAMA | changed).notes)
 
 
+COUNTED = """
+import atexit, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
+calls = 0
+
+def count(frame, event, function):
+    global calls
+    calls += event in ("call", "c_call")
+
+def said():
+    sys.setprofile(None)
+    print(calls, "torch" in sys.modules)
+
+atexit.register(said)
+sys.setprofile(count)
+from posenc import cli
+cli.main(["inspect", sys.argv[1]])
+"""
+
+
 @pytest.mark.slow
-def test_the_command_answers_soon_and_in_little_memory(tmp_path):
-    """Each of them in a Python of its own that may have 2 GB: exit 2, one line, < 1 s, < 200 MB."""
-    slow = []
+def test_the_command_answers_in_few_calls_and_little_memory(tmp_path):
+    """Each in a Python of its own that may have 512 MB: exit code 2 and one line, without torch,
+    whose import alone takes 1,200,000 calls."""
     for name in list(BAD)[::5]:
         config = LLAMA | BAD[name][0]
         path = tmp_path / "config.json"
         path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # noqa: E731
-        started = resource.getrusage(resource.RUSAGE_CHILDREN)
-        begun = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "posenc", "inspect", str(path)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            preexec_fn=limit,
+            [sys.executable, "-c", COUNTED, str(path)], capture_output=True, text=True
         )
-        elapsed = time.monotonic() - begun
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        busy = used.ru_utime + used.ru_stime - started.ru_utime - started.ru_stime
-        assert (done.returncode, done.stdout) == (2, ""), name
+        assert done.returncode == 2, name
         assert done.stderr.startswith("error: config.json:"), name
         assert done.stderr.count("\n") == 1, name
-        slow.append((busy, elapsed, name))
-    assert max(slow)[0] < 1.0, max(slow)  # of processor time: other work must not fail this
+        calls, torch_loaded = done.stdout.split()
+        assert (int(calls) < 400_000, torch_loaded) == (True, "False"), (name, calls)
 
 
 def test_a_bad_file_is_refused_before_torch_is_loaded(tmp_path):
@@ -302,17 +310,14 @@ def test_a_bad_file_is_refused_before_torch_is_loaded(tmp_path):
         "from pathlib import Path\n"
         "try: read(Path(sys.argv[1]))\n"
         "except ValueError as error: print(error)\n"
-        "most = [line.split()[1] for line in open('/proc/self/status') if 'VmHWM' in line]\n"
-        "print('torch' in sys.modules, *most)"
+        "print('torch' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
-    message, said = done.stdout.splitlines()
+    message, loaded = done.stdout.splitlines()
     assert message == "config.json:rope_theta: must be a number, got 0, allowed: above 1"
-    loaded, kilobytes = said.split()
     assert loaded == "False"
-    assert int(kilobytes) < 200_000
 
 
 def test_a_folder_without_a_config_says_so(tmp_path):
@@ -323,6 +328,6 @@ def test_a_folder_without_a_config_says_so(tmp_path):
 
 def test_configs_changed_at_random_are_read_or_refused_in_one_line():
     """None gives a traceback or takes seconds; tests/fuzz/configs.py does this for longer."""
-    count, failures = fuzz(seconds=60.0, seed=0, runs=800)
+    count, failures = fuzz(seconds=inf, seed=0, runs=800)
     assert count == 800
     assert failures == {}

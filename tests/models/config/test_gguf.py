@@ -100,3 +100,12 @@ def test_what_is_not_read_says_so(tmp_path):
 def test_metadata_that_cannot_be_is_refused(tmp_path, key, value, message):
     with pytest.raises(ModelError, match=message):
         read(written(tmp_path / "m.gguf", "llama", **SIZES | {key: value}))
+
+
+@pytest.mark.parametrize("scaling", ["yarn", "dynamic", "ntk"])
+def test_one_pair_cannot_be_scaled_from_the_fastest_to_the_slowest(tmp_path, scaling):
+    keys = {"rope__scaling__type": scaling, "rope__scaling__factor": 4.0}
+    path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=2, **keys, **SIZES)
+    message = rf"llama\.rope\.dimension_count: {scaling} runs from the fastest pair to the slowest"
+    with pytest.raises(ModelError, match=message):
+        read(path)

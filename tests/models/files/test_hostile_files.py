@@ -1,5 +1,5 @@
 """Reading files held against a list of hostile ones: each is refused in a sentence that says why,
-within a second and 200 MB, and without torch. Numbers 34 to 50 are those of the project's list."""
+after few calls, within 200 MB, and without torch. Numbers 34 to 50 are those of our own list."""
 
 import json
 import os
@@ -367,48 +367,50 @@ def test_it_is_refused_and_the_reason_given(name, folder):
 
 
 MEASURE = """
-import json, resource, sys, time
-resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30,) * 2)
+import json, resource, sys
 from pathlib import Path
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.weights import open_weights
+
+size = Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0]
+resource.setrlimit(resource.RLIMIT_AS, (int(size) * 1024 + 200 * 2**20,) * 2)
+calls = 0
+
+def count(frame, event, function):
+    global calls
+    calls += event in ("call", "c_call")
+
 for name, path in json.load(sys.stdin).items():
-    path, seconds = Path(path), []
-    while len(seconds) < 3 and min(seconds, default=1) >= 1:  # a neighbour slows the core down
-        start, answer = time.process_time(), "accepted"
-        try:
-            config = path.suffix == ".json" and not path.name.endswith(".index.json")
-            read_json(path) if config else open_weights(find_files(path))
-        except ModelError:
-            answer = "refused"
-        except BaseException as error:
-            answer = repr(error)
-        seconds.append(time.process_time() - start)
-    status = Path("/proc/self/status").read_text()  # ru_maxrss would be that of pytest, inherited
-    used = int(status.split("VmHWM:")[1].split()[0]) // 1024
-    print(json.dumps([name, answer, min(seconds), used]))
+    path, answer, calls = Path(path), "accepted", 0
+    sys.setprofile(count)
+    try:
+        config = path.suffix == ".json" and not path.name.endswith(".index.json")
+        read_json(path) if config else open_weights(find_files(path))
+    except ModelError:
+        answer = "refused"
+    except BaseException as error:
+        answer = repr(error)
+    sys.setprofile(None)
+    print(json.dumps([name, answer, calls]))
 assert "torch" not in sys.modules and "numpy" not in sys.modules
 """
 
 
 @pytest.mark.slow
-def test_all_are_refused_within_a_second_and_200_mb(tmp_path):
+def test_all_are_refused_after_few_calls_and_within_200_mb(tmp_path):
+    """Three calls for each string of a file that has a million, which take a second by themselves:
+    calls are the same on every machine."""
     paths = {}
     for number, (name, (build, _)) in enumerate(BAD.items()):
         folder = tmp_path / str(number) / "model"
         folder.mkdir(parents=True)
         paths[name] = str(build(folder))
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE],
-        input=json.dumps(paths),
-        capture_output=True,
-        text=True,
-        timeout=300,  # against hanging alone: seconds of the processor are counted above
-        check=False,
+        [sys.executable, "-c", MEASURE], input=json.dumps(paths), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     answers = [json.loads(answer) for answer in done.stdout.splitlines()]
     assert [name for name, *_ in answers] == list(BAD)
-    for name, answer, seconds, used in answers:
-        assert (answer, seconds < 1, used < 200) == ("refused", True, True), (name, seconds, used)
+    assert [(name, answer) for name, answer, _ in answers if answer != "refused"] == []
+    assert [(name, calls) for name, _, calls in answers if calls > 4_000_000] == []

@@ -84,6 +84,12 @@ def test_a_file_that_is_not_here_is_no_id(monkeypatch):
         local("model/weights.gguf")
 
 
+def test_an_id_needs_an_extra_and_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ModelError, match=r'extra `models`: python -m pip install -e "\.\[models'):
+        local("org/model")
+
+
 def test_without_a_connection_nothing_is_tried_again(monkeypatch):
     """An address of the machine itself at which nobody listens answers at once."""
     monkeypatch.setattr("posenc.models.files.hub.getproxies", dict)

@@ -1,5 +1,8 @@
 """Tensors and key-values of GGUF, held against gguf, which wrote them."""
 
+import io
+import struct
+
 import gguf
 import numpy as np
 import pytest
@@ -118,5 +121,23 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
     kind = gguf.GGMLQuantizationType.Q8_0
     save_gguf(tmp_path / "model.gguf", packed={"a": (np.zeros((1, 34), np.uint8), kind)})
     monkeypatch.setitem(__import__("sys").modules, "gguf.constants", None)
-    with pytest.raises(ImportError, match=r"need `gguf`: python -m pip install 'posenc\[models\]'"):
+    with pytest.raises(ImportError, match=r'need `gguf`: python -m pip install -e "\.\[models\]"'):
         weights(tmp_path)["a"]
+
+
+def test_strings_that_the_file_is_too_short_for_are_not_looked_for(tmp_path, monkeypatch):
+    """A header of 77 bytes that speaks of 500,000 strings: found by the fuzzer, for its time."""
+    reads = []
+
+    class Counted(io.BufferedReader):
+        def read(self, size):
+            reads.append(size)
+            return super().read(size)
+
+    array = struct.pack("<QcIIQ", 1, b"a", 9, 8, 500_000)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + array + bytes(32))
+    monkeypatch.setattr(gguf_header, "opened", lambda path: Counted(io.FileIO(path)))
+    with pytest.raises(ModelError, match="ends within its header"):
+        gguf_header.read_gguf(path)
+    assert len(reads) < 20

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from stored_outcomes import mean, settings
 
 from posenc.report.words.guide import COPIED, QUESTIONS, READ_ON, fits, guide
@@ -43,6 +44,7 @@ def test_evidence_names_the_models_and_the_study(everything):
     assert all(answer.question.unknown for answer in answers.values())
 
 
+@pytest.mark.repository
 def test_evidence_names_length_rate_steps_and_seeds_of_the_studies(everything):
     (answer,) = (a for a in guide(everything) if a.question.asked == "Must extrapolate")
     for line, name in zip(answer.evidence[-2:], ("shape-text", "shape-copy"), strict=True):
@@ -55,6 +57,7 @@ def test_evidence_names_length_rate_steps_and_seeds_of_the_studies(everything):
         assert where in line
 
 
+@pytest.mark.repository
 def test_the_stores_hold_these_numbers():
     bits = {
         slug: tuple(round(mean("shape-text", slug, 128, cropped=cut), 3) for cut in (False, True))

@@ -91,6 +91,8 @@ class Family:
                  "grid" of patches has, "width" the key of their channels
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
+    `flat`       the `model_type` of the text model that its class makes of keys at the top level
+                 where no text model's config is inside
     `ignored`    usual names of keys that other classes heed and this one does not: at the top of a
                  config without `rope_parameters`, or within these, as "rope_parameters.…"; with
                  "rope_scaling" these are ignored altogether
@@ -130,6 +132,7 @@ class Family:
     switch: Mapping[str, Any] = field(default_factory=dict)
     stacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
+    flat: str = ""
     ignored: tuple[str, ...] = ()
     switched: Mapping[str, Any] = field(default_factory=dict)
     refused: str = ""

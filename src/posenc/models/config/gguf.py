@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.models.config import families
 from posenc.models.config.parse import specify
+from posenc.models.config.rope_settings import OF_PAIRS, ONE_PAIR
 from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.files.errors import ModelError, Unread
 
@@ -102,6 +103,9 @@ def _rotary_dim(metadata: Mapping[str, Any], config: Mapping[str, Any], file: st
         raise ModelError(file, key, "is of a head's channels", rotary_dim, f"1 … {dim}")
     if rotary_dim % 2:
         raise ModelError(file, key, "channels turn in pairs, so it must be even", rotary_dim)
+    method = config.get("rope_scaling", {}).get("rope_type")
+    if rotary_dim == 2 and method in OF_PAIRS:
+        raise ModelError(file, key, f"{method} {ONE_PAIR}", rotary_dim)
     return rotary_dim
 
 

@@ -76,11 +76,15 @@ def _applied(config: Fields) -> tuple[str, ...]:
 
 def _text_family(config: Fields, family: Family) -> Family | None:
     """The family of a text model whose keys stand at the top level, as in older Qwen-VL files."""
-    text = families.family(f"{family.name}_text")
+    text = families.family(family.flat)
     if text is None or any(config.stated(name) is not None for name in TEXT):
         return None
     deep = text.keys.get("num_hidden_layers", "num_hidden_layers")
-    return text.settled(config.values) if config.stated(deep) is not None else None
+    if config.stated(deep) is None:
+        return None
+    if text.refused:
+        config.refuse("model_type", family.name, text.refused)
+    return text.settled(config.values)
 
 
 def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:

@@ -30,6 +30,8 @@ COMMON_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrop
 COMMON_KEYS += ("mrope_interleaved", "original_max_position_embeddings")
 KEYS = {*COMMON_KEYS, *(key for keys in METHODS.values() for key in keys)}
 ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
+OF_PAIRS = ("ntk", "dynamic", "yarn")  # methods that need two pairs
+ONE_PAIR = "runs from the fastest pair to the slowest, and but one turns"
 PLACES = ("rope_parameters", "rope_scaling")
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
@@ -138,9 +140,12 @@ def _type(rope: Fields) -> Any:
 
 
 def _nested(rope: Fields, config: Fields, family: Family) -> bool:
+    """Test whether each key is a type of layer, and none a setting of all."""
     labels = {*family.rope, *family.labels.values(), *(config.words("layer_types") or ())}
+    usual = config.defaults.get("rope_parameters") or {}
+    settings = {*KEYS, *(key for key, value in usual.items() if not isinstance(value, dict))}
     return bool(rope.values) and all(
-        key not in KEYS and (isinstance(value, dict) or (value is None and key in labels))
+        key not in settings and (isinstance(value, dict) or (value is None and key in labels))
         for key, value in rope.values.items()
     )
 
@@ -164,10 +169,8 @@ def _rotation(
         rope.fail(
             "rope_type", f"is not read beside the {len(sections)} axes of mrope_section", name
         )
-    if name in ("ntk", "dynamic", "yarn") and turned < 4:
-        rope.fail(
-            "rope_type", f"{name} runs from the fastest pair to the slowest, and but one turns"
-        )
+    if name in OF_PAIRS and turned < 4:
+        rope.fail("rope_type", f"{name} {ONE_PAIR}")
     longest = config.count("max_position_embeddings")
     trained = rope.count("original_max_position_embeddings")
     layout = family.layout or None

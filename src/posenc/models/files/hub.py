@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from posenc.extras import how_to_install
 from posenc.models.files.errors import ModelError, printable
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -57,7 +58,10 @@ def _fetched(name: str, weights: bool) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError:
         raise ModelError(
-            name, "", "is no path here, and to ask the hub for it takes the extra `models`"
+            name,
+            "",
+            "is no path here, and to ask the hub for it takes the extra `models`:"
+            f" {how_to_install('models')}",
         ) from None
     forbidden = constants.HF_HUB_OFFLINE
     # Offline the cache answers at once, and nothing is retried

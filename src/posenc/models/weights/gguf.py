@@ -9,6 +9,7 @@ only vocabularies have, are passed over.
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
+import os
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -166,6 +167,8 @@ class _Header:
         """Read strings, in a loop without calls of our own: vocabularies have 100,000s of them."""
         kept: list[str] = []
         before, left, read = self.file.tell(), self.left, self.file.read
+        if 8 * count > os.fstat(self.file.fileno()).st_size - before:  # each states its length
+            raise self.cut_off()
         for _ in range(count):
             size = int.from_bytes(read(8), "little")
             left -= 8 + size

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from posenc.extras import how_to_install
 from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import MOST_INT, opened
 
@@ -108,5 +109,5 @@ def require(package: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        how = f"these weights need `{package}`: python -m pip install 'posenc[models]'"
+        how = f"these weights need `{package}`: {how_to_install('models')}"
         raise ImportError(how) from error

@@ -1,0 +1,80 @@
+"""Every `model_type` of transformers in four shapes of file: each is a specification or one
+sentence. What a class makes of a text model's keys at the top level is asked of transformers."""
+
+import re
+
+import pytest
+import transformers
+from fuzz.configs import failure
+
+from posenc.models.config import families, specify
+from posenc.models.files.errors import ModelError
+
+SIZES = {
+    "num_hidden_layers": 2,
+    "hidden_size": 512,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 128,
+}
+HOSTILE = (  # under rope_parameters
+    [],
+    {"max_position_embeddings": {}},
+    {"full_attention": {"rope_type": "yarn"}, "sliding_attention": None},
+    {"rope_type": "yarn", "factor": 4.0, "rope_theta": {}},
+    {"rope_type": {}, "mrope_section": {}},
+)
+
+
+def test_a_type_of_model_alone_is_read_or_refused_in_a_sentence():
+    assert_no_traceback({})
+
+
+def test_keys_at_the_top_are_read_or_refused_in_a_sentence():
+    assert_no_traceback(SIZES)
+
+
+def test_keys_of_a_text_model_inside_are_read_or_refused_in_a_sentence():
+    assert_no_traceback({"text_config": SIZES})
+
+
+@pytest.mark.parametrize("settings", HOSTILE, ids=str)
+def test_settings_of_a_wrong_shape_are_read_or_refused_in_a_sentence(settings):
+    assert_no_traceback({"rope_parameters": settings})
+
+
+def assert_no_traceback(config):
+    types = families.model_types()
+    assert len(types) > 800
+    wrong = {name: failure({"model_type": name} | config) for name in types}
+    assert {name: said for name, said in wrong.items() if said} == {}
+
+
+def flat_in_transformers(name):
+    """The text model inside that the class makes of a depth at the top level; "" if none."""
+    kind = transformers.CONFIG_MAPPING[name]
+    try:
+        text = kind(num_hidden_layers=17).get_text_config()
+    except Exception:  # it has no text model, or several
+        return ""
+    inside = type(text) is not kind
+    return text.model_type if inside and text.num_hidden_layers == 17 else ""
+
+
+def test_a_flat_file_is_the_text_model_that_transformers_makes_of_it():
+    """Where the class takes its own defaults instead, the keys at the top say nothing."""
+    read = set()
+    for name in families.model_types():
+        family = families.family(name)
+        if family.kind != "parts":
+            continue
+        flat = flat_in_transformers(name)
+        assert family.flat == flat, name
+        config = {"model_type": name, **SIZES}
+        if flat and not (why := families.family(flat).refused):
+            assert len(specify(config).layers) == 2
+            read.add(name)
+            continue
+        with pytest.raises(ModelError, match=re.escape(why if flat else "holds nothing under")):
+            specify(config)
+    assert read == {"qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "fuyu", "glm5_next"}
