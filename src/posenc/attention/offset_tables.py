@@ -30,7 +30,7 @@ from posenc.attention.toeplitz import fitted, flash
 from posenc.core.biases import FEW_QUERIES, OneQuery, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.cache import cached_with
 from posenc.core.shapes import KeyPositions, PairBias, Positions
-from posenc.core.tracing import readable
+from posenc.core.tracing import full, readable
 
 ROWS = 256  # queries at a time
 
@@ -142,8 +142,11 @@ class TableBias(ScoreBias):
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Gather table[..., n, row[..., n, m]], (batch, head, n, m)."""
-    return table.gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
+    """Gather table[..., n, row[..., n, m]], (batch, head, n, m).
+
+    In float32 at least: its gradient sums all that share a row, and 16 bits would lose the last.
+    """
+    return full(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
 
 
 def _table_rows(table: Tensor, row: Tensor) -> Tensor:
