@@ -25,7 +25,13 @@ from torch.utils.checkpoint import checkpoint
 
 from posenc.attention.call import Call, per_query_head
 from posenc.attention.flex import flexible
-from posenc.attention.sinks import WithSinks, explain_second_derivative, flash, joined
+from posenc.attention.sinks import (
+    WithSinks,
+    explain_second_derivative,
+    flash,
+    joined,
+    widened,
+)
 from posenc.attention.spacing import Strip, lines
 from posenc.attention.toeplitz import fitted, view
 from posenc.core.biases import ALL, FEW_QUERIES, dense, pairs
@@ -201,11 +207,13 @@ def _kernel(
 def _with_sinks(
     q: Tensor, k: Tensor, v: Tensor, call: Call, mask: Tensor | None, causal: bool
 ) -> Tensor:
-    q, k, v = fitted(q, k, v)
+    assert call.sinks is not None
+    q, k, v = fitted(*widened(q, k, v, call.sinks))
     if mask is not None and mask.dtype is torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, float("-inf"))
     if call.trains:
-        return WithSinks.apply(q, k, v, call.sinks, mask, causal, call.scale)[0]  # type: ignore
+        out = WithSinks.apply(q, k, v, call.sinks, mask, causal, call.scale)[0]  # type: ignore
+        return out.to(call.q.dtype)
     out, lse = flash(q, k, v, 0.0, causal, attn_mask=mask, scale=call.scale)
     return joined(out, lse, call.sinks)[0]
 
