@@ -49,10 +49,10 @@ resolve:        ## what the README installs, resolved by pip for each Python
 	done
 
 # What only some machines have; large packages, so CI installs them apart from what the tests need.
-kernels:        ## one query and the rotation by Numba, the rotation by Triton in its interpreter: 330 MB
+kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB
 	python -m pip install -c constraints.txt -e ".[fast]" triton
-	python -m pytest -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py tests/attention/test_numba_kernel.py
-	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py src/posenc/attention/numba_kernel.py
+	python -m pytest -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py
+	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py
 
 table:          ## write the property table of the README anew
 	python tools/table.py

@@ -20,7 +20,7 @@ class LogBias(Encoding):
         self.b = nn.Parameter(torch.linspace(0.1, 2.0, heads))
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return DistanceBias(self.curve, q, q_at, k_at, of=self)
+        return DistanceBias(self.curve, q, q_at, k_at)
 
     def curve(self, h, offset):
         return -self.a[h] * torch.log1p(self.b[h] * offset.abs())

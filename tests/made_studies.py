@@ -41,6 +41,7 @@ def study(planned, failures=(), missing=(), deviations=(), path=Path()):
             if cell.task == "language":
                 bits = 2.2 + 0.1 * fall * beyond + draw.uniform(0, 0.05)
                 outcomes["sliding", n] = torch.full((PROMPTS,), bits)
+                outcomes["cropped", n] = torch.full((PROMPTS,), min(bits, 2.2 + n / 1000))
             else:
                 right = round(PROMPTS * max(0.0, 1 - fall * beyond / 2))
                 outcomes["generated", n] = torch.arange(PROMPTS) < right

@@ -32,10 +32,7 @@ dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 widths = pytest.mark.parametrize("width", WIDTHS)
 
 
-def expected_path(layout, dtype, amount):
-    if layout == "half":
-        return {"few": "roll", "many": "blocks"}[amount]
-    return "complex blocks" if dtype != torch.float32 and amount == "many" else "complex"
+KERNELS = {"interleaved": "complex", "half": "halves"}  # of torch, on the CPU
 
 
 def contiguous(x):
@@ -50,8 +47,8 @@ def heads(channels, dtype=torch.float32, count=3, tokens=TOKENS):
     return torch.randn(2, count, tokens, channels).to(dtype)
 
 
-def by(layout=None, pos=None):
-    return turn(torch.arange(TOKENS) * 1001 if pos is None else pos, frequencies(32), 1.0, layout)
+def by(pos=None):
+    return turn(torch.arange(TOKENS) * 1001 if pos is None else pos, frequencies(32))
 
 
 def as_complex(x, turned, layout, start):

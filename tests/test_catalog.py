@@ -103,7 +103,9 @@ def test_what_resembles_nothing_is_answered_with_where_to_look():
 
 @EACH
 def test_an_unknown_option_is_named(card):
-    with pytest.raises(TypeError, match=rf"{card.name} does not take \{{'bananas': 3\}}"):
+    with pytest.raises(
+        TypeError, match=rf"^{card.name} has no `bananas`: it takes (no options|`.*`)\.$"
+    ):
         create(card.slug, dim=16, heads=4, bananas=3)
 
 

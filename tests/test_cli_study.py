@@ -73,7 +73,9 @@ def out(posenc, fast):
 
 
 def test_a_study_prints_its_table_with_hypothesis_hash_and_stamp(out):
-    assert "None beats any." in out
+    assert "hypothesis, as registered: None beats any." in out
+    where = f"learning rate {TINY.rate:g}, {TINY.steps} steps, 2 seeds"
+    assert f"outcomes hold over L…2L, L = 10, {where}" in out
     assert Plan.of(PLAN).digest in out
     assert "4 of 4 cells" in out
     assert "copy generated: texts all right, %" in out
@@ -127,6 +129,16 @@ def test_without_the_extra_for_pages_a_study_says_how_to_get_one(posenc, fast, m
     code, _, err = posenc("study", "plan.toml", "--out", "out")
     assert (code, Path("out/index.html").exists()) == (0, False)
     assert "no page: it needs the extra `report` (jinja2 is missing)" in err
+
+
+def test_without_the_extra_for_studies_nothing_is_trained(posenc, fast, monkeypatch):
+    for name in ("safetensors", "safetensors.torch"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(execute.Processes, "start", lambda *_: 1 / 0)
+    code, _, err = posenc("study", "--out", "out")
+    assert (code, Path("out/results.db").exists()) == (2, False)
+    wanted = "error: this needs the extra `study`: python -m pip install 'posenc[study]'"
+    assert err.splitlines()[-1] == wanted
 
 
 def test_results_as_json_hold_every_seed(out, posenc):
@@ -380,7 +392,8 @@ def test_whether_properties_foretell_the_outcomes_is_asked(posenc, fast, monkeyp
     assert "decaying" in said
     (held,) = json.loads(posenc("results", "out", "--properties", "--json")[1])["properties"]
     assert held["encodings"] == names
-    assert "undecided" in said or held["p"] < 0.05
+    assert "not told from chance" in said or held["p"] < 0.05
+    assert "near-doubles among them count twice" in said
     code, _, err = posenc("results", "out", "--properties", "--encoding", "rope")
     assert (code, err.startswith("error: To predict by properties takes 6")) == (2, True)
 

@@ -130,7 +130,7 @@ HOLDS = {
 }  # fmt: skip
 REFUSED = {  # torch's own kernel carries no bias, and strided views those of distance alone
     *(("distance", "sdpa"), ("content", "sdpa"), ("gate", "sdpa")),
-    *(("content", "view"), ("gate", "view")),
+    *(("content", "toeplitz"), ("gate", "toeplitz")),
 }
 each = pytest.mark.parametrize("kind", KINDS)
 
@@ -188,7 +188,7 @@ def test_its_layer_is_attention_written_out(kind, named):
 
 
 @each
-@pytest.mark.parametrize("path", ["auto", "sdpa", "view", "blocks"])
+@pytest.mark.parametrize("path", ["auto", "sdpa", "toeplitz", "blocks"])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_every_path_equals_the_definition_or_refuses_in_a_sentence(kind, named, path, groups):
     encoding, x = create(named(kind), 8, 2), torch.randn(2, 300, 16)

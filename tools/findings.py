@@ -4,33 +4,41 @@ The text of a study is its finding.md, whose numbers are places to be filled in:
 
     {copy.nope}         the metric of an encoding on a task, and its interval
     {copy.nope.in}      the same in range
-    {copy.nope-rope}    a contrast of the plan: difference, interval, seeds, p by Holm
+    {copy.nope-rope}    a contrast of the plan: difference, interval, length, rate, seeds, Holm's p
     {seeds}             how many seeds there are at least
     {copy.properties}   whether measured properties foretell the metric; then a table of them
+    {copy.t5 published at 1.2}          the published number at 1.2 times its trained length
 
 and, of what no plan asked for, over seeds alone:
 
     {language.t5 at 4}                  the mean at 4 times the trained length, and its interval
     {language.t5 - rope at 4}           the difference there; above 0 speaks for the first
+    {language.t5 - rope over L…2L}      the same over the lengths tested from L on up to 2 L
+    {language.t5 - rope cropped at 2}   T5 that reads all, RoPE that is shown the last L alone
     {language.t5 - rope lost at 2}      the difference in what is lost from the trained length on
+    {language.learned of all}           a property's rank correlation with the outcome, and Holm's p
+    {language.learned of all but sine}  the same without some encodings
 """
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
+from posenc.core.numerals import number as short
 from posenc.report.figures.studies import in_order
 from posenc.report.words import studies as words
 from posenc.study.analysis import Analysis, Contrast, Row, analyse
 from posenc.study.bands import read_csv, recoveries
 from posenc.study.prediction import Prediction, predict
+from posenc.study.published import published
 from posenc.study.repetition import Repeated, equal_cells, repetition
 from posenc.study.statistics import Interval, bootstrap, sign_flip
-from posenc.study.store import RESULTS, read
+from posenc.study.store import RESULTS, Contents, read
 
 STUDIES = Path(__file__).parent.parent / "studies"
 AGAIN = "again"  # a second run of the whole plan
@@ -46,6 +54,11 @@ outcome of every prompt. To repeat one, in another folder:
     posenc study studies/shape-copy/plan.toml --out mine
 
 `posenc results studies/shape-copy` prints its table, `--csv` and `--parquet` export every outcome.
+Every number holds for tiny models, at the lengths, the one learning rate and the steps that stand
+with it; "no difference shown" is not equality. *Cropped to L* is the simplest way to read a longer
+text: the same model is shown the last L tokens alone. Intervals are made for 95 %, and cover less,
+for they are of few seeds that read the same prompts; those of tables and of contrasts in the plan
+draw seeds and prompts anew, the others seeds alone.
 A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` goes on with it.
 """
 
@@ -64,18 +77,34 @@ def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
     return f"{factor * value.value:{sign}.{digits}f}{of} [{low}, {high}]"
 
 
-def contrast(one: Contrast, bits: bool) -> str:
+def contrast(one: Contrast, result: Analysis) -> str:
+    """A difference of the plan with its conditions, and what speaks against it."""
     if one.difference is None:
         return one.verdict
-    wins = sum(difference > 0 for difference in one.by_seed)
-    p = "" if one.adjusted is None else f", p = {one.adjusted:.2g} by Holm"
-    why = f" ({one.verdict})" if one.verdict else ""
-    said = f"above 0 in {wins} of {len(one.by_seed)} seeds"
-    return f"{interval(one.difference, bits, '+')}, {said}{p}{why}"
+    p = [] if one.adjusted is None else [f"p = {one.adjusted:.2g} by Holm"]
+    verdict = words.verdict(one)
+    against = [] if verdict.endswith("is better") else [verdict]
+    where = words.span(result.metric)
+    bits = any(row.bits for row in result.rows if row.task == one.task)
+    return difference(one.difference, one.by_seed, bits, where, result, [*p, *against])
+
+
+def difference(
+    value: Interval,
+    by_seed: Sequence[float],
+    bits: bool,
+    where: str,
+    result: Analysis,
+    more: list[str],
+) -> str:
+    """+32 points [+29, +36] (1.2 L, rate 0.001; above 0 in 6 of 6 seeds; …)."""
+    rate = "" if result.profile is None else f", rate {short(result.profile.rate, 2)}"
+    wins = f"above 0 in {sum(x > 0 for x in by_seed)} of {len(by_seed)} seeds"
+    return f"{interval(value, bits, '+')} ({'; '.join([where + rate, wins, *more])})"
 
 
 def places(result: Analysis) -> dict[str, str]:
-    found, bits = {}, {row.task: row.bits for row in result.rows}
+    found = {}
     for row in result.rows:
         name = f"{row.task}.{row.encoding}"
         found[name] = interval(row.value, row.bits)
@@ -83,38 +112,77 @@ def places(result: Analysis) -> dict[str, str]:
             found[f"{name}.in"] = number(row.in_range, row.bits)
     for one in result.contrasts:
         sides = "+".join(one.one), "+".join(one.other)
-        found[f"{one.task}.{'-'.join(sides)}"] = contrast(one, bits[one.task])
+        found[f"{one.task}.{'-'.join(sides)}"] = contrast(one, result)
     found["seeds"] = str(min(len(row.seeds) for row in result.rows))
     return found
 
 
-AFTERWARDS = re.compile(r"(\w+)\.(\S+)(?: - (\S+))? (lost )?at ([\d.]+)")
+SIDE = r"(\S+)( cropped)?"
+AFTERWARDS = re.compile(rf"(\w+)\.{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
 
 
-def afterwards(place: str, result: Analysis) -> str | None:
-    """What a place asks of a length that the plan does not; None for another place."""
+def afterwards(place: str, contents: Contents, result: Analysis) -> str | None:
+    """What a place asks of lengths that the plan does not, or cropped; None for another place."""
     asked = AFTERWARDS.fullmatch(place)
     if asked is None:
         return None
-    task, one, other, lost, times = asked.groups()
-    rows = {row.encoding: row for row in result.rows if row.task == task}
+    task, one, one_cropped, other, other_cropped, lost, times = asked.groups()
 
-    def by_seed(name: str) -> list[float]:
-        row = rows[name]
+    def by_seed(name: str, cropped: str | None) -> list[float]:
+        of = analyse(contents, "cropped", 1) if cropped else result
+        (row,) = (row for row in of.rows if (row.task, row.encoding) == (task, name))
         assert row.trained is not None
-        far = row.curve[round(float(times) * row.trained)]
-        near = row.curve[row.trained] if lost else [0.0] * len(far)
-        return [x - y for x, y in zip(far, near, strict=True)]
+        far = [round(float(times) * row.trained)] if times else beyond(row)
+        means = [fmean(seed) for seed in zip(*(row.curve[n] for n in far), strict=True)]
+        near = row.curve[row.trained] if lost else [0.0] * len(means)
+        return [x - y for x, y in zip(means, near, strict=True)]
 
-    bits = rows[one].bits
+    bits = any(row.bits for row in result.rows if row.task == task)
     if other is None:
-        return interval(over_seeds(by_seed(one)), bits)
-    sign = -1 if bits else 1
-    apart = [sign * (x - y) for x, y in zip(by_seed(one), by_seed(other), strict=True)]
-    wins = sum(x > 0 for x in apart)
+        return interval(over_seeds(by_seed(one, one_cropped)), bits)
+    sides = zip(by_seed(one, one_cropped), by_seed(other, other_cropped), strict=True)
+    apart = [(y - x) if bits else (x - y) for x, y in sides]
     p = sign_flip(apart)
-    said = f"above 0 in {wins} of {len(apart)} seeds, p = {p:.2g}, not in the plan"
-    return f"{interval(over_seeds(apart), bits, '+')}, {said}"
+    against = [words.UNDECIDED] if p >= words.LEVEL else []
+    where = f"{times} L" if times else words.span("area")
+    more = [f"p = {p:.2g}", *against, "not in the plan"]
+    return difference(over_seeds(apart), apart, bits, where, result, more)
+
+
+def beyond(row: Row) -> list[int]:
+    """The lengths beyond L, up to twice as long."""
+    assert row.trained is not None
+    return [n for n in row.curve if row.trained < n <= 2 * row.trained]
+
+
+PUBLISHED = re.compile(r"(\w+)\.(\S+) published at ([\d.]+)")
+
+
+def as_published(place: str) -> str | None:
+    """A published number, in the unit of its paper; None for another place."""
+    asked = PUBLISHED.fullmatch(place)
+    shape = published(asked[1]) if asked else None
+    if asked is None or shape is None:
+        return None
+    at = float(asked[3]) * shape.trained
+    (value,) = (point.value for point in shape.curves[asked[2]] if point.length == round(at))
+    return f"{value:g} %" if shape.percent else f"{value:g}"
+
+
+PROPERTY = re.compile(r"(\w+)\.(\w+) of all(?: but (.+))?")
+
+
+def property_alone(place: str, contents: Contents, result: Analysis) -> str | None:
+    """How one property goes with the outcome of all encodings, or of some; None elsewhere."""
+    asked = PROPERTY.fullmatch(place)
+    if asked is None:
+        return None
+    task, name, without = asked.groups()
+    out = (without or "").split()
+    kept = [row.encoding for row in result.rows if row.encoding not in out]
+    (found,) = predict(contents, result.only([task], kept))
+    (effect,) = (effect for effect in found.effects if effect.property == name)
+    return f"{effect.correlation:+.2f}, p = {effect.adjusted:.2g} by Holm"
 
 
 def over_seeds(values: list[float]) -> Interval:
@@ -122,14 +190,31 @@ def over_seeds(values: list[float]) -> Interval:
 
 
 def table(rows: list[Row], metric: str) -> Iterator[str]:
-    yield f"| {rows[0].task} | n ≤ L | {words.span(metric)} | seeds | parameters | ms a step | |"
-    yield "|---|--:|--:|--:|--:|--:|---|"
+    """The metric, cropping to L where it was measured, and every other length from L on."""
+    cropping, others = any(row.cropped for row in rows), lengths(rows, metric)
+    heads = ["n ≤ L", words.span(metric), *[words.CROPPED] * cropping]
+    heads += [f"n = {n}" for n in others] + [words.span("area")] * (metric != "area")
+    heads += ["seeds", "parameters", "ms a step"]
+    yield f"| {rows[0].task} | {' | '.join(heads)} | |"
+    yield f"|---|{'--:|' * len(heads)}---|"
     for row in in_order(rows):
-        inside = "" if row.in_range is None else number(row.in_range, row.bits)
-        speed = "" if row.seconds is None else f"{1e3 * row.seconds:.0f}"
-        size = "" if row.parameters is None else f"{row.parameters:,}"
-        cells = row.encoding, inside, interval(row.value, row.bits), len(row.seeds), size, speed
-        yield f"| {' | '.join(map(str, cells))} | {words.note(row)} |"
+        cells = ["" if row.in_range is None else number(row.in_range, row.bits)]
+        cells += [interval(row.value, row.bits)]
+        cells += [interval(row.cropped, row.bits)] * cropping
+        cells += [number(row.means[n], row.bits) if n in row.means else "" for n in others]
+        if metric != "area":
+            far = [row.means[n] for n in (beyond(row) if row.curve else [])]
+            cells += [number(fmean(far), row.bits) if far else ""]
+        cells += [str(len(row.seeds)), "" if row.parameters is None else f"{row.parameters:,}"]
+        cells += ["" if row.seconds is None else f"{1e3 * row.seconds:.0f}"]
+        yield f"| {' | '.join([row.encoding, *cells])} | {words.note(row)} |"
+
+
+def lengths(rows: list[Row], metric: str) -> list[int]:
+    """All tested lengths from L on but that of the metric, for an order may hold at one alone."""
+    trained = next((row.trained for row in rows if row.trained), 0)
+    asked = 0 if metric == "area" else round(float(metric.removeprefix("at ")) * trained)
+    return sorted({n for row in rows for n in row.curve if n >= trained} - {asked})
 
 
 def effects(found: Prediction) -> Iterator[str]:
@@ -138,6 +223,7 @@ def effects(found: Prediction) -> Iterator[str]:
     yield "|---|--:|--:|---|---|"
     for one in found.effects:
         yield f"| {' | '.join(words.effect(one))} |"
+    yield f"\n{words.ALIKE}"
 
 
 def bands(path: Path) -> Iterator[str]:
@@ -159,7 +245,12 @@ def section(folder: Path) -> Iterator[str]:
     title, _, rest = text.partition("\n")
     known = places(result)
     for place in PLACE.findall(text):
-        if (found := afterwards(place, result)) is not None:
+        found = (
+            afterwards(place, contents, result)
+            or as_published(place)
+            or property_alone(place, contents, result)
+        )
+        if found is not None:
             known[place] = found
     asked = any(place.endswith(".properties") for place in PLACE.findall(text))
     predicted = predict(contents, result) if asked else []
@@ -168,11 +259,12 @@ def section(folder: Path) -> Iterator[str]:
     if unknown:
         sys.exit(f"{folder.name}/finding.md asks for {', '.join(sorted(unknown))}: not measured.")
     yield f"\n## {title.removeprefix('# ') or folder.name}\n"
-    yield f"*{result.hypothesis}*\n"
     yield (
         f"[plan]({folder.name}/plan.toml), registered as `{result.registered[:16]}…`;"
         f" {result.done} of {result.of} cells.{' ' + result.stamp + '.' if result.stamp else ''}"
+        f" Outcomes hold {words.conditions(result)}.\n"
     )
+    yield f"Hypothesis, as registered, no finding: *{result.hypothesis}*"
     yield from (f"\nDeviation: {what}" for what in result.deviations)
     if rest.strip():
         yield "\n" + PLACE.sub(lambda place: known[place[1]], rest.strip())
@@ -185,9 +277,8 @@ def section(folder: Path) -> Iterator[str]:
         yield from bands(folder / BANDS)
     if result.contrasts:
         yield "\nDifferences, paired by seed; above 0 speaks for the first:\n"
-    bits = {row.task: row.bits for row in result.rows}
     for one in result.contrasts:
-        yield f"- {one.task}, {words.sides(one)}: {contrast(one, bits[one.task])}"
+        yield f"- {one.task}, {words.sides(one)}: {contrast(one, result)}"
 
 
 def again(folders: list[Path]) -> Iterator[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from posenc.attention.attend import attend as attend
     from posenc.attention.attend import explain as explain
     from posenc.attention.block import Block as Block
-    from posenc.attention.key_cache import Cache as Cache
+    from posenc.attention.cache import Cache as Cache
     from posenc.attention.layer import SelfAttention as SelfAttention
     from posenc.catalog import *  # noqa: F403  every encoding
     from posenc.catalog import CATALOG as CATALOG
@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.catalog`
     "Block": "attention.block",
     "CATALOG": "catalog",
-    "Cache": "attention.key_cache",
+    "Cache": "attention.cache",
     "Card": "properties.card",
     "Encoding": "core.encoding",
     "SelfAttention": "attention.layer",

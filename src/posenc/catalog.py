@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from inspect import Parameter, signature
 from typing import Any
 
 from posenc import names, user_code
@@ -87,6 +88,11 @@ def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]
     ['ALiBi', 'RoPE', 'ALiBi 2']
     """
+    if isinstance(wanted, str | Encoding) or not isinstance(wanted, Iterable):
+        raise TypeError(
+            f"`names` must be a list of encodings or of their names, got {shown(wanted)}: pass"
+            " `['rope', 'alibi']`, for instance, and one in a list too."
+        )
     chosen: dict[str, Card] = {}
     for card in dict.fromkeys(map(find, wanted)):
         label, number = card.name, 1
@@ -108,4 +114,18 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
     try:
         return card.make(dim, heads, **options)
     except TypeError as error:
+        known = _options(card, dim, heads) if card.paper else options
+        for name in options:
+            if name not in known:
+                takes = ", ".join(f"`{name}`" for name in known) or "no options"
+                raise TypeError(f"{card.name} has no `{name}`: it takes {takes}.") from None
         raise TypeError(f"{card.name} does not take {options}: {error}") from error
+
+
+def _options(card: Card, dim: int, heads: int) -> list[str]:
+    """The names of what the constructor of an encoding takes besides its sizes."""
+    parameters = [*signature(card.make).parameters.values()]
+    if parameters[-1].kind is Parameter.VAR_KEYWORD:
+        parameters += signature(type(card.make(dim, heads))).parameters.values()
+    optional = [p.name for p in parameters if p.default is not p.empty]
+    return [name for name in dict.fromkeys(optional) if name not in ("dim", "heads")]

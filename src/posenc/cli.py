@@ -97,6 +97,14 @@ Width = Annotated[
 ]
 PAGE_WIDTH = 183.0
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, negative="")]
+AllowCode = Annotated[
+    Sequence[str],
+    Parameter(
+        negative="",
+        help="Run this code, my_module.py:Mine, which a file names, spelled as it is there; give it"
+        " again for more. No other code that a file names is run.",
+    ),
+]
 USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # of a study that names none
 
 
@@ -217,8 +225,9 @@ def report(
     Parameters
     ----------
     names
-        As `posenc list` spells them, or my_module.py:Mine for one of your own; the way from
-        integers to RoPE and ALiBi, unless you name some.
+        As `posenc list` spells them; encodings of your own as my_module.py:Mine or
+        package.module:Mine, which runs that code. The way from integers to RoPE and ALiBi, unless
+        you name some.
     out
         A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
         or hold an earlier report.
@@ -528,6 +537,7 @@ def study(
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     keep: Force = False,
     deviate: Force = False,
+    allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
     """Train small transformers that differ in their encoding alone, and test them on longer texts.
@@ -538,11 +548,12 @@ def study(
     ----------
     plan
         A TOML file: hypothesis, tasks, encodings, profile, seeds, metric, contrast. Its hash is
-        registered in the results before the first training. Without one, the options say it.
+        registered in the results before the first training. Without one, the options say it. Code
+        that it names is run only with --allow-code.
     task
         copy, copy-constant, reverse, sort, mode, count, addition, hinted-addition, parity, recall,
         flip-flop; language, passkey, masked and sentences, made of a text; images; or one of your
-        own, as my_tasks.py:double.
+        own, as my_tasks.py:double, which runs that code.
     encoding
         As `posenc list` spells them, or my_module.py:Mine, which runs that code.
     seeds
@@ -564,6 +575,8 @@ def study(
         Processes, each with one thread: as many as there are cores to spare.
     ray
         Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
+        Ray listens to the network: whoever reaches its ports, and has its token where it asks for
+        one, can run code there.
     max_minutes
         Begin only what ends in that time, by what was measured, and say what is left out.
     keep
@@ -580,6 +593,7 @@ def study(
     if plan is not None and (task or encoding or seeds or profile or text or images):
         raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
     folder = out if resume is None else resume
+    allowed = [*task, *encoding, *_code(allow_code)]
     with _study_errors():
         from posenc.study import lock
 
@@ -612,10 +626,10 @@ def study(
             with _progress() as progress:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes, engine=engine, keep=keep,
-                    deviate=deviate, progress=_study_progress(progress),
+                    deviate=deviate, progress=_study_progress(progress), allow_code=allowed,
                 )  # fmt: skip
         except KeyboardInterrupt:
-            print(f"\nto go on: {_resuming(folder)}", file=sys.stderr)
+            print(f"\nto go on: {_resuming(folder, registered.code)}", file=sys.stderr)
             raise
         contents = store.read(folder)
         result = analysis.analyse(contents)
@@ -630,7 +644,7 @@ def study(
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
     if missing:
-        print(f"to go on: {_resuming(folder)}", file=sys.stderr)
+        print(f"to go on: {_resuming(folder, registered.code)}", file=sys.stderr)
     wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
     if wrong:
         raise Failure(f"{len(wrong)} of {ended.of} cells could not be done.")
@@ -656,6 +670,7 @@ def results(
     csv: Place | None = None,
     parquet: Place | None = None,
     force: Force = False,
+    allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
     """Read the results of a study: its table, its cells, every outcome. Nothing in it is changed.
@@ -699,6 +714,7 @@ def results(
     if (path is None) == (from_ is None):
         raise UsageError("name one store: the folder of a study, or its results.db.")
     _need_page(out, figures, open_)
+    allowed = _code(allow_code)
     with _study_errors():
         from posenc.study import analysis, export, store
 
@@ -721,7 +737,7 @@ def results(
             folder = where if where.is_dir() else where.parent
             try:
                 with _progress() as progress:
-                    swapped = swap_kept(folder, encoding, progress=progress)
+                    swapped = swap_kept(folder, encoding, progress=progress, allow_code=allowed)
             except ValueError as error:
                 raise UsageError(str(error)) from None
             _export(bands, swapped, write_csv)
@@ -746,7 +762,7 @@ def results(
             from posenc.study.prediction import predict
 
             try:
-                foretold = predict(contents, result)
+                foretold = predict(contents, result, allow_code=allowed)
             except ValueError as error:
                 raise UsageError(str(error)) from None
     if out is not None:
@@ -861,8 +877,16 @@ def _content(
     return named | alone | {name: str(path) for name, path in files.items() if path is not None}
 
 
-def _resuming(folder: Path) -> str:
-    return f"posenc study --resume {shlex.quote(str(folder))}"
+def _resuming(folder: Path, code: Sequence[str]) -> str:
+    allowed = (word for name in code for word in ("--allow-code", name))
+    return shlex.join(["posenc", "study", "--resume", str(folder), *allowed])
+
+
+def _code(wanted: Sequence[str]) -> Sequence[str]:
+    for name in wanted:
+        if not names.is_own(name):
+            raise UsageError(f"`--allow-code` names code as my_module.py:Mine, got {shown(name)}.")
+    return wanted
 
 
 def _study_progress(progress: Callable[[str, int, int], None]) -> Callable[[Any], None]:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from posenc.attention.call import Call, per_query_head, trains
+from posenc.attention.call import Call, trains
+from posenc.core.biases import per_query_head
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
 
@@ -58,15 +59,3 @@ def test_it_trains_if_anything_of_it_does():
     assert trains(T5Bias(4), x)
     with torch.no_grad():
         assert not trains(T5Bias(4), x)
-
-
-def test_mapped_tensors_cannot_be_read():
-    one, seen = call(), []
-
-    def look(q):
-        seen.append(one._replace(q=q).readable)
-        return q
-
-    torch.vmap(look)(torch.randn(3, 2, 4, 5, 8))
-    assert seen == [False]
-    assert one.readable

@@ -36,7 +36,7 @@ MASKS = {
     "window": lambda q, k: masks.causal(q, k) & masks.window(5, q, k),
     "some unseen": lambda q, k: masks.Mask(lambda b, h, i, j: (j + i + b) % 3 != 0),
 }
-PATHS = ("auto", "reference", "blocks", "sdpa", "view")
+PATHS = ("auto", "reference", "blocks", "sdpa", "toeplitz")
 
 
 def heads(heads, tokens, channels=DIM, dtype=torch.float64):
@@ -121,11 +121,11 @@ def test_sinks_are_those_of_gpt_oss(path):
 
 
 def carries(path, name, what):
-    if what == "softcap" and path in ("sdpa", "view"):
+    if what == "softcap" and path in ("sdpa", "toeplitz"):
         return False
     if path == "sdpa":
         return name in ("NoPE", "RoPE")
-    return path != "view" or name in ("NoPE", "RoPE", "ALiBi", "T5", "RoPE and ALiBi")
+    return path != "toeplitz" or name in ("NoPE", "RoPE", "ALiBi", "T5", "RoPE and ALiBi")
 
 
 SERVED = [
@@ -133,7 +133,7 @@ SERVED = [
     for path, name, case, what in product(
         [path for path in PATHS if path != "reference"], ENCODINGS, MASKS, ("softcap", "sinks")
     )
-    if carries(path, name, what) and not (path == "view" and case == "some unseen")
+    if carries(path, name, what) and not (path == "toeplitz" and case == "some unseen")
 ]
 
 
@@ -220,7 +220,7 @@ def test_dropout_keeps_a_weight_or_makes_it_0(path, name):
     encoding, pos = ENCODINGS[name]().double(), torch.arange(40)
     q, one_hot = heads(4, 40), torch.eye(40, dtype=torch.float64).expand(2, 4, 40, 40)
     if "by_weight" in encoding.acts_on:
-        encoding.values.data.zero_()  # what is left shows the weights
+        encoding.relative_values.data.zero_()  # what is left shows the weights
         one_hot = one_hot[..., :DIM]
     weights = attend(q, q, one_hot, encoding, pos, mask=masks.causal())
     some = attend(
@@ -237,7 +237,7 @@ def test_dropout_falls_on_what_is_added_by_weight_too():
     out = attend(q, q, q, shaw, implementation="reference", dropout=0.5)
     torch.manual_seed(3)
     only = attend(q, q, torch.zeros_like(q), shaw, implementation="reference", dropout=0.5)
-    shaw.values.data.zero_()
+    shaw.relative_values.data.zero_()
     torch.manual_seed(3)
     torch.testing.assert_close(
         out - only, attend(q, q, q, shaw, pos, implementation="reference", dropout=0.5)
@@ -294,13 +294,18 @@ def test_a_layer_without_them_has_what_it_had():
 @pytest.mark.parametrize(
     ("path", "encoding", "options", "words"),
     [
-        ("sdpa", NoPE(), {"softcap": 1.0}, '"sdpa"` has no place for `softcap`, so it cannot'),
-        ("view", ALiBi(4), {"softcap": 1.0}, "torch's CPU kernel has no place for `softcap`"),
-        ("view", ALiBi(4), {"dropout": 0.1}, "torch's CPU kernel has no place for `dropout`"),
-        ("view", Shaw(8), {"sinks": torch.zeros(4)}, "scores of Shaw as a view have no place for"),
+        ("sdpa", NoPE(), {"softcap": 1.0}, "torch's kernel has no place for `softcap`"),
+        ("toeplitz", ALiBi(4), {"softcap": 1.0}, "torch's CPU kernel has no place for `softcap`"),
+        ("toeplitz", ALiBi(4), {"dropout": 0.1}, "torch's CPU kernel has no place for `dropout`"),
+        (
+            "toeplitz",
+            Shaw(8),
+            {"sinks": torch.zeros(4)},
+            "scores of Shaw as a view have no place for",
+        ),
         ("sdpa", NoPE(), {"sinks": torch.zeros(4), "dropout": 0.1}, "no `dropout` beside `sinks`"),
-        ("flex", NoPE(), {"sinks": torch.zeros(4)}, '"flex"` has no place for `sinks`, so it'),
-        ("flex", NoPE(), {"dropout": 0.1}, '"flex"` has no place for `dropout`, so it cannot'),
+        ("flex", NoPE(), {"sinks": torch.zeros(4)}, "FlexAttention has no place for `sinks`"),
+        ("flex", NoPE(), {"dropout": 0.1}, "FlexAttention has no place for `dropout`"),
     ],
 )
 def test_a_path_that_cannot_carry_it_says_so(path, encoding, options, words):

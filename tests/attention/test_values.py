@@ -86,10 +86,10 @@ def carries(path, case, beside):
     if path == "sdpa":  # torch's own kernel
         return beside in ("nothing", "a rotation")
     strip = case != "some unseen" and beside in ("nothing", "a rotation", "a bias")
-    return strip or path != "view"
+    return strip or path != "toeplitz"
 
 
-PATHS = ("auto", "reference", "blocks", "sdpa", "view")
+PATHS = ("auto", "reference", "blocks", "sdpa", "toeplitz")
 SERVED = [some for some in product(PATHS, CASES, BESIDE) if carries(*some)]
 
 
@@ -163,7 +163,7 @@ def test_values_may_be_given_more_heads_than_keys():
 
     q, k, v = heads(HEADS, 3), heads(2, 3), heads(2, 3)
     factor = torch.arange(1, 5).view(1, 4, 1, 1)
-    for path in ("reference", "sdpa", "view", "blocks"):
+    for path in ("reference", "sdpa", "toeplitz", "blocks"):
         out = attend(q, k, v, PerHead(), implementation=path)
         torch.testing.assert_close(out, attend(q, k, v, NoPE()) * factor)
 

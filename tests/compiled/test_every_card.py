@@ -15,7 +15,7 @@ from thorough import THOROUGH, some
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posenc import masks
-from posenc.attention.dispatch import Implementation
+from posenc.attention.call import Implementation
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, create
 from posenc.core.encoding import Encoding

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from posenc import RoPE, frequencies
-from posenc.rotation.rotate import rotate, rotate_both
+from posenc.rotation.rotate import rotate
 from posenc.rotation.table import turn
 
 layouts = pytest.mark.parametrize("layout", ["interleaved", "half"])
@@ -33,11 +33,11 @@ def test_one_graph_of_plain_operations_over_all_lengths(layout, start, channels)
         graphs.append(graph)
         return graph.forward
 
-    both = lambda q, k, by: rotate_both(q, k, by, layout, start)  # noqa: E731
+    both = lambda q, k, by: [rotate(x, by, layout, start) for x in (q, k)]  # noqa: E731
     traced = torch.compile(both, fullgraph=True, dynamic=True, backend=backend)
     for tokens in range(5, 12):
         q, k = heads(tokens, channels), heads(tokens, channels)[:, :1]
-        by = turn(torch.arange(tokens), frequencies(32), 1.0, layout)
+        by = turn(torch.arange(tokens), frequencies(32))
         torch.testing.assert_close(traced(q, k, by), both(q, k, by))
     assert len(graphs) == 1
     assert not any("complex" in name or "posenc" in name for name in names(graphs[0]))
@@ -65,7 +65,7 @@ def test_exported_without_complex_numbers(layout):
 @layouts
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_compiled_code_gives_what_eager_code_gives(layout, dtype):
-    by = turn(torch.arange(7) * 1001, frequencies(32), 1.0, layout)
+    by = turn(torch.arange(7) * 1001, frequencies(32))
     x, weights = heads(7).to(dtype).requires_grad_(), heads(7).to(dtype)
     traced = torch.compile(lambda x: rotate(x, by, layout), fullgraph=True)
     made, expected = traced(x), rotate(x, by, layout)
@@ -78,6 +78,6 @@ def test_compiled_code_gives_what_eager_code_gives(layout, dtype):
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @layouts
 def test_traced_without_complex_numbers(layout):
-    by = turn(torch.arange(7), frequencies(32), 1.0, layout)
+    by = turn(torch.arange(7), frequencies(32))
     traced = torch.jit.trace(lambda x: rotate(x, by, layout), heads(7), check_trace=False)
     assert "complex" not in str(traced.graph).lower()

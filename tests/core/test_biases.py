@@ -129,18 +129,18 @@ def test_a_key_that_nobody_sees_changes_nothing():
 
 def test_it_is_said_why_it_goes_by_blocks():
     q, k, v = heads(9)
-    assert str(explain(q, k, v, Counting().double())).startswith("reference: the bias of Counting")
-    with torch.no_grad():
-        assert explain(q, k, v, Counting().double()).path == "blocks"
+    said = explain(q, k, v, Counting().double())
+    assert said.path == "blocks"
+    assert "    not toeplitz: the bias of Counting is no view" in str(said)
 
 
 @pytest.mark.parametrize("encoding", [Counting(), Sum(ALiBi(HEADS), Counting())])
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("flex", "asks a bias for one pair at a time"),
+        ("flex", "asks for the bias of one pair"),
         ("sdpa", "carries no bias"),
-        ("view", r"the bias of \w+ is no view"),
+        ("toeplitz", r"the bias of \w+ is no view"),
     ],
 )
 def test_paths_that_take_no_blocks_say_so(encoding, path, why):
@@ -156,7 +156,7 @@ class Fading(Encoding):
         self.pace, self.of_head = pace, torch.tensor([1.0, 2.0])
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return DistanceBias(self.curve, q, q_at, k_at, of=self)
+        return DistanceBias(self.curve, q, q_at, k_at)
 
     def curve(self, head, offset):
         return -self.pace * self.of_head[head] * offset.abs()
@@ -180,6 +180,6 @@ def test_what_is_cached_of_a_bias_follows_its_numbers_and_tensors():
 def test_a_sum_of_biases_of_distance_is_a_view():
     q, k, v = heads(40, torch.float32)
     encoding = Sum(Fading(), ALiBi(HEADS))
-    assert explain(q, k, v, encoding, mask=masks.causal()).path == "view"
+    assert explain(q, k, v, encoding, mask=masks.causal()).path == "toeplitz"
     expected = attend(q, k, v, encoding, mask=masks.causal(), implementation="reference")
     torch.testing.assert_close(attend(q, k, v, encoding, mask=masks.causal()), expected)

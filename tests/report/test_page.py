@@ -13,6 +13,7 @@ from made_studies import plan, study
 
 from posenc.report import figures, page
 from posenc.report.contents import figures_of
+from posenc.report.words.guide import READ_ON
 from posenc.study.summary import summarise
 
 EVIL = [
@@ -53,7 +54,8 @@ def test_says_the_width_that_all_are_measured_at(html, everything, small):
 
 @pytest.mark.slow
 def test_every_number_that_is_shown_is_in_the_json(html, everything):
-    numbers = everything.to_json() | {"guide": [8000, 1.2]}  # what it asks, and of which study
+    # what the guide asks, and where its studies hold
+    numbers = everything.to_json() | {"guide": [8000, 1.2, 1.4, 0.001, 1500, 2000, READ_ON]}
     assert missing(html, numbers, figures_of(everything)) == []
     assert (
         len(missing(html, _shifted(numbers), figures_of(everything))) > 1000
@@ -84,10 +86,13 @@ def test_a_study_says_at_once_whether_it_may_rank(seeds):
     missed = [(name, seed) for name in planned.labels for seed in range(seeds + 1, 7)]
     html = page.render(summarise(study(planned, missing=missed, deviations=["seeds: <b>6</b>"])))
     header, _, rest = html.partition("<header>")[2].partition("</header>")
-    assert "<h1>NoPE copies.</h1>" in header
+    assert "<h1>5 encodings on copy</h1>" in header
+    assert "Hypothesis, as registered: <q>NoPE copies.</q>" in header
     stamp = f"{seeds} seeds: no ranking claims"
     assert (stamp in header) == (seeds < 6)
     assert ("nope is better than rope" in rest) == (seeds == 6)
+    where = "percentage points, over L…2L, L = 20, learning rate 0.001, 5 steps, 6 seeds."
+    assert (where in rest) == (seeds == 6)
     assert f"{5 * seeds} of 30 runs are done" in header
     assert planned.digest in rest
     assert "posenc study plan.toml --out again/" in rest

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from rotation_cases import LAYOUTS, TOKENS, by, heads
+from rotation_cases import KERNELS, LAYOUTS, TOKENS, by, heads
 
 from posenc import frequencies
 from posenc.rotation.dispatch import kernel_for, load_triton
@@ -27,7 +27,7 @@ class Watched(torch.Tensor):
 
 
 PLAIN = {
-    "float64": lambda x: (x.double(), by("half")),
+    "float64": lambda x: (x.double(), by()),
     "learned, and not on the CPU": learned,
     "a subclass": watched,
     "16-bit tables": lambda x: (x, Turn(*(t.half() for t in by()))),
@@ -52,9 +52,8 @@ def test_takes_the_formula_on_other_devices():
 def test_few_channels_are_turned_as_fast_as_many(channels):
     """Fewer than torch multiplies at a time, against the formula, and so their gradients."""
     few = turn(torch.arange(TOKENS), frequencies(channels))
-    assert kernel_for(heads(channels), few, "interleaved") == "complex"
-    assert kernel_for(heads(channels), few, "half") == "roll"
     for layout in LAYOUTS:
+        assert kernel_for(heads(channels), few, layout) == KERNELS[layout]
         x, weights = heads(channels).requires_grad_(), heads(channels)
         ours, expected = rotate(x, few, layout), formula(x, few, layout)
         grads = [torch.autograd.grad((out * weights).sum(), x) for out in (ours, expected)]
@@ -62,17 +61,18 @@ def test_few_channels_are_turned_as_fast_as_many(channels):
         torch.testing.assert_close(*grads, rtol=0, atol=1e-6)
 
 
-def test_the_sizes_at_which_paths_change():
-    at = {layout: turn(torch.arange(4096), frequencies(128), 1.0, layout) for layout in LAYOUTS}
-    for dtype, count, half, interleaved in (
-        (torch.float32, 1, "roll", "complex"),
-        (torch.float32, 2, "blocks", "complex"),
-        (torch.bfloat16, 1, "roll", "complex"),
-        (torch.bfloat16, 2, "blocks", "complex blocks"),
+def test_numba_turns_many_numbers_of_the_half_layout(monkeypatch):
+    monkeypatch.setattr("posenc.rotation.dispatch.load_numba", lambda: "its module")
+    at = turn(torch.arange(4096), frequencies(128))
+    for dtype, count, half in (
+        (torch.float32, 1, "halves"),
+        (torch.float32, 2, "numba"),
+        (torch.bfloat16, 2, "numba"),
+        (torch.float16, 2, "halves"),
     ):
         x = torch.empty(1, count, 4096, 128, dtype=dtype)
-        assert kernel_for(x, at["half"], "half") == half
-        assert kernel_for(x, at["interleaved"], "interleaved") == interleaved
+        assert kernel_for(x, at, "half") == half
+        assert kernel_for(x, at, "interleaved") == "complex"
 
 
 def test_a_machine_without_triton_says_nothing(monkeypatch):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from rotation_cases import (
+    KERNELS,
     PAIRS,
     TOKENS,
     WIDTHS,
@@ -10,7 +11,6 @@ from rotation_cases import (
     by,
     contiguous,
     dtypes,
-    expected_path,
     heads,
     layouts,
     of_a_projection,
@@ -21,8 +21,8 @@ from torch import nn
 
 from posenc import RoPE, frequencies
 from posenc.rotation.dispatch import kernel_for
-from posenc.rotation.rotate import _Rotation, formula, rotate, rotate_, rotate_both
-from posenc.rotation.table import Turn, ready, turn
+from posenc.rotation.rotate import _Rotation, formula, rotate, rotate_keys
+from posenc.rotation.table import Turn, turn
 
 forward = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
 
@@ -33,7 +33,7 @@ forward = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # 
 @pytest.mark.parametrize("width", ["whole", "last"])
 def test_the_gradient_is_that_of_the_formula(layout, dtype, strided, width, amount):
     start, channels = WIDTHS[width]
-    x, at = strided(heads(channels, dtype)), by(layout)
+    x, at = strided(heads(channels, dtype)), by()
     grads = []
     weights = strided(heads(channels, dtype))
     for way in (rotate, formula):
@@ -48,7 +48,7 @@ def test_the_gradient_is_that_of_the_formula(layout, dtype, strided, width, amou
 
 @layouts
 def test_the_gradient_of_a_sum_has_no_memory_of_its_own(layout, amount):
-    x, at = heads(32).requires_grad_(), by(layout)
+    x, at = heads(32).requires_grad_(), by()
     rotate(x, at, layout).sum().backward()
     exact = as_complex(torch.ones_like(x), Turn(at.cos, -at.sin), layout, None)
     torch.testing.assert_close(x.grad.double(), exact, rtol=0, atol=1e-6)
@@ -57,7 +57,7 @@ def test_the_gradient_of_a_sum_has_no_memory_of_its_own(layout, amount):
 @layouts
 def test_gradients_of_gradients(layout, amount):
     """Of a fast path, where the backward is a rotation again."""
-    x, weights, at = heads(32).requires_grad_(), heads(32).requires_grad_(), by(layout)
+    x, weights, at = heads(32).requires_grad_(), heads(32).requires_grad_(), by()
     seconds = []
     for way in (rotate, formula):
         loss = (way(x, at, layout) * weights).pow(3).sum()
@@ -72,7 +72,7 @@ def test_gradients_of_gradients(layout, amount):
 def test_finite_differences_in_float64(layout, width):
     start, channels = WIDTHS[width]
     x = torch.randn(1, 1, 1, channels, dtype=torch.float64, requires_grad=True)
-    at = by(pos=torch.tensor([50]))
+    at = by(torch.tensor([50]))
     turned = lambda x: rotate(x, at, layout, start)  # noqa: E731
     assert kernel_for(x, at, layout, start) == "formula"
     assert torch.autograd.gradcheck(turned, x, check_forward_ad=True)
@@ -81,7 +81,7 @@ def test_finite_differences_in_float64(layout, width):
 
 @layouts
 def test_the_backward_keeps_cos_and_sin_only(layout, amount):
-    x, at, kept = heads(32).requires_grad_(), by(layout), []
+    x, at, kept = heads(32).requires_grad_(), by(), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         rotate(x, at, layout)
     assert [t.data_ptr() for t in kept] == [at.cos.data_ptr(), at.sin.data_ptr()]
@@ -93,9 +93,8 @@ def test_without_gradients_no_wrapper_is_entered(layout, amount, monkeypatch):
         raise AssertionError("entered")
 
     monkeypatch.setattr(_Rotation, "apply", refuse)
-    x, at = heads(32).requires_grad_(), by(layout)
+    x, at = heads(32).requires_grad_(), by()
     rotate(x.detach(), at, layout)
-    rotate_both(x.detach(), x.detach(), at, layout)
     with torch.no_grad():
         rotate(x, at, layout)
     with torch.inference_mode():
@@ -108,7 +107,7 @@ def test_without_gradients_no_wrapper_is_entered(layout, amount, monkeypatch):
 @layouts
 @pytest.mark.parametrize("amount", ["many"], indirect=True)
 def test_whoever_transforms_the_call_gets_the_formula(layout, amount, unchecked):
-    x, at = heads(32), by(layout)
+    x, at = heads(32), by()
     expected = rotate(x, at, layout)
     assert torch.func.vmap(lambda x: rotate(x, at, layout))(x).equal(formula(x, at, layout))
     made, moved = torch.func.jvp(lambda x: rotate(x, at, layout), (x,), (x,))
@@ -122,65 +121,31 @@ def test_whoever_transforms_the_call_gets_the_formula(layout, amount, unchecked)
 
 
 @layouts
-@dtypes
-@widths
-def test_both_at_once_are_each_for_itself(layout, dtype, width, amount):
-    start, channels = WIDTHS[width]
-    q, k, at = heads(channels, dtype, 6), heads(channels, dtype, 2), by(layout)
-    each = rotate(q, at, layout, start), rotate(k, at, layout, start)
-    assert all(map(torch.equal, rotate_both(q, k, at, layout, start), each))
-    q, k, weights = q.requires_grad_(), k.requires_grad_(), (each[1], each[0])
-    both = torch.autograd.grad(rotate_both(q, k, at, layout, start), (q, k), weights[::-1])
-    back = Turn(at.cos, -at.sin)
-    for grad, weight in zip(both, weights[::-1], strict=True):
-        assert grad.equal(rotate(weight, back, layout, start))
-
-
-@layouts
-def test_both_may_differ_in_dtype_or_in_who_learns(layout, amount):
-    q, k, at = heads(32), heads(32, torch.bfloat16), by(layout)
-    made = rotate_both(q, k, at, layout)
-    assert all(map(torch.equal, made, (rotate(q, at, layout), rotate(k, at, layout))))
-    q.requires_grad_()
-    made = rotate_both(q, q.detach(), at, layout)
-    made[0].sum().backward()
-    assert q.grad is not None
-
-
-@layouts
-def test_both_may_be_overwritten_in_training(layout, amount):
-    q, k, at = heads(32).requires_grad_(), heads(32), by(layout)
-    for made in rotate_both(q, k, at, layout):
-        made.mul_(2)
-
-
-@layouts
-@dtypes
-@pytest.mark.parametrize("width", ["whole", "last"])
-def test_in_place_writes_the_same(layout, dtype, width, amount):
-    start, channels = WIDTHS[width]
-    x, at = heads(channels, dtype), by(layout)
-    expected, where = rotate(x, at, layout, start), x.data_ptr()
-    made = rotate_(x, at, layout, start)
-    assert made is x
-    assert x.data_ptr() == where
-    assert x.equal(expected)
-
-
-@layouts
 def test_texts_and_heads_may_have_angles_of_their_own(layout, amount):
     pos = torch.stack((torch.arange(TOKENS), torch.arange(TOKENS).flip(0) * 100))
-    x, at = heads(32), by(layout, pos)
+    x, at = heads(32), by(pos)
     made = rotate(x, at, layout)
     for text in range(2):
-        assert made[text : text + 1].equal(
-            rotate(x[text : text + 1], by(layout, pos[text]), layout)
-        )
+        assert made[text : text + 1].equal(rotate(x[text : text + 1], by(pos[text]), layout))
     for table in ((3, TOKENS, PAIRS), (2, 3, TOKENS, PAIRS)):
-        at = ready(Turn(torch.randn(table), torch.randn(table)), layout)
+        at = Turn(torch.randn(table), torch.randn(table))
         torch.testing.assert_close(rotate(x, at, layout), formula(x, at, layout), rtol=0, atol=1e-6)
-        both = rotate_both(x, x.clone(), at, layout)
-        assert both[1].equal(rotate(x, at, layout))
+
+
+@layouts
+@dtypes
+@widths
+def test_heads_that_share_a_key_get_one_each_where_they_stand_elsewhere(
+    layout, dtype, width, amount
+):
+    start, channels = WIDTHS[width]
+    k, each = heads(channels, dtype, 2), Turn(*torch.randn(2, 6, TOKENS, PAIRS).unbind())
+    made = rotate_keys(k, each, layout, start)
+    assert made.equal(rotate(k.repeat_interleave(3, 1), each, layout, start))
+    assert rotate_keys(k, by(), layout, start).equal(rotate(k, by(), layout, start))
+    for count in (4, 12):
+        with pytest.raises(ValueError, match=f"are for 6 heads, `x` has {count}"):
+            rotate_keys(heads(channels, dtype, count), each, layout, start)
 
 
 def learned_loss(way, leaves, layout, start, power):
@@ -220,18 +185,6 @@ def test_gradients_of_the_gradients_of_learned_cos_and_sin(layout, amount):
 
 
 @layouts
-def test_both_at_once_give_learned_cos_and_sin_the_gradients_of_each(layout, amount):
-    q, k, (cos, sin) = heads(32, count=6), heads(32), torch.randn(2, 1, TOKENS, PAIRS)
-    by = Turn(cos.requires_grad_(), sin.requires_grad_())
-    both, each = rotate_both(q, k, by, layout), [formula(x, by, layout) for x in (q, k)]
-    ours, expected = (
-        torch.autograd.grad(first.pow(2).sum() + second.pow(3).sum(), (cos, sin))
-        for first, second in (both, each)
-    )
-    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-3)
-
-
-@layouts
 def test_a_learned_frequency_gets_its_gradient(layout, amount):
     freqs, x, pos = nn.Parameter(frequencies(32).float()), heads(32), torch.arange(TOKENS)
     RoPE(freqs, layout=layout)(x, x, pos)[0].pow(3).sum().backward()
@@ -239,10 +192,10 @@ def test_a_learned_frequency_gets_its_gradient(layout, amount):
     formula(x, turn(pos, again), layout).pow(3).sum().backward()
     torch.testing.assert_close(freqs.grad, again.grad, rtol=1e-4, atol=1e-3)
     at = RoPE(freqs, layout=layout).prepare(pos)
-    assert kernel_for(x, at, layout) == expected_path(layout, torch.float32, amount)
+    assert kernel_for(x, at, layout) == KERNELS[layout]
     with torch.no_grad():
         at = RoPE(freqs, layout=layout).prepare(pos)
-        assert kernel_for(x, at, layout) == expected_path(layout, torch.float32, amount)
+        assert kernel_for(x, at, layout) == KERNELS[layout]
         assert not at.cos.requires_grad
 
 
@@ -281,38 +234,21 @@ KINDS = {  # of input, each of which takes another path
 
 @pytest.mark.parametrize("says", WRONG)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("made", [None, "half", "interleaved"])
-def test_says_the_same_on_every_path(says, kind, made, amount, unchecked):
+def test_says_the_same_on_every_path(says, kind, amount, unchecked):
     change, mode = KINDS[kind]
     with mode, pytest.raises(ValueError, match=says):
-        WRONG[says](change(heads(32)), by(made))
+        WRONG[says](change(heads(32)), by())
 
 
 @layouts
 @pytest.mark.parametrize("count", [1, 3])
-def test_says_which_heads_do_not_fit_a_table_made_ready(layout, count, amount, unchecked):
-    at = ready(Turn(*torch.randn(2, 2, TOKENS, PAIRS).unbind()), layout)
+def test_says_which_heads_do_not_fit(layout, count, amount, unchecked):
+    at = Turn(*torch.randn(2, 2, TOKENS, PAIRS).unbind())
     with pytest.raises(ValueError, match=f"are for 2 heads, `x` has {count}: repeat"):
         rotate(heads(32, count=count), at, layout)
-
-
-@pytest.mark.parametrize("made", [None, "half"])
-def test_says_the_same_of_both(made, amount, unchecked):
-    for says, call in {
-        "turn 32 channels, `x` has 30": lambda x: rotate_both(x, x[..., 2:], by(made), "half"),
-        "`x` has 6 tokens": lambda x: rotate_both(x, x[..., 1:, :], by(made), "half"),
-        "got 'neox'": lambda x: rotate_both(x, x, by(made), "neox"),
-    }.items():
-        with pytest.raises(ValueError, match=says):
-            call(heads(32))
 
 
 def test_whole_numbers_are_refused(amount, unchecked):
     for dtype in (torch.int64, torch.complex64):
         with pytest.raises(TypeError, match=f"floating-point numbers, got {dtype}: convert it"):
-            rotate(torch.ones(2, 3, TOKENS, 32, dtype=dtype), by("half"), "half")
-
-
-def test_what_needs_gradients_is_not_overwritten():
-    with pytest.raises(ValueError, match="cannot be overwritten: use `rotate`"):
-        rotate_(heads(32).requires_grad_(), by(), "half")
+            rotate(torch.ones(2, 3, TOKENS, 32, dtype=dtype), by(), "half")

@@ -10,7 +10,7 @@ import torch
 from posenc.study import analysis
 from posenc.study.cell import PROFILES, Cell, Profile, Result
 from posenc.study.plan import Plan
-from posenc.study.store import Contents, Record
+from posenc.study.store import Contents, Outcome, Record
 
 TRAINED, LENGTHS, PROMPTS = 10, (5, 10, 12, 15, 20, 25), 40
 SMALL = Profile(steps=5, prompts=PROMPTS)
@@ -141,6 +141,19 @@ def test_the_metric_at_a_length_takes_that_length_alone():
 def test_another_protocol_is_read_where_it_is_asked_for():
     found = analysis.analyse(contents(plan(), falling), protocol="forced")
     assert {(row.protocol, row.value.value) for row in found.rows} == {("forced", 1.0)}
+
+
+def test_what_cropping_to_l_does_stands_in_the_row_where_it_was_measured():
+    (name,) = plan(["nope"]).labels
+    planned = plan([name], tasks=["language"], metric="at 2.0")
+    held = contents(planned, lambda cell, n: 2.0 + n / 100 + cell.seed / 10, "sliding")
+    assert analysis.analyse(held).rows[0].cropped is None
+    for record in held.records.values():
+        alone = torch.full((PROMPTS,), 2.0 + record.cell.seed / 100)
+        record.outcomes["cropped", 20] = Outcome.of(alone)
+    row = analysis.analyse(held).rows[0]
+    assert row.cropped.value == pytest.approx(2.035)  # the mean of 2.01 … 2.06
+    assert row.value.value == pytest.approx(2.55)
 
 
 def test_a_failed_seed_is_named_and_its_pairs_are_left_out():

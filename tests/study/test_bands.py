@@ -47,6 +47,13 @@ def test_what_is_recovered_is_a_share_of_what_broke():
     assert found[3].recovered == pytest.approx((broken - after) / (broken - within), rel=1e-3)
 
 
+def test_a_model_that_says_the_same_at_each_length_has_nothing_to_recover():
+    model = with_theta(THETA)
+    torch.nn.init.zeros_(model.head.weight)
+    with pytest.raises(ValueError, match=r"worse at 32 than at 16, .* nothing to recover"):
+        next(swaps(model, CELL, TASK, (32,), bands=4))
+
+
 def test_the_bands_of_kept_models_are_swapped_and_read_again(tmp_path):
     """Two seeds of `all`, one of a partial RoPE, which has no such bands; means by hand."""
     some = [*THETA[:4], 0.0, 0.0, 0.0, 0.0]

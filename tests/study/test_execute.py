@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -328,10 +328,10 @@ def test_changed_code_of_ones_own_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own, planned = tmp_path / "mine.py", plan(seeds=1, encodings=["mine.py:Mine"])
     own.write_text("from posenc import NoPE as Mine")
-    study(tmp_path / "out", planned)
+    study(tmp_path / "out", planned, allow_code="mine.py:Mine")
     own.write_text("from posenc import NoPE as Mine  # louder")
     with pytest.raises(PlanError, match=r"`mine\.py:Mine` is '\w+…?.* there and"):
-        study(tmp_path / "out", planned)
+        study(tmp_path / "out", planned, allow_code="mine.py:Mine")
 
 
 def test_cells_that_do_not_fit_into_the_time_are_left_out_and_named(tmp_path, monkeypatch):
@@ -371,3 +371,60 @@ def test_a_plan_that_stops_at_an_interval_asks_after_each_seed(tmp_path, monkeyp
     ended = study(tmp_path, plan(seeds=None, stop={"half_width": 0.01, "most": 12}))
     assert asked == [(6, 12), (7, 14), (8, 16)]
     assert (ended.done, ended.of, ended.narrow) == (16, 24, True)
+
+
+OWN = """
+from dataclasses import replace
+from posenc import NoPE as Mine
+from posenc.study.tasks import TASKS
+
+long = replace(TASKS["copy"], trained=10**9)
+"""
+REFUSED = [
+    ({"metric": "at 99"}, r"metric: 'at 99' is at none of the lengths of copy, .* 5, 10, 15, 20: "),
+    (
+        {"metric": "at 0"},
+        "metric: 'at 0' is at none of the lengths of copy, which is trained at 10",
+    ),
+    ({"metric": "at 1.15"}, "metric: 'at 1.15' is at none"),
+    ({"metric": "at " + "9" * 400}, "is at none of the lengths"),
+    ({"tested": [5, 10]}, "metric: 'area' is at none of the lengths of copy"),
+    ({"tasks": ["language"], "text": "/dev/zero"}, "/dev/zero must be a regular file, it is a dev"),
+    ({"tasks": ["language"], "text": "pipe"}, "pipe must be a regular file, it is a device or a p"),
+    ({"tasks": ["language"], "text": "."}, "tasks: language: . cannot be read: Is a directory"),
+    ({"tasks": ["language"], "text": "large"}, "large must have at most 268,435,456 bytes, it has"),
+    ({"tasks": ["images"], "images": "/dev/zero"}, "tasks: images: /dev/zero must be a regular"),
+    ({"tasks": ["mine.py:long"]}, "tasks: mine.py:long: a cell cannot have the `trained` 10000"),
+    (
+        {"encodings": [{"name": "mine.py:Mine", "extend": "pi 2"}]},
+        "encodings: mine.py:Mine: only a RoPE of one axis can be extended, this model has NoPE",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), REFUSED)
+def test_what_would_fail_in_training_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, change, said
+):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with open("large", "wb") as file:
+        file.truncate(2**40)
+    Path("mine.py").write_text(OWN)
+    planned = plan(**change)
+    if "mine.py:long" in planned.tasks:
+        planned = replace(planned, trained=None, tested=())
+    with pytest.raises(PlanError, match=said) as raised:
+        study(tmp_path / "out", planned, allow_code=planned.code)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_safetensors_no_cell_is_trained(tmp_path, monkeypatch):
+    """All would be trained, and lost at their first checkpoint."""
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    monkeypatch.setattr(execute.Processes, "start", lambda *_: 1 / 0)
+    with pytest.raises(ImportError, match=r"a study needs the extra `study`: .*posenc\[study\]"):
+        study(tmp_path / "out")
+    assert not (tmp_path / "out").exists()

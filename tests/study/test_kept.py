@@ -1,7 +1,10 @@
 """Models that a study kept, against the models that were trained."""
 
+import json
+
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 import posenc
@@ -53,3 +56,54 @@ def test_what_no_study_wrote_is_refused(tmp_path):
     for name in ("other", "text"):
         with pytest.raises(ValueError, match="is not a model that `posenc study --keep`"):
             kept.load(tmp_path / f"{name}.safetensors")
+
+
+def with_metadata(path, change):
+    """The file with other metadata: what `change` makes of what was written."""
+    with safe_open(path, "pt") as file:
+        about = json.loads(file.metadata()[kept.KEY])
+        weights = {name: file.get_tensor(name) for name in file.keys()}
+    save_file(weights, path, {kept.KEY: json.dumps(change(about))})
+
+
+def profile(**sizes):
+    def change(about):
+        about["cell"]["profile"] |= sizes
+        return about
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: [1],
+        lambda about: about | {"cell": 3},
+        lambda about: about | {"vocabulary": 3},
+        lambda about: about | {"vocabulary": ["a", "b"]},
+        lambda about: about | {"vocabulary": [[]] * 104},
+        lambda about: about | {"sources": 3},
+        lambda about: about | {"label": 3},
+        lambda about: about | {"both_ways": "yes"},
+        lambda about: about | {"cell": about["cell"] | {"options": [[]]}},
+        profile(layers=2),
+        profile(width=2**15),
+        profile(heads=0),
+        profile(heads="2"),
+        profile(rate=None),
+    ],
+)
+def test_metadata_that_no_study_wrote_are_refused(tmp_path, change):
+    _, path = trained(tmp_path)
+    with_metadata(path, change)
+    with pytest.raises(ValueError, match="is not a model that `posenc study --keep` has written"):
+        kept.load(path)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "learned", "nothing", "axial-rope"])
+def test_weights_of_another_encoding_are_refused(tmp_path, encoding):
+    _, path = trained(tmp_path)
+    with_metadata(path, lambda about: about | {"cell": about["cell"] | {"encoding": encoding}})
+    with pytest.raises(ValueError, match="holds other weights than those of its enc") as raised:
+        kept.load(path)
+    assert "\n" not in str(raised.value)

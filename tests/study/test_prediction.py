@@ -5,6 +5,7 @@ ridge, against places counted in a loop, and against outcomes that were put in.
 from dataclasses import asdict, replace
 from functools import cache
 
+import made_studies
 import numpy as np
 import pytest
 import torch
@@ -134,3 +135,29 @@ def test_too_few_encodings_are_refused():
     contents = stored(lambda name: 0.5, encodings=["nope", "rope", "alibi", "t5"])
     with pytest.raises(ValueError, match=r"takes 6 trained encodings .* has 4: add `encodings`"):
         predict(contents, analyse(contents))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"encoding": "rop"}, "'rope' cannot be measured: no encoding is called 'rop'"),
+        ({"options": {"theta": "x"}}, "encoding 'rope' cannot be measured: "),
+        ({"options": {"odd": 1}}, "encoding 'rope' cannot be measured: RoPE has no `odd`"),
+        ({"profile": Profile(width=2**16, heads=3)}, "'rope' cannot be measured: "),
+    ],
+)
+def test_an_encoding_that_cannot_be_made_is_named(monkeypatch, change, said):
+    """As a store may have it that somebody else has written."""
+    monkeypatch.setattr(prediction, "_properties", prediction.encoding_of)
+    names = ("nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal")
+    held = made_studies.study(made_studies.plan(names, seeds=1))
+    cells = [
+        replace(record.cell, **change if record.cell.encoding == "rope" else {})
+        for record in held.records.values()
+    ]
+    pairs = zip(cells, held.records.values(), strict=True)
+    records = {cell.digest: replace(record, cell=cell) for cell, record in pairs}
+    odd = replace(held, plans=[], records=records)
+    with pytest.raises(ValueError, match=said) as raised:
+        predict(odd, analyse(odd, resamples=10))
+    assert "\n" not in str(raised.value)

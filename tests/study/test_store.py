@@ -4,6 +4,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,32 @@ def test_a_store_of_format_1_is_read_by_this_version():
     assert len(held.records) == 4
 
 
+def test_a_running_store_of_format_1_goes_on(tmp_path):
+    """With the last cells in the log, as an earlier version left them."""
+    running, log = tmp_path / store.RUNNING, tmp_path / "running.db-wal"
+    (tmp_path / "before").write_bytes(FIXTURE.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "before")) as file, file:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("INSERT INTO deviations (what) VALUES ('in the log')")
+        file.commit()
+        log.write_bytes((tmp_path / "before-wal").read_bytes())
+        running.write_bytes((tmp_path / "before").read_bytes())
+    deviations = [*read(FIXTURE).deviations, "in the log"]
+    assert read(tmp_path).deviations == deviations
+    going_on = Store(tmp_path)
+    cell = Cell("copy", "rope", 99)
+    going_on.add(Record.of(cell, result(1)))
+    earlier = {record.cell.digest for record in read(FIXTURE).records.values()}
+    assert set(read(tmp_path).records) == {*earlier, cell.digest}
+    going_on.close()
+    held = read(tmp_path)
+    assert (len(held.records), held.deviations) == (5, deviations)
+    with closing(sqlite3.connect(tmp_path / store.RESULTS)) as file:
+        summed = dict(file.execute("SELECT part, sha256 FROM checksums"))
+    assert summed == held.checksums
+    assert len(summed) == 6
+
+
 def broken(tmp_path, kind):
     path = tmp_path / "results.db"
     filled(tmp_path).close()
@@ -195,7 +222,9 @@ def broken(tmp_path, kind):
         ("empty", "is a database, but no store"),
         ("cut", "damaged"),
         ("PRAGMA application_id = 1", "is a database, but no store"),
-        ("UPDATE about SET format = 2", "has format 2, and this posenc reads format 1: install"),
+        ("UPDATE about SET format = 3", "has format 3, and this posenc reads format 1 to 2: inst"),
+        ("UPDATE about SET format = 1", "other tables"),
+        ("INSERT INTO about VALUES (1)", "has format None"),
         ("DELETE FROM about", "has format None"),
         ("CREATE TRIGGER t AFTER INSERT ON cells BEGIN SELECT 1; END", "other tables"),
         ("UPDATE outcomes SET data = X'00'", r"damaged: cell [0-9a-f]{16}, length 10"),

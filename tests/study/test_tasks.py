@@ -1,12 +1,15 @@
 """Texts against what they must mean: each is parsed again and its answer worked out by hand."""
 
+import io
 import itertools
 import lzma
 import re
 from dataclasses import replace
 from importlib.resources import files
 from random import Random
+from zipfile import ZIP_DEFLATED, ZipFile
 
+import numpy
 import pytest
 import torch
 
@@ -330,3 +333,54 @@ def test_another_length_keeps_what_a_task_is():
     assert tasks.find("copy").at(10).lengths == tuple(range(2, 21, 2))
     assert tasks.find("copy").at(10, (12,)).lengths == (12,)
     assert tasks.find("copy").at() == tasks.find("copy")
+
+
+def packed(path, **arrays):
+    """An .npz file of arrays, or of the bytes of their files."""
+    with ZipFile(path, "w", ZIP_DEFLATED) as file:
+        for name, content in arrays.items():
+            data = io.BytesIO()
+            if not isinstance(content, bytes):
+                numpy.save(data, content)
+            file.writestr(f"{name}.npy", data.getvalue() or content)
+
+
+def header(shape, dtype="|u1"):
+    data = io.BytesIO()
+    about = {"shape": shape, "fortran_order": False, "descr": dtype}
+    numpy.lib.format.write_array_header_1_0(data, about)
+    return data.getvalue()
+
+
+def test_pictures_that_unpack_to_more_than_memory_are_refused_before_they_do(tmp_path, monkeypatch):
+    """By the directory of the archive and by the headers of the arrays: nothing is unpacked."""
+    path, labels = tmp_path / "bomb.npz", numpy.arange(20) % 2
+    packed(path, pictures=numpy.zeros((20, 100, 100), numpy.uint8), labels=labels)
+    assert path.stat().st_size < 2_000
+    assert tasks.load_images(path).trained == 100
+    monkeypatch.setattr(tasks, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(numpy, "load", lambda *_, **__: 1 / 0)
+    said = r"pictures\.npy has 200,128 bytes unpacked, up to 200,000 are read"
+    with pytest.raises(ValueError, match=said):
+        tasks.load_images(path)
+    for content in (header((10**6, 10**4, 10**4)), header((20, 8, 8)), header((-1, 8, 8)), b"x"):
+        packed(path, pictures=content, labels=labels)
+        with pytest.raises(ValueError, match=r"must be an \.npz file with arrays"):
+            tasks.load_images(path)
+    packed(path, labels=labels)
+    with pytest.raises(ValueError, match=r"must be an \.npz file with arrays"):
+        tasks.load_images(path)
+
+
+def test_a_damaged_archive_of_pictures_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "some.npz"
+    packed(path, pictures=numpy.arange(1280.0).reshape(20, 8, 8), labels=numpy.arange(20) % 2)
+    data, draw, refused = path.read_bytes(), Random(1), 0
+    for _ in range(200):
+        place = draw.randrange(len(data))
+        path.write_bytes(data[:place] + bytes([draw.randrange(256)]) + data[place + 1 :])
+        try:
+            tasks.load_images(path)
+        except ValueError:
+            refused += 1
+    assert refused > 100

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.call import per_query_head
+from posenc.core.biases import per_query_head
 
 NAME = "posenc_capture"  # in the registries of transformers, and as an attribute of modules
 

@@ -31,9 +31,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from posenc.analysis.capture import Attended, capture
-from posenc.attention.call import per_query_head
+from posenc.attention import hooks
 from posenc.attention.layer import SelfAttention
-from posenc.core.biases import ALL, as_bias, pairs
+from posenc.core.biases import ALL, pairs, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import split
 from posenc.core.masks import Mask
@@ -100,7 +100,7 @@ def decompose(
         products = _products(encoding, q, k, at, k_at, bands)
     for name, value in products:
         _accumulate(parts, name, value * scale)
-    q, k = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+    q, k = hooks.queries_and_keys(encoding, q, k, at, k_at)
     for part, part_at, part_k_at in _leaves_placed(encoding, at, k_at):
         for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale, seen):
             _accumulate(parts, name, value)
@@ -121,7 +121,7 @@ def of_layer(
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
     at = encoding.prepare(pos)
-    placed = encoding.on_embeddings(x, at)
+    placed = hooks.embedded(encoding, x, at)
     q, k, *_ = layer.project(placed, at)
     seen = q_place = k_place = None
     if mask is not None:
@@ -248,7 +248,7 @@ def _products(
     """The products of encoded queries and keys, by term or by band."""
     parts = [part for part, *_ in _leaves_placed(encoding, at, k_at)]
     rotary = [part for part in parts if _is_rotary(part)]
-    turned, keys = encoding.on_queries(q, at), encoding.on_keys(k, k_at)
+    turned, keys = hooks.queries_and_keys(encoding, q, k, at, k_at)
     if len(rotary) == 1:
         for name, channels in _bands(rotary[0], bands):
             yield name, _product(turned[..., channels], keys[..., channels])
@@ -286,7 +286,7 @@ def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
 def _biases(
     part: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, scale: float, seen: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
-    bias = as_bias(part.on_scores(q, k, at, k_at, scale), q, k)
+    bias = hooks.bias_of(part, q, k, at, k_at, scale)
     if bias is None:
         return
     for name, term in (bias.terms() or {f"bias of {type(part).__name__}": bias}).items():

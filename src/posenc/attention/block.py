@@ -7,10 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from posenc.attention.dispatch import Implementation
-from posenc.attention.key_cache import Cache
+from posenc.attention.cache import Cache
+from posenc.attention.call import Implementation
+from posenc.attention.hooks import embedded
 from posenc.attention.layer import SelfAttention
-from posenc.core.arguments import count, switch
+from posenc.core.arguments import count, embeddings, room, switch
+from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
@@ -27,6 +29,7 @@ class Block(nn.Module):
     and on what attention and the MLP add to x, as in GPT-2 and in Vaswani et al. 2017, §5.4.
     """
 
+    @answering(CONFIGURED)
     def __init__(
         self,
         width: int,
@@ -42,10 +45,12 @@ class Block(nn.Module):
         super().__init__()
         self.attention = SelfAttention(width, heads, encoding, groups, dropout, softcap, sinks)
         self.causal, hidden = switch(causal, "causal"), count(mlp, "mlp") * width
+        room("the MLP", hidden, width)
         self.before_attention, self.before_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
 
+    @answering(CALLED)
     def forward(
         self,
         x: Embeddings,
@@ -55,8 +60,9 @@ class Block(nn.Module):
         cache: Cache | None = None,
     ) -> Embeddings:
         """Take what `SelfAttention` takes; a causal block joins its mask with `mask`."""
+        embeddings(x, self.attention.width, self.attention.q)
         at: Any = self.attention.prepare(x, pos, cache)
-        x = self.attention.encoding.on_embeddings(x, at)
+        x = embedded(self.attention.encoding, x, at)
         if self.causal:
             mask = causal() if mask is None else causal() & mask
         read = self.before_attention(x)

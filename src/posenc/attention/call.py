@@ -1,6 +1,6 @@
-"""One call of attention, after the hooks: what every path computes from."""
+"""One call of attention: what it was given, then what the hooks made of it."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,8 +9,9 @@ from posenc.attention.spacing import Strip
 from posenc.core.biases import ScoreBias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
-from posenc.core.shapes import Heads, Keys, Seen, Values
-from posenc.core.tracing import readable
+from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
+
+Implementation = Literal["auto", "reference", "sdpa", "toeplitz", "blocks", "flex"]
 
 
 class Call(NamedTuple):
@@ -24,12 +25,12 @@ class Call(NamedTuple):
     bias: ScoreBias | None = None
     mask: Mask | Seen | None = None
     seen: Strip | None = None  # what the mask shows, where that is a strip
-    by_weight: bool = False  # whether the encoding adds to the values
     trains: bool = False
     looks: bool = False  # values may be read: on the CPU, not traced, first gradients at most
     dropout: float = 0.0  # probability with which a weight is 0
     softcap: float | None = None  # c of c · tanh(score / c)
-    sinks: Tensor | None = None  # (head,): logits that have no value
+    sinks: Sinks | None = None  # logits that have no value
+    implementation: Implementation = "auto"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -48,14 +49,25 @@ class Call(NamedTuple):
         return self.softcap is None and self.sinks is None and not self.dropout
 
     @property
-    def readable(self) -> bool:
-        """True where torch's CPU kernel may be called as it is: nothing traced, nothing mapped."""
-        return readable(self.q, self.k, self.v) and (self.sinks is None or readable(self.sinks))
+    def by_weight(self) -> bool:
+        """True where the encoding adds to the values, for which it takes the weights."""
+        return "by_weight" in self.encoding.acts_on
 
     @property
     def grouped(self) -> bool:
         """True where heads share keys: a bool, for traced the comparison would be a symbol."""
         return True if self.q.shape[1] != self.k.shape[1] else False
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors that the encoding has no part in."""
+        inputs = self.q, self.k, self.v
+        return inputs if self.sinks is None else (*inputs, self.sinks)
+
+    @property
+    def name(self) -> str:
+        """The name of the encoding, for messages."""
+        return type(self.encoding).__name__
 
 
 def trains(encoding: Encoding, *inputs: Tensor) -> bool:
@@ -66,19 +78,6 @@ def trains(encoding: Encoding, *inputs: Tensor) -> bool:
     )
 
 
-def per_query_head(x: Tensor, q: Tensor) -> Tensor:
-    """Repeat grouped heads of keys or values, one for each head of the queries."""
-    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
-
-
-def with_same_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values, for each head of the queries where the hooks gave them unlike numbers."""
-    if k.shape[1] == v.shape[1]:
-        return k, v
-    return per_query_head(k, q), per_query_head(v, q)
-
-
-def content(q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
-    """Queries and keys in float32 at least, head by head: what a bias of content is made of."""
-    dtype = torch.promote_types(q.dtype, torch.float32)
-    return q.to(dtype), per_query_head(k, q).to(dtype)
+def rows_of(tokens: int, most: int) -> list[slice]:
+    """Cut so many queries into blocks of `most` at most."""
+    return [slice(start, min(start + most, tokens)) for start in range(0, tokens, most)]

@@ -14,9 +14,38 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.core.masks import Mask
 from posenc.core.shapes import Seen
+from posenc.core.tracing import traced, transformed
 
 
-def flexible(call: Call) -> Tensor:
+def serves(call: Call) -> str:
+    if call.by_weight:
+        return "FlexAttention has no place for what is added to the values"
+    if call.dropout:
+        return "FlexAttention has no place for `dropout`"
+    if call.sinks is not None:
+        return "FlexAttention has no place for `sinks`"
+    if call.q.device.type == "cpu" and call.trains:
+        return "FlexAttention cannot train on the CPU"
+    if call.q.dtype == torch.float64:
+        return "FlexAttention does not compute in float64"
+    if call.bias is not None and call.bias.pair() is None:
+        return f"FlexAttention asks for the bias of one pair, and {call.name} goes by more"
+    return ""
+
+
+def suits(call: Call) -> str:
+    if call.q.device.type != "cuda":
+        return "FlexAttention is compiled, which pays on a GPU"
+    if traced() or transformed():
+        return "FlexAttention is compiled by itself, outside of what is traced"
+    return ""
+
+
+def why(call: Call) -> str:
+    return "FlexAttention compiles the bias of a pair and leaves out blocks that the mask hides."
+
+
+def run(call: Call) -> Tensor:
     q, k, v, bias = call.q, call.k, call.v, call.bias
     channels, on_cpu = v.shape[-1], q.device.type == "cpu"
     if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
@@ -43,12 +72,10 @@ def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Te
 
 
 def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
-    """Build the block mask once for all layers, of a mask that says what it was made of."""
-    made_of = mask.made_of if isinstance(mask, Mask) else None
-    if made_of is None or torch.compiler.is_compiling() or any(x.is_inference() for x in made_of):
-        return _new_block_mask(mask, shape, device)
-    # The versions are part of the key: positions that were written to count as others.
-    return _cached_block_mask(mask, shape, device, tuple(x._version for x in made_of))
+    """The block mask of a mask; those of `posenc.masks`, which nobody writes to, are kept."""
+    if isinstance(mask, Mask) and mask.made_of is not None and not torch.compiler.is_compiling():
+        return _kept_block_mask(mask, shape, device)
+    return _new_block_mask(mask, shape, device)
 
 
 def _new_block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
@@ -58,11 +85,7 @@ def _new_block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device:
     return create_block_mask(sees, *shape, device=device)
 
 
-@functools.lru_cache(maxsize=8)
-def _cached_block_mask(
-    mask: Mask, shape: tuple[int, int, int, int], device: str, versions: tuple[int, ...]
-) -> Any:
-    return _new_block_mask(mask, shape, device)
+_kept_block_mask = functools.lru_cache(maxsize=8)(_new_block_mask)
 
 
 @functools.cache

@@ -8,14 +8,24 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
-from posenc.attention.dispatch import Implementation
-from posenc.attention.key_cache import Cache, attend_cached
+from posenc.attention.cache import Cache, attend_cached, positions
+from posenc.attention.call import Implementation
+from posenc.attention.hooks import embedded
 from posenc.catalog import create
-from posenc.core.arguments import channels, positive, probability, shown, switch, whole_number
+from posenc.core.arguments import (
+    channels,
+    embeddings,
+    positive,
+    probability,
+    room,
+    shown,
+    switch,
+    whole_number,
+)
+from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
-from posenc.core.positions import sequence
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
 
 
@@ -32,6 +42,7 @@ class SelfAttention(nn.Module):
     gives each head a learned logit, from 0, that takes its share of the softmax.
     """
 
+    @answering(CONFIGURED)
     def __init__(
         self,
         width: int,
@@ -59,6 +70,7 @@ class SelfAttention(nn.Module):
         if isinstance(encoding, str):
             encoding = create(encoding, dim, heads)
         check_sizes(encoding, heads, dim, width)
+        room("a projection", width, width)
         if "on_embeddings" in encoding.acts_on:
             _once(self, encoding)
         self.width, self.heads, self.groups, self.encoding = width, heads, groups, encoding
@@ -68,6 +80,7 @@ class SelfAttention(nn.Module):
         self.softcap = None if softcap is None else positive(softcap, "softcap")
         self.sinks = nn.Parameter(torch.zeros(heads)) if switch(sinks, "sinks") else None
 
+    @answering(CALLED)
     def forward(
         self,
         x: Embeddings,
@@ -81,24 +94,15 @@ class SelfAttention(nn.Module):
         With a `cache`, x are the tokens that follow, and `mask` is that of the whole text so far:
         `masks.causal()`, or `masks.documents(ids)` of all its tokens.
         """
-        if not isinstance(x, Tensor) or x.ndim != 3 or x.shape[-1] != self.width:
-            got = tuple(x.shape) if isinstance(x, Tensor) else shown(x)
-            raise ValueError(f"`x` must be embeddings (batch, token, {self.width}), got {got}.")
-        if not x.is_floating_point():
-            raise TypeError(
-                f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second."
-            )
+        embeddings(x, self.width, self.q)
         at = self.prepare(x, pos, cache)
-        return self.attended(self.encoding.on_embeddings(x, at), at, mask, implementation, cache)
+        return self.attended(embedded(self.encoding, x, at), at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
         """Prepare the positions of the tokens of x, which follow those of the cache."""
         if cache is not None and not isinstance(cache, Cache):
             raise TypeError(f"`cache` must be a `posenc.Cache`, got {shown(cache)}: `Cache()`.")
-        if pos is None:
-            start = 0 if cache is None else cache.tokens_of(self)
-            pos = sequence(x.shape[-2], start, x.device)
-        return self.encoding.prepare(pos)
+        return self.encoding.prepare(positions(cache, self, x, pos, self.encoding.axes))
 
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:
         """Project x to q, k and v, (batch, head, token, channel), and apply `on_hidden`.

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from posenc.core.cache import cached_with
 from posenc.core.masks import Band, Mask
 from posenc.core.shapes import Seen
 from posenc.core.tracing import readable
@@ -92,10 +91,6 @@ def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     """Find (step, shift), if every offset is step · (i − j) + shift; else None."""
     if not readable(q_pos, k_pos):
         return None
-    return cached_with(k_pos, "lines", (q_pos, k_pos), lambda: _lines(q_pos, k_pos))
-
-
-def _lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     k = line(k_pos, step=1)
     q = k if q_pos is k_pos else line(q_pos, step=k.step if k else 1)
     if q and k and k_pos.shape[-1] == 1:
@@ -109,24 +104,15 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
         return Strip(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None:
         return None
-    bands, made_of = mask.bands, mask.made_of or ()
-    return cached_with(
-        mask, (queries, keys), made_of, lambda: _strip(bands, made_of, queries, keys)
-    )
-
-
-def _strip(
-    bands: tuple[Band, ...], made_of: tuple[Tensor, ...], queries: int, keys: int
-) -> Strip | None:
-    if not readable(*made_of):
+    if not readable(*mask.made_of or ()):
         return None
     low, high = 1 - keys, queries - 1
-    for band in bands:
+    for band in mask.bands:
         step, shift = 1, 0
         if band.q_pos is not None and band.k_pos is not None:
             if _hides_nothing(band, band.q_pos, band.k_pos):
                 continue
-            placed = _lines(band.q_pos, band.k_pos)
+            placed = lines(band.q_pos, band.k_pos)
             if placed is None:
                 return None
             step, shift = placed

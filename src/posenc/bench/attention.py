@@ -12,7 +12,6 @@ their own lengths.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -23,11 +22,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.attend import attend
-from posenc.attention.dispatch import Implementation
+from posenc.attention.call import Implementation
 from posenc.bench import memory
 from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed
-from posenc.core import fast, masks
+from posenc.core import masks
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.positions import sequence
@@ -45,9 +44,11 @@ HEADS, DIM, REACH = 8, 64, 64
 LIMIT, LIMIT_BOTH_WAYS = "plain causal", "plain"
 KINDS = ("forward", "training", "decode", "window", "prefill")
 LONGEST_TRAINED = 4096
-LONGEST_CACHE = 65_536
+SHORTEST_CACHE, LONGEST_CACHE = 256, 65_536
 WINDOW = 256
-DECODED = {  # the most times torch's call on the same cache
+DECODED_SOON = 2.0  # the most times torch's call on 256 keys: of a bias of distance, or without
+BY_CONTENT = ("Shaw", "Transformer-XL", "DeBERTa")
+DECODED = {  # the most times torch's call on 65,536 keys
     "NoPE": 1.3, "RoPE, keys turned before": 1.3, "ALiBi": 1.5, "T5": 1.5, "KERPLE": 1.5,
     "FIRE, up to its L": 1.5, "Shaw": 2.0, "Transformer-XL": 3.0, "DeBERTa": 3.0,
 }  # fmt: skip
@@ -146,10 +147,11 @@ class ShawMatrix:
 
     def __call__(self, q, k, v):
         row = self.encoding.row(offsets(q, k))
-        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.keys[row])
+        scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, self.encoding.relative_keys[row])
         scores = (scores * q.shape[-1] ** -0.5).masked_fill(offsets(q, k) < 0, float("-inf"))
         weights = scores.softmax(-1)
-        return weights @ v + torch.einsum("bhij,ijd->bhid", weights, self.encoding.values[row])
+        added = torch.einsum("bhij,ijd->bhid", weights, self.encoding.relative_values[row])
+        return weights @ v + added
 
 
 @dataclass
@@ -230,47 +232,8 @@ TRAINED += ("posenc Shaw", "posenc DeBERTa", "materialised ALiBi", "materialised
 
 
 def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
-    """Time every way, without Numba, which has a table of its own."""
-    with _numba(False):
-        runs = _implementations(tokens, kind)
-        result = _table("attention", tokens, kind, runs, _missing(), rounds, budget)
-    result.targets.extend(_targets(result, tokens, kind))
-    return result
-
-
-def benchmark_numba(tokens: int, rounds: int, budget: float) -> Table:
-    """Time decoding by Numba, which the extra `fast` installs."""
-    with _numba(True):
-        runs = _implementations(tokens, "decode")
-        if fast.load("posenc.attention.numba_kernel") is None:
-            only, skipped = {LIMIT: runs[LIMIT]}, {"posenc": "not installed (numba)"}
-            return _table("fast", tokens, "decode", only, skipped, rounds, budget)
-        ours = {name: run for name, run in runs.items() if not name.startswith("materialised")}
-        result = _table("fast", tokens, "decode", ours, {}, rounds, budget)
-    result.targets.extend(_targets(result, tokens, "decode"))
-    return result
-
-
-@contextmanager
-def _numba(enabled: bool) -> Iterator[None]:
-    before, fast.enabled = fast.enabled, enabled
-    _prepared_step.cache_clear()  # what is prepared with positions is by Numba, or is not
-    try:
-        yield
-    finally:
-        fast.enabled = before
-        _prepared_step.cache_clear()
-
-
-def _table(
-    part: str,
-    tokens: int,
-    kind: str,
-    runs: dict[str, Run],
-    skipped: dict[str, str],
-    rounds: int,
-    budget: float,
-) -> Table:
+    """Time every way."""
+    runs = _implementations(tokens, kind)
     trains = kind == "training"
     q, k, v = inputs(1 if kind == "decode" else tokens, tokens, trains)
 
@@ -282,14 +245,16 @@ def _table(
 
     calls = {name: lambda run=run: once(run) for name, run in runs.items()}
     times = timed(calls, rounds, budget)
-    peak_memory, errors = {}, {}
-    if part == "attention":
-        peak_memory, errors = memory.peaks("attention", str(tokens), kind), check()
+    peak_memory, errors = memory.peaks("attention", str(tokens), kind), check()
     shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
     _assert_equal_reference(runs, q, k, v)
     case = f"{kind}: {shown}, {HEADS} heads of {DIM}, float32"
     limit_of = partial(_limit, kind=kind)
-    return table(part, case, _limit("", kind), times, skipped, errors, peak_memory, limit_of)
+    result = table(
+        "attention", case, _limit("", kind), times, _missing(), errors, peak_memory, limit_of
+    )
+    result.targets.extend(_targets(result, tokens, kind))
+    return result
 
 
 def peaks(tokens: str, kind: str) -> dict[str, float]:
@@ -308,10 +273,9 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
         return memory.peak(call)
 
     peak_of = {}
-    with _numba(False):
-        for name, run in _implementations(int(tokens), kind).items():
-            once(run, 256)  # loads what is loaded once
-            peak_of[name] = once(run, int(tokens))
+    for name, run in _implementations(int(tokens), kind).items():
+        once(run, 256)  # loads what is loaded once
+        peak_of[name] = once(run, int(tokens))
     return peak_of
 
 
@@ -384,7 +348,7 @@ def lengths(kind: str, tokens: Sequence[int]) -> list[int]:
     if kind == "training":
         return [n for n in tokens if n <= LONGEST_TRAINED]
     if kind == "decode" and max(tokens) > LONGEST_TRAINED:
-        return [*tokens, LONGEST_CACHE]
+        return [SHORTEST_CACHE, *tokens, LONGEST_CACHE]
     if kind == "window":
         return [n for n in tokens if n > WINDOW]
     if kind == "prefill":
@@ -425,7 +389,11 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
         yield from within("Transformer-XL", 2.2)
         yield from within("DeBERTa", 9.0)
         yield from of_usual("DeBERTa", 0.1)
-    if kind == "decode" and tokens in (1024, LONGEST_CACHE):
+    if kind == "decode" and tokens == SHORTEST_CACHE:
+        for name in DECODED:
+            if name not in BY_CONTENT:
+                yield from within(name, DECODED_SOON)
+    if kind == "decode" and tokens == LONGEST_CACHE:
         for name, most in DECODED.items():
             yield from within(name, most)
     if kind == "window":

@@ -18,8 +18,8 @@ from posenc.bench.timing import timed
 from posenc.core.frequencies import Layout, frequencies
 from posenc.core.positions import sequence
 from posenc.rotation.dispatch import kernel_for
-from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate, rotate_both
-from posenc.rotation.table import FEW_NUMBERS, Turn, turn
+from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate
+from posenc.rotation.table import Turn, turn
 
 Both = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 LIMIT = "a copy"
@@ -75,11 +75,11 @@ def benchmark(
 def benchmark_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> Table:
     """Time the half layout by Numba, which the extra `fast` installs."""
     q = CASES[name].tensors(DTYPES[dtype])[0]
-    by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]), 1.0, "half")
-    ways: dict[str, Both] = {LIMIT: _copy, "posenc half: blocks": _through("blocks", by, "half")}
+    by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]))
+    ways: dict[str, Both] = {LIMIT: _copy, "posenc half: halves": _halves(by)}
     skipped = {}
     if kernel_for(q, by, "half") == "numba":
-        ways["posenc half: numba"] = _one_by_one(by, "half")
+        ways["posenc half: numba"] = _both(by, "half")
     else:
         skipped["posenc half: numba"] = "not installed (numba)"
     return _table("fast", name, dtype, backward, ways, skipped, rounds, budget)
@@ -133,16 +133,15 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
         torch._dynamo.reset()  # it compiles the same code for few shapes only
     skipped = {}
     for layout in LAYOUTS:
-        by = turn(pos, frequencies(dim), 1.0, layout)
-        separately, together = _one_by_one(by, layout), _at_once(by, layout)
-        if layout == "half" and q.numel() > FEW_NUMBERS:  # where Numba would be taken
-            ways["posenc half: blocks"] = _through("blocks", by, layout)
+        by = turn(pos, frequencies(dim))
+        both = _both(by, layout)
+        if kernel_for(q, by, layout) == "numba":  # which has tables of its own
+            ways["posenc half: halves"] = _halves(by)
         else:
-            ways[f"posenc {layout}: {kernel_for(q, by, layout)}"] = separately
-            ways[f"posenc {layout}, both at once"] = together
+            ways[f"posenc {layout}: {kernel_for(q, by, layout)}"] = both
         if compiled:
             try:
-                run = torch.compile(separately, dynamic=False)
+                run = torch.compile(both, dynamic=False)
                 run(q, k)
                 ways[f"posenc {layout}, compiled"] = run
             except Exception as error:  # any reason that keeps a machine from compiling
@@ -159,21 +158,19 @@ def _copy(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     return q.clone(), k.clone()
 
 
-def _one_by_one(by: Turn, layout: Layout) -> Both:
+def _both(by: Turn, layout: Layout) -> Both:
     return lambda q, k: (rotate(q, by, layout), rotate(k, by, layout))
 
 
-def _through(path: str, by: Turn, layout: Layout) -> Both:
+def _halves(by: Turn) -> Both:
+    """The kernel of torch, where Numba would be taken."""
+
     def turned(x: Tensor) -> Tensor:
         if x.requires_grad and torch.is_grad_enabled():
-            return _Rotation.apply(path, by, layout, None, *by, x)[0]
-        return ON_CPU[path](x, by)
+            return _Rotation.apply("halves", "half", None, *by, x)
+        return ON_CPU["halves"](x, by)
 
     return lambda q, k: (turned(q), turned(k))
-
-
-def _at_once(by: Turn, layout: Layout) -> Both:
-    return lambda q, k: rotate_both(q, k, by, layout)
 
 
 def _run(who: str, run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[[], object]:
@@ -214,10 +211,9 @@ def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Ta
                 most,
             )
 
-    half, interleaved = "posenc half: blocks", "posenc interleaved:"
+    half, interleaved = "posenc half: halves", "posenc interleaved:"
     if name == "tiny" and dtype == "float32" and not backward:
-        yield from over("posenc half, both", "transformers", 14 / 26)
-        yield from over("posenc interleaved, both", "transformers", 7 / 26)
+        yield from over(interleaved, "transformers", 1.0)
     if prod(CASES[name].q) * DTYPES[dtype].itemsize < LARGE:
         return
     if table.part == "fast":

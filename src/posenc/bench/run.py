@@ -126,11 +126,6 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                     c, d, b, rounds, budget
                 ),
             )
-        for tokens in attention.lengths("decode", effort.tokens):
-            yield (
-                f"fast, decode, {tokens:,}",
-                lambda n=tokens: attention.benchmark_numba(n, rounds, budget),
-            )
     if part == "embeddings":
         yield part, lambda: embeddings.benchmark(rounds, budget)
     if part == "attention":

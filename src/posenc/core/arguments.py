@@ -7,8 +7,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import torch
+from torch import nn
 
 LARGEST = sys.float_info.max
+LARGEST_COUNT = 2**62
 ASSUMED_MEMORY = 2**36  # bytes of memory, 64 GiB, where the system does not say
 
 
@@ -25,8 +27,10 @@ def count(value: Any, name: str, least: int = 1, most: int | None = None) -> int
     8
     """
     value = whole_number(value, name)
-    if value < least or (most is not None and value > most):
-        span = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+    limit = LARGEST_COUNT if most is None else most
+    if not least <= value <= limit:
+        below = most is None and value < least
+        span = f"of at least {least:,}" if below else f"from {least:,} to {limit:,}"
         raise ValueError(f"`{name}` must be a whole number {span}, got {shown(value)}.")
     return value
 
@@ -49,6 +53,26 @@ def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
     if width % heads:
         raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
     return width, heads, width // heads
+
+
+def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
+    """Check the input of a layer, which `linear` reads."""
+    if not isinstance(x, torch.Tensor) or x.ndim != 3 or x.shape[-1] != width:
+        got = tuple(x.shape) if isinstance(x, torch.Tensor) else shown(x)
+        raise ValueError(f"`x` must be embeddings (batch, token, {width}), got {got}.")
+    if not x.is_floating_point():
+        raise TypeError(f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second.")
+    # Adapters, shards and quantised weights stand in for linear layers, and take what they take
+    if type(linear) is not nn.Linear:
+        return
+    weight = linear.weight
+    if x.is_meta and not weight.is_meta:
+        raise ValueError(f"`x` is on meta and has no values, the layer is on {weight.device}.")
+    if x.dtype is not weight.dtype and not (x.is_meta or torch.is_autocast_enabled(x.device.type)):
+        raise TypeError(
+            f"`x` must be of the dtype of the layer, {weight.dtype}, got {x.dtype}: convert it, or"
+            " the layer, or call it under `torch.autocast`."
+        )
 
 
 def real(value: Any, name: str) -> Any:
@@ -93,14 +117,20 @@ def switch(value: Any, name: str) -> bool:
     return value
 
 
-def room(name: str, *shape: int) -> tuple[int, ...]:
+def room(
+    name: str,
+    *shape: int,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> tuple[int, ...]:
     """Return the shape of a table about to be allocated, or refuse it for lack of memory."""
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    device = torch.get_default_device() if device is None else torch.device(device)
     needed, most = prod(shape) * dtype.itemsize, memory()
     if needed > most and device.type != "meta":
         raise ValueError(
-            f"{name} of shape {shape} would take {needed / 2**30:,.0f} GiB, there are"
-            f" {most / 2**30:,.0f}: make it smaller, or make it on the meta device."
+            f"{name} of shape {shape} would take {needed // 2**30:,} GiB, there are"
+            f" {most // 2**30:,}: make it smaller, or make it on the meta device."
         )
     return shape
 

@@ -7,40 +7,30 @@ where it has one.
 
 from collections.abc import Callable
 from functools import reduce
-from itertools import chain
 from operator import add
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from posenc.core.cache import OF_EVERY_MODULE, cached_with
+from posenc.core.arguments import shown
 from posenc.core.positions import whole
-from posenc.core.shapes import Bias, BlockBias, KeyPositions, PairBias, Positions
-from posenc.core.tracing import readable, traced
+from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
+from posenc.core.tracing import readable
 
-FEW_QUERIES = 8  # queries, as in decoding
 ALL = slice(None)
 
 OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), to broadcast, -> bias
-OneQuery = Callable[[Tensor, Tensor, Tensor], Tensor]  # attention of it: (q, k, v) -> out
 
 
 class ScoreBias:
     """The base class of biases: `block`, and its faster forms, all optional.
 
     `distance`: f(head, offset), where the bias is nothing but that; read out of one vector a head.
-    `strided`: all of attention over a strip of pairs at equal steps, (call, strip, steps) -> out.
-    `q_pos` and `k_pos`: the positions that these two go by.
-    `made_by`: the encodings whose tensors and numbers the bias is computed from, and from nothing
-    else but positions; (): it reads more than these, or that is not known.
+    `q_pos` and `k_pos`: the positions that it goes by.
     """
 
     distance: OfDistance | None = None
-    strided: Callable[..., Tensor] | None = None
-    strided_decodes = False  # whether `strided` is the faster for one query too
-    made_by: tuple[nn.Module, ...] = ()
-    adds_to_values = False  # whether `strided` adds to the values what `by_weight` does
     q_pos: Any
     k_pos: Any
 
@@ -70,46 +60,14 @@ class ScoreBias:
         """The terms of the paper's formula by name; empty where the formula has one term."""
         return {}
 
-    def sources(self) -> tuple[Any, ...] | None:
-        """The tensors and numbers it is computed from; None: not known, so nothing is cached."""
-        return None
-
-    def one_query(self, call: Any) -> tuple[OneQuery, nn.Module] | None:
-        """Prepare attention of one query that sees every key, for a bias that depends on q or k.
-
-        The function serves layers that share the positions, as long as the module is what it was.
-        """
-        return None
-
-    def cached(self, what: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
-        """Call `compute`, which reads the `sources` alone, once for all layers."""
-        sources = None if traced() else self.sources()
-        if sources is None:
-            return compute()
-        tensors, numbers = [self.q_pos, self.k_pos], [*what]
-        for x in sources:
-            (tensors if isinstance(x, _OBJECTS) else numbers).append(x)
-        return cached_with(self.k_pos, tuple(numbers), tuple(tensors), compute)
-
-    def cached_block(self, rows: slice, keys: slice, compute: Callable[[], Tensor]) -> Tensor:
-        """Call `compute` for a block; it is cached where queries are few, as in decoding."""
-        q_pos = getattr(self, "q_pos", None)
-        # A graph serves every number of queries
-        if traced() or q_pos is None or q_pos.shape[-1] > FEW_QUERIES:
-            return compute()
-        return self.cached(("block", rows.start, rows.stop, keys.start, keys.stop), compute)
-
 
 class DistanceBias(ScoreBias):
-    """The bias f(head, offset): `DistanceBias(self.curve, q, q_at, k_at, of=self)`.
+    """The bias f(head, offset): `DistanceBias(self.curve, q, q_at, k_at)`.
 
     `f` takes indices of heads and offsets (position of the query − position of the key) that
     broadcast. Over positions at equal steps the bias is a Toeplitz matrix, a strided view of one
-    vector for each head.
-
-    `of` is the encoding, where f reads nothing but its tensors and numbers: then attention computes
-    f of a new token once for all layers that share the positions. `reach`, of whole offsets: f is
-    constant beyond it on either side, and is looked up in a table.
+    vector for each head. `reach`, of whole offsets: f is constant beyond it on either side, and is
+    looked up in a table.
     """
 
     def __init__(
@@ -118,28 +76,18 @@ class DistanceBias(ScoreBias):
         q: Tensor,
         q_pos: Positions,
         k_pos: KeyPositions,
-        of: nn.Module | None = None,
         reach: int | None = None,
     ):
         self.distance, self.q_pos, self.heads = f, q_pos, q.shape[1]
-        self.k_pos = for_query_heads(k_pos, self.heads)
-        self.of, self.dtype, self.reach = of, q.dtype, reach
-        self.made_by = () if of is None else (of,)
+        self.k_pos, self.reach = for_query_heads(k_pos, self.heads), reach
         # A table is made now where blocks are made again for gradients, else when it is asked for
         now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
         self.lookup = f if reach is None else self.of_pairs() if now else None
 
-    def sources(self) -> tuple[Any, ...] | None:
-        sources = None if self.of is None else held_by(self.of)
-        return None if sources is None else (self.dtype, self.heads, *sources)
-
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        def compute() -> Tensor:
-            h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-            f = self.lookup or self.of_pairs()
-            return f(h, offsets(self.q_pos, self.k_pos, rows, keys))
-
-        return self.cached_block(rows, keys, compute)
+        h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
+        f = self.lookup or self.of_pairs()
+        return f(h, offsets(self.q_pos, self.k_pos, rows, keys))
 
     def pair(self) -> PairBias:
         apart, f = offset(self.q_pos, self.k_pos), self.lookup or self.of_pairs()
@@ -147,24 +95,17 @@ class DistanceBias(ScoreBias):
 
     def of_pairs(self) -> OfDistance:
         """The function f, looked up in a table (offset, head) up to `reach`."""
-        reach, f, name = self.reach, self.distance, type(self.of).__name__
+        reach, f, device = self.reach, self.distance, self.q_pos.device
         assert f is not None
         assert reach is not None
-
-        def compute() -> Tensor:
-            device = self.q_pos.device
-            apart = torch.arange(-reach, reach + 1, device=device).unsqueeze(-1)
-            return f(torch.arange(self.heads, device=device), apart)
-
-        table = self.cached(("table", reach), compute)
+        name = type(getattr(f, "__self__", self)).__name__
+        apart = torch.arange(-reach, reach + 1, device=device).unsqueeze(-1)
+        table = f(torch.arange(self.heads, device=device), apart)
         return lambda h, apart: table[whole(apart, name).clamp(-reach, reach) + reach, h]
 
 
 class PlaceBias(ScoreBias):
-    """The bias f(head, position of the query, position of the key), which broadcast.
-
-    `of` is the encoding, where f reads nothing but its tensors and numbers, as for `DistanceBias`.
-    """
+    """The bias f(head, position of the query, position of the key), which broadcast."""
 
     def __init__(
         self,
@@ -172,27 +113,15 @@ class PlaceBias(ScoreBias):
         q: Tensor,
         q_pos: Positions,
         k_pos: KeyPositions,
-        of: nn.Module | None = None,
     ):
         self.f, self.q_pos, self.heads = f, q_pos, q.shape[1]
         self.k_pos = for_query_heads(k_pos, self.heads)
-        self.of, self.dtype = of, q.dtype
-        self.made_by = () if of is None else (of,)
-
-    def sources(self) -> tuple[Any, ...] | None:
-        sources = None if self.of is None else held_by(self.of)
-        return None if sources is None else (self.dtype, self.heads, *sources)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        def compute() -> Tensor:
-            h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-            q_pos, k_pos = (
-                with_head_axis(self.q_pos[..., rows]),
-                with_head_axis(self.k_pos[..., keys]),
-            )
-            return self.f(h, q_pos.unsqueeze(-1), k_pos.unsqueeze(-2))
-
-        return self.cached_block(rows, keys, compute)
+        h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
+        q_pos = with_head_axis(self.q_pos[..., rows]).unsqueeze(-1)
+        k_pos = with_head_axis(self.k_pos[..., keys]).unsqueeze(-2)
+        return self.f(h, q_pos, k_pos)
 
     def pair(self) -> PairBias:
         q_pos, k_pos = take(self.q_pos), take(self.k_pos)
@@ -204,20 +133,13 @@ class SumBias(ScoreBias):
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
-        if all([bias.made_by for bias in biases]):
-            self.made_by = tuple(chain(*[bias.made_by for bias in biases]))
         curves = [bias.distance for bias in biases if bias.distance is not None]
         if len(curves) == len(biases):
             self.distance = _total(curves)
             self.q_pos, self.k_pos = biases[0].q_pos, biases[0].k_pos
 
-    def sources(self) -> tuple[Any, ...] | None:
-        sources = [bias.sources() for bias in self.biases]
-        return None if None in sources else tuple(chain(*sources))  # type: ignore[arg-type]
-
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        compute = lambda: reduce(add, [x.block(rows, keys, seen) for x in self.biases])  # noqa: E731
-        return self.cached_block(rows, keys, compute)
+        return reduce(add, [bias.block(rows, keys, seen) for bias in self.biases])
 
     def pair(self) -> PairBias | None:
         functions = [bias.pair() for bias in self.biases]
@@ -246,6 +168,19 @@ class FunctionBias(ScoreBias):
         return self.f(*pairs(self.shape, rows, self.device, keys))
 
 
+class TensorBias(ScoreBias):
+    """A bias of all pairs as a tensor, which broadcasts to (batch, head, query, key)."""
+
+    def __init__(self, bias: Tensor, q: Tensor, k: Tensor):
+        self.bias = bias.expand(*q.shape[:3], k.shape[-2])
+
+    def pair(self) -> PairBias:
+        return lambda b, h, i, j: self.bias[b, h, i, j]
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        return self.bias[..., rows, keys]
+
+
 class ComputedBias(ScoreBias):
     """Blocks that a function computes, (rows, keys) -> bias, whatever the mask hides of them."""
 
@@ -266,11 +201,20 @@ class ForeignBias(ScoreBias):
         return self.bias.block(rows, keys, seen)
 
 
-def as_bias(bias: Bias | None, q: Tensor, k: Tensor) -> ScoreBias | None:
+def as_bias(bias: Bias | Tensor | None, q: Tensor, k: Tensor) -> ScoreBias | None:
     """Wrap what `on_scores` returned, so that every form of a bias can be asked for."""
     if bias is None or isinstance(bias, ScoreBias):
         return bias
-    return ForeignBias(bias) if hasattr(bias, "block") else FunctionBias(bias, q, k)  # type: ignore
+    if isinstance(bias, Tensor):
+        return TensorBias(bias, q, k)
+    if hasattr(bias, "block"):
+        return ForeignBias(bias)  # type: ignore
+    if not callable(bias):
+        raise TypeError(
+            "a bias is a tensor that broadcasts to (batch, head, query, key), a function of one"
+            f" pair, (b, h, i, j) -> value, or an object with `block`, got {shown(bias)}."
+        )
+    return FunctionBias(bias, q, k)
 
 
 def added(biases: list[ScoreBias]) -> ScoreBias | None:
@@ -281,27 +225,6 @@ def added(biases: list[ScoreBias]) -> ScoreBias | None:
 
 def _total(functions: list[Any]) -> Any:
     return lambda *index: reduce(add, [f(*index) for f in functions])
-
-
-_OBJECTS = Tensor, nn.Module
-_SIMPLE = Tensor, int, float, str, type(None)
-
-
-def held_by(module: nn.Module) -> tuple[Any, ...] | None:
-    """The module, its tensors and its numbers; None if it holds what may change unnoticed."""
-    held: list[Any] = [module, *module._parameters.values(), *module._buffers.values()]
-    for name, value in module.__dict__.items():
-        if name not in OF_EVERY_MODULE:
-            words = isinstance(value, tuple) and all([type(x) is str for x in value])
-            if not (words or isinstance(value, _SIMPLE)):
-                return None
-            held.append(value)
-    for child in module._modules.values():
-        inner = () if child is None else held_by(child)
-        if inner is None:
-            return None
-        held += inner
-    return tuple(held)
 
 
 def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
@@ -352,6 +275,17 @@ def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:
             f"`pos` is for {pos.shape[1]} heads, `q` has {heads}: give each head its own."
         )
     return pos.repeat_interleave(heads // pos.shape[1], 1)
+
+
+def per_query_head(x: Tensor, q: Tensor) -> Tensor:
+    """Repeat grouped heads of keys or values, one for each head of the queries."""
+    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
+
+
+def content(q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
+    """Queries and keys in float32 at least, head by head: what a bias of content is made of."""
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    return q.to(dtype), per_query_head(k, q).to(dtype)
 
 
 def pairs(

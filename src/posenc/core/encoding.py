@@ -5,8 +5,8 @@
     where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 
 An encoding overrides the hooks it needs; the others are neutral. What it can compute from
-positions alone (cosines, buckets) it returns from `prepare`; the caller holds that and hands it to
-every layer, so nothing is computed twice and nothing is cached out of sight. What the input of a
+positions alone (cosines, buckets) it returns from `prepare`; the caller holds that for one forward
+and hands it to every layer. Nothing else is kept from one call to the next. What the input of a
 layer says besides (gates, learned steps) it adds in `on_hidden`, once in each layer.
 """
 
@@ -66,14 +66,22 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # what the hooks take as `at`, where that is more than positions
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """Compute what the hooks need to know of these positions; they are handed it as `at`."""
+        """Compute what the hooks need to know of these positions; they are handed it as `at`.
+
+        What is learned is read now: call it again after a step of training.
+        """
         return exact_copy(pos)
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
         return x
 
     def on_hidden(self, x: Embeddings, at: Any) -> Any:
-        """Return what hooks take as `at` in this layer, which reads x, (batch, token, channel)."""
+        """Return what hooks take as `at` in this layer, which reads x, (batch, token, channel).
+
+        All hooks go token by token: what they make of one depends on no other but, in `on_hidden`,
+        on those before it, by sums that `at.then(more)` carries on. One that mixes tokens (a
+        convolution) is wrong with a cache and on packed texts; `properties.conform` tells.
+        """
         return at
 
     def on_queries(self, q: Heads, at: Any) -> Heads:

@@ -2,19 +2,14 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from posenc.core.cache import CachedValues
 from posenc.core.encoding import Encoding, on_meta
 from posenc.core.frequencies import not_positions
-from posenc.core.positions import exact, sequence
+from posenc.core.positions import exact
 from posenc.core.prepared import Parts, Prepared, describe
 from posenc.core.shapes import Heads
 from posenc.core.sum import Sum, leaves
-from posenc.core.tracing import readable
-
-MOST_LENGTHS = 8  # numbers of tokens whose positions 0, 1, 2, … an encoding holds
 
 
 def check_sizes(
@@ -85,7 +80,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if type(encoding).prepare is Encoding.prepare:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
-        at = at if at.dtype is torch.int64 else exact(at)
+        at = exact(at)
         # Else it is one position for each token, alike in the batch
         if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
             _check_positions(encoding, at, x, name)
@@ -98,32 +93,6 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if not isinstance(at, Tensor) and _are_positions(at):
         raise TypeError(_not_of_this_encoding(encoding, at, name))
     return at
-
-
-def from_zero(encoding: Encoding, q: Any, k: Any) -> Tensor | None:
-    """Return positions 0, 1, 2, … of this many tokens; the encoding holds them for the next text.
-
-    What follows from them is cached with them, and not computed again. None where the encoding
-    takes more than positions, or where it is for others to say what does not fit.
-    """
-    if getattr(type(encoding), "prepare", None) is not Encoding.prepare:
-        return None
-    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and readable(q, k)):
-        return None
-    if q.ndim != 4 or k.ndim != 4 or q.shape[2] != k.shape[2]:
-        return None
-    tokens, held = q.shape[2], encoding.__dict__.get("_positions")
-    pos = None if held is None else held.get(tokens)
-    if pos is not None and not pos._version:  # else somebody has written to it
-        return pos
-    if {"on_embeddings", "on_hidden"} & {*encoding.acts_on}:
-        return None
-    held = encoding.__dict__.setdefault("_positions", CachedValues())
-    if len(held) >= MOST_LENGTHS:
-        held.pop(next(iter(held)), None)
-    with torch.inference_mode(False):  # which counts no writes to them
-        held[tokens] = pos = sequence(tokens)
-    return pos
 
 
 def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:

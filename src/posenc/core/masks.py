@@ -1,22 +1,28 @@
 """Masks: which keys a query sees. Like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
 
-They compare positions or document ids. Without positions a text stands at 0, 1, 2, …, which does
-not say where cached keys stand: then give `pos` of the queries and `k_pos` of the keys.
+They compare positions or document ids, of which they keep copies: a mask never changes. Without
+positions a text stands at 0, 1, 2, …, which does not say where cached keys stand: then give `pos`
+of the queries and `k_pos` of the keys.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from math import inf
 from operator import and_, or_
+from types import FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown, whole_number
-from posenc.core.biases import take
-from posenc.core.positions import Side, checked, counts, exact, filling, sequence
+from posenc.core.biases import pairs, take
+from posenc.core.frequencies import not_positions
+from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
+from posenc.core.tracing import traced
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
 
@@ -64,6 +70,8 @@ class Mask:
         """See what either sees. `other` may be a function (b, h, i, j) -> bool of your own."""
         return _joined(self, other, or_)
 
+    __rand__, __ror__ = __and__, __or__
+
     def check(self, batch: int, queries: int, keys: int) -> None:
         """Raise ValueError if the mask was made for other tokens or another batch."""
         counts = {"queries": queries, "keys": keys}
@@ -77,9 +85,17 @@ class Mask:
                 )
             for shape, (what, tokens) in zip(shapes, counts.items(), strict=True):
                 if shape and shape[-1] not in (ANY, tokens):
-                    raise ValueError(f"the mask has {shape[-1]} positions for {tokens} {what}.")
-                if shape[:-1] not in ((), (1,), (batch,)):
-                    raise ValueError(f"the mask is for a batch of {shape[0]}, q and k for {batch}.")
+                    raise ValueError(
+                        f"the mask has {shape[-1]} positions for {tokens} {what}: make it for"
+                        " these, with a `Cache` for all tokens so far."
+                    )
+                # One row of positions serves every text; one length, as `padding` has, does not
+                one_for_all = () if shapes[0] == () else (1,)
+                if shape[:-1] not in ((), one_for_all, (batch,)):
+                    raise ValueError(
+                        f"the mask is for a batch of {shape[0]}, q and k for {batch}: make it for"
+                        f" {batch}."
+                    )
 
     def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
         """The mask of the queries from `start` on, of one of `tokens` queries and as many keys."""
@@ -117,7 +133,8 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
-    q, k = exact(ids, "ids"), exact(ids if k_ids is None else k_ids, "k_ids")
+    q = _ids(ids, "ids")
+    k = q if k_ids is None else _ids(k_ids, "k_ids")
     return Mask(_SameId(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
 
 
@@ -210,17 +227,76 @@ def _banded(
         if k_pos is not None:
             raise TypeError("`k_pos` says where keys stand, `pos` where queries do: pass both.")
         return Mask(see(), (NOWHERE,), bands=(Band(low, high),), made_of=())
-    q, k = exact(pos), exact(pos if k_pos is None else k_pos, "k_pos")
+    q = exact_copy(pos)
+    k = q if k_pos is None else exact_copy(k_pos, "k_pos")
+    if max(q.ndim, k.ndim) > 3:
+        raise ValueError(not_positions((q if q.ndim > 3 else k).shape))
     bands = (Band(low, high, q, k),)
     return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
 
 
+def _ids(ids: Tensor, name: str) -> Tensor:
+    """Check ids of documents: any whole numbers, for they are only told apart."""
+    if not isinstance(ids, Tensor) or not ids.ndim or ids.dtype not in INTEGERS:
+        dtype = f" of {ids.dtype}" if isinstance(ids, Tensor) else ""
+        raise TypeError(
+            f"`{name}` must be a tensor of whole numbers, the document of each token, got"
+            f" {shown(ids)}{dtype}: `positions.documents(lengths)` makes one."
+        )
+    return ids.to(torch.int64, copy=True)
+
+
+def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | None = None) -> None:
+    """Refuse what is no mask and no function of four indices that says what is seen.
+
+    With a `device`, where pairs are, a function of one's own is asked about the first pair there.
+    """
+    if isinstance(mask, Mask):
+        return
+    if isinstance(mask, Tensor):
+        raise TypeError(
+            f"{name} is a function of indices, as `posenc.masks` makes them, got a tensor: pass"
+            " `lambda b, h, i, j: tensor[b, h, i, j]`."
+        )
+    if not callable(mask) or isinstance(mask, type):
+        raise TypeError(
+            f"{name} is a function of indices, as `posenc.masks` makes them, got {shown(mask)}."
+        )
+    if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
+        raise TypeError(
+            f"{name} is what `masks.{mask.__name__}` returns, got the function: call it first."
+        )
+    if not isinstance(mask, FunctionType) or traced():
+        return
+    try:
+        signature(mask).bind(*"bhij")
+    except TypeError:
+        raise TypeError(
+            f"{name} is a function of batch, head, query and key, got one of {signature(mask)}:"
+            " pass `lambda b, h, i, j: i >= j`, for instance."
+        ) from None
+    if device is not None:
+        _refuse_wrong_answer(mask(*pairs((1, 1, 1, 1), device=device)), name)
+
+
+def _refuse_wrong_answer(seen: Any, name: str) -> None:
+    """Refuse what a function returned of one pair, unless it is True or False in a tensor."""
+    if not isinstance(seen, Tensor) or seen.dtype is not torch.bool:
+        got = seen.dtype if isinstance(seen, Tensor) else shown(seen)
+        raise TypeError(
+            f"{name} says by a tensor of True and False whether key j is seen, got {got}: compare"
+            " indices, as in `lambda b, h, i, j: i >= j`."
+        )
+    if seen.numel() != 1:
+        raise ValueError(
+            f"{name} is asked about some pairs at a time, and answers for these: of one pair it"
+            f" returned {shown(seen)}; pass `lambda b, h, i, j: tensor[b, h, i, j]`."
+        )
+
+
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
     """Join two masks; of what is known of them, positions and tensors are kept, bands are not."""
-    if not callable(other):
-        raise TypeError(
-            f"a mask is joined with a mask, or a function of indices, got {shown(other)}."
-        )
+    refuse_no_function(other, "what a mask is joined with")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of
     sees = _Joined(mask.sees, other.sees if isinstance(other, Mask) else other, operator)

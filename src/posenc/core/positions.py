@@ -1,16 +1,22 @@
 """Positions are data: the caller passes them, no encoding counts tokens by itself."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import count, shown
+from posenc.core.arguments import count, room, shown
 from posenc.core.shapes import Points, Positions
-from posenc.core.tracing import visible
+from posenc.core.tracing import readable, traced, visible
 
 Side = Literal["left", "right"]
+FAR = 2**62  # whole positions from −FAR to FAR − 1 have offsets that int64 holds
+INTEGERS = {
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+}
 CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}  # whole numbers that a dtype tells apart
 
 
@@ -20,7 +26,9 @@ def sequence(length: int, start: int = 0, device: torch.device | str | None = No
     >>> sequence(3, start=5)
     tensor([5, 6, 7])
     """
-    length, start = count(length, "length", 0), count(start, "start", -(2**62))
+    length = count(length, "length", 0)
+    _refuse_too_many(length, device=device)
+    start = count(start, "start", -FAR, max(-FAR, FAR - length))
     return torch.arange(start, start + length, device=device)
 
 
@@ -30,7 +38,9 @@ def packed(lengths: Sequence[int]) -> Positions:
     >>> packed([3, 2])
     tensor([0, 1, 2, 0, 1])
     """
-    return torch.cat([torch.arange(n) for n in counts(lengths)])
+    lengths = counts(lengths)
+    _refuse_too_many(sum(lengths))
+    return torch.cat([torch.arange(n) for n in lengths])
 
 
 def documents(lengths: Sequence[int]) -> Positions:
@@ -40,6 +50,7 @@ def documents(lengths: Sequence[int]) -> Positions:
     tensor([0, 0, 0, 1, 1])
     """
     lengths = counts(lengths)
+    _refuse_too_many(sum(lengths))
     return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
 
 
@@ -53,6 +64,7 @@ def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = No
             [0, 0, 1]])
     """
     step, lengths = 1 if checked(side) == "right" else -1, counts(lengths)
+    _refuse_too_many(len(lengths), max(lengths) + filling(max(lengths), lengths, tokens))
     gaps = [torch.zeros(filling(n, lengths, tokens), dtype=torch.long) for n in lengths]
     texts = [torch.arange(n) for n in lengths]
     return torch.stack([torch.cat(row[::step]) for row in zip(texts, gaps, strict=True)])
@@ -70,10 +82,21 @@ def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> l
     """The tokens of each text, at least one text; or the cells along each axis."""
     if isinstance(lengths, str | bytes) or not isinstance(lengths, Sequence | Tensor):
         raise TypeError(f"`{name}` must be a list of whole numbers, got {shown(lengths)}.")
-    lengths = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
-    if not lengths:
+    numbers = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    if not isinstance(numbers, list) or any(isinstance(n, list | tuple | Tensor) for n in numbers):
+        raise TypeError(
+            f"`{name}` must be one whole number for each {of}, got {shown(lengths)}: of a mask of"
+            " tokens pass `mask.sum(-1)`."
+        )
+    if not numbers:
         raise ValueError(f"`{name}` must be a number for each {of}, and not empty.")
-    return [count(n, name, 0) for n in lengths]
+    return [count(n, name, 0) for n in numbers]
+
+
+def _refuse_too_many(*shape: int, device: torch.device | str | None = None) -> None:
+    """Refuse positions that memory does not hold; a graph serves any number of them."""
+    if not traced():
+        room("a tensor of positions", *shape, dtype=torch.int64, device=device)
 
 
 def checked(side: Side) -> Side:
@@ -88,7 +111,13 @@ def grid(*sizes: int) -> Points:
     >>> grid(2, 2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
+    if len(sizes) == 1 and isinstance(sizes[0], list | tuple | Tensor):
+        raise TypeError(
+            f"`sizes` must be whole numbers, one after another, got {shown(sizes[0])}:"
+            " `grid(14, 14)`, and of a list `grid(*sizes)`."
+        )
     sizes = tuple(counts(sizes, "sizes", "axis"))
+    _refuse_too_many(prod(sizes), len(sizes))
     return torch.cartesian_prod(*map(torch.arange, sizes)).reshape(-1, len(sizes))
 
 
@@ -110,7 +139,7 @@ def folded(tokens: int, axes: int) -> Positions | Points:
     >>> folded(5, axes=2).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]]
     """
-    tokens, axes = count(tokens, "tokens", 0), count(axes, "axes")
+    tokens, axes = count(tokens, "tokens", 0), count(axes, "axes", most=64)
     if axes == 1:
         return sequence(tokens)
     side = round(tokens ** (1 / axes))
@@ -129,7 +158,9 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     """Check positions and return them exact: integers as int64, so that no offset wraps around.
 
     Raises TypeError for what is no tensor, for 16-bit floats, which cannot count past 256 or 2048,
-    and for booleans; ValueError for NaN, infinity, and whole numbers that the dtype does not hold.
+    and for booleans; ValueError for NaN, infinity, whole numbers that the dtype does not hold, and
+    those whose offsets int64 does not hold. On accelerators integers are not looked at: that would
+    wait for the device.
     """
     if not isinstance(pos, Tensor):
         raise TypeError(
@@ -139,7 +170,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     if not pos.ndim:
         raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
     if pos.dtype is torch.int64:
-        return pos
+        return _within_far(pos, name)
     if pos.dtype is torch.bool:
         raise TypeError(
             f"`{name}` is a boolean mask; pass positions, for instance `mask.cumsum(-1)`."
@@ -153,7 +184,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     integers = pos.long()
     if pos.dtype is torch.uint64 and visible(pos) and bool((integers < 0).any()):
         raise ValueError(f"`{name}` has numbers past 2⁶³ − 1: pass positions that int64 holds.")
-    return integers
+    return _within_far(integers, name) if pos.dtype is torch.uint64 else integers
 
 
 def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
@@ -165,10 +196,21 @@ def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
         )
 
 
-def exact_copy(pos: Tensor) -> Tensor:
+def exact_copy(pos: Tensor, name: str = "pos") -> Tensor:
     """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
-    integers = exact(pos)
+    integers = exact(pos, name)
     return integers.clone() if integers is pos else integers
+
+
+def _within_far(pos: Tensor, name: str) -> Tensor:
+    if readable(pos) and pos.numel():
+        low, high = (int(end) for end in pos.aminmax())
+        if not -FAR <= low <= high < FAR:
+            raise ValueError(
+                f"`{name}` must be from −2⁶² to 2⁶² − 1, got {low} … {high}, whose offsets would"
+                " wrap around: count from somewhere nearer."
+            )
+    return pos
 
 
 def _countable(pos: Tensor, name: str) -> Tensor:

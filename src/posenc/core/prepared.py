@@ -58,7 +58,8 @@ class Prepared:
 
     def of(self: P, some: slice) -> P:
         """Cut out some of the tokens."""
-        return self.like(map(cut, self._each(), [some] * len(self.places), self.places))
+        fields = zip(self._each(), self.places, strict=True)
+        return self.like([cut(field, some, place) for field, place in fields])
 
     def then(self: P, more: Any) -> P:
         """Append the tokens that follow, as if all had been prepared at once.
@@ -126,6 +127,15 @@ def cut(at: Any, some: slice, where: tuple[int, int]) -> Any:
     if isinstance(at, Prepared):
         return at.of(some)
     return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
+
+
+def of_texts(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
+    """Take these texts of the batch, of positions or of a `Prepared`; what all share stays."""
+    if isinstance(at, Prepared):
+        fields = zip(at._each(), at.places, strict=True)
+        return at.like([of_texts(field, texts, place) for field, place in fields])
+    shared = at.ndim <= where[1] or len(at) == 1
+    return at if shared else at.index_select(0, texts.to(at.device))
 
 
 def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:

@@ -65,6 +65,11 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
 
     In float32 at least, whatever autocast says: it is added up over many tokens.
     """
+    width = layers[0].weight.shape[-1]
+    if x.ndim != 3 or x.shape[-1] != width:
+        raise ValueError(
+            f"`x` must be what the layer reads, (batch, token, {width}), got {tuple(x.shape)}."
+        )
     with in_full(x):
         for layer in layers:
             dtype = torch.promote_types(x.dtype, layer.weight.dtype)

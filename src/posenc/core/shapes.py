@@ -16,6 +16,7 @@ Wider = Float[Tensor, "batch head token more"]  # with channels that an encoding
 PerHead = Float[Tensor, "batch query_head token more"]  # keys, where heads turn by their own
 Keys = Float[Tensor, "batch key_head key channel"]
 Values = Float[Tensor, "batch key_head key value"]
+Sinks = Float[Tensor, "head"]  # a logit of each head that has no value
 Scores = Float[Tensor, "batch head query key"]  # logits
 Frequencies = Float[Tensor, "pair"] | Float[Tensor, "axis pair"]  # radians per unit of position
 Index = Int[Tensor, "*#index"]
@@ -38,5 +39,5 @@ class BlockBias(Protocol):
         ...
 
 
-Bias = PairBias | BlockBias
+Bias = PairBias | BlockBias | Tensor
 Seen = Callable[[Index, Index, Index, Index], Bool[Tensor, "*#index"]]  # does the query see the key

@@ -35,10 +35,11 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from posenc.core import biases
-from posenc.core.biases import ALL, ScoreBias, as_bias, dense, pairs
+from posenc.attention import hooks
+from posenc.core.biases import ALL, ScoreBias, dense, pairs
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
+from posenc.core.offset_biases import FEW_QUERIES
 from posenc.core.positions import folded
 from posenc.core.prepared import Prepared
 from posenc.core.tracing import with_matrix_functions
@@ -48,9 +49,10 @@ from posenc.properties.probe import in_float64
 DIM, HEADS, SEED = 16, 4, 0
 SMALL_TABLES: dict[str, dict[str, Any]] = {"learned": {"length": 128}, "deberta": {"reach": 32}}
 FIRST_TOKENS = 11  # unlike any other size, for torch takes sizes that are equal at first for one
-# Numbers of tokens, within which no encoding chooses another way to compute the same: a bias caches
-# the rows of a few, Transformer-XL has its own product for very many. The graph holds for all.
-FEWEST_TOKENS, MOST_TOKENS = biases.FEW_QUERIES + 1, 2048
+# Numbers of tokens, within which no encoding chooses another way to compute the same: a table of
+# offsets and Transformer-XL have products of their own for few and for very many. The graph holds
+# for all.
+FEWEST_TOKENS, MOST_TOKENS = FEW_QUERIES + 1, 2048
 FEW_NUMBERS = 16  # values of a tensor that are written as numbers; more of them as bytes
 SAME_WITHIN = 1e-13  # difference allowed between two ways to compute a head
 IDENTITIES = {"alias.default", "clone.default", "detach.default", "detach_.default"}
@@ -103,11 +105,11 @@ def outputs(encoding: Encoding, content: Content, alone: bool = False) -> dict[s
     pos, q, k, x, hidden, head = content
     tensors, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
-        tensors["embedded"] = encoding.on_embeddings(x, at)
+        tensors["embedded"] = hooks.embedded(encoding, x, at)
     if "on_hidden" in acts_on:
         at = encoding.on_hidden(hidden, at)
     if {"on_queries", "on_keys"} & {*acts_on}:
-        q, k = encoding.on_queries(q, at), encoding.on_keys(k, at)
+        q, k = hooks.queries_and_keys(encoding, q, k, at, at)
         tensors |= {"q": of_head(q, head), "k": of_head(k, head)}
     scale = encoding.scale(q.shape[-1])
     shape = (1, 1, q.shape[2], k.shape[2])
@@ -115,7 +117,7 @@ def outputs(encoding: Encoding, content: Content, alone: bool = False) -> dict[s
     seen = dense(causal(), shape) if encoding.causal else None
     if alone:
         q, k, at, head = of_head(q, head), of_head(k, head), at_of_head(at, head), 0 * head
-    bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
+    bias = hooks.bias_of(encoding, q, k, at, at, scale)
     if bias is not None:
         tensors["bias"] = bias_of_head(bias, head, shape, seen)
         scores = scores + tensors["bias"]

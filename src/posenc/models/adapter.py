@@ -36,7 +36,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from posenc.attention.key_cache import keeps_keys
+from posenc.attention.cache import keeps_keys
 from posenc.core.encoding import Encoding
 from posenc.core.positions import sequence
 from posenc.core.sum import Sum, leaves

@@ -14,6 +14,7 @@ others are measured without a mask, which is the stricter test.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import wraps
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -79,6 +80,22 @@ ONE_SIDED = Finding(float("nan"), "not applicable: it sees what came before, and
 NO_ROWS = Finding(float("nan"), "not applicable: it gives no row to a position", applicable=False)
 
 
+def of_probe(measure: Property) -> Property:
+    """Refuse what is no `Probe`: an encoding is measured by `check`, or through a probe of it."""
+
+    @wraps(measure)
+    def measured(probe: Probe) -> Finding:
+        if not isinstance(probe, Probe):
+            raise TypeError(
+                f"`{measure.__name__}` measures a `Probe`, got {shown(probe)}: pass"
+                " `properties.Probe(encoding)`, or let `properties.check(encoding)` measure all."
+            )
+        return measure(probe)
+
+    return measured
+
+
+@of_probe
 def unique_positions(probe: Probe) -> Finding:
     """No two of the first 1,024 rows are alike: the closest differ by over 10⁻⁴ a channel."""
     rows = probe.near_rows()
@@ -93,6 +110,7 @@ def unique_positions(probe: Probe) -> Finding:
     return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
 
 
+@of_probe
 def bounded(probe: Probe) -> Finding:
     """No entry of a row at a million is over 1.5 times the largest of the first 1,024 rows."""
     near = probe.near_rows()
@@ -109,6 +127,7 @@ def bounded(probe: Probe) -> Finding:
     return Finding(max(largest / before - 1.5, 0.0) if before else 0.0, why)
 
 
+@of_probe
 def norm_constant(probe: Probe) -> Finding:
     """Each row has the same length."""
     rows = probe.near_rows()
@@ -127,6 +146,7 @@ def norm_constant(probe: Probe) -> Finding:
     return Finding(spread, why)
 
 
+@of_probe
 def linear_shift(probe: Probe) -> Finding:
     """PE(p + k) = Mₖ PE(p) for all p: Mₖ is orthogonal, and steps of a and b multiply to a + b.
 
@@ -169,6 +189,7 @@ def linear_shift(probe: Probe) -> Finding:
     return Finding(max(miss[worst].item(), bent, apart), why)
 
 
+@of_probe
 def shift_invariant(probe: Probe) -> Finding:
     """Moving the whole text leaves every score unchanged."""
     pos = probe.line(probe.tokens)
@@ -182,6 +203,7 @@ def shift_invariant(probe: Probe) -> Finding:
     return finding
 
 
+@of_probe
 def symmetric(probe: Probe) -> Finding:
     """A query at p sees a key at p′ as one at p′ sees a key at p: before and after count alike."""
     if probe.causal:
@@ -198,6 +220,7 @@ def symmetric(probe: Probe) -> Finding:
     return finding
 
 
+@of_probe
 def decaying(probe: Probe) -> Finding:
     """The score of two tokens of equal content never rises with their distance, and falls."""
     reach = min(128, (probe.limit - 1) // 2)
@@ -216,6 +239,7 @@ def decaying(probe: Probe) -> Finding:
     return Finding(steps.max().item(), f"first rises at offset {rises[0].item() + 1}")
 
 
+@of_probe
 def norm_preserving(probe: Probe) -> Finding:
     """Embeddings, queries and keys keep their length."""
     pos = probe.line(probe.tokens)
@@ -236,6 +260,7 @@ def norm_preserving(probe: Probe) -> Finding:
     return Finding(defect, f"the length of {what} changes by {defect:.2%}")
 
 
+@of_probe
 def any_length(probe: Probe) -> Finding:
     """Positions of a million are accepted and give finite scores."""
     pos = probe.line(probe.tokens, FAR)
@@ -248,6 +273,7 @@ def any_length(probe: Probe) -> Finding:
     return Finding(0.0, f"finite at position {FAR:,}")
 
 
+@of_probe
 def length_independent(probe: Probe) -> Finding:
     """Tokens change none of the scores before them, so cached keys stay true."""
     short, long = probe.line(2 * probe.tokens)[: probe.tokens], probe.line(2 * probe.tokens)
@@ -256,6 +282,7 @@ def length_independent(probe: Probe) -> Finding:
     return _unchanged(alone, company, short, short, f"appending {probe.tokens} tokens")
 
 
+@of_probe
 def order_sensitive(probe: Probe) -> Finding:
     """Reading the middle token first changes the scores; else the text is a bag of words.
 
@@ -275,12 +302,14 @@ def order_sensitive(probe: Probe) -> Finding:
     return Finding(0.0 if moved > 1e-3 else 1.0, why)
 
 
+@of_probe
 def learned(probe: Probe) -> Finding:
     """Training changes it: it has parameters."""
     count = sum(p.numel() for p in probe.encoding.parameters() if p.requires_grad)
     return Finding(0.0 if count else 1.0, f"{count:,} parameters")
 
 
+@of_probe
 def several_axes(probe: Probe) -> Finding:
     """A position may be a point (a row and a column), and each of its coordinates counts."""
     axes = max(2, probe.encoding.axes)
@@ -323,11 +352,6 @@ def check(
     >>> print(check(ALiBi(8))["decaying"])
     ✓ falls all the way to offset 128
     """
-    if not isinstance(encoding, Encoding):
-        raise TypeError(
-            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
-            " one; `posenc.create` does by name."
-        )
     probe = Probe(encoding, dim, heads, width, seed, causal)
     if probe.limit < 2:
         raise ValueError(f"{type(encoding).__name__} knows one position; to compare takes two.")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.attend import scores
-from posenc.core.arguments import channels, switch
+from posenc.core.arguments import channels, count, shown, switch
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
@@ -35,6 +35,11 @@ class Probe:
         seed: int = 0,
         causal: bool | None = None,
     ):
+        if not isinstance(encoding, Encoding):
+            raise TypeError(
+                "`encoding` must be an encoding, `RoPE(64)` for instance, got"
+                f" {shown(encoding)}: make one; `posenc.create` does by name."
+            )
         for name, size in (("dim", dim), ("heads", heads), ("width", width)):
             if size is not None:
                 channels(size, name)
@@ -46,7 +51,7 @@ class Probe:
             self.heads = 1
         self.dim = dim or encoding.dim or (width // self.heads if width else 16)
         self.width = width or self.dim * self.heads
-        self.random = torch.Generator().manual_seed(seed)
+        self.random = torch.Generator().manual_seed(count(seed, "seed", 0))
         self.x = self.normal(2 * TOKENS, self.width)
         self.to_q, self.to_k = (
             self.normal(self.width, self.heads * self.dim) * self.width**-0.5 for _ in "qk"

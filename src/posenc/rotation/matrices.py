@@ -11,8 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.core.frequencies import refuse_broadcast
-from posenc.core.shapes import Heads
+from posenc.core.shapes import Heads, Keys, PerHead
 from posenc.core.tracing import by_products, in_full, readable, transformed
+from posenc.rotation.table import copied
 
 HALVINGS = 20  # of the exponent: a sum of |A| up to a million is as good as one below 1
 TERMS = 9  # of the series of exp
@@ -198,6 +199,11 @@ def turned(x: Heads, by: Tensor) -> Heads:
         else:  # which copies no matrix for each head
             out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)
     return out.flatten(-2).to(x.dtype)
+
+
+def turned_keys(k: Keys, by: Tensor) -> PerHead:
+    """The same of keys; heads that share a key and stand at their own positions get one each."""
+    return turned(copied(k, by[..., 0, 0]), by)
 
 
 def in_basis(x: Heads, basis: Tensor) -> Heads:

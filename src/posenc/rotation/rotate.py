@@ -11,22 +11,14 @@ import torch
 from torch import Tensor
 
 from posenc.core.frequencies import Layout, join, split
-from posenc.core.shapes import Heads, Keys
+from posenc.core.shapes import Heads, Keys, PerHead
 from posenc.rotation import torch_kernels
-from posenc.rotation.dispatch import (
-    kernel_for,
-    load_numba,
-    load_triton,
-    prepared_for,
-    same_kernel_fits,
-)
-from posenc.rotation.table import Ready, Turn
+from posenc.rotation.dispatch import kernel_for, load_numba, load_triton
+from posenc.rotation.table import Turn, copied
 
 ON_CPU = {
     "complex": torch_kernels.by_complex,
-    "complex blocks": torch_kernels.by_complex_blocks,
-    "roll": torch_kernels.by_roll,
-    "blocks": torch_kernels.by_blocks,
+    "halves": torch_kernels.by_halves,
     "numba": lambda *arguments: load_numba().by_numba(*arguments),
 }
 
@@ -36,43 +28,17 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
 
     With `start`, as many channels as `by` turns, from there on; the others stay as they are.
     """
-    if start is None and prepared_for(x, by, layout):
-        return ON_CPU["complex" if layout == "interleaved" else "roll"](x, by)
-    by = _without_stale_forms(by)
     kernel = kernel_for(x, by, layout, start)
     if kernel == "formula":
         return formula(x, by, layout, start)
     if (x.requires_grad or by.cos.requires_grad) and torch.is_grad_enabled():
-        return _Rotation.apply(kernel, by, layout, start, *by, x)[0]
-    return _run(kernel, (x,), by, layout, start)[0]
+        return _Rotation.apply(kernel, layout, start, *by, x)
+    return _run(kernel, x, by, layout, start)
 
 
-def rotate_both(
-    q: Heads, k: Keys, by: Turn, layout: Layout, start: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Rotate queries and keys of the same tokens: in one launch on CUDA, few calls if small.
-
-    Without gradients, what it returns may be two views of one tensor.
-    """
-    by = _without_stale_forms(by)
-    kernel = kernel_for(q, by, layout, start)
-    learned = q.requires_grad or k.requires_grad or by.cos.requires_grad
-    learns = learned and torch.is_grad_enabled()
-    if kernel == "formula" or (kernel == "roll" and learns) or not same_kernel_fits(q, k, by):
-        return rotate(q, by, layout, start), rotate(k, by, layout, start)
-    if learns:
-        return _Rotation.apply(kernel, by, layout, start, *by, q, k)
-    first, second = _run(kernel, (q, k), by, layout, start)
-    return first, second
-
-
-def rotate_(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
-    """Rotate in place, over `x`: for inference, where a copy is one too many."""
-    if x.requires_grad and torch.is_grad_enabled():
-        raise ValueError("`x` needs gradients and cannot be overwritten: use `rotate`.")
-    if kernel_for(x, by, layout, start) == "triton" and x.stride(-1) == 1:
-        return load_triton().rotate_tensors((x,), by, layout, start, in_place=True)[0]
-    return x.copy_(rotate(x, by, layout, start))
+def rotate_keys(k: Keys, by: Turn, layout: Layout, start: int | None = None) -> PerHead:
+    """Rotate keys; heads that share a key and stand at their own positions get one each."""
+    return rotate(copied(k, by.cos), by, layout, start)
 
 
 def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
@@ -89,30 +55,16 @@ def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Hea
     return join(first.to(x.dtype), second.to(x.dtype), layout)
 
 
-def _without_stale_forms(by: Turn) -> Turn:
-    """Drop the precomputed forms of `Ready` if cos or sin were written to after they were made."""
-    if torch.compiler.is_compiling() or type(by) is not Ready or not by.edited:
-        return by
-    return Turn(*by)
-
-
-def _run(
-    kernel: str, tensors: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None
-) -> tuple[Tensor, ...]:
+def _run(kernel: str, x: Tensor, by: Turn, layout: Layout, start: int | None) -> Tensor:
     if kernel == "triton":
-        return load_triton().rotate_tensors(tensors, by, layout, start)
+        return load_triton().by_triton(x, by, layout, start)
     if start is None:
-        if kernel == "roll" and len(tensors) == 2:
-            heads = tensors[0].shape[1], tensors[1].shape[1]
-            return torch_kernels.by_roll(torch.cat(tensors, 1), by).split_with_sizes(heads, 1)
-        run_kernel = ON_CPU[kernel]
-        return tuple([run_kernel(x, by) for x in tensors])
-    outputs, stop = tuple(torch.empty_like(x) for x in tensors), start + 2 * by.cos.shape[-1]
-    for x, out in zip(tensors, outputs, strict=True):
-        for unturned in (slice(0, start), slice(stop, None)):
-            out[..., unturned] = x[..., unturned]
-        ON_CPU[kernel](x[..., start:stop], by, out[..., start:stop])
-    return outputs
+        return ON_CPU[kernel](x, by)
+    out, stop = torch.empty_like(x), start + 2 * by.cos.shape[-1]
+    for unturned in (slice(0, start), slice(stop, None)):
+        out[..., unturned] = x[..., unturned]
+    ON_CPU[kernel](x[..., start:stop], by, out[..., start:stop])
+    return out
 
 
 class _Rotation(torch.autograd.Function):
@@ -123,29 +75,22 @@ class _Rotation(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, kernel, by, layout, start, cos, sin, *tensors):  # type: ignore[override]
-        ctx.save_for_backward(cos, sin, *(tensors if cos.requires_grad else ()))
+    def forward(ctx, kernel, layout, start, cos, sin, x):  # type: ignore[override]
+        ctx.save_for_backward(cos, sin, *((x,) if cos.requires_grad else ()))
         ctx.how = layout, start
-        return _run(kernel, tensors, by, layout, start)
+        return _run(kernel, x, Turn(cos, sin), layout, start)
 
     @staticmethod
-    def backward(ctx, *grads):  # type: ignore[override]
-        cos, sin, *tensors = ctx.saved_tensors
-        back, (layout, start) = Turn(cos, -sin), ctx.how
+    def backward(ctx, grad):  # type: ignore[override]
+        cos, sin, *turned = ctx.saved_tensors
+        layout, start = ctx.how
         of_table = None, None
-        if tensors:
+        if turned:
             stop = None if start is None else start + 2 * cos.shape[-1]
-            each = [
-                _pairs(x[..., start:stop], layout).conj() * _pairs(grad[..., start:stop], layout)
-                for x, grad in zip(tensors, grads, strict=True)
-            ]
-            of_both = torch.stack([z.sum_to_size(cos.shape) for z in each]).sum(0)
+            z, of_z = (_pairs(x[..., start:stop], layout) for x in (turned[0], grad))
+            of_both = (z.conj() * of_z).sum_to_size(cos.shape)
             of_table = of_both.real, of_both.imag
-        if len(grads) == 1:
-            turned = (rotate(grads[0], back, layout, start),)
-        else:
-            turned = rotate_both(grads[0], grads[1], back, layout, start)
-        return None, None, None, None, *of_table, *turned
+        return None, None, None, *of_table, rotate(grad, Turn(cos, -sin), layout, start)
 
 
 def _pairs(x: Heads, layout: Layout) -> Tensor:

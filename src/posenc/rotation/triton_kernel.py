@@ -1,11 +1,10 @@
-"""Rotate on CUDA: one kernel reads queries and keys once, and writes them once.
+"""Rotate on CUDA: one kernel reads each number once, and writes it once.
 
-    grid (block of tokens, head of q or k, text of the batch); one program turns a few tokens of one
-    head by their rows of cos and sin, and copies the channels that do not turn
+    grid (block of tokens, head, text of the batch); one program turns a few tokens of one head by
+    their rows of cos and sin, and copies the channels that do not turn
 
 Where the tables have one head or one text, their stride along it is 0. Products and sums are
-rounded one by one (no fused multiply-add), as in the other kernels. `in_place` is safe: a program
-writes only what it has read.
+rounded one by one (no fused multiply-add), as in the other kernels.
 """
 
 # pyright: reportMissingImports=false, reportIndexIssue=false
@@ -25,10 +24,9 @@ NUMBERS = 2048  # of one program, a power of 2
 
 @triton.jit
 def _kernel(
-    q, k, q_out, k_out, cos, sin,
-    tokens, q_heads,
-    q_batch, q_head, q_token, k_batch, k_head, k_token,
-    q_out_batch, q_out_head, q_out_token, k_out_batch, k_out_head, k_out_token,
+    x, out, cos, sin, tokens,
+    x_batch, x_head, x_token,
+    out_batch, out_head, out_token,
     table_batch, table_head, table_token,
     START: tl.constexpr, PAIRS: tl.constexpr, CHANNELS: tl.constexpr,
     INTERLEAVED: tl.constexpr, COPY: tl.constexpr,
@@ -38,13 +36,8 @@ def _kernel(
     text = tl.program_id(2).to(tl.int64)
     token = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     there = token < tokens
-    if head < q_heads:  # heads of q come first, then those of k
-        x = q + text * q_batch + head * q_head + token * q_token
-        out = q_out + text * q_out_batch + head * q_out_head + token * q_out_token
-    else:
-        own = head - q_heads
-        x = k + text * k_batch + own * k_head + token * k_token
-        out = k_out + text * k_out_batch + own * k_out_head + token * k_out_token
+    x += text * x_batch + head * x_head + token * x_token
+    out += text * out_batch + head * out_head + token * out_token
     pair = tl.arange(0, COLUMNS)[None, :]
     seen = there & (pair < PAIRS)
     # A table shared by all heads or texts has stride 0 there.
@@ -69,44 +62,30 @@ def _kernel(
         tl.store(out + index, tl.load(x + index, mask=copied, other=0.0), mask=copied)
 
 
-def rotate_tensors(
-    tensors: tuple[Tensor, ...], by: Turn, layout: Layout, start: int | None, in_place: bool = False
-) -> tuple[Tensor, ...]:
-    """Rotate one tensor, or two that differ in heads only; tables in float32, for a head or all."""
-    q, k = tensors[0], tensors[-1]
-    batch, heads, tokens, channels = q.shape
-    if q.numel() + k.numel() == 0:
-        return tensors if in_place else tuple(x.clone() for x in tensors)
-    if not in_place:
-        tensors = tuple(x if x.stride(-1) == 1 else x.contiguous() for x in tensors)
-    outputs = tensors if in_place else tuple(_like(x) for x in tensors)
+def by_triton(x: Tensor, by: Turn, layout: Layout, start: int | None) -> Tensor:
+    """Rotate `x`, with tables in float32."""
+    if x.numel() == 0:
+        return x.clone()
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    out = torch.empty_like(x)
+    if out.stride(-1) != 1:
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
     cos, sin = by
     if cos.stride() != sin.stride() or cos.stride(-1) != 1:
         cos, sin = (t.contiguous() for t in torch.broadcast_tensors(*by))
+    batch, heads, tokens, channels = x.shape
     pairs = cos.shape[-1]
     columns = triton.next_power_of_2(pairs)
     rows = max(1, min(NUMBERS // (2 * columns), triton.next_power_of_2(tokens)))
-    total = heads + k.shape[1] if len(tensors) == 2 else heads
-    table = cos.expand(batch, total if cos.shape[-3] == 1 else -1, tokens, pairs).stride()
-    _kernel[triton.cdiv(tokens, rows), total, batch](
-        tensors[0], tensors[-1], outputs[0], outputs[-1], cos, sin,
-        tokens, heads,
-        *tensors[0].stride()[:3], *tensors[-1].stride()[:3],
-        *outputs[0].stride()[:3], *outputs[-1].stride()[:3],
-        *table[:3],
+    _kernel[triton.cdiv(tokens, rows), heads, batch](
+        x, out, cos, sin, tokens,
+        *x.stride()[:3], *out.stride()[:3], *cos.expand(*x.shape[:3], -1).stride()[:3],
         START=start or 0, PAIRS=pairs, CHANNELS=channels,
-        INTERLEAVED=layout == "interleaved", COPY=channels != 2 * pairs and not in_place,
+        INTERLEAVED=layout == "interleaved", COPY=channels != 2 * pairs,
         ROWS=rows, COLUMNS=columns, WIDE=triton.next_power_of_2(channels),
         enable_fp_fusion=False,
     )  # fmt: skip
-    return outputs
-
-
-def _like(x: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    return (
-        out if out.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
-    )
+    return out
 
 
 @cache
@@ -114,7 +93,7 @@ def usable() -> bool:
     """True if a trial succeeds: Triton needs a C compiler, which not every machine has."""
     try:
         x, table = torch.zeros(1, 1, 1, 2, device="cuda"), torch.zeros(1, 1, 1, device="cuda")
-        rotate_tensors((x,), Turn(table, table), "half", None)
+        by_triton(x, Turn(table, table), "half", None)
     except Exception as error:
         warnings.warn(
             "posenc turns queries and keys by plain tensor operations, several times slower, as"

@@ -18,6 +18,7 @@ from posenc.analysis.similarity import Curve, Effect
 from posenc.analysis.text import Text, novel
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, choose, find
+from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.encodings.nope import NoPE
@@ -195,6 +196,7 @@ def compare(
     Random weights are private: no global seed is touched.
     """
     begun = time.time()
+    _check(text, settings, progress)
     cards = choose(names) or list(CATALOG)
     settings = settings or Settings()
     of = 1 + len(cards) + settings.cost_rounds + sum(settings.length_rounds.values())
@@ -230,6 +232,23 @@ def compare(
         nope_ratio_by_length=[*map(_multiple, nope[1], nope[1])],
         provenance=since(begun, settings.seed),
     )
+
+
+def _check(text: Any, settings: Any, progress: Any) -> None:
+    if not isinstance(text, Text | None):
+        raise TypeError(
+            f"`text` must be a text in words, got {shown(text)}: of a file pass"
+            " `posenc.analysis.text.load_text(path)`."
+        )
+    if not isinstance(settings, Settings | None):
+        raise TypeError(
+            f"`settings` must be `Settings` of `posenc.studies.comparison`, got {shown(settings)}:"
+            " pass `Settings(dim=64)`, for instance."
+        )
+    if not callable(progress):
+        raise TypeError(
+            f"`progress` is a function of (doing, done, of), got {shown(progress)}: pass `print`."
+        )
 
 
 class Material:

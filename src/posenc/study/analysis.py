@@ -10,20 +10,24 @@ are paired by seed; a difference above 0 speaks for the first side.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import isclose
+from itertools import chain
+from math import isclose, isfinite
 from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from posenc.core.arguments import shown
+from posenc.models.files.errors import printable
+from posenc.names import is_own
 from posenc.study import statistics, tasks
-from posenc.study.cell import PROFILES, Cell
+from posenc.study.cell import PROFILES, Cell, Profile
 from posenc.study.plan import Plan, PlanError
 from posenc.study.statistics import Interval
-from posenc.study.store import BITS, Contents, Outcome, Record
+from posenc.study.store import BITS, Contents, Outcome, Record, StoreError
 
 PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
 RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
@@ -47,6 +51,7 @@ class Row:
     in_range: float | None
     value: Interval | None  # of the metric
     by_seed: Sequence[float]
+    cropped: Interval | None  # the metric of a model that is shown the last L tokens alone
     below: int | None
     parameters: int | None
     seconds: float | None  # of a step
@@ -95,6 +100,7 @@ class Analysis:
     rows: Sequence[Row]
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
+    profile: Profile | None  # of all cells; None where there are none, or several profiles
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
@@ -132,7 +138,8 @@ def analyse(
     ]
     seeds = min((len(row.seeds) for row in rows), default=0)
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
-    if {cell.profile for cell in cells} & {PROFILES["smoke"]}:
+    profiles = {cell.profile for cell in cells}
+    if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol, resamples)
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
@@ -147,6 +154,7 @@ def analyse(
         rows if stamp else _ranked(rows),
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
+        profiles.pop() if len(profiles) == 1 else None,
     )
 
 
@@ -162,7 +170,7 @@ def plan_of(contents: Contents) -> Plan | None:
         return None
     try:
         return Plan.of(tomllib.loads(contents.plans[-1][1]), "the store's plan")
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PlanError(f"the store's plan is no TOML: {error}.") from None
 
 
@@ -217,16 +225,21 @@ def _row(
     }
     good = {seed: record for seed, record in records.items() if record.failure is None}
     graded = {seed: _graded(record, protocol) for seed, record in good.items()}
+    where = f"{printable(task)} {printable(name)}"
+    if len({_shape(outcomes) for outcomes in graded.values()}) > 1:
+        raise StoreError(f"{where}: its seeds were not tested on the same lengths and prompts.")
     trained = next((_trained(record.cell) for record in records.values()), 0)
     lengths = sorted(next(iter(graded.values()), {}))
     curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
+    if not all(map(isfinite, chain.from_iterable(curve.values()))):
+        raise StoreError(f"{where}: some of its outcomes are no finite numbers.")
     bits = any(
         outcome.kind != BITS for outcomes in graded.values() for outcome in outcomes.values()
     )
     within = [fmean(curve[n]) for n in lengths if n <= trained]
     in_range = fmean(within) if within else None
-    vectors = {seed: _vector(outcomes, metric, trained) for seed, outcomes in graded.items()}
-    known = [vector for vector in vectors.values() if vector is not None]
+    known = _measured(good.values(), protocol, metric, trained)
+    cropped = _measured(good.values(), "cropped", metric, trained)
     seconds = [record.seconds for record in good.values() if record.seconds is not None]
     means = {n: fmean(values) for n, values in curve.items()}
     return Row(
@@ -242,12 +255,33 @@ def _row(
         in_range,
         statistics.bootstrap(known, resamples=resamples) if known else None,
         [vector.mean().item() for vector in known],
+        statistics.bootstrap(cropped, resamples=resamples) if cropped else None,
         None if bits or not means else statistics.first_below([*means], [*means.values()]),
         next((record.parameters for record in good.values()), None),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
         not bits and in_range is not None and in_range < RANGE,
         None,
     )
+
+
+def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
+    return tuple((n, outcome.kind, outcome.prompts) for n, outcome in outcomes.items())
+
+
+def _measured(
+    records: Iterable[Record], protocol: str | None, metric: str, trained: int
+) -> list[Tensor]:
+    """Compute the metric of each run that was tested by a protocol, prompt by prompt.
+
+    Raises StoreError where that is not the same number of finite numbers for each.
+    """
+    vectors = [_vector(_graded(record, protocol), metric, trained) for record in records]
+    measured = [vector for vector in vectors if vector is not None]
+    if len({len(vector) for vector in measured}) > 1:
+        raise StoreError("the seeds of an encoding were not tested on the same prompts.")
+    if not all(vector.isfinite().all() for vector in measured):
+        raise StoreError("some outcomes are no finite numbers.")
+    return measured
 
 
 def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:
@@ -288,6 +322,8 @@ def _contrast(
     if not seeds:
         return Contrast(task, one, other, [], None, [], None, None, None, "no paired seeds yet")
     sign = -1.0 if rows[one[0]].bits else 1.0
+    if len({len(values[name][seed]) for name in (*one, *other) for seed in seeds}) > 1:
+        raise StoreError(f"{task}: the sides of a contrast were not tested on the same prompts.")
     sides = [
         {seed: sign * torch.stack([values[name][seed] for name in side]).mean(0) for seed in seeds}
         for side in (one, other)
@@ -368,11 +404,7 @@ def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tenso
     The prompts of several lengths are different texts: those of the same number are averaged, which
     leaves the mean as it is, and its variance too.
     """
-    if metric == "area":
-        kept = [outcome for n, outcome in outcomes.items() if trained < n <= 2 * trained]
-    else:
-        asked = float(metric.removeprefix("at ")) * trained
-        kept = [outcome for n, outcome in outcomes.items() if isclose(n, asked, abs_tol=0.5)]
+    kept = [outcomes[n] for n in lengths_of(metric, trained, outcomes)]
     prompts = min((outcome.prompts for outcome in kept), default=0)
     return (
         torch.stack([outcome.values[:prompts].double() for outcome in kept]).mean(0)
@@ -381,7 +413,20 @@ def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tenso
     )
 
 
+def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
+    """Those of the tested lengths that a metric is measured at."""
+    if metric == "area":
+        return [n for n in lengths if trained < n <= 2 * trained]
+    asked = float(metric.removeprefix("at ")) * trained
+    return [n for n in lengths if isclose(n, asked, abs_tol=0.5)]
+
+
 def _trained(cell: Cell) -> int:
+    if cell.trained is None and is_own(cell.task):
+        raise StoreError(
+            f"a cell of the task {shown(cell.task)} lacks `trained`, the length, which only the"
+            " code of that task knows, and reading a store runs none: run the study again."
+        )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 
 

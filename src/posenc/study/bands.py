@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +23,7 @@ import torch
 
 from posenc.core.arguments import count
 from posenc.encodings.rotary.rope import RoPE
-from posenc.study import tasks
+from posenc.study import own_code, tasks
 from posenc.study.cell import Cell
 from posenc.study.evaluate import evaluate
 from posenc.study.execute import MODELS, file_of
@@ -88,6 +89,11 @@ def swaps(
     within = bits(model, task.trained)
     for n in lengths:
         broken = bits(model, n)
+        if broken == within or not isfinite(broken - within):
+            raise ValueError(
+                f"bands are of a model that is worse at {n} than at {task.trained}, this one has"
+                f" {broken:.3g} and {within:.3g} bits: it has nothing to recover."
+            )
         for first in range(0, pairs, size):
             factors: dict[How, float] = {"slowed": n / task.trained, "still": torch.inf}
             for how, factor in factors.items():
@@ -125,13 +131,17 @@ def swap_kept(
     times: Sequence[int] = (2, 4),
     bands: int = 4,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
+    allow_code: own_code.Allowed = (),
 ) -> list[KeptSwap]:
     """Swap the bands of every RoPE of a study that was kept, at so many times the trained length.
 
     `encodings` are the labels to take, none of them: all. A RoPE in which some pairs do not turn is
-    left out. Raises ValueError where none is kept.
+    left out. Code that a model names is run if `allow_code` names it too. Raises CodeRefused where
+    it does not, and ValueError where none is kept.
     """
-    kept = map(load, sorted((folder / MODELS).glob("*.safetensors")))
+    paths = sorted((folder / MODELS).glob("*.safetensors"))
+    kept = [load(path, allow_code) for path in paths]
+    own_code.check((entry.cell.task for entry in kept), allow_code, folder)
     chosen = [
         entry for entry in kept if _fits(entry) and (not encodings or entry.cell.name in encodings)
     ]

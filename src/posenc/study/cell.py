@@ -12,10 +12,18 @@ from typing import Any
 
 from torch import Tensor
 
+from posenc.core.arguments import shown
+
 FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
 CONTROLS = ("", "window", "shuffled", "oracle")
-EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d*))?")
+EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that change no number
+LONGEST = 2**20  # length of a text, in the measure of its task
+MOST = {  # of the settings of a profile
+    "width": 2**16, "heads": 2**10, "layers": 2**10, "steps": 2**31, "batch": 2**20,
+    "warmup": 2**31, "prompts": 2**24,
+}  # fmt: skip
+DEEPEST = 16  # lists and tables in one another
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,11 @@ class Profile:
     rate: float = 1e-3  # of AdamW, at the end of the warm-up; a cosine takes it to a tenth
     warmup: int = 100  # steps
     prompts: int = 200  # for each tested length
+
+    @property
+    def weights(self) -> int:
+        """The numbers in the linear maps of all layers: most of those that a model learns."""
+        return 12 * self.width**2 * self.layers
 
 
 PROFILES = {
@@ -116,6 +129,9 @@ class Cell:
         if settings.get("format") != FORMAT or set(rest) - known:
             odd = ", ".join(sorted(set(rest) - known)) or f"format {settings.get('format')!r}"
             raise ValueError(f"a cell has settings of format {FORMAT}: {odd} is not known to it.")
+        for name, value in rest.items():
+            if not _fits(name, value):
+                raise ValueError(f"a cell cannot have the `{name}` {shown(value)}.")
         profile = Profile(**rest.pop("profile"))
         tested = tuple(rest.pop("tested"))
         return cls(**rest, label=label, source=source, profile=profile, tested=tested)
@@ -127,6 +143,43 @@ class Cell:
     def drawn_below(self) -> int | None:
         """The bound of random positions; None where they are plain."""
         return None if self.positions == "plain" else int(self.positions.split()[1])
+
+
+def too_deep(value: Any, most: int = DEEPEST) -> bool:
+    """Test whether more than `most` lists and tables lie in one another."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | Mapping)
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+        ]
+    return bool(level)
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Test whether a setting of a file is of the type and size that a cell has there."""
+    match name:
+        case "profile":
+            return isinstance(value, dict) and all(_fits(*item) for item in value.items())
+        case "rate":
+            return isinstance(value, int | float) and 0 < value < 1e9
+        case "options":
+            return isinstance(value, dict) and not too_deep(value)
+        case "tested":
+            return isinstance(value, list) and all(_whole(n, 0, LONGEST) for n in value)
+        case "trained":
+            return value is None or _whole(value, 1, LONGEST)
+        case "seed" | "data_seed":
+            return (value is None and name == "data_seed") or _whole(value, 0, 2**53)
+    if name in MOST:
+        return _whole(value, 0 if name == "warmup" else 1, MOST[name])
+    return isinstance(value, str)
+
+
+def _whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from posenc import __version__
 from posenc.core.arguments import shown
+from posenc.study import regular
 
 KEPT = 2
 FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a disk, a quota or a limit that is reached
@@ -108,7 +109,8 @@ def write_whole(path: Path, data: bytes) -> None:
     """
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with open(unfinished, "wb") as file:
+        unfinished.unlink(missing_ok=True)
+        with open(unfinished, "xb") as file:  # never through a link
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -144,7 +146,8 @@ def _paths(directory: Path) -> list[Path]:
     """Checkpoints of a folder, the oldest first."""
     if not directory.is_dir():
         return []
-    return sorted(path for path in directory.iterdir() if NAME.fullmatch(path.name))
+    named = (path for path in directory.iterdir() if NAME.fullmatch(path.name))
+    return sorted(path for path in named if regular.is_file(path))
 
 
 def _step(path: Path) -> int:
@@ -162,8 +165,8 @@ def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | N
         return None
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     about = json.loads(header["__metadata__"][KEY])
-    there = about["made_by"] | _flat(about["state"].get("cell") if settings else None)
-    if differing := differences(there, _versions() | _flat(settings)):
+    there = about["made_by"] | flat(about["state"].get("cell") if settings else None)
+    if differing := differences(there, _versions() | flat(settings)):
         raise Refused(
             f"{path.name} is the checkpoint of another run: {differing}. Delete {path.parent} to"
             " train from the beginning."
@@ -190,7 +193,7 @@ def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 
     return ", ".join(lines) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     """Settings with those of the profile by their own names."""
     rest = dict(settings or {})
     profile = rest.pop("profile", {})

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from posenc.attention.key_cache import Cache
+from posenc.attention.cache import Cache
 from posenc.core.masks import Mask
 from posenc.study.cell import Cell
 from posenc.study.controls import draw_positions, mask_of, oracle_targets

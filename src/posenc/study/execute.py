@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha256
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -26,10 +25,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from posenc import __version__, provenance, user_code
-from posenc.study import analysis, statistics, store, tasks, train
-from posenc.study.build import encoding_of
+from posenc.core.arguments import shown
+from posenc.study import analysis, own_code, regular, statistics, store, tasks, train
 from posenc.study.cell import Cell, Result
 from posenc.study.checkpoints import Refused, differences
+from posenc.study.extended import check_encoding
 from posenc.study.lock import locked
 from posenc.study.plan import Plan, PlanError
 from posenc.study.store import Record, Store
@@ -101,16 +101,29 @@ def study(
     deviate: bool = False,
     start: str = "spawn",
     made_by: Mapping[str, str] | None = None,
+    allow_code: own_code.Allowed = (),
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
     `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
     run from it and the folder of checkpoints; by default, `workers` processes, each begun by
     `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
-    by name: to go on with another is a deviation. Raises Locked if another process works in the
-    folder, PlanError if it holds another plan, and KeyboardInterrupt after checkpoints.
+    by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
+    that may be run, each as it is spelled there. Raises CodeRefused for others, Locked if another
+    process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt after
+    checkpoints.
     """
+    own_code.check(plan.code, allow_code, "the plan")
+    try:  # checkpoints need it: without, all cells would be trained and lost
+        import safetensors.torch  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "a study needs the extra `study`: python -m pip install 'posenc[study]'",
+            name="safetensors",
+        ) from None
+    cells = resolved(plan)
     with locked(folder):
+        regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
             _register(writer, plan, deviate, made_by or {})
@@ -118,7 +131,7 @@ def study(
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
             try:
-                return _Study(plan, writer, pool, max_minutes, progress).run()
+                return _Study(plan, cells, writer, pool, max_minutes, progress).run()
             finally:
                 pool.close()
         finally:
@@ -128,21 +141,30 @@ def study(
 def resolved(plan: Plan) -> list[Cell]:
     """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
 
-    Raises PlanError for a text, a task or an encoding of the user's own that cannot be used.
+    Raises PlanError for a text, a task or an encoding of the user's own that cannot be used, for an
+    encoding that cannot be extended, and for a metric that is measured at none of the lengths.
     """
     by_task = {}
     for name in plan.tasks:
         source = plan.source(name)
         with _usable(f"tasks: {name}"):
-            data = sha256(Path(source).read_bytes()).hexdigest() if source else ""
+            data = regular.digest(Path(source)) if source else ""
             task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
             task = task.at(plan.trained, plan.tested)
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}
-    for cell in plan.of_seed(1)[: len(plan.encodings)]:
-        if user_code.is_own(cell.encoding):
-            with _usable(f"encodings: {cell.name}"):
-                encoding_of(cell)
+            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
+            longest = task.longest
+        if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
+            raise PlanError(
+                f"metric: {shown(plan.metric)} is at none of the lengths of {name}, which is"
+                f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
+                " test others, or name another metric."
+            )
+        for cell in plan.of_seed(1):
+            if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
+                with _usable(f"encodings: {cell.name}"):
+                    check_encoding(cell, longest)
     return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
 
 
@@ -162,7 +184,7 @@ def file_of(cell: Cell) -> Path | None:
     if not cell.source:
         return None
     path = Path(cell.source)
-    if sha256(path.read_bytes()).hexdigest() != cell.data:
+    if regular.digest(path) != cell.data:
         raise ValueError(f"{cell.source} has changed since the study began.")
     return path
 
@@ -332,6 +354,7 @@ class _Study:
     def __init__(
         self,
         plan: Plan,
+        cells: list[Cell],
         writer: Store,
         pool: Executor,
         max_minutes: float | None,
@@ -339,7 +362,7 @@ class _Study:
     ) -> None:
         self.plan, self.store, self.pool, self.progress = plan, writer, pool, progress
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-        self.cells = resolved(plan)
+        self.cells = cells
         self.names = {cell.digest: f"{cell.task} {cell.name} {cell.seed}" for cell in self.cells}
         self.done = {*writer.finished} & self.names.keys()
         self.killed: dict[str, int] = {}
@@ -485,7 +508,7 @@ class _Study:
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
     """Write the plan into the store; refuse another one, unless the user says so."""
     held = writer.contents
-    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_own_code(plan)}
+    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_digests(plan)}
     changed = differences(held.sources, made_by) if held.sources else ""
     if held.plans and held.plans[-1][0] != plan.digest:
         earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")
@@ -503,15 +526,11 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
     )  # fmt: skip
 
 
-def _own_code(plan: Plan) -> dict[str, str]:
+def _digests(plan: Plan) -> dict[str, str]:
     """Digests of the files of the user's own encodings, tasks and text."""
-    named = {*plan.tasks, *(row.encoding for row in plan.encodings)}
-    files = {name: Path(name.rpartition(":")[0]) for name in named if user_code.is_own(name)}
-    files |= {name: Path(name) for name in (plan.texts, plan.images) if name}
-    return {
-        name: sha256(path.read_bytes()).hexdigest()
-        for name, path in sorted(files.items())
-        if path.is_file()
+    files = {name: Path(name) for name in (plan.texts, plan.images) if name}
+    return own_code.digests(plan.code) | {
+        name: regular.digest(path) for name, path in files.items() if path.is_file()
     }
 
 
@@ -520,7 +539,7 @@ def _walls(writer: Store) -> list[tuple[Cell, float]]:
     records = writer.contents.records
     walls = []
     for line in store.times(writer.folder):
-        record, wall = records.get(str(line.get("cell"))), line.get("wall")
-        if record is not None and isinstance(wall, float | int):
-            walls.append((record.cell, float(wall)))
+        record = records.get(line.get("cell", ""))
+        if record is not None and "wall" in line:
+            walls.append((record.cell, float(line["wall"])))
     return walls

@@ -9,12 +9,16 @@ drope   no positions any more                               (Gelberg et al. 2025
 from copy import deepcopy
 from math import pi
 
+from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.extension import interpolate, ntk, yarn, yarn_gain
 from posenc.encodings.rotary.rope import RoPE
+from posenc.study.build import encoding_of
+from posenc.study.cell import EXTEND, Cell
 from posenc.study.model import Transformer
 
+MOST_FACTOR = 1_000_000
 METHODS = ("pi", "ntk", "yarn", "drope")
 
 
@@ -29,6 +33,21 @@ def extended(model: Transformer, method: str, factor: float, trained: int) -> Tr
     for layer in copy.attentions():
         layer.encoding = _stretched(layer.encoding, method, factor, trained)
     return copy
+
+
+def check_encoding(cell: Cell, trained: int = 4096) -> None:
+    """Make the encoding of a cell, and extend it as the cell says; `trained` is in tokens.
+
+    Raises ValueError, and whatever its constructor raises, where that cannot be.
+    """
+    encoding = encoding_of(cell)
+    if cell.extend:
+        method, factor, _ = EXTEND.fullmatch(cell.extend).groups()  # type: ignore[union-attr]
+        if not 1 <= float(factor) <= MOST_FACTOR:
+            raise ValueError(
+                f"`extend` must be by a factor from 1 to {MOST_FACTOR:,}, got {shown(cell.extend)}."
+            )
+        _stretched(encoding, method, float(factor), trained)
 
 
 def _stretched(encoding: Encoding, method: str, factor: float, trained: int) -> Encoding:

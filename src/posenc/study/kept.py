@@ -5,14 +5,15 @@ model.say(["w3", "w5", "<sep>"], 3)
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from posenc.core.arguments import count, shown
+from posenc.study import own_code
 from posenc.study.build import build
 from posenc.study.cell import Cell
 from posenc.study.checkpoints import write_whole
@@ -62,6 +63,7 @@ def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
         "label": cell.label,
         "vocabulary": [*task.vocabulary],
         "both_ways": task.both_ways,
+        "sources": own_code.digests([cell.encoding]),
     }
     weights = {name: weight.detach().contiguous() for name, weight in model.state_dict().items()}
     path = folder / f"{cell.digest}.safetensors"
@@ -70,23 +72,40 @@ def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
     return path
 
 
-def load(path: str | Path) -> Kept:
+def load(path: str | Path, allow_code: own_code.Allowed = ()) -> Kept:
     """Load the model that a study kept in a file.
 
-    Raises ValueError, in one sentence, for a file that no study has written.
+    A file may name code, "mine.py:Mine", as its encoding: that is run if `allow_code` names it too,
+    as it is spelled there. Raises CodeRefused if it does not, and ValueError, in one sentence, for
+    a file that no study has written.
     """
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}: `posenc study --keep` writes models.")
+    foreign = ValueError(f"{path} is not a model that `posenc study --keep` has written.")
     try:
         with safe_open(path, "pt") as file:
-            about: Mapping[str, Any] = json.loads((file.metadata() or {})[KEY])
-            weights = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, KeyError, json.JSONDecodeError):
-        raise ValueError(f"{path} is not a model that `posenc study --keep` has written.") from None
-    cell, vocabulary = Cell.of(about["cell"], about["label"]), tuple(about["vocabulary"])
-    model = build(cell, len(vocabulary), about["both_ways"])
-    model.load_state_dict(weights)
-    return Kept(model.eval(), cell, vocabulary, about["both_ways"])
+            about = json.loads((file.metadata() or {})[KEY])
+            weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}
+        cell = Cell.of(about["cell"], about["label"])
+        vocabulary, both_ways = tuple(about["vocabulary"]), about["both_ways"]
+        sources = dict(about.get("sources", {}))
+        texts = all(isinstance(text, str) for text in (cell.label, *vocabulary))
+        sizes = len(vocabulary), cell.profile.width
+        layers = {name.split(".")[1] for name in weights if name.startswith("blocks.")}
+        # before a model is made, whose size would be what the file says
+        fits = tuple(weights["head.weight"].shape) == sizes and len(layers) == cell.profile.layers
+        if not (texts and fits and isinstance(both_ways, bool)):
+            raise foreign
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        raise foreign from None
+    own_code.check([cell.encoding], allow_code, path, sources)
+    try:
+        model = build(cell, len(vocabulary), both_ways)
+        model.load_state_dict(weights)
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path} holds other weights than those of its encoding: {why}") from None
+    return Kept(model.eval(), cell, vocabulary, both_ways)

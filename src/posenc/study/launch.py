@@ -42,6 +42,7 @@ from posenc.study.controls import draw_positions
 from posenc.study.execute import CELLS, Event, Executor, Runner, run_cell
 from posenc.study.lock import Locked
 from posenc.study.model import Transformer
+from posenc.study.own_code import CodeRefused
 from posenc.study.plan import Plan, PlanError
 from posenc.study.tasks import Batch, Task
 
@@ -285,6 +286,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="a folder for the results")
     parser.add_argument("--fsdp", action="store_true", help="each process holds a part of weights")
     parser.add_argument("--keep", action="store_true", help="leave the trained models there")
+    parser.add_argument(
+        "--allow-code", action="append", default=[], metavar="FILE:NAME",
+        help="run this code, which the plan names; no other that it names is run",
+    )  # fmt: skip
     parser.add_argument("--deviate", action="store_true", help="go on though something has changed")
     asked = parser.parse_args(words)
     signals: list[int] = []
@@ -299,10 +304,11 @@ def main(words: Sequence[str] | None = None) -> int:
         if dist.get_rank():
             follow(runner, asked.out / CELLS, stop)
         else:
-            _lead(asked.plan, asked.out, runner, stop, engine, asked.keep, asked.deviate)
+            options = {"keep": asked.keep, "deviate": asked.deviate, "allow_code": asked.allow_code}
+            _lead(asked.plan, asked.out, runner, stop, engine, **options)
     except KeyboardInterrupt:
         return 130
-    except (NotLaunched, PlanError, Refused, Locked) as error:
+    except (NotLaunched, PlanError, CodeRefused, Refused, Locked, ImportError) as error:
         return _failed(error)
     finally:
         dist.destroy_process_group()
@@ -315,8 +321,7 @@ def _lead(
     runner: Runner,
     stop: Callable[[], bool],
     engine: Engine,
-    keep: bool,
-    deviate: bool,
+    **options: Any,
 ) -> None:
     """Carry out the plan, and tell the others when it is done or cannot be begun."""
 
@@ -326,8 +331,8 @@ def _lead(
     broken = False
     try:
         ended = execute.study(
-            Plan.read(plan), folder, runner=runner, engine=together, keep=keep, deviate=deviate,
-            made_by=engine.made_by,
+            Plan.read(plan), folder, runner=runner, engine=together, made_by=engine.made_by,
+            **options,
         )  # fmt: skip
         print(
             f"{ended.done} of {ended.of} cells are done: posenc results {folder}", file=sys.stderr

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from posenc.study import regular
+
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
 
 NAME = "lock"
+MOST = 4096  # bytes of it that are read
 
 
 class Locked(ValueError):
@@ -28,7 +31,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock inside the block. Raises Locked if another process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = regular.opener(path, os.O_RDWR | os.O_CREAT)
     try:
         if fcntl is not None:
             try:
@@ -49,6 +52,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _holder(path: Path) -> str:
     with suppress(OSError, ValueError, KeyError, TypeError):
-        holder = json.loads(path.read_text("utf-8"))
+        with open(path, "rb") as file:
+            holder = json.loads(file.read(MOST))
         return f"process {holder['pid']} on {holder['host']}"
     return "another process"

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc.attention.block import Block
-from posenc.attention.key_cache import Cache
+from posenc.attention.cache import Cache
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count
 from posenc.core.encoding import Encoding

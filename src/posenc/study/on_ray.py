@@ -21,7 +21,12 @@ def _cell(cell: Cell, runner: Runner, cells: Path) -> Event:
 
 
 class OnRay:
-    """Cells as tasks of Ray. `address` is that of a cluster; None: one on this machine is begun."""
+    """Cells as tasks of Ray. `address` is that of a cluster; None: one on this machine is begun.
+
+    Ray listens to the network, on one machine too, and runs what it is sent: by whoever reaches its
+    ports, or has its token where it asks for one (by itself from 2.60 on). Its dashboard, whose
+    port takes jobs, is not begun.
+    """
 
     def __init__(self, runner: Runner, cells: Path, address: str | None = None) -> None:
         self._runner, self._cells = runner, cells.absolute()

@@ -26,14 +26,26 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from posenc import user_code
-from posenc.core.arguments import shown
+from posenc.core.arguments import memory, shown
 from posenc.study import statistics, tasks
-from posenc.study.build import encoding_of
-from posenc.study.cell import CONTROLS, EXTEND, PROFILES, Cell, Profile
+from posenc.study.cell import (
+    CONTROLS,
+    DEEPEST,
+    EXTEND,
+    LONGEST,
+    MOST,
+    PROFILES,
+    Cell,
+    Profile,
+    too_deep,
+)  # fmt: skip
+from posenc.study.extended import check_encoding
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
-POSITIONS = re.compile(r"plain|random [1-9]\d*")
-MOST_SEEDS = 10_000  # lengths and steps are bounded by the task and the profile
+POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")
+MOST_SEEDS = 10_000
+MOST_NAMES = 1_000  # of a list
+MOST_CELLS = 100_000
 
 Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
 
@@ -81,11 +93,15 @@ class Plan:
             raise PlanError(f"{path} cannot be read: {error.strerror}.") from None
         except ValueError as error:  # of TOML or UTF-8
             raise PlanError(f"{path} is no TOML: {error}.") from None
+        except RecursionError:
+            raise _nested(path) from None
         return cls.of(content, path.name)
 
     @classmethod
     def of(cls, content: Mapping[str, Any], source: str = "the plan") -> "Plan":
         """Check a plan with this content, as TOML has it. Raises PlanError, in one sentence."""
+        if too_deep(content):
+            raise _nested(source)
         return _Reader(source).plan(content)
 
     @cached_property
@@ -150,6 +166,12 @@ class Plan:
             for row in self.encodings
         ]  # fmt: skip
 
+    @property
+    def code(self) -> list[str]:
+        """The names of tasks and encodings that are code, as `my_module.py:Mine`."""
+        named = {*self.tasks, *(row.encoding for row in self.encodings)}
+        return sorted(filter(user_code.is_own, named))
+
     def source(self, task: str) -> str:
         """The file that a task is made of; empty: none, or what comes with it."""
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
@@ -187,9 +209,16 @@ class _Reader:
         profile = self._profile(content.get("profile", "smoke"))
         encodings = self._encodings(content, profile)
         seeds, half_width = self._end(content)
+        names = self._tasks(content["tasks"])
+        if (cells := len(names) * len(encodings) * seeds) > MOST_CELLS:
+            self._wrong(
+                "seeds",
+                f"make {cells:,} cells with these tasks and encodings, up to {MOST_CELLS:,} are one"
+                " study: plan fewer",
+            )
         labels = [encoding.name for encoding in encodings]
         return Plan(
-            tuple(self._tasks(content["tasks"])),
+            tuple(names),
             tuple(encodings),
             profile,
             self._text("hypothesis", content.get("hypothesis", "")),
@@ -197,9 +226,9 @@ class _Reader:
             self._metric(content.get("metric", "area")),
             seeds,
             half_width,
-            None if content.get("trained") is None else self._whole("trained", content["trained"]),
+            self._length("trained", content["trained"]) if "trained" in content else None,
             tuple(
-                self._whole("tested", n) for n in self._list("tested", content.get("tested", []))
+                self._length("tested", n) for n in self._list("tested", content.get("tested", []))
             ),
             self._text("text", content["text"]) if "text" in content else "",
             self._text("images", content["images"]) if "images" in content else "",
@@ -242,24 +271,25 @@ class _Reader:
                 self._wrong(
                     "extend", f'must be "pi 2", or "yarn 4 after 100" steps, got {shown(extend)}'
                 )
-            self._encoding(named, options, profile)
+            self._encoding(named, options, profile, extend)
             label = self._text("encodings", row.get("name", named))
             encodings.append(Encoding(label, named, options, positions, control, extend))
         self._distinct("encodings", [encoding.name for encoding in encodings])
-        for n, encoding in enumerate(encodings):
-            for earlier in encodings[:n]:
-                if replace(earlier, name=encoding.name) == encoding:
-                    self._wrong(
-                        "encodings", f"{earlier.name} and {encoding.name} are the same: drop one"
-                    )
+        first: dict[str, str] = {}
+        for encoding in encodings:
+            earlier = first.setdefault(_toml(asdict(replace(encoding, name=""))), encoding.name)
+            if earlier != encoding.name:
+                self._wrong("encodings", f"{earlier} and {encoding.name} are the same: drop one")
         return encodings
 
-    def _encoding(self, name: str, options: Mapping[str, Any], profile: Profile) -> None:
+    def _encoding(
+        self, name: str, options: Mapping[str, Any], profile: Profile, extend: str
+    ) -> None:
         """Try the options of an encoding by making one; one's own code waits for the training."""
         try:
             json.dumps(options, allow_nan=False)
             if not user_code.is_own(name):
-                encoding_of(Cell("", name, 0, options=options, profile=profile))
+                check_encoding(Cell("", name, 0, "", options, profile, extend=extend))
         except (LookupError, TypeError, ValueError) as error:
             self._wrong("encodings", f"{name}: {' '.join(str(error.args[0]).split())}")
 
@@ -275,11 +305,16 @@ class _Reader:
                 self._unknown("profile", key, (*base, "base"))
             if key == "rate":
                 table[key] = self._number("profile: rate", setting)
-            elif key == "warmup":
-                table[key] = self._whole("profile: warmup", setting, least=0)
             else:
-                table[key] = self._whole(f"profile: {key}", setting)
+                least = 0 if key == "warmup" else 1
+                table[key] = self._whole(f"profile: {key}", setting, least, MOST[key])
         profile = Profile(**base | table)
+        if (needed := 4 * profile.weights) > memory():
+            self._wrong(
+                "profile",
+                f"`width` and `layers` take {needed / 2**30:,.0f} GiB of weights, there are"
+                f" {memory() / 2**30:,.0f}: make them smaller",
+            )
         if profile.width % profile.heads:
             self._wrong(
                 "profile",
@@ -341,12 +376,17 @@ class _Reader:
         if not isinstance(value, list) or len(value) < least:
             got = "an empty one" if value == [] else shown(value)
             self._wrong(key, f"must be a list{' of at least one' * bool(least)}, got {got}")
+        if len(value) > MOST_NAMES:
+            self._wrong(key, f"must be a list of up to {MOST_NAMES:,}, got one of {len(value):,}")
         return value
 
     def _whole(self, key: str, value: Any, least: int = 1, most: int = 2**31) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self._wrong(key, f"must be a whole number from {least} to {most:,}, got {shown(value)}")
         return value
+
+    def _length(self, key: str, value: Any) -> int:
+        return self._whole(key, value, most=LONGEST)
 
     def _number(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
@@ -369,6 +409,10 @@ class _Reader:
     def _wrong(self, key: str, what: str) -> NoReturn:
         where = ": ".join(part for part in (self.source, key) if part)
         raise PlanError(f"{where}: {what}{'' if what.endswith(('?', '.')) else '.'}")
+
+
+def _nested(source: object) -> PlanError:
+    return PlanError(f"{source}: lists and tables are at most {DEEPEST} deep in one another.")
 
 
 def _toml(value: Any) -> str:

@@ -11,7 +11,7 @@ fitted without a family is low where that family is high, so that ρ of nothing 
 that in, and the bare ρ does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from posenc.catalog import find
 from posenc.properties import Finding, check
-from posenc.study import statistics
+from posenc.study import own_code, statistics
 from posenc.study.analysis import Analysis, Row, cells_of
 from posenc.study.build import encoding_of
 from posenc.study.cell import Cell
@@ -62,17 +62,22 @@ class Prediction:
         return asdict(self)
 
 
-def predict(contents: Contents, analysis: Analysis, seed: int = 0) -> list[Prediction]:
+def predict(
+    contents: Contents, analysis: Analysis, seed: int = 0, allow_code: own_code.Allowed = ()
+) -> list[Prediction]:
     """Predict each task of a store that has at least six encodings of three families.
 
-    Raises ValueError, in one sentence, where no task has as many.
+    Encodings of one's own are measured if `allow_code` names them. Raises CodeRefused where it does
+    not, and ValueError, in one sentence, where no task has as many.
     """
     cells = {cell.name: cell for cell in cells_of(contents)}
+    encodings = {cell.encoding for cell in cells.values()}
+    own_code.check(encodings, allow_code, contents.path, contents.sources)
     kept: dict[str, list[Row]] = {}
     for row in analysis.rows:
         if row.by_seed and not row.undertrained:
             kept.setdefault(row.task, []).append(row)
-    families = {name: find(cell.encoding).family for name, cell in cells.items()}
+    families = {name: _of(cell, _family) for name, cell in cells.items()}
     enough = {
         task: rows
         for task, rows in kept.items()
@@ -85,11 +90,24 @@ def predict(contents: Contents, analysis: Analysis, seed: int = 0) -> list[Predi
             f" task; this study has {most}: add `encodings` to its plan."
         )
     names = {row.encoding for rows in enough.values() for row in rows}
-    findings = {name: _properties(cells[name]) for name in names}
+    findings = {name: _of(cells[name], _properties) for name in names}
     return [
         _predict(rows, [families[row.encoding] for row in rows], findings, analysis.metric, seed)
         for rows in enough.values()
     ]
+
+
+def _of(cell: Cell, function: Callable[[Cell], Any]) -> Any:
+    """Call a function of a cell; of one whose encoding cannot be made, say so in a sentence."""
+    try:
+        return function(cell)
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error.args[0] if error.args else error).split())
+        raise ValueError(f"encoding {cell.name!r} cannot be measured: {why}") from error
+
+
+def _family(cell: Cell) -> str:
+    return find(cell.encoding).family
 
 
 def _properties(cell: Cell) -> Mapping[str, Finding]:

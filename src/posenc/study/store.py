@@ -5,7 +5,9 @@
     times.jsonl    when, where and how fast each cell ran: a line each
 
 Bits are packed eight to a byte, the first prompt in the highest bit; other outcomes are float32 in
-little-endian order, and losses float64. Anybody's SQLite can read it.
+little-endian order, and losses float64. Anybody's SQLite can read it. `checksums` holds a SHA-256
+of each cell with its outcomes, and of what is registered, so that a flipped bit is no other result;
+stores of format 1 have none.
 """
 
 import json
@@ -15,7 +17,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from math import isfinite
@@ -26,12 +28,15 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown
-from posenc.study.cell import Cell, Result, digest_of
+from posenc.models.files.errors import printable
+from posenc.study import regular
+from posenc.study.cell import LONGEST, Cell, Result, digest_of
 from posenc.study.checkpoints import flush_folder
 
-FORMAT = 1  # of the tables
+FORMAT = 2  # of the tables
 MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is
 RESULTS, RUNNING, TIMES = "results.db", "running.db", "times.jsonl"
+MOST_TIMES = 2**26  # bytes of the times that are read
 TABLES = {
     "about": "format INTEGER NOT NULL",
     "plans": "number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, text TEXT NOT NULL",
@@ -43,7 +48,20 @@ TABLES = {
     " kind TEXT NOT NULL, prompts INTEGER NOT NULL, data BLOB NOT NULL,"
     " PRIMARY KEY (digest, protocol, length)",
 }
-STATEMENTS = {name: f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()}
+CHECKSUMS = {"checksums": "part TEXT PRIMARY KEY, sha256 TEXT NOT NULL"}
+STATEMENTS = {  # by format
+    number: {name: f"CREATE TABLE {name} ({columns})" for name, columns in tables.items()}
+    for number, tables in ((1, TABLES), (FORMAT, TABLES | CHECKSUMS))
+}
+TYPES: dict[str, Sequence[Any]] = {  # of the columns, which SQLite does not hold anybody to
+    "plans": (str, str),
+    "deviations": (str,),
+    "sources": (str, str),
+    "cells": (str, str, str, int | None, bytes, str | None),
+    "outcomes": (str, str, int, str, int, bytes),
+    "checksums": (str, str),
+}
+REGISTERED = "registered"  # the part of the checksums that is no cell
 BITS, NUMBERS = "bits", "float32"
 
 
@@ -125,14 +143,29 @@ class Contents:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the contents without times: the same for every version of SQLite."""
-        content = sha256()
-        for part in [*self.plans, *self.deviations, *sorted(self.sources.items())]:
-            content.update(repr(part).encode())
+        content = sha256(self.registered)
         for name, record in sorted(self.records.items()):
-            losses = array("d", record.losses).tobytes().hex()
-            identity = (name, record.cell.label, record.parameters, losses, record.failure)
-            content.update(repr((identity, sorted(record.outcomes.items()))).encode())
+            content.update(_bytes_of(name, record))
         return content.hexdigest()
+
+    @property
+    def registered(self) -> bytes:
+        """Plans, deviations and sources, as they are summed."""
+        parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
+        return "".join(map(repr, parts)).encode()
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The SHA-256 of each record by its cell, and of what is registered."""
+        parts = {name: _bytes_of(name, record) for name, record in self.records.items()}
+        return {n: sha256(x).hexdigest() for n, x in {REGISTERED: self.registered, **parts}.items()}
+
+
+def _bytes_of(name: str, record: Record) -> bytes:
+    """All of a record but its times, as it is summed."""
+    losses = _little(array("d", record.losses)).hex()
+    identity = (name, record.cell.label, record.parameters, losses, record.failure)
+    return repr((identity, sorted(record.outcomes.items()))).encode()
 
 
 class Store:
@@ -142,17 +175,19 @@ class Store:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         running, results = folder / RUNNING, folder / RESULTS
+        regular.check_files(folder / TIMES, results, running, *_logs(running))
         if not running.exists():
             for left in _logs(running):
                 left.unlink(missing_ok=True)
             earlier = read(results) if results.exists() else Contents((), (), {}, {})
             _write_canonical(earlier, running)
+        _renew(running)
         self._open = True
         with _explained(running):
             self._file = sqlite3.connect(running, isolation_level=None)
+            _check(self._file, running)  # before the log, which is written in the header
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = FULL")
-            _check(self._file, running)
 
     @property
     def contents(self) -> Contents:
@@ -179,6 +214,9 @@ class Store:
                 self._file.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", item)
             if deviation:
                 _fill(self._file, "deviations (what)", [(deviation,)])
+            whole = Contents(*_registered(self._file, self.folder / RUNNING), {})
+            row = (REGISTERED, whole.checksums[REGISTERED])
+            self._file.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", row)
 
     def add(self, record: Record) -> None:
         """Write down what a cell came to."""
@@ -188,7 +226,7 @@ class Store:
     def clock(self, **line: Any) -> None:
         """Add a line to the times, which are no part of what is to be the same each time."""
         data = f"{json.dumps(line)}\n".encode()
-        with open(self.folder / TIMES, "ab+") as file:
+        with open(self.folder / TIMES, "ab+", opener=regular.opener) as file:
             file.seek(0, os.SEEK_END)
             if file.tell():  # a line that a killed process left without its end is closed
                 file.seek(-1, os.SEEK_END)
@@ -227,6 +265,8 @@ def read(path: Path) -> Contents:
     if path.is_dir():
         running = path / RUNNING
         path = running if running.exists() else path / RESULTS
+    if path.name == RUNNING:  # SQLite writes beside it even where it only reads
+        regular.check_files(path, *_logs(path))
     if not path.is_file():
         raise StoreError(f"{path} does not exist: name the folder of a study, or its results.db.")
     # a file that nobody writes needs no lock, and so no right to write beside it
@@ -236,26 +276,40 @@ def read(path: Path) -> Contents:
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as file,
     ):
         file.execute("PRAGMA trusted_schema = OFF")
+        file.execute("BEGIN")  # one moment of a study that is running
         _check(file, path)
-        return _contents(file, path, _seconds(folder / TIMES))
+        return _contents(file, path, _seconds(folder))
 
 
 def times(folder: Path) -> list[dict[str, Any]]:
-    """Read the lines of the times; one that was not written to its end is left out."""
+    """Read the lines of the times, texts and seconds; what is neither is left out, and a line that
+    was not written to its end."""
     entries = []
-    with suppress(OSError), open(folder / TIMES, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            with suppress(ValueError):
+    with (
+        suppress(OSError, regular.NotRegular),
+        open(folder / TIMES, "rb", opener=regular.opener) as file,
+    ):
+        for line in file.read(MOST_TIMES).splitlines():
+            with suppress(ValueError, RecursionError):
                 entry = json.loads(line)
                 if isinstance(entry, dict):
-                    entries.append(entry)
+                    entries.append({name: x for name, x in entry.items() if _told(name, x)})
     return entries
 
 
-def _seconds(path: Path) -> dict[str, float]:
+def _told(name: str, value: Any) -> bool:
+    if name not in ("step", "wall"):
+        return isinstance(value, str)
+    return isinstance(value, int | float) and 0 <= value < 1e9
+
+
+def _seconds(folder: Path) -> dict[str, float]:
     """The last median of a step of each cell."""
-    lines = (line for line in times(path.parent) if isinstance(line.get("step"), float | int))
-    return {str(line.get("cell")): float(line["step"]) for line in lines}
+    return {
+        line["cell"]: float(line["step"])
+        for line in times(folder)
+        if "cell" in line and "step" in line
+    }
 
 
 def _contents(
@@ -264,27 +318,57 @@ def _contents(
     seconds = seconds or {}
     outcomes: dict[str, dict[tuple[str, int], Outcome]] = {}
     sizes = {BITS: lambda prompts: -(-prompts // 8), NUMBERS: lambda prompts: 4 * prompts}
-    rows = "SELECT * FROM outcomes ORDER BY digest, protocol, length"
-    for digest, protocol, length, kind, prompts, data in file.execute(rows):
-        if kind not in sizes or prompts < 1 or len(data) != sizes[kind](prompts):
+    rows = _rows(file, path, "outcomes", "* FROM outcomes ORDER BY digest, protocol, length")
+    for digest, protocol, length, kind, prompts, data in rows:
+        fits = kind in sizes and prompts > 0 and len(data) == sizes[kind](prompts)
+        if not fits or not 0 <= length <= LONGEST:
             raise StoreError(f"{path} is damaged: cell {digest}, length {length}.")
         outcomes.setdefault(digest, {})[protocol, length] = Outcome(kind, prompts, data)
     records = {}
-    for digest, settings, label, *rest in file.execute("SELECT * FROM cells ORDER BY digest"):
-        parameters, losses, failure = rest
+    rows = _rows(file, path, "cells", "* FROM cells ORDER BY digest")
+    for digest, settings, label, parameters, losses, failure in rows:
         written = json.loads(settings)
         if (named := digest_of(written)) != digest:
             raise StoreError(f"{path} is damaged: cell {digest} has settings of {named}.")
         cell = Cell.of(written, label)
-        lost, done = tuple(_numbers("d", losses)), outcomes.get(digest, {})
+        lost, done = tuple(_numbers("d", losses)), outcomes.pop(digest, {})
         records[digest] = Record(cell, parameters, lost, failure, done, seconds.get(digest))
-    return Contents(
-        [*file.execute("SELECT digest, text FROM plans ORDER BY number")],
-        [what for (what,) in file.execute("SELECT what FROM deviations ORDER BY number")],
-        dict(file.execute("SELECT name, digest FROM sources ORDER BY name")),
-        records,
-        path,
+    if outcomes:
+        raise StoreError(f"{path} is damaged: it has outcomes, and no cell {next(iter(outcomes))}.")
+    contents = Contents(*_registered(file, path), records, path)
+    if _format(file) > 1:
+        _compare(contents.checksums, file, path)
+    return contents
+
+
+def _registered(
+    file: sqlite3.Connection, path: Path
+) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
+    """Plans, deviations and sources."""
+    deviations = _rows(file, path, "deviations", "what FROM deviations ORDER BY number")
+    return (
+        [*_rows(file, path, "plans", "digest, text FROM plans ORDER BY number")],
+        [what for (what,) in deviations],
+        dict(_rows(file, path, "sources", "name, digest FROM sources ORDER BY name")),
     )
+
+
+def _rows(file: sqlite3.Connection, path: Path, table: str, asked: str) -> Iterator[Any]:
+    """Yield rows of a table. Raises StoreError for one with a value of another type."""
+    types = TYPES[table]
+    for row in file.execute(f"SELECT {asked}"):
+        if not all(map(isinstance, row, types)):
+            raise StoreError(f"{path} is damaged: a row of {table} has values of other types.")
+        yield row
+
+
+def _compare(checksums: Mapping[str, str], file: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreError, with the part that differs, where a store is not what was written."""
+    written = dict(_rows(file, path, "checksums", "part, sha256 FROM checksums"))
+    for part in sorted({*checksums, *written}):
+        if written.get(part) != checksums.get(part):
+            what = "what is registered" if part == REGISTERED else f"cell {part}"
+            raise StoreError(f"{path} is damaged: {what} is not as it was written.")
 
 
 def _check(file: sqlite3.Connection, path: Path) -> None:
@@ -295,14 +379,31 @@ def _check(file: sqlite3.Connection, path: Path) -> None:
     )
     if mark != MARK or "about" not in tables:
         raise StoreError(f"{path} is a database, but no store of a study.")
-    ((version,),) = file.execute("SELECT format FROM about").fetchall() or [(None,)]
-    if version != FORMAT:
+    version = _format(file)
+    if version not in STATEMENTS:
         raise StoreError(
-            f"{path} has format {shown(version)}, and this posenc reads format {FORMAT}: install a"
-            " later one."
+            f"{path} has format {shown(version)}, and this posenc reads format 1 to {FORMAT}:"
+            " install a later one."
         )
-    if tables != STATEMENTS:
+    if tables != STATEMENTS[version]:
         raise StoreError(f"{path} has other tables than the store of a study.")
+
+
+def _format(file: sqlite3.Connection) -> Any:
+    versions = file.execute("SELECT format FROM about").fetchall()
+    return versions[0][0] if len(versions) == 1 else None
+
+
+def _renew(running: Path) -> None:
+    """Write a running store of format 1 anew, in the format of today."""
+    with _explained(running), closing(sqlite3.connect(running)) as file:
+        _check(file, running)
+        if _format(file) == FORMAT:
+            return
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a log would be read into the new file
+    _write_canonical(read(running), running)
+    for left in _logs(running):
+        left.unlink(missing_ok=True)
 
 
 def _write_canonical(contents: Contents, path: Path) -> None:
@@ -315,12 +416,14 @@ def _write_canonical(contents: Contents, path: Path) -> None:
         file.execute(f"PRAGMA application_id = {MARK}")
         file.execute("PRAGMA synchronous = FULL")
         with _transaction(file):
-            for statement in STATEMENTS.values():
+            for statement in STATEMENTS[FORMAT].values():
                 file.execute(statement)
             file.execute("INSERT INTO about VALUES (?)", (FORMAT,))
             _fill(file, "plans (digest, text)", contents.plans)
             _fill(file, "deviations (what)", [(what,) for what in contents.deviations])
             _fill(file, "sources", sorted(contents.sources.items()))
+            whole = replace(contents, records={})
+            _fill(file, "checksums", whole.checksums.items())
             for _, record in sorted(contents.records.items()):
                 _insert(file, record)
     os.replace(new, path)
@@ -333,6 +436,7 @@ def _insert(file: sqlite3.Connection, record: Record) -> None:
     losses = _little(array("d", record.losses))
     row = (digest, settings, cell.label, record.parameters, losses, record.failure)
     _fill(file, "cells", [row])
+    _fill(file, "checksums", [(digest, sha256(_bytes_of(digest, record)).hexdigest())])
     rows = [
         (digest, protocol, length, *outcome)
         for (protocol, length), outcome in sorted(record.outcomes.items())
@@ -365,17 +469,23 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        code = getattr(error, "sqlite_errorcode", 0)  # Python raises some itself, without one
+        if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise OSError(None, str(error), str(path)) from None
-        raise StoreError(f"{path} cannot be read: {error}.") from None
+        raise StoreError(f"{path} cannot be read: {_line(error)}.") from None
     except sqlite3.IntegrityError:  # of what is written, not of the file
         raise
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path} is no store of a study, or damaged: {error}.") from None
+        raise StoreError(f"{path} is no store of a study, or damaged: {_line(error)}.") from None
     except StoreError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged: {error}") from None
+        raise StoreError(f"{path} is damaged: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    """The message of an error in one line: SQLite and Python quote what they have read."""
+    return printable(" ".join(str(error).split()), 200)
 
 
 def _logs(path: Path) -> list[Path]:

@@ -9,7 +9,6 @@ from typing import Any
 from posenc.provenance import Provenance, since
 from posenc.study import store
 from posenc.study.analysis import Analysis, analyse, plan_of
-from posenc.study.cell import Profile
 from posenc.study.published import Published, published
 from posenc.study.store import Contents
 
@@ -28,7 +27,6 @@ class Summary:
     """Contents of the page of a study."""
 
     analysis: Analysis
-    profile: Profile | None  # None: nothing is planned or stored
     plan: str  # in TOML; empty without one
     outcomes: str  # the digest of the store's contents, the same for everybody who repeats them
     sources: Mapping[str, str]  # versions, and digests of files of the user's own
@@ -38,9 +36,13 @@ class Summary:
 
     @property
     def title(self) -> str:
-        """The hypothesis, or the command that began the study."""
-        commands = [start.command for start in self.starts if start.command]
-        return self.analysis.hypothesis or next(iter(commands), "A study of positional encodings")
+        """What was compared; never the hypothesis, which is no finding."""
+        names, tasks = (
+            [*dict.fromkeys(getattr(row, what) for row in self.analysis.rows)]
+            for what in ("encoding", "task")
+        )
+        count = f"{len(names)} encodings" if len(names) > 1 else "".join(names)
+        return f"{count} on {', '.join(tasks)}" if names else "A study of positional encodings"
 
     def to_json(self) -> dict[str, Any]:
         rest = asdict(self)
@@ -52,11 +54,9 @@ def summarise(contents: Contents, analysis: Analysis | None = None) -> Summary:
     begun = time.time()
     analysis = analyse(contents) if analysis is None else analysis
     plan = plan_of(contents)
-    profiles = [record.cell.profile for record in contents.records.values()]
     shapes = {row.task: published(row.task) for row in analysis.rows}
     return Summary(
         analysis,
-        plan.profile if plan else next(iter(profiles), None),
         contents.plans[-1][1] if plan else "",
         contents.digest,
         contents.sources,
@@ -72,7 +72,7 @@ def _starts(contents: Contents) -> list[Start]:
         return []
     digests = {digest for digest, _ in contents.plans}
     return [
-        Start(str(line.get("begun", "")), str(line.get("command") or ""), line.get("commit"))
+        Start(line.get("begun", ""), line.get("command", ""), line.get("commit"))
         for line in store.times(contents.path.parent)
         if line.get("plan") in digests
     ]

@@ -18,15 +18,18 @@ Flip-Flop Language Modeling", arXiv:2306.00946, definition 1. Pass key: Mohtasha
 "Landmark Attention", arXiv:2305.16300.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
+from math import prod
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from jaxtyping import Bool, Int
@@ -46,6 +49,8 @@ KEYS = tuple(f"k{n}" for n in range(128))
 VALUES = tuple(f"v{n}" for n in range(128))
 BITS = ("0", "1")
 RARE = "<rare>"
+MOST_BYTES = 2**30  # of an array of pictures, unpacked
+DAMAGED = (OSError, ValueError, LookupError, RuntimeError, EOFError, BadZipFile, zlib.error)
 
 Symbols = Sequence[str]
 Answered = tuple[Symbols, Symbols]  # a prompt and its answer, which is all graded
@@ -446,13 +451,39 @@ def load_images(path: Path) -> Task:
             " 'posenc[images]'."
         ) from None
     try:
+        _check_sizes(path)
         with numpy.load(path, allow_pickle=False) as file:
-            pictures, labels = file["pictures"], file["labels"]
-    except (OSError, ValueError, KeyError) as error:
+            pictures, labels = file["pictures.npy"], file["labels.npy"]
+    except DAMAGED as error:
         raise ValueError(
             f"{path} must be an .npz file with arrays `pictures` and `labels`: {error}"
         ) from None
     return images(torch.tensor(pictures), labels.tolist())
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse an .npz file that takes too much memory, before anything is unpacked.
+
+    Its directory says how many bytes each array has, and zipfile unpacks no more; the array says
+    how many numbers they are, which numpy allocates.
+    """
+    from numpy.lib import format as npy
+
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    with ZipFile(path) as file:
+        for name in ("pictures.npy", "labels.npy"):
+            size = file.getinfo(name).file_size
+            if size > MOST_BYTES:
+                raise ValueError(
+                    f"{name} has {size:,} bytes unpacked, up to {MOST_BYTES:,} are read"
+                )
+            with file.open(name) as array:
+                try:
+                    shape, _, dtype = readers[npy.read_magic(array)](array)
+                except Exception as error:  # numpy reads a header as Python's own words
+                    raise ValueError(f"{name} has no header of an array: {error}") from None
+                if prod(shape) * dtype.itemsize != size - array.tell():
+                    raise ValueError(f"{name} is not as large as it says, {shape} of {dtype}")
 
 
 def load_sentences(path: Path) -> Task:

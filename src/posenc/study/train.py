@@ -112,11 +112,22 @@ def run(
     task, base = task.at(cell.trained, cell.tested), replace(cell, extend="")
     earlier = None if models is None or not cell.extend else models / f"{base.digest}.safetensors"
     if earlier is not None and earlier.is_file():
-        model, losses, seconds = load(earlier).model, [], 0.0
+        model, losses, seconds = _kept(earlier, base), [], 0.0
     else:
         model = build(base, len(task.vocabulary), task.both_ways)
         losses, seconds = fit(model, base, task, directory, stop, progress)
     return result_of(model, cell, task, losses, seconds, models)
+
+
+def _kept(path: Path, cell: Cell) -> Transformer:
+    """Load the model of this cell that is kept in a file, which runs no code but the cell's."""
+    kept = load(path, allow_code=cell.encoding)
+    there, asked = (checkpoints.flat(one.settings) for one in (kept.cell, cell))
+    if other := checkpoints.differences(there, asked):
+        raise checkpoints.Refused(
+            f"{path} is the model of another run: {other}. Delete it to train from the beginning."
+        )
+    return kept.model
 
 
 def result_of(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc import DeBERTa, Shaw, T5Bias, attend
+from posenc import DeBERTa, SelfAttention, Shaw, Sum, T5Bias, attend
 
 Q_POS, K_POS = torch.tensor([4, 5, 6, 20]), torch.tensor([0, 1, 5, 6, 9])
 
@@ -14,10 +14,13 @@ def by_loops(q, k, v, shaw, q_pos, k_pos, scale):
         rows = [max(-shaw.reach, min(shaw.reach, q_pos[i] - r)) + shaw.reach for r in k_pos]
         logits = []
         for j, row in enumerate(rows):
-            dot = sum(q[b, h, i, c] * (k[b, h, j, c] + shaw.keys[row, c]) for c in range(shaw.dim))
+            dot = sum(
+                q[b, h, i, c] * (k[b, h, j, c] + shaw.relative_keys[row, c])
+                for c in range(shaw.dim)
+            )
             logits.append((dot * scale).exp())
         for j, row in enumerate(rows):
-            out[b, h, i] += logits[j] / sum(logits) * (v[b, h, j] + shaw.values[row])
+            out[b, h, i] += logits[j] / sum(logits) * (v[b, h, j] + shaw.relative_values[row])
     return out
 
 
@@ -29,7 +32,7 @@ def test_equals_the_paper_forward_and_backward(scale):
     used = 6**-0.5 if scale is None else scale
     expected = by_loops(q, k, v, shaw, Q_POS.tolist(), K_POS.tolist(), used)
     torch.testing.assert_close(out, expected)
-    tables = shaw.keys, shaw.values
+    tables = shaw.relative_keys, shaw.relative_values
     for ours, theirs in zip(
         *(torch.autograd.grad(o.square().sum(), tables) for o in (out, expected)), strict=True
     ):
@@ -38,8 +41,9 @@ def test_equals_the_paper_forward_and_backward(scale):
 
 def test_the_tables_of_the_paper_are_ours_read_backwards():
     shaw = Shaw(2, reach=1)
-    shaw.keys.data.zero_()
-    shaw.values.data.copy_(torch.tensor([[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]))  # query − key
+    shaw.relative_keys.data.zero_()
+    of_offsets = torch.tensor([[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]])  # query − key
+    shaw.relative_values.data.copy_(of_offsets)
     q = torch.zeros(1, 1, 3, 2)
     out = attend(q, q, q, shaw)[0, 0, :, 0] * 3  # the first looks ahead at two, the last back
     assert out.tolist() == pytest.approx([-2.0, 0.0, 2.0])
@@ -55,7 +59,8 @@ def test_beyond_the_reach_distances_are_not_told_apart():
 
 
 def test_has_a_row_for_every_distance_up_to_the_reach():
-    assert Shaw(8, reach=16).keys.shape == Shaw(8, reach=16).values.shape == (33, 8)
+    shaw = Shaw(8, reach=16)
+    assert shaw.relative_keys.shape == shaw.relative_values.shape == (33, 8)
 
 
 @pytest.mark.parametrize("encoding", [Shaw(4), DeBERTa(4, 1), T5Bias(1)], ids=type)
@@ -63,3 +68,28 @@ def test_what_is_looked_up_goes_by_whole_distances(encoding):
     q, at = torch.randn(1, 1, 3, 4), torch.tensor([0.0, 0.5, 1.0])
     with pytest.raises(TypeError, match=r"by whole numbers; `pos` is torch.float32: pass integers"):
         attend(q, q, q, encoding, encoding.prepare(at))
+
+
+@pytest.mark.parametrize(
+    ("make", "prefix"),
+    [
+        (lambda: Shaw(8, reach=2), ""),
+        (lambda: Sum(T5Bias(2), Shaw(8, reach=2)), "parts.1."),
+        (lambda: SelfAttention(16, 2, Shaw(8, reach=2)), "encoding."),
+    ],
+    ids=["alone", "in a sum", "in a layer"],
+)
+def test_weights_kept_under_the_names_of_before_are_loaded(make, prefix):
+    module, fresh = make(), make()
+    kept = {name.replace("relative_", ""): x for name, x in module.state_dict().items()}
+    assert {prefix + "keys", prefix + "values"} <= {*kept}
+    before = dict(kept)
+    fresh.load_state_dict(kept)
+    assert kept == before
+    for name, weight in module.state_dict().items():
+        assert torch.equal(fresh.state_dict()[name], weight), name
+
+
+def test_what_is_missing_is_said_by_its_name():
+    with pytest.raises(RuntimeError, match=r'Missing key.* "relative_values"'):
+        Shaw(8).load_state_dict({"keys": Shaw(8).relative_keys})

@@ -108,13 +108,3 @@ def test_its_gradient_is_that_of_theta_itself():
     with torch.no_grad():
         part.delta += 0.25
     torch.testing.assert_close(part.theta, frequencies(8) + 0.25)
-
-
-def test_weights_of_a_theta_that_was_learned_as_a_whole_are_loaded():
-    moved = torch.nn.Parameter(1.5 * frequencies(8))
-    model = torch.nn.ModuleList([RoPE(8, learned=True)])
-    model.load_state_dict(torch.nn.ModuleList([RoPE(moved)]).state_dict())
-    torch.testing.assert_close(model[0].theta, moved.detach(), rtol=1e-7, atol=0)
-    again = RoPE(8, learned=True)
-    again.load_state_dict(model[0].state_dict())
-    assert again.theta.equal(model[0].theta)

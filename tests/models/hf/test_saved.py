@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from posenc import ALiBi, NoPE, Sum, T5Bias, attend, catalog
-from posenc.core.cache import OF_EVERY_MODULE
 from posenc.encodings.temperature import Temperature
-from posenc.models.hf.saved import described, restored
+from posenc.models.hf.saved import OF_EVERY_MODULE, described, restored
 
 FILE = Path("config.json")
 

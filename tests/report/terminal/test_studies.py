@@ -37,6 +37,17 @@ def test_nothing_is_cut_off(weak, width):
     assert text.count("mean loss 3 of 16 is nan") == 2
 
 
+def test_cropping_to_l_stands_beside_bits(weak):
+    (bits,) = [row for row in weak.rows if (row.task, row.encoding) == ("language", "rope")]
+    text = drawn(weak, 140).partition("language")[2]
+    assert bits.cropped.value < bits.value.value
+    heads, line = (
+        next(line for line in text.splitlines() if word in line) for word in ("to L", "rope")
+    )
+    end = heads.index("to L") + len("to L")
+    assert line[:end].split()[-1] == f"{bits.cropped.value:.3f}"
+
+
 def test_where_there_is_no_room_notes_stand_below_and_alike_ones_once(weak):
     narrow = drawn(weak, 80).splitlines()
     assert narrow.count("alibi: undertrained") == 2  # below the table of each task

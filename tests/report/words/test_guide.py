@@ -1,12 +1,10 @@
-"""The guide against what was measured, and against the table of the studies."""
+"""The guide against what was measured, and against the stores of the studies, by SQL."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 
-from posenc.report.words.guide import COPIED, QUESTIONS, fits, guide
+from stored_outcomes import mean, settings
 
-STUDIES = Path(__file__).parents[3] / "studies" / "README.md"
+from posenc.report.words.guide import COPIED, QUESTIONS, READ_ON, fits, guide
 
 
 def test_each_named_encoding_has_what_its_answer_rests_on(everything):
@@ -39,13 +37,31 @@ def test_evidence_names_the_models_and_the_study(everything):
     answers = {answer.question.asked: answer for answer in guide(everything)}
     rope = next(m for m in everything.encodings if m.slug == "rope")
     assert f"RoPE: in {rope.used_by}." in answers["Long context"].evidence
-    study = answers["Must extrapolate"].evidence[-1]
-    assert "NoPE 56 %, ALiBi 27 %, T5 14 %" in study
+    read, copied = answers["Must extrapolate"].evidence[-2:]
+    assert "RoPE 3.181 and 2.374" in read
+    assert "NoPE 56 and 4 %, ALiBi 27 and 0 %, T5 14 and 1 %" in copied
     assert all(answer.question.unknown for answer in answers.values())
 
 
-def test_the_study_says_these_shares():
-    section = STUDIES.read_text("utf-8").partition("(shape-copy/plan.toml)")[2]
-    table = section.partition("| copy |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| ([\w-]+) \| \d+ % \| (\d+) %", table, re.MULTILINE)
-    assert {name: int(share) for name, share in rows} == COPIED
+def test_evidence_names_length_rate_steps_and_seeds_of_the_studies(everything):
+    (answer,) = (a for a in guide(everything) if a.question.asked == "Must extrapolate")
+    for line, name in zip(answer.evidence[-2:], ("shape-text", "shape-copy"), strict=True):
+        cells = settings(name)
+        (trained,) = {cell["trained"] or 64 for cell in cells}  # 64: the task's own
+        (profile,) = {(cell["profile"]["rate"], cell["profile"]["steps"]) for cell in cells}
+        seeds = len({cell["seed"] for cell in cells})
+        where = f"(learning rate {profile[0]}, {profile[1]:,} steps, {seeds} seeds)"
+        assert f"L = {trained} " in line
+        assert where in line
+
+
+def test_the_stores_hold_these_numbers():
+    bits = {
+        slug: tuple(round(mean("shape-text", slug, 128, cropped=cut), 3) for cut in (False, True))
+        for slug in READ_ON
+    }
+    assert bits == READ_ON
+    assert all(cropped < on for on, cropped in READ_ON.values())  # none gained
+    assert {
+        slug: tuple(round(100 * mean("shape-copy", slug, n)) for n in (12, 14)) for slug in COPIED
+    } == COPIED

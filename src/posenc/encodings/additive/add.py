@@ -23,6 +23,10 @@ def add(x: Embeddings, rows: Tensor) -> Embeddings:
         raise TypeError(f"`x` must be embeddings (…, token, channel), real numbers, got {got}.")
     if rows.is_meta and not x.is_meta:
         raise ValueError("the table is on the meta device and has no values: load it first.")
+    if rows.device != x.device:
+        raise ValueError(
+            f"`x` is on {x.device}, the rows on {rows.device}: move positions and encoding there."
+        )
     if x.shape[-2:] != rows.shape[-2:]:
         raise ValueError(
             f"the rows are (token, channel) = {tuple(rows.shape[-2:])}, `x` has"

@@ -62,7 +62,7 @@ class ALiBi(Encoding):
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
         m = self.slopes.to(q.device, torch.promote_types(q.dtype, torch.float32))
-        return DistanceBias(lambda h, δ: -m[h] * δ.abs(), q, q_at, k_at, of=self)
+        return DistanceBias(lambda h, δ: -m[h] * δ.abs(), q, q_at, k_at)
 
 
 CARD = Card(

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
 from posenc.core.biases import DistanceBias, PlaceBias
-from posenc.core.cache import cached_with
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import full, in_full, readable
@@ -73,8 +72,8 @@ class FIRE(Encoding):
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
         if self._near_enough(q_at):
-            return DistanceBias(self.of_distance, q, q_at, k_at, of=self)
-        return PlaceBias(self.of_places, q, q_at, k_at, of=self)
+            return DistanceBias(self.of_distance, q, q_at, k_at)
+        return PlaceBias(self.of_places, q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
         return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
@@ -91,10 +90,7 @@ class FIRE(Encoding):
         """Test whether each of these queries stands within L, where distance alone counts."""
         if not readable(q_at, self.multiplier) or not q_at.numel():
             return False
-        made_of = q_at, self.multiplier
-        return cached_with(
-            q_at, ("within", self.length), made_of, lambda: bool(q_at.max() <= self.L)
-        )
+        return bool(q_at.max() <= self.L)
 
 
 CARD = Card(

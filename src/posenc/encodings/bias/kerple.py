@@ -58,7 +58,7 @@ class Kerple(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        return DistanceBias(self.of_distance, q, q_at, k_at, of=self)
+        return DistanceBias(self.of_distance, q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
         a, p = full(self.a[h]), full(self.p[h])

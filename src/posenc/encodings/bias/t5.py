@@ -83,7 +83,7 @@ class T5Bias(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        return DistanceBias(self.of_distance, q, q_at, k_at, of=self, reach=self.reach)
+        return DistanceBias(self.of_distance, q, q_at, k_at, reach=self.reach)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
         bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)

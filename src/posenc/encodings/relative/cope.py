@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.call import content
 from posenc.core.arguments import channels, count, room
+from posenc.core.biases import content
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import in_full

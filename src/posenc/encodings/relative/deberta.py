@@ -20,17 +20,16 @@ before 2023, take no minimum: from `reach` tokens ahead on they read row 0, whic
 tokens trains; see `clamped`. One P serves all their layers: `deberta.rows = other.rows` shares it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import log
 
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.call import per_query_head
-from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, query_heads, room, switch, whole_number
-from posenc.core.cache import cached_with
+from posenc.core.biases import per_query_head
 from posenc.core.encoding import Encoding
+from posenc.core.offset_biases import TableBias
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
@@ -71,7 +70,8 @@ class DeBERTa(Encoding):
         clamped: bool = True,
     ):
         super().__init__()
-        if not set(terms) <= {"c2p", "p2c"} or not terms or isinstance(terms, str):
+        listed = isinstance(terms, Collection) and not isinstance(terms, str)
+        if not listed or not terms or not all(term in ("c2p", "p2c") for term in terms):
             raise ValueError(f"`terms` are 'c2p', 'p2c' or both, in a tuple, got {terms!r}.")
         self.terms = tuple(terms)
         self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
@@ -94,37 +94,25 @@ class DeBERTa(Encoding):
         offset = whole(offset, "DeBERTa")
         if self.buckets:
             offset = bucket(offset, self.buckets, self.reach, self.clamped)
-        return (offset + self.span).clamp(0, 2 * self.span - 1)
+        return offset.clamp(-self.span, self.span - 1) + self.span
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        of_query, of_key = self.tables(k_at, scale, q.dtype)
+        of_query, of_key = self.tables(scale, q.dtype)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
         keys = None if of_key is None else per_query_head(k, q)
-        return TableBias(
-            q_at, k_at, self.reach, self.delta, q, of_query, back, keys, of_key, encoding=self
+        return TableBias(q_at, k_at, self.reach, self.delta, q, of_query, back, keys, of_key)
+
+    def tables(self, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Kr · scale, zeros where there is no such term, and Qr · scale; (head, row, channel)."""
+        of_query, of_key = (
+            None if to is None else (self.rows @ to * scale).to(dtype)
+            for to in (self.to_keys, self.to_queries)
         )
-
-    def tables(
-        self, at: Positions, scale: float, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor | None]:
-        """Kr, zeros where there is no such term, and Qr, or None; (head, row, channel).
-
-        Both times `scale`. They are kept with the positions of the keys.
-        """
-        learned = (self.rows, self.to_keys, self.to_queries)
-
-        def make() -> tuple[Tensor, Tensor | None]:
-            of_query, of_key = (
-                None if to is None else (self.rows @ to * scale).to(dtype)
-                for to in (self.to_keys, self.to_queries)
-            )
-            if of_query is None:
-                of_query = self.rows.new_zeros(self.heads, len(self.rows), self.dim, dtype=dtype)
-            return of_query, of_key
-
-        return cached_with(at, (scale, dtype), learned, make)
+        if of_query is None:
+            of_query = self.rows.new_zeros(self.heads, len(self.rows), self.dim, dtype=dtype)
+        return of_query, of_key
 
     def scale(self, dim: int) -> float:
         return ((1 + len(self.terms)) * dim) ** -0.5

@@ -21,9 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from posenc.attention.call import content
 from posenc.core.arguments import count, layer_sizes
-from posenc.core.biases import ComputedBias
+from posenc.core.biases import ComputedBias, content
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear

@@ -10,28 +10,30 @@ Shaw et al. 2018, "Self-Attention with Relative Position Representations", arXiv
 eq. 3-4; r there is key − query, so its tables are ours read backwards.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.offset_tables import TableBias
 from posenc.core.arguments import channels, count, room
 from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
+from posenc.core.offset_biases import TableBias
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
 
 
 class Shaw(Encoding):
-    """`keys` and `values` hold the rows of distances −reach … reach."""
+    """`relative_keys` and `relative_values` hold the rows a and c of distances −reach … reach."""
 
     def __init__(self, dim: int, reach: int = 16):
         super().__init__()
         self.dim = channels(dim)
         self.reach = count(reach, "reach", 0)
         room("a table", 2 * reach + 1, dim)
-        self.keys = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
-        self.values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
+        self.relative_keys = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
+        self.relative_values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
 
     def row(self, distance: Tensor) -> Tensor:
         return whole(distance, "Shaw").clamp(-self.reach, self.reach) + self.reach
@@ -40,8 +42,8 @@ class Shaw(Encoding):
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
         return TableBias(
-            q_at, k_at, self.reach, self.row, q, self.keys, value_table=self.values, scale=scale,
-            encoding=self,
+            q_at, k_at, self.reach, self.row, q, self.relative_keys,
+            value_table=self.relative_values, scale=scale,
         )  # fmt: skip
 
     def by_weight(
@@ -49,9 +51,18 @@ class Shaw(Encoding):
     ) -> Tensor:
         k_at = for_query_heads(k_at, weights.shape[1])
         row = self.row(offsets(q_at, k_at, rows, ALL))
-        mass = weights.new_zeros(*weights.shape[:-1], len(self.values))
+        mass = weights.new_zeros(*weights.shape[:-1], len(self.relative_values))
         mass = mass.scatter_add(-1, row.expand(weights.shape), weights)
-        return mass @ self.values.to(mass.dtype)
+        return mass @ self.relative_values.to(mass.dtype)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **how: Any
+    ) -> None:
+        """Load the tables under the names that they had before, `keys` and `values`, too."""
+        for name in ("keys", "values"):
+            if prefix + name in state_dict:
+                state_dict[f"{prefix}relative_{name}"] = state_dict.pop(prefix + name)
+        super()._load_from_state_dict(state_dict, prefix, *rest, **how)
 
 
 CARD = Card(

@@ -22,12 +22,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.call import per_query_head
-from posenc.attention.offset_vectors import VectorBias
 from posenc.core.arguments import channels, query_heads, room, whole_number
-from posenc.core.biases import ALL
+from posenc.core.biases import ALL, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import for_heads, frequencies, refuse_broadcast
+from posenc.core.offset_biases import VectorBias
 from posenc.core.positions import exact_copy
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Bias, Heads, Keys, Positions
@@ -91,8 +90,7 @@ class TransformerXL(Encoding):
             return wider.to(queries.dtype), torch.cat((keys, position), -1)
 
         return VectorBias(
-            q_at.pos, k_at.pos, q, k, self.u, self.v, scale, self.vectors, products, channels, self,
-            prepared=(q_at.table, k_at.table),
+            q_at.pos, k_at.pos, q, k, self.u, self.v, scale, self.vectors, products, channels,
         )  # fmt: skip
 
     def vectors(self, offset: Tensor) -> Tensor:

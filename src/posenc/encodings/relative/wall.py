@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from posenc.attention.call import content
 from posenc.core.arguments import layer_sizes
-from posenc.core.biases import ComputedBias
+from posenc.core.biases import ComputedBias, content
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import CHUNK, Running, by_head, chunks, linear, running

@@ -36,8 +36,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
-from posenc.rotation.matrices import rotations, skew, turned
-from posenc.rotation.table import copied
+from posenc.rotation.matrices import rotations, skew, turned, turned_keys
 
 
 class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
@@ -90,7 +89,7 @@ class LieRE(Encoding):
         return turned(q, at.matrix)
 
     def on_keys(self, k: Heads, at: Rotations) -> PerHead:
-        return turned(copied(k, at.matrix[..., 0, 0]), at.matrix)
+        return turned_keys(k, at.matrix)
 
     def extra_repr(self) -> str:
         each = f", each of {self.heads} heads" if self.heads else ""

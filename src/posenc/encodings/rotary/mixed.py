@@ -24,12 +24,12 @@ from posenc.core.arguments import query_heads, room, whole_number
 from posenc.core.biases import for_query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
-from posenc.core.shapes import Heads, Points
+from posenc.core.shapes import Heads, PerHead, Points
 from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
 from posenc.properties.card import Card, Paper
-from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied, ready, refuse_stale, turn, with_versions
+from posenc.rotation.rotate import rotate, rotate_keys
+from posenc.rotation.table import Turn, turn
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
@@ -62,8 +62,7 @@ class Mixed(Encoding):
 
     def prepare(self, pos: Points) -> Turn:
         every = turn(pos, self.freqs.flatten(1))  # by θ of each head: (…, token, head · pair)
-        cos, sin = map(self._own, every)
-        return with_versions(ready(Turn(cos, sin), self.layout), self.freqs)
+        return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:
         """Select each head's part, (…, head, token, pair), of (…, 1 or head, token, head · pair).
@@ -75,19 +74,10 @@ class Mixed(Encoding):
         return x.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
-        if q.shape[1] != self.heads:
-            raise ValueError(f"this Mixed was made for {self.heads} heads, got {q.shape[1]}.")
-        refuse_stale(at, "Mixed")
         return rotate(q, at, self.layout)
 
-    def on_keys(self, k: Heads, at: Turn) -> Float[Tensor, "batch query_head token channel"]:
-        if self.heads % k.shape[1]:
-            raise ValueError(
-                f"the {self.heads} heads of this Mixed must be a multiple of those of the keys, got"
-                f" {k.shape[1]}."
-            )
-        refuse_stale(at, "Mixed")
-        return rotate(copied(k, at.cos), at, self.layout)
+    def on_keys(self, k: Heads, at: Turn) -> PerHead:
+        return rotate_keys(k, at, self.layout)
 
 
 CARD = Card(

@@ -13,8 +13,6 @@ distance is only an upper bound: a key turned by r tokens beforehand is found be
 Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
 """
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -34,8 +32,8 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
-from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied, refuse_stale, turn, with_versions
+from posenc.rotation.rotate import rotate, rotate_keys
+from posenc.rotation.table import Turn, turn
 
 
 class RoPE(Encoding):
@@ -43,6 +41,8 @@ class RoPE(Encoding):
 
     Partial: `RoPE(16, dim=64)` turns the first 16 of 64 channels and leaves the rest to content;
     with `trailing=True` it turns the last 16, as DeepSeek's heads do.
+
+    Learned θ is read when `prepare` is called: while it trains, call it in every forward.
     """
 
     prepared = Turn
@@ -78,15 +78,16 @@ class RoPE(Encoding):
         self.axes = 1 if self.freqs.ndim == 1 else len(self.freqs)
         self.gain, self.logit_gain = number(gain, "gain"), positive(logit_gain, "logit_gain")
         self.trailing = switch(trailing, "trailing")
-        start = torch.zeros(self.freqs.shape) if switch(learned, "learned") else None
-        self.delta = None if start is None else nn.Parameter(start)
-        first = self.dim - self.turned if trailing else 0
-        self.start = None if self.turned == self.dim else first
+        self.start = None
+        if self.turned < self.dim:
+            self.start = self.dim - self.turned if self.trailing else 0
+        self.delta = None
+        if switch(learned, "learned"):
+            self.delta = nn.Parameter(torch.zeros(self.freqs.shape))
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions | Points) -> Turn:
-        at = turn(pos, self.theta, self.gain, self.layout)
-        return with_versions(at, self.freqs if self.delta is None else self.delta)
+        return turn(pos, self.theta, self.gain)
 
     @property
     def theta(self) -> Frequencies:
@@ -95,21 +96,13 @@ class RoPE(Encoding):
             return self.freqs
         return self.freqs.to(self.delta.device) + self.delta.double()
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **how: Any) -> None:
-        """Load weights, also those of a RoPE whose θ was a Parameter as a whole."""
-        if self.delta is not None and f"{prefix}freqs" in state_dict:
-            moved = state_dict.pop(f"{prefix}freqs").double().cpu() - self.freqs.cpu()
-            state_dict[f"{prefix}delta"] = moved.to(self.delta.dtype)
-        super()._load_from_state_dict(state_dict, prefix, *args, **how)
-
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[-1] != self.dim:
             raise ValueError(f"this RoPE is for heads of {self.dim} channels, got {q.shape[-1]}.")
-        refuse_stale(at, "RoPE")
         return rotate(q, at, self.layout, self.start)
 
     def on_keys(self, k: Heads, at: Turn) -> PerHead:
-        return self.on_queries(copied(k, at.cos), at)
+        return rotate_keys(k, at, self.layout, self.start)
 
     def scale(self, dim: int) -> float:
         return super().scale(dim) * self.logit_gain
@@ -133,15 +126,6 @@ def _channels(dim: int) -> int:
     return whole_number(dim, "dim")
 
 
-SU = Paper(
-    key="su2021roformer",
-    title="RoFormer: Enhanced Transformer with Rotary Position Embedding",
-    authors="Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo"
-    " and Liu, Yunfeng",
-    year=2021,
-    arxiv="2104.09864",
-)
-
 HOLDS = frozenset(  # of all rotations, whatever their frequencies
     {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
     | {norm_preserving, any_length, length_independent, order_sensitive}
@@ -149,7 +133,14 @@ HOLDS = frozenset(  # of all rotations, whatever their frequencies
 
 CARD = Card(
     name="RoPE",
-    paper=SU,
+    paper=Paper(
+        key="su2021roformer",
+        title="RoFormer: Enhanced Transformer with Rotary Position Embedding",
+        authors="Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo"
+        " and Liu, Yunfeng",
+        year=2021,
+        arxiv="2104.09864",
+    ),
     used_by="Llama, Qwen, Mistral, Gemma, DeepSeek, Phi",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(dim, base=base, **options),
     holds=HOLDS,

@@ -27,8 +27,8 @@ from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
 from posenc.core.shapes import Embeddings, HeadPositions, Heads, PerHead, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
-from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied
+from posenc.rotation.rotate import rotate, rotate_keys
+from posenc.rotation.table import Turn
 
 
 class Steps(
@@ -79,7 +79,7 @@ class SelectiveRoPE(Encoding):
         return rotate(q, Turn(at.cos, at.sin), self.layout)
 
     def on_keys(self, k: Heads, at: Steps) -> PerHead:
-        return self.on_queries(copied(k, at.cos), at)
+        return rotate_keys(k, Turn(at.cos, at.sin), self.layout)
 
 
 CARD = Card(

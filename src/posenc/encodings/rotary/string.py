@@ -28,8 +28,8 @@ from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
 from posenc.properties.card import Card, Paper
 from posenc.rotation.matrices import cayley, in_basis, skew
-from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied, turn
+from posenc.rotation.rotate import rotate, rotate_keys
+from posenc.rotation.table import Turn, turn
 
 
 class Basis(Prepared, NamedTuple("Basis", [("by", Turn), ("basis", Tensor)])):
@@ -54,13 +54,13 @@ class STRING(Encoding):
         self.skew = nn.Parameter(torch.zeros(room("a basis", dim, dim)))
 
     def prepare(self, pos: Positions | Points) -> Basis:
-        return Basis(turn(pos, self.freqs, layout=self.layout), cayley(skew(self.skew)).float())
+        return Basis(turn(pos, self.freqs), cayley(skew(self.skew)).float())
 
     def on_queries(self, q: Heads, at: Basis) -> Heads:
         return rotate(in_basis(q, at.basis), at.by, self.layout).to(q.dtype)
 
     def on_keys(self, k: Heads, at: Basis) -> PerHead:
-        return self.on_queries(copied(k, at.by.cos), at)
+        return rotate_keys(in_basis(k, at.basis), at.by, self.layout).to(k.dtype)
 
 
 CARD = Card(

@@ -38,8 +38,8 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
-from posenc.rotation.rotate import rotate
-from posenc.rotation.table import Turn, copied, refuse_stale, turn, with_versions
+from posenc.rotation.rotate import rotate, rotate_keys
+from posenc.rotation.table import Turn, turn
 
 GAMMA = 0.4
 LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, keys and their sums
@@ -99,16 +99,13 @@ class XPos(Encoding):
                 " in the middle of your text, or train with a larger `span`."
             )
         fade = angles(away, self.rates)
-        queries, keys = (turn(pos, self.freqs, gain.exp(), self.layout) for gain in (fade, -fade))
-        return Stretch(with_versions(queries, self.freqs), with_versions(keys, self.freqs))
+        return Stretch(turn(pos, self.freqs, fade.exp()), turn(pos, self.freqs, (-fade).exp()))
 
     def on_queries(self, q: Heads, at: Stretch) -> Heads:
-        refuse_stale(at.queries, "XPos")
         return rotate(q, at.queries, self.layout)
 
     def on_keys(self, k: Heads, at: Stretch) -> PerHead:
-        refuse_stale(at.keys, "XPos")
-        return rotate(copied(k, at.keys.cos), at.keys, self.layout)
+        return rotate_keys(k, at.keys, self.layout)
 
     def extra_repr(self) -> str:
         far = f"span={self.span:g}, centre={self.centre}"

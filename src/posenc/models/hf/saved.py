@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from posenc import catalog  # noqa: F401  they define all encodings
-from posenc.core.cache import OF_EVERY_MODULE
 from posenc.core.encoding import Encoding
 from posenc.encodings import temperature  # noqa: F401  they define all encodings
 from posenc.models.config.parse import ENTRY
@@ -25,6 +24,7 @@ from posenc.models.files.errors import ModelError
 
 MOST_NUMBERS = 2**16  # of a constant that is written out
 LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}  # of torch, within encodings
+OF_EVERY_MODULE = frozenset(vars(nn.Module()))  # attributes that say nothing of an encoding
 DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
 
 

@@ -113,7 +113,7 @@ def _doublings(trained: int, places: Sequence[int]) -> list[float]:
 
 
 def _outcomes_in_words(rows: Sequence[Row]) -> str:
-    """Say which encodings are right where they were trained, and the best and worst at 2 L."""
+    """Say which encodings are right where they were trained, and how far means go at 2 L."""
     sentences = [f"Lines are means over {words.seeds(rows)}, points are single seeds."]
     if all(len(row.seeds) == 1 for row in rows):
         sentences = ["One seed of each encoding."]
@@ -128,21 +128,12 @@ def _outcomes_in_words(rows: Sequence[Row]) -> str:
             sentences.append(f"{within}each encoding has 95 % of its answers right, or more.")
     twice = 2 * (trained or 0)
     place = max((n for n in rows[0].means if (trained or 0) < n <= twice), default=0)
-    means = {row.encoding: row.means[place] for row in rows if place in row.means}
+    means = [row.means[place] for row in rows if place in row.means]
     if len(means) < 2:
         return " ".join(sentences)
-    most, least = (pick(means, key=lambda name: means[name]) for pick in (max, min))
-    best, worst = (words.share(means[name], bits) for name in (most, least))
+    ends = " to ".join(words.share(end, bits) for end in (min(means), max(means)))
     where = f"At n = {place}" + (", twice the trained length," if place == twice else "")
-    if best == worst:
-        return " ".join([*sentences, f"{where} all have {best}."])
-    count = "bits" if bits else "right answers"
-    return " ".join(
-        [
-            *sentences,
-            f"{where} {most} has the most {count}, {best}, and {least} the fewest, {worst}.",
-        ]
-    )
+    return " ".join([*sentences, f"{where} the means go from {ends}."])
 
 
 def _published_in_words(shape: Published) -> str:
@@ -233,17 +224,15 @@ def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
         )
         for n, row in enumerate(overall)
     ]
-    most, least = (
-        pick(overall, key=lambda row: row.interquartile.value).encoding for pick in (max, min)
-    )
+    middles = [row.interquartile.value for row in overall]
+    ends = " to ".join(words.share(end, False) for end in (min(middles), max(middles)))
     where = words.span(metric)
     return Figure(
         "Over all tasks",
         [Panel("", marks, f"right answers over {where}, %", "runs with more, %", y_range=PERCENT,
                x_ticks=TICKS, y_ticks=TICKS)],
         f"Of the runs on {len(overall[0].tasks)} tasks, the share that has more right answers than"
-        f" the axis says; higher is better. The interquartile mean is largest for {most}, and least"
-        f" for {least}.",
+        f" the axis says; higher is better. Interquartile means go from {ends}.",
         height=300,
     )  # fmt: skip
 

@@ -20,12 +20,13 @@ NARROW = 120  # columns, below which notes on rows stand under the table
 
 def study(result: Analysis, console: Console) -> None:
     if result.hypothesis:
-        console.print(Text(result.hypothesis, "bold"))
+        console.print(Text(f"hypothesis, as registered: {result.hypothesis}"))
     if result.registered:
         console.print(Text(f"registered: sha256 {result.registered}", "dim"), soft_wrap=True)
     for deviation in result.deviations:
         console.print(Text(f"deviation: {deviation}", "yellow"))
     console.print(Text(f"{result.done} of {result.of} cells", "dim"))
+    console.print(Text(f"outcomes hold {studies.conditions(result)}", "dim"))
     for task in dict.fromkeys(row.task for row in result.rows):
         console.print()
         _rows(task, [row for row in result.rows if row.task == task], result.metric, console)
@@ -51,21 +52,23 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
         "n ≤ L",
         studies.span(metric),
         "95 %",
-        "below ½",
+        studies.CROPPED.replace(" ", "\n", 1) if bits else "below ½",
         "params",
         "ms/step",
         "seeds",
     )
     noted = []
     for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
-        below = "" if bits or not row.curve else "–" if row.below is None else str(row.below)
+        beside = "" if not row.curve else "–" if row.below is None else str(row.below)
+        if bits:
+            beside = studies.share(row.cropped.value if row.cropped else None, bits)
         cells = (
             Text(row.encoding, "bold"),
             "" if row.rank is None else str(row.rank),
             studies.share(row.in_range, bits),
             studies.share(row.value.value if row.value else None, bits),
             studies.interval(row.value, bits),
-            below,
+            beside,
             "" if row.parameters is None else words.count(row.parameters),
             "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
             str(len(row.seeds)),
@@ -151,6 +154,7 @@ def prediction(predicted: Prediction, console: Console) -> None:
     for effect in predicted.effects:
         table.add_row(*studies.effect(effect))
     console.print(table)
+    console.print(Text(studies.ALIKE, "dim"))
 
 
 def bands(recoveries: Sequence[Recovery], console: Console) -> None:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
+from posenc.core.numerals import number
 from posenc.study.analysis import Analysis, Contrast, Row
 from posenc.study.bands import How, Recovery
-from posenc.study.cell import Profile
 from posenc.study.prediction import Effect, Prediction
 from posenc.study.repetition import Repeated
 from posenc.study.statistics import Interval
 
 LEVEL = 0.05  # of Holm's p, below which a contrast is decided
+UNDECIDED = "no difference shown"  # which is not equality
+CROPPED = "cropped to L"  # the baseline of reading on
+ALIKE = "p takes the encodings for independent: near-doubles among them count twice."
 WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
 SCORES = (0.25, 0.5, 0.75, 0.95)  # of performance profiles, in tables
 
@@ -25,6 +28,22 @@ def unit(row: Row) -> str:
 def span(metric: str) -> str:
     """The lengths that the metric is about: "L…2L", "1.2 L"."""
     return "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
+
+
+def conditions(analysis: Analysis) -> str:
+    """Name the lengths, rate, steps and seeds at which outcomes hold: nothing says more of others.
+
+    "at 1.2 L, L = 10, learning rate 0.001, 2,000 steps, 10 seeds"
+    """
+    over = "over" if analysis.metric == "area" else "at"
+    parts = [f"{over} {span(analysis.metric)}"]
+    trained = sorted({row.trained for row in analysis.rows if row.trained})
+    if trained:
+        parts.append(f"L = {' or '.join(map(str, trained))}")
+    if analysis.profile is not None:
+        parts.append(f"learning rate {number(analysis.profile.rate, 2)}")
+        parts.append(f"{analysis.profile.steps:,} steps")
+    return ", ".join([*parts, *([seeds(analysis.rows)] if analysis.rows else [])])
 
 
 def share(value: float | None, bits: bool) -> str:
@@ -69,27 +88,30 @@ def verdict(contrast: Contrast) -> str:
         return contrast.verdict
     between = contrast.difference.low <= 0 <= contrast.difference.high
     if contrast.adjusted >= LEVEL or between:
-        return "undecided"
+        return UNDECIDED
     better = contrast.one if contrast.difference.value > 0 else contrast.other
     return f"{' + '.join(better)} is better"
 
 
-def findings(contrasts: Sequence[Contrast], bits: bool) -> list[str]:
-    """Say what is decided on one task, a sentence each, and what is not."""
-    sentences, open_ = [], []
+def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]:
+    """Say what is decided on one task, a sentence each with its conditions, and what is not."""
+    sentences, open_, uncalled = [], [], []
     for contrast in contrasts:
         decision = verdict(contrast)
+        if decision == UNDECIDED:
+            open_.append(sides(contrast))
+            continue
         if contrast.difference is None or not decision.endswith("is better"):
-            open_.append(
-                f"{sides(contrast)}" + (f" ({decision})" if decision != "undecided" else "")
-            )
+            uncalled.append(f"{sides(contrast)} ({decision})")
             continue
         unit = "bits" if bits else "percentage points"
         low, high = sorted((abs(contrast.difference.low), abs(contrast.difference.high)))
         less = contrast.other if contrast.difference.value > 0 else contrast.one
         ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
-        sentences.append(f"{decision} than {' + '.join(less)}, by {ends} {unit}.")
-    return sentences + ([f"Undecided: {'; '.join(open_)}."] if open_ else [])
+        sentences.append(f"{decision} than {' + '.join(less)}, by {ends} {unit}, {where}.")
+    if open_:
+        sentences.append(f"No difference is shown, nor that there is none: {'; '.join(open_)}.")
+    return sentences + ([f"Not decided: {'; '.join(uncalled)}."] if uncalled else [])
 
 
 def effect(measured: Effect) -> tuple[str, str, str, str, str]:
@@ -107,7 +129,8 @@ def foretold(prediction: Prediction) -> str:
     """Say how well properties foretold the order of encodings, and whether it may be chance."""
     rho = prediction.correlation
     kinds = len({*prediction.families})
-    verdict = "more than by chance" if prediction.p < LEVEL and rho.low > 0 else "undecided"
+    chance = prediction.p >= LEVEL or rho.low <= 0
+    verdict = "not told from chance" if chance else "more than by chance"
     return (
         f"Of {len(prediction.encodings)} encodings of {kinds} families, each predicted by a fit on"
         f" the other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}]"
@@ -150,8 +173,9 @@ def repeated_row(row: Repeated) -> tuple[str, ...]:
     return row.task, row.encoding, first, span, again, agrees, equal, str(row.seeds)
 
 
-def design(analysis: Analysis, profile: Profile | None) -> str:
-    """Say how much was run, and of which size."""
+def design(analysis: Analysis) -> str:
+    """Say how much was run, of which size, and how it was trained."""
+    profile = analysis.profile
     tasks = len({row.task for row in analysis.rows})
     names = len({row.encoding for row in analysis.rows})
     plural = "" if tasks == 1 else "s"
@@ -164,6 +188,7 @@ def design(analysis: Analysis, profile: Profile | None) -> str:
         return f"{text}."
     return (
         f"{text}. Each run trains a transformer of {profile.layers} layers, width {profile.width},"
-        f" {profile.heads} heads, for {profile.steps:,} steps of {profile.batch} texts, and tests"
-        f" {profile.prompts} prompts of each length."
+        f" {profile.heads} heads, for {profile.steps:,} steps of {profile.batch} texts at one"
+        f" learning rate, {number(profile.rate, 2)}, and tests {profile.prompts} prompts of each"
+        " length. What is found holds there; of other lengths, rates and steps it says nothing."
     )

@@ -17,15 +17,47 @@ As in gpt-oss (OpenAI 2025, arXiv:2508.10925) and Xiao et al. 2023, arXiv:2309.1
 from typing import Any
 
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
 from torch import Tensor
 
+from posenc.attention.call import Call
+from posenc.core.shapes import Sinks
 from posenc.core.tracing import full
 
 flash = torch._scaled_dot_product_flash_attention_for_cpu  # type: ignore[attr-defined]
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
-Sinks = Float[Tensor, "head"]
+
+def cannot_serve(call: Call) -> str:
+    """Why sinks cannot be joined here to what torch's kernel gives; "" where they can."""
+    if not call.looks:
+        return "`sinks` take the log-sum-exp of torch's CPU kernel, outside of what is traced"
+    if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
+        return "there is nothing to share with `sinks`"
+    return "torch's kernel has no `dropout` beside `sinks`" if call.dropout else ""
+
+
+def attended(
+    call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
+) -> Tensor:
+    """Attention with sinks by torch's CPU kernel, for some queries and keys."""
+    assert call.sinks is not None
+    q, k, v = fitted(*widened(q, k, v, call.sinks))
+    if mask is not None and mask.dtype is torch.bool:
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, float("-inf"))
+    if call.trains:
+        out = WithSinks.apply(q, k, v, call.sinks, mask, causal, call.scale)[0]  # type: ignore
+        return out.to(call.q.dtype)
+    out, lse = flash(q, k, v, 0.0, causal, attn_mask=mask, scale=call.scale)
+    return joined(out, lse, call.sinks)[0]
+
+
+def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Pad and lay out q, k and v as the kernel wants: equally many channels, side by side."""
+    wide = max(q.shape[-1], v.shape[-1])
+    q, k, v = (F.pad(x, (0, wide - x.shape[-1])) if x.shape[-1] < wide else x for x in (q, k, v))
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    return q, k, v
 
 
 def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tensor]:

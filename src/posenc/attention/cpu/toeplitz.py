@@ -29,7 +29,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.sinks import (
+from posenc.attention.cpu.sinks import (
+    fitted,
     flash,
     flash_backward,
     gradient,
@@ -63,7 +64,7 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
     tiles = tiled(strip, slice(0, q.shape[1]))
     if not learned and bias is not None and strip.queries >= WORTH_CUTTING:
-        u = u.detach().clone()  # it may be kept for other layers
+        u = u.detach()
         tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
     if sinks is not None and not learned:  # the gradients of a learned bias are float32 anyhow
         q, k, v = widened(q, k, v, sinks)
@@ -90,14 +91,11 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     f = bias.distance
     assert f is not None
 
-    def make() -> Tensor:
-        step, shift = steps
-        offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
-        head = torch.arange(heads, device=device).unsqueeze(-1)
-        seen = f(head, offsets).expand(heads, -1).to(exact)
-        return F.pad(seen, ends, value=float("-inf")).contiguous()
-
-    return bias.cached((exact, strip), make)
+    step, shift = steps
+    offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
+    head = torch.arange(heads, device=device).unsqueeze(-1)
+    seen = f(head, offsets).expand(heads, -1).to(exact)
+    return F.pad(seen, ends, value=float("-inf")).contiguous()
 
 
 def cut_negligible(
@@ -171,14 +169,6 @@ def _strided(u: Tensor, queries: int, tile: Tile) -> Tensor:
     shape = (1, heads.stop - heads.start, rows.stop - rows.start, keys.stop - keys.start)
     start = u.storage_offset() + heads.start * u.stride(0) + queries - rows.stop + keys.start
     return u.as_strided(shape, (0, u.stride(0), 1, 1), start)
-
-
-def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad and lay out q, k and v as the kernel wants: equally many channels, side by side."""
-    wide = max(q.shape[-1], v.shape[-1])
-    q, k, v = (F.pad(x, (0, wide - x.shape[-1])) if x.shape[-1] < wide else x for x in (q, k, v))
-    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
-    return q, k, v
 
 
 def _keys_of(x: Tensor, tile: Tile) -> Tensor:

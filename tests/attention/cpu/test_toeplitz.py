@@ -30,7 +30,7 @@ from posenc import (
     T5Bias,
     attend,
 )
-from posenc.attention import toeplitz
+from posenc.attention.cpu import toeplitz
 from posenc.attention.spacing import strip
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
@@ -89,9 +89,9 @@ def test_a_view_of_distance_is_the_reference_and_trains(name, mask, place, group
         return out, *torch.autograd.grad(out, leaves, weights)
 
     expected = run("reference")
-    torch.testing.assert_close(run("view"), expected, rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(run("toeplitz"), expected, rtol=1e-5, atol=1e-9)
     with torch.no_grad():
-        out = by_path("view", q, k, v, encoding, *at, MASKS[mask](*at))
+        out = by_path("toeplitz", q, k, v, encoding, *at, MASKS[mask](*at))
     torch.testing.assert_close(out, expected[0], rtol=1e-9, atol=1e-9)
 
 
@@ -130,7 +130,7 @@ def test_views_of_other_dtypes_are_as_good_as_the_plain_kernel(name, dtype):
     few = {torch.bfloat16: 16, torch.float16: 32, torch.float64: 2**27}[dtype]
     few *= torch.finfo(dtype).eps  # roundings; tables of the encodings are float32
     exact = run("reference", *(x.detach().double().requires_grad_(trains) for x in leaves))
-    for made, expected in zip(run("view", *leaves), exact, strict=True):
+    for made, expected in zip(run("toeplitz", *leaves), exact, strict=True):
         assert made.dtype == dtype
         off = (made.double() - expected).norm() / expected.norm()
         assert off < few
@@ -141,7 +141,7 @@ def test_views_of_other_dtypes_are_as_good_as_the_plain_kernel(name, dtype):
 def test_strides_of_the_inputs_do_not_matter(name):
     encoding, pos = {**BY_DISTANCE, **BY_CONTENT}[name], sequence(150)
     q, k, v = torch.randn(DIM, 3, 2, 150, HEADS).permute(1, 2, 4, 3, 0)
-    run = lambda *x: by_path("view", *x, encoding, pos, pos, causal())  # noqa: E731
+    run = lambda *x: by_path("toeplitz", *x, encoding, pos, pos, causal())  # noqa: E731
     torch.testing.assert_close(run(q, k, v), run(*(x.contiguous() for x in (q, k, v))))
 
 
@@ -153,7 +153,7 @@ def test_queries_that_see_nothing_give_0_and_nan_that_nobody_sees_does_not_sprea
     q, k, v = tensors(at, k_at)
     expected = by_path("reference", q, k, v, encoding, at, k_at, causal(at, k_at))
     k[..., 180:, :] = v[..., 180:, :] = float("nan")  # these stand after all queries
-    out = by_path("view", q, k, v, encoding, at, k_at, causal(at, k_at))
+    out = by_path("toeplitz", q, k, v, encoding, at, k_at, causal(at, k_at))
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
     assert out[..., :20, :].eq(0).all()
 
@@ -164,7 +164,7 @@ def test_queries_that_see_nothing_give_0_and_nan_that_nobody_sees_does_not_sprea
 def uncut(q, k, v, encoding, mask, monkeypatch):
     with monkeypatch.context() as without:
         without.setattr(toeplitz, "cut_negligible", lambda *_: None)
-        return attend(q, k, v, encoding, mask=mask, implementation="view")
+        return attend(q, k, v, encoding, mask=mask, implementation="toeplitz")
 
 
 def cut_tiles(q, k, v, encoding, mask):
@@ -222,7 +222,7 @@ def test_keys_and_values_of_huge_norm_far_away_are_not_cut():
         )
         made = attend(q, k_, v_, ALiBi(4), mask=causal())
         torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=1e-4)
-        assert attend(q, k_, v_, ALiBi(4), mask=causal(), implementation="view").equal(made)
+        assert attend(q, k_, v_, ALiBi(4), mask=causal(), implementation="toeplitz").equal(made)
 
 
 class Far(Encoding):
@@ -236,7 +236,7 @@ class Far(Encoding):
 @pytest.mark.parametrize("mask", [None, causal()], ids=["all", "causal"])
 def test_a_bias_that_comes_back_far_away_is_not_cut_off(mask):
     q, k, v = (heads(2, 1000) for _ in range(3))
-    made = attend(q, k, v, Far(), mask=mask, implementation="view")
+    made = attend(q, k, v, Far(), mask=mask, implementation="toeplitz")
     expected = attend(q, k, v, Far(), mask=mask, implementation="reference")
     torch.testing.assert_close(made, expected, rtol=1e-5, atol=1e-5)
 
@@ -261,7 +261,7 @@ def test_gradients_of_learned_weights_are_right_where_weights_are_hidden_or_tiny
             attend(*inputs, t5, mask=causal(), implementation=path).square().sum(),
             (*inputs, t5.weight),
         )
-        for path in ("view", "reference")
+        for path in ("toeplitz", "reference")
     )
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
@@ -357,16 +357,16 @@ def peak(encoding, mask, trains, path):
 
 causal = masks.causal()
 made = {
-    "alibi": (ALiBi(H), causal, False, "view"),
-    "t5": (T5Bias(H), None, False, "view"),
-    "kerple": (Kerple(H), causal, False, "view"),
-    "fire": (FIRE(H, length=8192), causal, False, "view"),
-    "shaw": (Shaw(D, reach=64), causal, False, "view"),
-    "transformer-xl": (TransformerXL(D, H), causal, False, "view"),
-    "deberta": (DeBERTa(D, H, buckets=256), None, False, "view"),
+    "alibi": (ALiBi(H), causal, False, "toeplitz"),
+    "t5": (T5Bias(H), None, False, "toeplitz"),
+    "kerple": (Kerple(H), causal, False, "toeplitz"),
+    "fire": (FIRE(H, length=8192), causal, False, "toeplitz"),
+    "shaw": (Shaw(D, reach=64), causal, False, "toeplitz"),
+    "transformer-xl": (TransformerXL(D, H), causal, False, "toeplitz"),
+    "deberta": (DeBERTa(D, H, buckets=256), None, False, "toeplitz"),
     "deberta in blocks": (DeBERTa(D, H, buckets=256), None, False, "blocks"),
-    "alibi, training": (ALiBi(H), causal, True, "view"),
-    "t5, training": (T5Bias(H), causal, True, "view"),
+    "alibi, training": (ALiBi(H), causal, True, "toeplitz"),
+    "t5, training": (T5Bias(H), causal, True, "toeplitz"),
 }
 S = 256
 for case in made.values():

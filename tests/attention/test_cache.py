@@ -20,7 +20,7 @@ from posenc import (
     attend,
     masks,
 )
-from posenc.attention.key_cache import Cache, attend_cached
+from posenc.attention.cache import Cache, attend_cached
 from posenc.core.encoding import Encoding
 from posenc.core.positions import documents, folded, packed, padded
 from posenc.core.prepared import Prepared
@@ -249,16 +249,3 @@ def test_a_step_of_an_optimiser_between_two_tokens_is_seen(encoding):
             if n == 8:
                 for x in encoding.parameters():
                     x.data.mul_(1.5)
-
-
-def test_tables_that_follow_from_weights_alone_are_made_once_for_all_tokens():
-    """Against a count of the products that make them."""
-    encoding, made = DeBERTa(8, 2, reach=4), []
-    layer, cache = torch.nn.Identity(), Cache()
-    with torch.no_grad():
-        for n in range(6):
-            q, k, v = torch.randn(3, 1, 2, 1, 8).unbind()
-            at = encoding.prepare(torch.tensor([n]))
-            attend_cached(layer, cache, q, k, v, encoding, at, masks.causal())
-            made.append(encoding.tables(cache.held[layer].ats[0], 24**-0.5, q.dtype)[0])
-    assert all(table is made[0] for table in made)

@@ -12,7 +12,7 @@ from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.nope import NoPE
 
 DIM, HEADS = 8, 4
-PATHS = ("auto", "reference", "blocks", "sdpa", "view")
+PATHS = ("auto", "reference", "blocks", "sdpa", "toeplitz")
 
 
 def heads(heads, tokens, channels=DIM, dtype=torch.float64):

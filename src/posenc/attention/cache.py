@@ -1,0 +1,250 @@
+"""Keys and values of the tokens so far, so that each new token costs one query.
+
+Keys are kept as they enter the dot product, values as they are weighed: nothing is turned twice.
+Where an encoding widens keys, or copies them for each head, they are kept as they were projected,
+and encoded again in every call: that is less memory, and Transformer-XL has a faster form of it.
+
+Nothing that is kept follows from weights but what a text is made of, its keys and values.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posenc.attention import hooks
+from posenc.attention.attend import made
+from posenc.attention.dispatch import run
+from posenc.attention.inputs import check_inputs, check_mask
+from posenc.attention.unseen import visible
+from posenc.core.arguments import shown, whole_number
+from posenc.core.encoding import Encoding
+from posenc.core.fits import checked_at
+from posenc.core.masks import CAUSAL, Mask, refuse_no_function
+from posenc.core.positions import exact_copy, sequence
+from posenc.core.prepared import appended, cut, of_texts, where_tokens
+from posenc.core.shapes import Heads, Keys, Seen, Values
+from posenc.core.sum import leaves
+
+SCORES = {"on_scores", "by_weight"}
+
+
+@dataclass(frozen=True)
+class Held:
+    """The keys, values and positions of the tokens so far, in one layer; never written to."""
+
+    k: Keys
+    v: Values
+    ats: list[Any]  # of each leaf of the encoding: its `at`; None where no later query needs it
+    encoded: bool  # whether `k` and `v` are as `on_keys` and `on_values` return them
+    axes: int  # numbers that make a position
+    pos: Tensor | None = None  # positions of all, if any were given; None: 0, 1, 2, …
+    again: bool = False  # whether the layer has been called more than once
+
+    @property
+    def tokens(self) -> int:
+        return self.k.shape[-2]
+
+    def mapped(self, of_tensor: Any, of_at: Any) -> "Held":
+        ats = [None if at is None else of_at(at) for at in self.ats]
+        pos = None if self.pos is None else of_at(self.pos)
+        return replace(self, k=of_tensor(self.k), v=of_tensor(self.v), ats=ats, pos=pos)
+
+
+@dataclass(eq=False)
+class Cache:
+    """Empty at first; `layer(x, cache=cache)` adds the tokens of x, layer by layer.
+
+    One serves all layers of a stack, each of which is called once for each piece of the text; a
+    layer that a stack passes through twice needs two. A call that is refused adds nothing.
+
+    `copy.copy` and `copy.deepcopy` make a branch, which goes on by itself, with the same layers or,
+    copied together with them, with the copies.
+    """
+
+    held: dict[nn.Module, Held] = field(default_factory=dict, init=False)
+    given: dict[nn.Module, Tensor] = field(default_factory=dict, init=False)  # while layers work
+
+    @property
+    def tokens(self) -> int:
+        return max([held.tokens for held in self.held.values()], default=0)
+
+    def tokens_of(self, layer: nn.Module) -> int:
+        """The number that this layer has seen: while a stack is at work, layers differ."""
+        held = self.held.get(layer)
+        return 0 if held is None else held.tokens
+
+    def to(self, device: torch.device | str) -> "Cache":
+        """A cache on this device; the layers are moved by themselves."""
+        to = lambda x: x.to(device)  # noqa: E731
+        return self._mapped(lambda held: held.mapped(to, to))
+
+    def crop(self, tokens: int) -> None:
+        """Keep the first `tokens`; a negative number drops as many from the end.
+
+        The next tokens stand after the last that is left.
+        """
+        left = whole_number(tokens, "tokens") + (self.tokens if tokens < 0 else 0)
+        self._refuse_unfinished("crop")
+        if not 0 <= left <= self.tokens:
+            raise ValueError(
+                f"`tokens` must be at most the {self.tokens} of the cache, got {tokens}."
+            )
+        some = slice(left)
+        self.held = self._mapped(
+            lambda held: held.mapped(
+                lambda x: x[..., some, :], lambda at: cut(at, some, where_tokens(held.axes))
+            )
+        ).held
+
+    def reorder(self, texts: Tensor) -> None:
+        """Take these texts of the batch, (new batch,), in this order: beams that are left.
+
+        A text may be taken twice, or not at all.
+        """
+        self._refuse_unfinished("reorder")
+        batch = max([held.k.shape[0] for held in self.held.values()], default=0)
+        if not isinstance(texts, Tensor) or texts.ndim != 1 or texts.dtype not in INTEGERS:
+            raise TypeError(
+                f"`texts` must be a tensor of indices of texts, (new batch,), got {shown(texts)}:"
+                " `torch.tensor([0, 0, 2])`."
+            )
+        if texts.numel() and not 0 <= int(texts.min()) <= int(texts.max()) < batch:
+            raise IndexError(f"`texts` must be 0 … {batch - 1}, got {texts.tolist()}.")
+        take = lambda x: x.index_select(0, texts.to(x.device))  # noqa: E731
+        self.held = self._mapped(
+            lambda held: held.mapped(take, lambda at: of_texts(at, texts, where_tokens(held.axes)))
+        ).held
+
+    def __copy__(self) -> "Cache":
+        return self._mapped(lambda held: held)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
+        """A branch for the copies of layers that were copied before it, together with it."""
+        branch = Cache()
+        branch.held = {memo.get(id(layer), layer): held for layer, held in self.held.items()}
+        return branch
+
+    def _mapped(self, change: Any) -> "Cache":
+        branch = Cache()
+        branch.held = {layer: change(held) for layer, held in self.held.items()}
+        return branch
+
+    def _refuse_unfinished(self, what: str) -> None:
+        counts = {held.tokens for held in self.held.values()}
+        if len(counts) > 1:
+            raise ValueError(
+                f"`{what}` is for a cache whose layers have seen equally many tokens, these have"
+                f" seen {', '.join(map(str, sorted(counts)))}: finish the pass first."
+            )
+
+
+INTEGERS = (torch.int64, torch.int32)
+
+
+def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: int) -> Any:
+    """Positions of the tokens of x, (batch, token, channel); None: those after the cache's last."""
+    held = None if cache is None else cache.held.get(layer)
+    known = None if held is None else held.pos
+    if pos is None:
+        if known is None:
+            return sequence(x.shape[-2], 0 if held is None else held.tokens, x.device)
+        if axes > 1:
+            raise ValueError(
+                f"`pos` must say where these tokens stand, points of {axes} axes as before: none of"
+                " them is the next."
+            )
+        pos = known[..., -1:] + torch.arange(1, x.shape[-2] + 1, device=x.device)
+    if cache is not None:
+        cache.given[layer] = pos = exact_copy(pos)
+    return pos
+
+
+def attend_cached(
+    layer: nn.Module,
+    cache: Cache,
+    q: Heads,
+    k: Keys,
+    v: Values,
+    encoding: Encoding,
+    at: Any,
+    mask: Mask | Seen | None = None,
+    scale: float | None = None,
+    **how: Any,
+) -> Tensor:
+    """Add new tokens to the cache, and attend from them to all that it holds then.
+
+    `at` is of the new tokens; `mask` is of the whole text so far, its queries and its keys;
+    `how` goes to `attend`.
+    """
+    check_inputs(encoding, q, k, v)
+    at = checked_at(encoding, at, q, "`at`")
+    held, place = _held(cache, layer, encoding, k, v, at), where_tokens(encoding.axes)
+    ats, all_ats, tokens = [*hooks.flat(at)], [], q.shape[-2]
+    last = slice(-tokens, None) if tokens else slice(0)
+    for index, (leaf, before) in enumerate(zip(leaves(encoding), held.ats, strict=True)):
+        goes_on = type(leaf).on_hidden is not Encoding.on_hidden
+        so_far = ats[index] if before is None else appended(before, ats[index], place)
+        needed = goes_on or not held.encoded or SCORES & {*leaf.acts_on}
+        all_ats.append(so_far if needed else None)
+        if goes_on:  # sums over tokens go on from the last in the cache
+            ats[index] = cut(so_far, last, place)
+    at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
+    scale = encoding.scale(q.shape[-1]) if scale is None else scale
+    new = made(encoding, q, k, v, at, at, None, scale, **how)
+    new = hooks.encoded(new) if held.encoded else new
+    k, v = (torch.cat(both, -2) for both in ((held.k, new.k), (held.v, new.v)))
+    mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
+    check_mask(mask, q, k)
+    call = visible(made(encoding, new.q, k, v, at, k_at, mask, scale, **how))
+    call = hooks.scored(call if held.encoded else hooks.encoded(call))
+    out = hooks.finished(call, run(call))
+    pos = _all_positions(held, cache.given.pop(layer, None), place)
+    cache.held[layer] = replace(held, k=k, v=v, ats=all_ats, pos=pos, again=layer in cache.held)
+    return out
+
+
+def _held(cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any) -> Held:
+    """What the cache holds of this layer; nothing, in its first call."""
+    held = cache.held.get(layer)
+    if held is None:
+        if any([other.again for other in cache.held.values()]):
+            raise ValueError(
+                f"`cache` holds {cache.tokens} tokens, which this layer has not seen: each layer of"
+                " a stack is called from the first token on; a copied layer needs the cache that"
+                " was copied with it, `copy.deepcopy((layers, cache))`."
+            )
+        encoded = keeps_keys(encoding, k, at)
+        none = [None] * len(leaves(encoding))
+        return Held(k[..., :0, :], v[..., :0, :], none, encoded, encoding.axes)
+    if held.k.shape[0] != k.shape[0]:
+        raise ValueError(
+            f"`cache` holds a batch of {held.k.shape[0]}, `x` is a batch of {k.shape[0]}: start"
+            " with an empty `Cache()`."
+        )
+    return held
+
+
+def _all_positions(held: Held, given: Tensor | None, place: tuple[int, int]) -> Tensor | None:
+    """The positions of all tokens, where those of some were given."""
+    if given is None or not held.tokens:
+        return given
+    known = sequence(held.tokens, 0, given.device) if held.pos is None else held.pos
+    return appended(known, given, place)
+
+
+@torch.no_grad()
+def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
+    """Test on one token whether keys that the encoding acts on keep their heads and channels."""
+    first_key, at = k[..., :1, :], cut(at, slice(1), where_tokens(encoding.axes))
+    return encoding.on_keys(first_key, at).shape == first_key.shape
+
+
+def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:
+    """Cut the mask of all `tokens` down to the queries from `start` on."""
+    if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
+        return None if mask is CAUSAL and start else mask
+    refuse_no_function(mask)
+    full_mask = mask if isinstance(mask, Mask) else Mask(mask)
+    return full_mask.of_last(start, tokens, batch)

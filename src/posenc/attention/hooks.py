@@ -1,0 +1,165 @@
+"""Apply the hooks of an encoding, each in one place, and check what it gives back.
+
+Of a `Sum` each part is applied and checked by itself, so that a message names the part.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.attention.call import Call
+from posenc.core.arguments import shown
+from posenc.core.biases import ScoreBias, added, as_bias, per_query_head
+from posenc.core.encoding import Encoding
+from posenc.core.prepared import Parts
+from posenc.core.shapes import Embeddings, Heads, Keys
+from posenc.core.sum import Sum, leaves
+
+Shape = tuple[int, ...]
+
+
+def embedded(encoding: Encoding, x: Embeddings, at: Any) -> Embeddings:
+    """Apply `on_embeddings`."""
+    for leaf, leaf_at in _acting(encoding, "on_embeddings", at):
+        out = leaf.on_embeddings(x, leaf_at)
+        x = _checked(leaf, "on_embeddings", out, x.shape)
+    return x
+
+
+def encoded(call: Call) -> Call:
+    """Apply `on_queries`, `on_keys` and `on_values`."""
+    q, k = queries_and_keys(call.encoding, call.q, call.k, call.at, call.k_at)
+    return call._replace(q=q, k=k, v=_of_keys(call.encoding, "on_values", call.v, call.k_at, q))
+
+
+def queries_and_keys(
+    encoding: Encoding, q: Heads, k: Keys, at: Any, k_at: Any
+) -> tuple[Tensor, Tensor]:
+    """Apply `on_queries` and `on_keys`: q and k as they enter the dot product."""
+    for leaf, leaf_at in _acting(encoding, "on_queries", at):
+        q = _checked(leaf, "on_queries", leaf.on_queries(q, leaf_at), q.shape[:3])
+    k = _of_keys(encoding, "on_keys", k, k_at, q)
+    if q.shape[-1] != k.shape[-1]:
+        raise TypeError(
+            f"`on_queries` and `on_keys` of {type(encoding).__name__} must return equally many"
+            f" channels, got {q.shape[-1]} and {k.shape[-1]}."
+        )
+    return q, k
+
+
+def _of_keys(encoding: Encoding, hook: str, x: Tensor, at: Any, q: Tensor) -> Tensor:
+    """Apply a hook to keys or values that heads share, or that it gives each head of q."""
+    for leaf, leaf_at in _acting(encoding, hook, at):
+        texts, heads, tokens, _ = x.shape
+        shared, own = (texts, heads, tokens), (texts, q.shape[1], tokens)
+        x = _checked(leaf, hook, getattr(leaf, hook)(x, leaf_at), shared, own)
+    return x
+
+
+def scored(call: Call) -> Call:
+    """Apply `on_scores` to a call of encoded queries and keys: the call with its bias."""
+    bias = bias_of(call.encoding, call.q, call.k, call.at, call.k_at, call.scale)
+    q, k, v, scale = call.q, call.k, call.v, call.scale
+    if bias is not None and call.implementation != "reference" and call.softcap is None:
+        in_parts = call.implementation in ("auto", "toeplitz") and call.looks and call.plain
+        q, k, bias = bias.absorbed(q, k, call.trains or not in_parts)
+    if k.shape[1] != v.shape[1]:  # the hooks gave them unlike numbers of heads
+        k, v = per_query_head(k, q), per_query_head(v, q)
+    if scale <= 0:  # torch's kernels take the sign of −∞ with it
+        q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
+    return call._replace(q=q, k=k, v=v, scale=scale, bias=bias)
+
+
+def bias_of(
+    encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, scale: float
+) -> ScoreBias | None:
+    """The bias that `on_scores` returns of encoded queries and keys, parts of a sum added."""
+    biases = []
+    for leaf, leaf_at, leaf_k_at in _acting(encoding, "on_scores", at, k_at):
+        bias = leaf.on_scores(q, k, leaf_at, leaf_k_at, scale)
+        if isinstance(bias, Tensor):
+            check_broadcast(leaf, "on_scores", bias, (*q.shape[:3], k.shape[-2]))
+        biases.append(as_bias(bias, q, k))
+    return added([bias for bias in biases if bias is not None])
+
+
+def by_weight(call: Call, weights: Tensor, rows: slice, shape: Shape) -> Tensor | None:
+    """What `by_weight` adds to the output, of this shape, of some queries; or None."""
+    extras = []
+    for leaf, at, k_at in _acting(call.encoding, "by_weight", call.at, call.k_at):
+        extra = leaf.by_weight(weights, at, k_at, rows)
+        if extra is not None:
+            extras.append(check_broadcast(leaf, "by_weight", extra, shape))
+    return sum(extras[1:], extras[0]) if extras else None
+
+
+def finished(call: Call, out: Tensor) -> Tensor:
+    """Apply `on_output`; what acted on values last is the first to be turned back."""
+    for leaf, leaf_at in reversed([*_acting(call.encoding, "on_output", call.at)]):
+        turned = leaf.on_output(out, leaf_at)
+        out = _checked(leaf, "on_output", turned, out.shape[:3])
+    return out
+
+
+def flat(at: Any) -> Iterator[Any]:
+    """The `Prepared` or positions of each of the `leaves` of a sum, in their order."""
+    if isinstance(at, Parts):
+        for part in at.parts:
+            yield from flat(part)
+    else:
+        yield at
+
+
+def nested(encoding: Encoding, ats: Iterator[Any]) -> Any:
+    """The inverse of `flat`."""
+    if isinstance(encoding, Sum):
+        return encoding.of_parts([nested(part, ats) for part in encoding])
+    return next(ats)
+
+
+def _acting(encoding: Encoding, hook: str, *ats: Any) -> list[tuple[Any, ...]]:
+    """The parts that override a hook, each with its own `at`."""
+    if not isinstance(encoding, Sum):
+        return [(encoding, *ats)] if hook in encoding.acts_on else []
+    parts = zip(leaves(encoding), *map(flat, ats), strict=True)
+    return [part for part in parts if hook in part[0].acts_on]
+
+
+def _checked(leaf: Encoding, hook: str, out: Any, *due: Shape) -> Tensor:
+    """Check what a hook returned: of one of the shapes that are `due`, channels aside if 4-D."""
+    if torch.compiler.is_compiling():
+        return out
+    if isinstance(out, Tensor) and out.is_floating_point():
+        if out.shape in due or (out.ndim == 4 and out.shape[:3] in due):
+            return out
+    channels = hook != "on_embeddings"  # whose due shape ends with them
+    shapes = " or ".join(dict.fromkeys(_shape(shape, channels) for shape in due))
+    raise TypeError(
+        f"`{type(leaf).__name__}.{hook}` must return floats of shape {shapes}, got {_came(out)}."
+    )
+
+
+def check_broadcast(leaf: Encoding, hook: str, out: Any, due: Shape) -> Tensor:
+    """Check that what a hook returned broadcasts to the shape that is `due`, and no further."""
+    if torch.compiler.is_compiling():
+        return out
+    if isinstance(out, Tensor):
+        sizes = zip(reversed(out.shape), reversed(due), strict=False)
+        if out.ndim <= len(due) and all([size in (1, full) for size, full in sizes]):
+            return out
+    raise TypeError(
+        f"`{type(leaf).__name__}.{hook}` must return what broadcasts to {_shape(due)}, got"
+        f" {_came(out)}."
+    )
+
+
+def _shape(sizes: Shape, open_end: bool = False) -> str:
+    return f"({', '.join(map(str, [*sizes, '…'] if open_end else sizes))})"
+
+
+def _came(out: Any) -> str:
+    if not isinstance(out, Tensor):
+        return shown(out)
+    return f"{out.dtype} of shape {_shape(out.shape)}"

@@ -1,0 +1,106 @@
+"""Refuse inputs of attention that do not fit together, each in one sentence."""
+
+from typing import Any, get_args
+
+from torch import Tensor
+
+from posenc.attention.call import Implementation
+from posenc.core.arguments import positive, probability, shown
+from posenc.core.encoding import Encoding
+from posenc.core.fits import check_sizes, checked_at, prepared
+from posenc.core.masks import Mask, refuse_no_function
+from posenc.core.positions import sequence
+
+
+def check_inputs(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Refuse inputs that would end in an error of torch's, or broadcast in silence.
+
+    It looks at types and shapes only.
+    """
+    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            if not isinstance(x, Tensor):
+                raise TypeError(
+                    f"`{name}` must be a tensor (batch, head, token, channel), got {shown(x)}."
+                )
+    if not isinstance(encoding, Encoding):
+        raise TypeError(
+            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
+            " one; `posenc.create` does by name."
+        )
+    if not q.ndim == k.ndim == v.ndim == 4:
+        raise ValueError(f"attention takes (batch, head, token, channel), got {_shapes(q, k, v)}.")
+    batch, heads, _, channels = q.shape
+    k_shape = k.shape
+    if k_shape[:3] != v.shape[:3] or batch != k_shape[0] or channels != k_shape[3]:
+        raise ValueError(
+            "q and k must agree in batch and channels, k and v in batch, heads and tokens:"
+            f" got {_shapes(q, k, v)}."
+        )
+    if not k_shape[1] or heads % k_shape[1]:
+        raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
+    check_sizes(encoding, heads, channels, needs_values=not q.is_meta)
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
+    if not q.is_floating_point():
+        raise TypeError(f"q, k and v must be real floating-point numbers, got {q.dtype}: convert.")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v must be on one device: {q.device}, {k.device}, {v.device}.")
+
+
+def placed(encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any) -> tuple[Any, Any]:
+    """What hooks take as `at` for queries and for keys, checked; None: they stand at 0, 1, 2, …"""
+    tokens, keys = q.shape[-2], k.shape[-2]
+    if at is None:
+        if keys != tokens:
+            raise ValueError(
+                f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
+                " `k_at`, made by `encoding.prepare`."
+            )
+        at = prepared(encoding, sequence(tokens, 0, q.device), "`at`")
+    at = checked_at(encoding, at, q, "`at`")
+    return at, checked_at(encoding, at if k_at is None else k_at, k, "`k_at`")
+
+
+def check_implementation(implementation: Any) -> None:
+    """Refuse a name that no way to compute attention has."""
+    known = get_args(Implementation)
+    if not isinstance(implementation, str):
+        raise TypeError(
+            f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
+        )
+    if implementation not in known:
+        names = ", ".join(map(repr, known))
+        raise ValueError(f"`implementation` must be one of {names}, got {implementation!r}.")
+
+
+def check_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) -> None:
+    """Refuse a `dropout`, `softcap` or `sinks` that is none."""
+    probability(dropout, "dropout")
+    if softcap is not None:
+        positive(softcap, "softcap")
+    if sinks is None:
+        return
+    if not isinstance(sinks, Tensor) or sinks.shape != (q.shape[1],):
+        raise ValueError(
+            f"`sinks` must be a tensor of one logit for each of the {q.shape[1]} heads of q, got"
+            f" {shown(sinks)}."
+        )
+    if not sinks.is_floating_point() or sinks.device != q.device:
+        raise ValueError(
+            f"`sinks` must be floats on the device of q, {q.device}, got {sinks.dtype} on"
+            f" {sinks.device}: convert."
+        )
+
+
+def check_mask(mask: Any, q: Tensor, k: Tensor) -> None:
+    """Refuse a mask that was made for other tokens, and what is no mask."""
+    if isinstance(mask, Mask):
+        mask.check(len(q), q.shape[-2], k.shape[-2])
+    elif mask is not None:
+        some = 0 not in (*q.shape[:-1], k.shape[-2])
+        refuse_no_function(mask, device=q.device if some else None)
+
+
+def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:
+    return f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"

@@ -1,0 +1,105 @@
+"""The definition of attention, in plain tensor operations: what every other way must equal.
+
+    softmax(q · kᵀ · scale + bias) · v + by_weight(weights)
+
+A query that sees no key gets exactly 0, with finite gradients.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc.attention import hooks
+from posenc.attention.call import Call
+from posenc.core.biases import pairs, per_query_head
+from posenc.core.shapes import Scores
+
+ALL = slice(None)
+
+
+def serves(call: Call) -> str:
+    """Serve every call."""
+    return ""
+
+
+def suits(call: Call) -> str:
+    """Suit where nothing else does."""
+    return ""
+
+
+def why(call: Call) -> str:
+    return "as it is defined, all scores at once."
+
+
+def run(call: Call) -> Tensor:
+    return attended(call, ALL)
+
+
+def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
+    """Attention of some queries, which see no keys but these."""
+    seen = mask_block(call, rows, keys)
+    scores = logits(call, rows, keys, seen)
+    if seen is None:
+        weights = _softmax(scores, call.sinks)
+    else:
+        lowest = torch.finfo(scores.dtype).min  # −inf would make NaN of a row that sees no key
+        weights = _softmax(scores.masked_fill(~seen, lowest), call.sinks).masked_fill(~seen, 0)
+    if call.dropout:
+        weights = F.dropout(weights, call.dropout)
+    out = weights @ per_query_head(sliced(call.v, keys), call.q).to(weights.dtype)
+    if call.by_weight:
+        extra = hooks.by_weight(call, weights, rows, out.shape)
+        out = out if extra is None else out + extra
+    return out.to(call.q.dtype)
+
+
+def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = None) -> Scores:
+    q, k = sliced(call.q, rows), per_query_head(sliced(call.k, keys), call.q)
+    content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
+    if call.softcap is not None:
+        content = call.softcap * (content / call.softcap).tanh()
+    return content if call.bias is None else content + bias_block(call, rows, keys, seen)
+
+
+def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
+    """The bias of these queries and keys, to broadcast, in the dtype of scores."""
+    assert call.bias is not None
+    bias = call.bias.block(rows, keys, seen)
+    if not torch.compiler.is_compiling():
+        batch, heads, queries, tokens = call.shape
+        shape = (batch, heads, len(range(queries)[rows]), len(range(tokens)[keys]))
+        hooks.check_broadcast(call.encoding, "on_scores", bias, shape)
+    return bias if bias.dtype is call.exact else bias.to(call.exact)
+
+
+def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
+    """The mask of these queries and keys, to broadcast; None: each query sees all of them."""
+    if call.mask is None or _sees_all(call, rows, keys):
+        return None
+    return call.mask(*pairs(call.shape, rows, call.q.device, keys))
+
+
+def sliced(x: Tensor, tokens: slice) -> Tensor:
+    """Slice tokens, but not where all are taken: slicing costs as much as a small kernel."""
+    return x if tokens == ALL else x[..., tokens, :]
+
+
+def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
+    """Test whether each of these queries sees each of these keys."""
+    if call.seen is None:
+        return False
+    if call.seen.is_all:
+        return True
+    queries, columns = range(call.q.shape[-2])[rows], range(call.k.shape[-2])[keys]
+    if not queries or not columns:
+        return True
+    low, high = queries[0] - columns[-1], queries[-1] - columns[0]
+    return call.seen.low <= low and high <= call.seen.high
+
+
+def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
+    """Take the softmax with sinks, each one more key whose weight is left out afterwards."""
+    if sinks is None:
+        return scores.softmax(-1)
+    one_more = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.cat((scores, one_more), -1).softmax(-1)[..., :-1]

@@ -1,0 +1,45 @@
+"""What a mask shows, and keys and values that nobody sees, which must change nothing."""
+
+import torch
+from torch import Tensor
+
+from posenc.attention.call import Call, rows_of
+from posenc.attention.spacing import strip
+from posenc.core.biases import pairs
+from posenc.core.masks import Mask
+
+HUGE = 2.0**60  # of a key or value; two of that size still have a product in float32
+BLOCK = 128  # queries at a time
+
+
+def visible(call: Call) -> Call:
+    """Find the strip of pairs that the mask shows, and set what nobody sees to 0 where it counts.
+
+    0 · NaN would be NaN, also in the gradients. Ways that go by a strip of pairs never touch a key
+    that nobody sees.
+    """
+    mask = call.mask
+    seen = strip(mask, *call.shape[2:]) if call.looks else None
+    call = call._replace(seen=seen)
+    if mask is None or (isinstance(mask, Mask) and mask.is_causal):
+        return call
+    if seen is not None:
+        by_strips = call.implementation in ("auto", "toeplitz") and not call.by_weight
+        if seen.sees_all_keys or (by_strips and not call.trains):
+            return call
+    if call.looks and _ordinary(call.k) and _ordinary(call.v):
+        return call  # weights of 0 are enough
+    tokens, rows = call.shape[2], [slice(None)]
+    if not torch.compiler.is_compiling() and tokens > BLOCK:  # in this order: it is one graph
+        rows = rows_of(tokens, BLOCK)
+    by_rows = [mask(*pairs(call.shape, some, call.q.device)).any(-2, keepdim=True) for some in rows]
+    by_anybody = torch.cat(by_rows, -2).any(-2, keepdim=True).any(1, keepdim=True).mT
+    k, v = (x.masked_fill(~by_anybody, 0) for x in (call.k, call.v))
+    return call._replace(k=k, v=v)
+
+
+def _ordinary(x: Tensor) -> bool:
+    if not x.numel():
+        return True
+    low, high = x.detach().aminmax()
+    return -HUGE < float(low) and float(high) < HUGE  # both False for NaN

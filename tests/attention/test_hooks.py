@@ -1,0 +1,140 @@
+"""What hooks give back, against what attention needs of them: each message names class and hook."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
+
+from posenc import ALiBi, NoPE, RoPE, SelfAttention, Sum, attend, masks
+from posenc.attention import flex, hooks
+from posenc.core.encoding import Encoding
+
+DIM, HEADS, TOKENS = 8, 4, 6
+PATHS = ("auto", "reference", "blocks")
+
+
+def heads(count=HEADS, tokens=TOKENS):
+    return torch.randn(2, count, tokens, DIM)
+
+
+def returning(hook, value):
+    """An encoding with a hook that returns `value`, or what it makes of what the hook is given."""
+    act = value if callable(value) else lambda *given: value
+    return type("Wrong", (Encoding,), {hook: lambda self, *given: act(*given)})()
+
+
+WRONG = {
+    "on_queries drops heads": ("on_queries", lambda q, at: q[:, 1:]),
+    "on_queries drops tokens": ("on_queries", lambda q, at: q[:, :, 1:]),
+    "on_queries returns nothing": ("on_queries", None),
+    "on_queries returns integers": ("on_queries", lambda q, at: q.long()),
+    "on_keys adds an axis": ("on_keys", lambda k, at: k[None]),
+    "on_keys makes up heads": ("on_keys", lambda k, at: k.repeat(1, 3, 1, 1)),
+    "on_values drops tokens": ("on_values", lambda v, at: v[:, :, 1:]),
+    "on_values drops a text": ("on_values", lambda v, at: v[1:]),
+    "on_output returns nothing": ("on_output", None),
+    "on_output drops tokens": ("on_output", lambda out, at: out[:, :, 1:]),
+    "by_weight of other tokens": ("by_weight", lambda w, q_at, k_at, rows: torch.zeros(5, DIM)),
+    "a bias of other tokens": ("on_scores", torch.zeros(TOKENS, TOKENS - 1)),
+    "a bias of other heads": ("on_scores", torch.zeros(HEADS + 1, TOKENS, TOKENS)),
+    "a bias of 5 axes": ("on_scores", torch.zeros(1, 1, 1, TOKENS, TOKENS)),
+    "a pair's bias of 8 axes": (
+        "on_scores",
+        lambda *given: lambda b, h, i, j: torch.zeros(1, 1, TOKENS, TOKENS, 2, 1, 1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize(("hook", "value"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("path", PATHS)
+def test_a_hook_that_gives_back_another_shape_is_named(unchecked, hook, value, path):
+    q = heads()
+    with pytest.raises(TypeError, match=rf"`Wrong\.{hook}` must return .*, got "):
+        attend(q, q, q, returning(hook, value), implementation=path)
+
+
+def test_a_part_of_a_sum_is_named_by_itself(unchecked):
+    q, encoding = heads(), Sum(RoPE(DIM), returning("on_values", lambda v, at: v[:, :, 1:]))
+    with pytest.raises(TypeError, match=r"`Wrong\.on_values` must return floats of shape \(2, 4"):
+        attend(q, q, q, encoding)
+
+
+def test_queries_and_keys_of_unlike_channels_are_refused(unchecked):
+    wider = returning("on_queries", lambda q, at: torch.cat((q, q), -1))
+    with pytest.raises(TypeError, match="equally many channels, got 16 and 8"):
+        attend(heads(), heads(), heads(), wider)
+
+
+def test_what_is_no_bias_is_refused(unchecked):
+    with pytest.raises(TypeError, match=r"a bias is a tensor that broadcasts .*, got 3"):
+        attend(heads(), heads(), heads(), returning("on_scores", 3))
+
+
+def test_embeddings_keep_their_shape(unchecked):
+    layer = SelfAttention(32, 4, returning("on_embeddings", lambda x, at: x[:, 1:]))
+    with pytest.raises(TypeError, match=r"`Wrong\.on_embeddings` must return floats of shape \(2,"):
+        layer(torch.randn(2, 5, 32))
+
+
+@pytest.mark.parametrize("path", ["auto", "reference", "blocks", "flex"])
+@pytest.mark.parametrize(
+    "shape", [(), (TOKENS,), (TOKENS, 1), (HEADS, 1, TOKENS), (2, 1, TOKENS, TOKENS)], ids=str
+)
+@pytest.mark.filterwarnings("ignore:flex_attention called without:UserWarning")
+@torch.no_grad()
+def test_a_tensor_is_a_bias(path, shape, monkeypatch):
+    """Against softmax(q · kᵀ / √d + bias) · v, written out."""
+    monkeypatch.setattr(flex, "_compiled", lambda on_cpu: flex_attention)  # in Python, not in C++
+    bias, (q, k, v) = torch.randn(shape), (heads() for _ in range(3))
+    out = attend(q, k, v, returning("on_scores", bias), implementation=path)
+    expected = (q @ k.mT / DIM**0.5 + bias).softmax(-1) @ v
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tensor_that_is_learned_has_its_gradient():
+    """Against autograd of the formula."""
+    bias = torch.randn(HEADS, TOKENS, TOKENS, requires_grad=True)
+    q, k, v = (heads() for _ in range(3))
+    grads = [
+        torch.autograd.grad(out.square().sum(), bias)[0]
+        for out in (
+            attend(q, k, v, returning("on_scores", bias)),
+            (q @ k.mT / DIM**0.5 + bias).softmax(-1) @ v,
+        )
+    ]
+    torch.testing.assert_close(*grads)
+
+
+class Marking(Encoding):
+    """Writes its number into what passes it, in the order in which hooks are called."""
+
+    def __init__(self, number, passed):
+        super().__init__()
+        self.number, self.passed = number, passed
+
+    def on_values(self, v: Tensor, at):
+        self.passed.append(("on_values", self.number))
+        return v
+
+    def on_output(self, out: Tensor, at):
+        self.passed.append(("on_output", self.number))
+        return out
+
+
+def test_outputs_are_turned_back_in_reverse():
+    passed, q = [], heads()
+    attend(q, q, q, Sum(Marking(1, passed), Sum(Marking(2, passed))))
+    assert passed == [("on_values", 1), ("on_values", 2), ("on_output", 2), ("on_output", 1)]
+
+
+def test_nested_is_the_inverse_of_flat():
+    encoding = Sum(RoPE(DIM), Sum(ALiBi(HEADS), NoPE()))
+    at = encoding.prepare(torch.arange(3))
+    again = hooks.nested(encoding, hooks.flat(at))
+    assert [type(part) for part in hooks.flat(at)] == [type(part) for part in hooks.flat(again)]
+    assert again.parts[1].parts[0] is at.parts[1].parts[0]
+    q = heads(tokens=3)
+    torch.testing.assert_close(
+        attend(q, q, q, encoding, again, mask=masks.causal()),
+        attend(q, q, q, encoding, at, mask=masks.causal()),
+    )

@@ -1,0 +1,46 @@
+"""Inputs that do not fit, against the sentence that says so."""
+
+import pytest
+import torch
+
+from posenc import ALiBi, NoPE, RoPE, attend, masks
+
+Q = torch.randn(2, 4, 6, 8)
+WRONG = {
+    "a list": (dict(q=[1]), TypeError, r"`q` must be a tensor \(batch, head, token, channel\)"),
+    "three axes": (dict(v=Q[0]), ValueError, r"attention takes \(batch, head, token, channel\)"),
+    "other tokens": (dict(v=Q[:, :, 1:]), ValueError, "k and v in batch, heads and tokens"),
+    "other heads": (dict(k=Q[:, :3], v=Q[:, :3]), ValueError, "must be a multiple of those of k"),
+    "other dtypes": (dict(k=Q.double()), ValueError, "must be of one dtype"),
+    "integers": (dict(q=Q.long(), k=Q.long(), v=Q.long()), TypeError, "real floating-point"),
+    "no encoding": (dict(encoding="rope"), TypeError, "`posenc.create` does by name"),
+    "another size": (dict(encoding=RoPE(16)), ValueError, "heads of 16 channels, `q` has 8"),
+    "a tensor as mask": (dict(mask=torch.ones(6, 6)), TypeError, "pass `lambda b, h, i, j: tens"),
+    "a class as mask": (dict(mask=int), TypeError, "`mask` is a function of indices"),
+    "a mask not called": (dict(mask=masks.causal), TypeError, "call it first"),
+    "a mask of others": (
+        dict(mask=masks.padding([5], "left", 7)),
+        ValueError,
+        "the mask has 7 pos",
+    ),
+    "no such path": (dict(implementation="fast"), ValueError, "must be one of 'auto', 'reference'"),
+    "no name": (dict(implementation=3), TypeError, "`implementation` must be a name"),
+    "a cap of 0": (dict(softcap=0.0), ValueError, "`softcap`"),
+    "sinks of others": (dict(sinks=torch.zeros(3)), ValueError, "one logit for each of the 4"),
+    "whole sinks": (dict(sinks=torch.zeros(4).long()), ValueError, "`sinks` must be floats on"),
+    "keys elsewhere": (dict(k=Q[:, :, 1:], v=Q[:, :, 1:]), ValueError, "where do they stand"),
+}
+
+
+@pytest.mark.parametrize(("given", "error", "words"), WRONG.values(), ids=WRONG)
+def test_what_does_not_fit_is_said(unchecked, given, error, words):
+    inputs = dict(q=Q, k=Q, v=Q, encoding=NoPE()) | given
+    with pytest.raises(error, match=words):
+        attend(**inputs)
+
+
+def test_positions_left_out_count_from_0():
+    """Against positions that are written out."""
+    torch.testing.assert_close(
+        attend(Q, Q, Q, ALiBi(4)), attend(Q, Q, Q, ALiBi(4), torch.tensor([0, 1, 2, 3, 4, 5]))
+    )

@@ -1,0 +1,59 @@
+"""Keys and values that nobody sees, against the same text without them."""
+
+import pytest
+import torch
+
+from posenc import CATALOG, NoPE, SelfAttention, attend, masks
+from posenc.attention.attend import made
+from posenc.attention.unseen import visible
+from posenc.core.positions import folded
+
+PATHS = ("auto", "reference", "blocks")
+CARDS = [card for card in CATALOG if "on_embeddings" not in card.make(8, 4).acts_on]
+
+
+def nothing(x):
+    return x.mul_(float("nan"))
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.slug)
+@pytest.mark.parametrize("path", PATHS)
+@torch.no_grad()
+def test_what_nobody_sees_changes_nothing(card, path):
+    """NaN in keys ahead of every query, where some blocks of queries see no key at all."""
+    encoding = card.make(8, 4)
+    layer, x = SelfAttention(32, 4, encoding), torch.randn(1, 150, 32)
+    pos = folded(150, encoding.axes)
+    at = encoding.prepare(pos)
+    q, k, v, at = layer.project(x, at)
+    hides = lambda b, h, i, j: (j < 140) & (i >= 135)  # noqa: E731
+    expected = attend(q, k, v, encoding, at, mask=hides, implementation=path)
+    k, v = k.clone(), v.clone()
+    nothing(k[:, :, 140:]), nothing(v[:, :, 140:])
+    out = attend(q, k, v, encoding, at, mask=hides, implementation=path)
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+    assert out[:, :, :135].eq(0).all() or "on_output" in encoding.acts_on
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_gradients_too_are_those_of_a_text_without(path):
+    q, k, v = torch.randn(3, 1, 2, 9, 8).unbind()
+    mask = masks.padding([6], tokens=9)
+    k[:, :, 6:] = float("nan")
+    q.requires_grad_()
+    grads = []
+    for some in (9, 6):
+        out = attend(
+            q, k[:, :, :some], v[:, :, :some], NoPE(), torch.arange(9), torch.arange(some),
+            mask if some == 9 else None, implementation=path,
+        )  # fmt: skip
+        grads.append(torch.autograd.grad(out.sum(), q)[0])
+    torch.testing.assert_close(*grads)
+
+
+def test_keys_that_are_finite_are_left_as_they_are():
+    q = torch.randn(1, 2, 9, 8)
+    call = made(NoPE(), q, q, q, None, None, masks.padding([6], tokens=9))
+    assert visible(call).k is q
+    strip = visible(call._replace(mask=masks.causal())).seen
+    assert strip.is_causal

@@ -1,0 +1,62 @@
+"""What the stores of `studies/` hold, read by SQL and the standard library alone."""
+
+import json
+import sqlite3
+from contextlib import closing
+from functools import cache
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from struct import unpack
+
+STUDIES = Path(__file__).parent.parent / "studies"
+GRADED = "generated", "sliding"
+
+
+def rows(study, statement):
+    name = f"{(STUDIES / study / 'results.db').as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(name, uri=True)) as file:
+        return file.execute(statement).fetchall()
+
+
+def settings(study):
+    return [json.loads(text) for (text,) in rows(study, "SELECT settings FROM cells")]
+
+
+@cache
+def means(study, *protocols):
+    """By task, encoding, length and seed: the mean over prompts."""
+    found = {}
+    select = "SELECT settings, label, protocol, length, kind, prompts, data"
+    for cell, label, protocol, n, kind, prompts, data in rows(
+        study, f"{select} FROM cells JOIN outcomes USING (digest)"
+    ):
+        if protocol not in (protocols or GRADED):
+            continue
+        if kind == "bits":
+            values = [byte >> place & 1 for byte in data for place in range(7, -1, -1)][:prompts]
+        else:
+            values = unpack(f"<{prompts}f", data)
+        cell = json.loads(cell)
+        found[cell["task"], label or cell["encoding"], n, cell["seed"]] = fmean(values)
+    return found
+
+
+def by_seed(study, name, *lengths, cropped=False):
+    """The mean of an encoding over these lengths, seed by seed."""
+    found = means(study, *(["cropped"] if cropped else []))
+    seeds = sorted({seed for *_, seed in found})
+    task = next(task for task, *_ in found)
+    return [fmean(found[task, name, n, seed] for n in lengths) for seed in seeds]
+
+
+def mean(study, name, *lengths, cropped=False):
+    return fmean(by_seed(study, name, *lengths, cropped=cropped))
+
+
+def sign_flip(apart):
+    """The share of all ways to flip signs whose sum is as far from 0."""
+    seen = abs(sum(apart)) - 1e-12
+    sums = [abs(sum(x * s for x, s in zip(apart, signs, strict=True)))
+            for signs in product((1, -1), repeat=len(apart))]  # fmt: skip
+    return fmean(total >= seen for total in sums)
