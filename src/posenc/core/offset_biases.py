@@ -19,7 +19,7 @@ from posenc.core.biases import (
     per_query_head,
 )
 from posenc.core.shapes import KeyPositions, PairBias, Positions
-from posenc.core.tracing import readable
+from posenc.core.tracing import full, readable
 
 FEW_QUERIES = 8  # queries, as in decoding
 
@@ -117,8 +117,11 @@ class TableBias(ScoreBias):
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Gather table[..., n, row[..., n, m]], (batch, head, n, m)."""
-    return table.gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
+    """Gather table[..., n, row[..., n, m]], (batch, head, n, m).
+
+    In float32 at least: its gradient sums all that share a row, and 16 bits would lose the last.
+    """
+    return full(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
 
 
 def _table_rows(table: Tensor, row: Tensor) -> Tensor:

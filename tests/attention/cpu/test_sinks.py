@@ -3,6 +3,7 @@
 import math
 from itertools import product
 
+import pytest
 import torch
 
 from posenc import masks
@@ -57,3 +58,22 @@ def test_the_gradient_of_sinks_alone_can_be_taken_as_a_function():
         f = lambda x: attend(q, q, q, encoding, mask=mask, sinks=x).sum()  # noqa: B023, E731
         expected = torch.autograd.functional.jacobian(f, sinks)
         torch.testing.assert_close(torch.func.grad(f)(sinks), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("mask", [None, masks.causal(), masks.causal() & masks.window(9)])
+def test_gradients_of_sinks_in_16_bits_are_those_of_float64(dtype, mask):
+    """Against the definition; a sum of dout · out would show the rounding of `out`."""
+    q, k, v, factor = (heads(n, 60, dtype=dtype) for n in (4, 2, 2, 4))
+    sinks = torch.randn(4, requires_grad=True)
+
+    def gradient(encoding, path, *inputs):
+        *qkv, factor = inputs
+        out = attend(*qkv, encoding, mask=mask, sinks=sinks, implementation=path)
+        assert out.dtype == factor.dtype
+        return torch.autograd.grad((out * factor).sum(), sinks)[0]
+
+    for encoding in (NoPE(), ALiBi(4)):
+        made = gradient(encoding, "auto", q, k, v, factor)
+        exact = gradient(encoding, "reference", *(x.double() for x in (q, k, v, factor)))
+        torch.testing.assert_close(made, exact, rtol=1e-5, atol=1e-5 * exact.abs().max().item())

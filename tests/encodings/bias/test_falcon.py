@@ -35,3 +35,14 @@ def test_positions_in_a_cache_are_those_of_the_keys():
     at, k_at = falcon.prepare(pos[-1:]), falcon.prepare(pos)
     last = attend(q[:, :, -1:], k, v, falcon, at, k_at, masks.causal(pos[-1:], pos))
     torch.testing.assert_close(last, whole[:, :, -1:])
+
+
+def test_in_float16_no_more_is_rounded_far_into_a_text():
+    """Slopes and positions are, to bfloat16; their products times the scale are not."""
+    q, k, v = torch.randn(3, 1, 6, 200, 24, dtype=torch.float16).unbind()
+    falcon, pos = FalconALiBi(6), torch.arange(3000, 3200)
+    made = scores(falcon, torch.zeros_like(q), k, pos, pos)
+    assert made.equal(scores(falcon, torch.zeros_like(q).float(), k.float(), pos, pos))
+    out = attend(q, k, v, falcon, pos, mask=masks.causal())
+    expected = attend(*(x.double() for x in (q, k, v)), falcon, pos, mask=masks.causal())
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=4e-3)

@@ -1,5 +1,6 @@
 """T5 bias against transformers' T5Attention at every distance, and against exact fractions."""
 
+from copy import deepcopy
 from fractions import Fraction
 
 import pytest
@@ -96,3 +97,16 @@ def test_where_buckets_start_is_found_at_once_however_far_they_reach(reach):
     """Held against the float64 logarithm; counted off one by one it would take hours."""
     *_, last = starts(32, reach)
     assert last == pytest.approx(16 * (reach / 16) ** (15 / 16), rel=1e-6)
+
+
+def test_a_gradient_in_bfloat16_sums_what_shares_a_bucket_before_it_is_rounded():
+    """Thousands of pairs share one, and a sum in 16 bits loses what is small beside it."""
+    t5, q = T5Bias(2).bfloat16(), torch.randn(1, 2, 600, 8, dtype=torch.bfloat16)
+
+    def gradient(dtype):
+        encoding, x = deepcopy(t5).to(dtype), q.to(dtype)
+        out = attend(x, x, x, encoding, implementation="reference")
+        return torch.autograd.grad((out * x).sum(), encoding.weight)[0]
+
+    made, exact = gradient(torch.bfloat16).double(), gradient(torch.float64)
+    torch.testing.assert_close(made, exact, rtol=2**-8, atol=1e-4 * exact.abs().max().item())

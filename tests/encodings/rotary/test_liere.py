@@ -57,6 +57,28 @@ def test_along_one_axis_scores_see_offsets_only_and_along_two_they_do_not():
     assert check(LieRE(8, axes=2, block=2))["shift_invariant"].holds
 
 
+@pytest.mark.parametrize("shape", [(6,), (2, 6), (2, 4, 6), (2, 2, 6), (2, 1, 6)], ids=str)
+@pytest.mark.parametrize("groups", [4, 2])
+def test_each_head_may_have_a_rotation_of_its_own(shape, groups):
+    """As in the authors' runs; wherever heads stand, grouped or not."""
+    liere, pos = LieRE(8, block=4, heads=4), torch.rand(*shape, 2)
+    q, k, v = (torch.randn(2, heads, 6, 8) for heads in (4, groups, groups))
+    made = attend(q, k, v, liere, pos)
+    at = {2: pos[None, None], 3: pos[:, None], 4: pos}[pos.ndim]  # (batch, head, token, axis)
+    for h in range(4):
+        alone, shared = LieRE(8, block=4), slice(h * groups // 4, h * groups // 4 + 1)
+        alone.generators.data.copy_(liere.generators.data[:, 2 * h : 2 * h + 2])
+        here = at[:, h * at.shape[1] // 4]
+        expected = attend(q[:, h : h + 1], k[:, shared], v[:, shared], alone, here)
+        torch.testing.assert_close(made[:, h : h + 1], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_rotation_for_each_head_is_for_that_many_heads():
+    q = torch.randn(1, 3, 4, 8)
+    with pytest.raises(ValueError, match="this LieRE was made for 4 heads, `q` has 3"):
+        attend(q, q, q, LieRE(8, heads=4), positions.grid(2, 2))
+
+
 def test_first_values_are_uniform_up_to_a_full_turn():
     generators = LieRE(64).generators
     assert generators.shape == (2, 1, 64, 64)

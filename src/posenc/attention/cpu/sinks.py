@@ -8,8 +8,8 @@ With L = ln Σₘ exp(sᵢₘ), which kernels give beside their output, it need 
 
 The gradients of q, k and v are what the kernel's backward makes of this output and L′, for it
 computes weights as exp(s − L′) and subtracts Σ dout · out. The sink's own weight is exp(sink − L′)
-and its value 0, so its gradient is −Σ exp(sink − L′) dout · out. In 16 bits `out` is rounded, so
-all of these are off by some roundings of 16 bits, as the gradients of torch's own attention are.
+and its value 0, so its gradient is −Σ exp(sink − L′) dout · out. Of an output rounded to 16 bits it
+would be off by some 2 %, so where sinks learn, the kernel computes in float32.
 
 As in gpt-oss (OpenAI 2025, arXiv:2508.10925) and Xiao et al. 2023, arXiv:2309.17453, §3.3.
 """
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.core.shapes import Sinks
+from posenc.core.tracing import full
 
 flash = torch._scaled_dot_product_flash_attention_for_cpu  # type: ignore[attr-defined]
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -40,11 +41,13 @@ def attended(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
 ) -> Tensor:
     """Attention with sinks by torch's CPU kernel, for some queries and keys."""
-    q, k, v = fitted(q, k, v)
+    assert call.sinks is not None
+    q, k, v = fitted(*widened(q, k, v, call.sinks))
     if mask is not None and mask.dtype is torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, float("-inf"))
     if call.trains:
-        return WithSinks.apply(q, k, v, call.sinks, mask, causal, call.scale)[0]  # type: ignore
+        out = WithSinks.apply(q, k, v, call.sinks, mask, causal, call.scale)[0]  # type: ignore
+        return out.to(call.q.dtype)
     out, lse = flash(q, k, v, 0.0, causal, attn_mask=mask, scale=call.scale)
     return joined(out, lse, call.sinks)[0]
 
@@ -63,6 +66,13 @@ def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tenso
         return out, lse
     total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))  # L′, (batch, head, query)
     return (out * (lse - total).exp().unsqueeze(-1)).to(out.dtype), total
+
+
+def widened(q: Tensor, k: Tensor, v: Tensor, sinks: Sinks) -> tuple[Tensor, ...]:
+    """Convert q, k and v to float32 at least where the sinks learn."""
+    if not (sinks.requires_grad and torch.is_grad_enabled()):
+        return q, k, v
+    return tuple([full(x) for x in (q, k, v)])
 
 
 def weight(sinks: Sinks, lse: Tensor) -> Tensor:

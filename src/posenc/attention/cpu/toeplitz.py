@@ -37,6 +37,7 @@ from posenc.attention.cpu.sinks import (
     joined,
     refuse_second_derivative,
     weight,
+    widened,
 )
 from posenc.attention.spacing import Strip
 
@@ -65,6 +66,8 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     if not learned and bias is not None and strip.queries >= WORTH_CUTTING:
         u = u.detach()
         tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
+    if sinks is not None and not learned:  # the gradients of a learned bias are float32 anyhow
+        q, k, v = widened(q, k, v, sinks)
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
         out: Tensor = Viewed.apply(q, k, v, u, sinks, strip, tiles, call.scale)[0]  # type: ignore
@@ -73,6 +76,7 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
         out = joined(_forward(q, k, v, u, tiles, call.scale, lse), lse, sinks)[0]
     else:
         out = _forward(q, k, v, u, tiles, call.scale)
+    out = out.to(call.q.dtype)
     return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
 
 

@@ -32,4 +32,5 @@ class FalconALiBi(Encoding):
     ) -> Bias:
         k_at, m = for_query_heads(k_at, q.shape[1]), self.slopes.to(q.device)
         position = take(k_at.to(torch.bfloat16))
-        return lambda b, h, i, j: (m[h] * position(b, h, j)).to(q.dtype) * scale + 0 * i
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        return lambda b, h, i, j: (m[h] * position(b, h, j)).to(dtype) * scale + 0 * i

@@ -22,6 +22,7 @@ from posenc.core.arguments import count, query_heads, room, shown, switch, whole
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.core.tracing import full
 from posenc.properties.card import RELATIVE, Card, Paper
 
 MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call looks up a table of all offsets in reach
@@ -85,7 +86,8 @@ class T5Bias(Encoding):
         return DistanceBias(self.of_distance, q, q_at, k_at, reach=self.reach)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
-        return self.weight[_bucketed(δ, self.first.to(δ.device), self.bidirectional), h]
+        bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)
+        return full(self.weight)[bucket, h]  # the gradient is a sum over all that share a bucket
 
     def extra_repr(self) -> str:
         way = "bidirectional" if self.bidirectional else "causal"

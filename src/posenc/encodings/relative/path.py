@@ -10,7 +10,9 @@ there is no encoding. Keys ahead are seen unchanged; positions are not looked at
 
 Yang et al. 2025, "PaTH Attention: Position Encoding via Accumulating Householder Transformations",
 arXiv:2505.16381; W of rank 32 as in the authors' code, whose convolution of W x over three tokens
-is left out: it would mix documents that lie in one row.
+is left out: it would mix documents that lie in one row. Where heads share keys, w and β there are
+those of the keys' heads, and W has full rank; here each head of the queries has its own. It divides
+W x by √(|W x|² + 10⁻⁶), so that a mirror of a W x near 0 is weaker.
 """
 
 from typing import NamedTuple

@@ -9,7 +9,8 @@ FoX lowers all of a score. With g = 0 there is no encoding; with the same g ever
 fading of xPos. For causal attention: ahead of a query, scores grow. Positions are not looked at.
 
 Pai et al. 2026, "Wall Attention: Length Generalization With Diagonal Gates",
-blog.tilderesearch.com/blog/wall-attn; G and the initial b as in the authors' code.
+blog.tilderesearch.com/blog/wall-attn; G and the initial b as in the authors' release. The layer of
+flash-linear-attention, which they contributed, has no such floor: g = ln σ(W x + b) there.
 """
 
 from typing import NamedTuple

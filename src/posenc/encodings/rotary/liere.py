@@ -10,6 +10,7 @@ not. Each token has a matrix of its own, `block` numbers for each channel.
 
 Ostmeier et al. 2024, "LieRE: Lie Rotational Positional Encodings", arXiv:2406.10322, §3; initial
 values as in the authors' code, where an image is 1 wide: divide the cells by the size of yours.
+All heads share one R here; in the runs of the authors each has its own, which is `heads`.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import channels, count, room
+from posenc.core.arguments import channels, count, query_heads, room
+from posenc.core.biases import for_query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.prepared import Prepared
@@ -44,11 +46,14 @@ class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
 
 
 class LieRE(Encoding):
-    """`LieRE(64)` for points of `positions.grid`; LieRE₈ of the paper is `LieRE(64, block=8)`."""
+    """`LieRE(64)` for points of `positions.grid`; LieRE₈ of the paper is `LieRE(64, block=8)`.
+
+    `LieRE(64, heads=6)` has a rotation for each of 6 heads.
+    """
 
     prepared = Rotations
 
-    def __init__(self, dim: int, axes: int = 2, block: int | None = None):
+    def __init__(self, dim: int, axes: int = 2, block: int | None = None, heads: int | None = None):
         super().__init__()
         self.dim, self.axes = channels(dim), count(axes, "axes")
         block = self.dim if block is None else count(block, "block", 2)
@@ -57,7 +62,8 @@ class LieRE(Encoding):
                 "each axis needs a pair of channels, and `block` must divide `dim`: got"
                 f" `dim`={dim}, `axes`={axes} and `block`={block}."
             )
-        shape = room("generators", axes, dim // block, block, block)
+        self.heads = 0 if heads is None else query_heads(heads)
+        shape = room("generators", axes, (self.heads or 1) * (dim // block), block, block)
         self.generators = nn.Parameter(torch.rand(shape) * 2 * torch.pi)
 
     def prepare(self, pos: Positions | Points) -> Rotations:
@@ -65,7 +71,19 @@ class LieRE(Encoding):
         pos = pos if self.axes > 1 else pos.unsqueeze(-1)
         refuse_other_axes(pos, self.axes, "this LieRE has")
         matrix = rotations(pos, skew(self.generators)).float()
-        return Rotations(matrix if pos.ndim == 4 else matrix.unsqueeze(-5))
+        matrix = matrix if pos.ndim == 4 else matrix.unsqueeze(-5)
+        return Rotations(self._own(matrix) if self.heads else matrix)
+
+    def _own(self, matrix: Tensor) -> Tensor:
+        """Select each head's blocks, (…, head, token, block, …), as `Mixed` does its θ.
+
+        `matrix` is (…, 1 or head, token, head · block, …): the first head is that whose position it
+        is, 1: of all, the second that whose generators they are.
+        """
+        matrix = for_query_heads(matrix, self.heads) if matrix.ndim == 6 else matrix
+        each = matrix.unflatten(-3, (self.heads, -1)).transpose(-5, -4)
+        each = each.expand(*each.shape[:-6], self.heads, *each.shape[-5:])
+        return each.diagonal(dim1=-6, dim2=-5).movedim(-1, -5)
 
     def on_queries(self, q: Heads, at: Rotations) -> Heads:
         return turned(q, at.matrix)
@@ -74,7 +92,8 @@ class LieRE(Encoding):
         return turned_keys(k, at.matrix)
 
     def extra_repr(self) -> str:
-        return f"{self.dim} channels, {self.axes} axes, block={self.generators.shape[-1]}"
+        each = f", each of {self.heads} heads" if self.heads else ""
+        return f"{self.dim} channels, {self.axes} axes, block={self.generators.shape[-1]}{each}"
 
 
 CARD = Card(

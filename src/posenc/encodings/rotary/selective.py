@@ -9,8 +9,9 @@ a full turn. With W = 0 and b = 0 it is RoPE, and a score still depends on offse
 lies between.
 
 Movahedi et al. 2025, "Selective Rotary Position Embedding", arXiv:2511.17388; W of rank 16 and the
-base as in the authors' code, b (a choice there) times the position. Left out: its convolution of
-W x̂ over four tokens, which would mix documents in one row, and its gate.
+base as in the authors' code, b (a choice there) times the position; there each token adds e^b, so
+that the first stands at 1, which no score sees, and x̂ is divided by √(|x|² + 10⁻⁶). Left out: its
+convolution of W x̂ over four tokens, which would mix documents in one row, and its gate.
 """
 
 from typing import NamedTuple
