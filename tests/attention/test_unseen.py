@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from posenc import CATALOG, NoPE, SelfAttention, attend, masks
-from posenc.attention.attend import made
+from posenc.attention.call import Call
+from posenc.attention.inputs import weighing
 from posenc.attention.unseen import visible
 from posenc.core.positions import folded
 
@@ -53,7 +54,7 @@ def test_gradients_too_are_those_of_a_text_without(path):
 
 def test_keys_that_are_finite_are_left_as_they_are():
     q = torch.randn(1, 2, 9, 8)
-    call = made(NoPE(), q, q, q, None, None, masks.padding([6], tokens=9))
+    call = weighing(Call(NoPE(), q, q, q, mask=masks.padding([6], tokens=9)))
     assert visible(call).k is q
     strip = visible(call._replace(mask=masks.causal())).seen
     assert strip.is_causal

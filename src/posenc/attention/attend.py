@@ -14,18 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.attention import hooks
-from posenc.attention.call import Call, Implementation, trains
+from posenc.attention.call import Call, Implementation
 from posenc.attention.dispatch import Explanation, chosen, run
-from posenc.attention.inputs import (
-    check_implementation,
-    check_inputs,
-    check_mask,
-    check_softmax,
-    placed,
-)
+from posenc.attention.inputs import checked, weighing
 from posenc.attention.reference import logits
 from posenc.attention.unseen import visible
-from posenc.core.arguments import number
 from posenc.core.biases import pairs, per_query_head
 from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
@@ -42,7 +35,6 @@ from posenc.core.shapes import (
     Sinks,
     Values,
 )
-from posenc.core.tracing import beyond_gradients, readable
 
 
 @answering(WEIGHED)
@@ -87,7 +79,11 @@ def attend(
     Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
     for what it cannot do; "auto" picks one that can.
     """
-    call = _call(q, k, v, encoding, at, k_at, mask, scale, implementation, dropout, softcap, sinks)
+    call = Call(
+        encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
+        sinks=sinks, implementation=implementation,
+    )  # fmt: skip
+    call = _hooked(checked(call))
     return hooks.finished(call, run(call))
 
 
@@ -114,39 +110,16 @@ def explain(
     >>> print(explain(q, q, q, RoPE(8)))
     sdpa: RoPE adds nothing to scores or values, as torch wants it.
     """
-    call = _call(q, k, v, encoding, at, k_at, mask, scale, "auto", dropout, softcap, sinks)
-    return chosen(call)
-
-
-def _call(
-    q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, at: Any, k_at: Any,
-    mask: Mask | Seen | None, scale: float | None, implementation: Implementation,
-    dropout: float, softcap: float | None, sinks: Tensor | None,
-) -> Call:  # fmt: skip
-    """Check the inputs, and apply the hooks that come before the softmax."""
-    check_inputs(encoding, q, k, v)
-    check_mask(mask, q, k)
-    at, k_at = placed(encoding, q, k, at, k_at)
-    call = made(encoding, q, k, v, at, k_at, mask, scale, implementation, dropout, softcap, sinks)
-    return hooks.scored(hooks.encoded(visible(call)))
-
-
-def made(
-    encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, at: Any, k_at: Any,
-    mask: Mask | Seen | None = None, scale: float | None = None,
-    implementation: Implementation = "auto", dropout: float = 0.0, softcap: float | None = None,
-    sinks: Tensor | None = None,
-) -> Call:  # fmt: skip
-    """A call before its hooks are applied, its softmax checked."""
-    check_implementation(implementation)
-    if not (dropout == 0.0 and softcap is None is sinks):
-        check_softmax(q, dropout, softcap, sinks)
-    scale = encoding.scale(q.shape[-1]) if scale is None else float(number(scale, "scale"))
-    inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    return Call(
-        encoding, q, k, v, at, k_at, scale, None, mask, None, trains(encoding, *inputs),
-        readable(*inputs) and not beyond_gradients(), dropout, softcap, sinks, implementation,
+    call = Call(
+        encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
+        sinks=sinks,
     )  # fmt: skip
+    return chosen(_hooked(checked(call)))
+
+
+def _hooked(call: Call) -> Call:
+    """Apply the hooks that come before the softmax, to nothing that the mask hides from all."""
+    return hooks.scored(hooks.encoded(visible(call)))
 
 
 def scores(
@@ -171,7 +144,7 @@ def scores(
         at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x if k_x is None else k_x, k_at)
     checked_at(encoding, at, q, "`q_pos`")
     checked_at(encoding, k_at, k, "`k_pos`")
-    call = made(encoding, q, k, k, at, k_at, mask, scale, "reference")
-    call = hooks.scored(hooks.encoded(call))
+    call = Call(encoding, q, k, k, at, k_at, scale, mask=mask, implementation="reference")
+    call = hooks.scored(hooks.encoded(weighing(call)))
     seen = None if mask is None else mask(*pairs(call.shape, device=q.device))
     return logits(call._replace(k=per_query_head(call.k, q)), slice(None), seen=seen)

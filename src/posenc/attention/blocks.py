@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from posenc.attention import sdpa
 from posenc.attention.call import Call, rows_of
+from posenc.attention.path import Path
 from posenc.attention.reference import attended, bias_block, mask_block, sliced
 from posenc.core.tracing import beyond_gradients, traced, transformed
 
@@ -19,52 +20,52 @@ SMALLEST_BLOCK = 16  # queries
 MOST_SCORES = 2**21  # scores at a time, unless `SMALLEST_BLOCK` queries make more: 8 MB
 
 
-def serves(call: Call) -> str:
-    """Serve every call."""
-    return ""
+class Blocks(Path):
+    """A block of queries at a time."""
 
+    def suits(self, call: Call) -> str:
+        if beyond_gradients():
+            return "torch's kernels know first derivatives alone, and backwards"
+        if torch.compiler.is_compiling():  # a graph must not depend on the length
+            return "loops over blocks are not for what is traced"
+        return ""
 
-def suits(call: Call) -> str:
-    if beyond_gradients():
-        return "torch's kernels know first derivatives alone, and backwards"
-    if torch.compiler.is_compiling():  # a graph must not depend on the length
-        return "loops over blocks are not for what is traced"
-    return ""
-
-
-def why(call: Call) -> str:
-    queries = call.q.shape[-2]
-    return (
-        "a block of queries at a time." if queries > BLOCK else f"{queries} queries in one block."
-    )
-
-
-def run(call: Call) -> Tensor:
-    batch, heads, tokens, keys = call.shape
-    most = SMALLEST_BLOCK
-    if tokens > most:
-        most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
-    # The kernel has no place for a cap or for what takes the weights, and drops weights only where
-    # it makes all of them.
-    can = not (call.by_weight or call.dropout or sdpa.cannot_weigh(call))
-    compute = _fused if call.looks and can else attended
-    if tokens <= most or (tokens <= BLOCK and call.trains):  # one block: nothing to make again
-        return compute(call, slice(None), _columns(call, slice(0, tokens)))
-    blocks = rows_of(tokens, most)
-    columns = [_columns(call, rows) for rows in blocks]
-    if call.trains and (traced() or not transformed()):  # `torch.func` knows no checkpoint
-        # Of a block keep the output only; the rest is made again for the gradients.
-        again = functools.partial(
-            checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
+    def why(self, call: Call) -> str:
+        queries = call.q.shape[-2]
+        return (
+            "a block of queries at a time."
+            if queries > BLOCK
+            else f"{queries} queries in one block."
         )
-        compute = functools.partial(again, compute)
-    if call.trains or not call.looks:
-        return torch.cat([compute(call, *some) for some in zip(blocks, columns, strict=True)], -2)
-    # Written in place: kept parts would lie between pieces of memory that are to be used again.
-    out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
-    for rows, some in zip(blocks, columns, strict=True):
-        out[..., rows, :] = compute(call, rows, some)
-    return out
+
+    def run(self, call: Call) -> Tensor:
+        batch, heads, tokens, keys = call.shape
+        most = SMALLEST_BLOCK
+        if tokens > most:
+            most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
+        # The kernel has no place for a cap or for what takes the weights, and drops weights only
+        # where it makes all of them.
+        can = not (call.by_weight or call.dropout or sdpa.cannot_weigh(call))
+        compute = _fused if call.looks and can else attended
+        if tokens <= most or (tokens <= BLOCK and call.trains):  # one block: nothing to make again
+            return compute(call, slice(None), _columns(call, slice(0, tokens)))
+        blocks = rows_of(tokens, most)
+        columns = [_columns(call, rows) for rows in blocks]
+        if call.trains and (traced() or not transformed()):  # `torch.func` knows no checkpoint
+            # Of a block keep the output only; the rest is made again for the gradients.
+            again = functools.partial(
+                checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
+            )
+            compute = functools.partial(again, compute)
+        if call.trains or not call.looks:
+            return torch.cat(
+                [compute(call, *some) for some in zip(blocks, columns, strict=True)], -2
+            )
+        # Written in place: kept parts would lie between pieces of memory to be used again.
+        out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
+        for rows, some in zip(blocks, columns, strict=True):
+            out[..., rows, :] = compute(call, rows, some)
+        return out
 
 
 def _columns(call: Call, rows: slice) -> slice:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention import hooks
-from posenc.attention.attend import made
+from posenc.attention.call import Call
 from posenc.attention.dispatch import run
-from posenc.attention.inputs import check_inputs, check_mask
+from posenc.attention.inputs import check_mask, check_tensors, weighing
 from posenc.attention.unseen import visible
 from posenc.core.arguments import shown, whole_number
 from posenc.core.encoding import Encoding
@@ -171,7 +171,8 @@ def attend_cached(
     `at` is of the new tokens; `mask` is of the whole text so far, its queries and its keys;
     `how` goes to `attend`.
     """
-    check_inputs(encoding, q, k, v)
+    call = Call(encoding, q, k, v, scale=scale, **how)
+    check_tensors(call)
     at = checked_at(encoding, at, q, "`at`")
     held, place = _held(cache, layer, encoding, k, v, at), where_tokens(encoding.axes)
     ats, all_ats, tokens = [*hooks.flat(at)], [], q.shape[-2]
@@ -184,13 +185,13 @@ def attend_cached(
         if goes_on:  # sums over tokens go on from the last in the cache
             ats[index] = cut(so_far, last, place)
     at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
-    scale = encoding.scale(q.shape[-1]) if scale is None else scale
-    new = made(encoding, q, k, v, at, at, None, scale, **how)
+    new = weighing(call._replace(at=at, k_at=at))
     new = hooks.encoded(new) if held.encoded else new
     k, v = (torch.cat(both, -2) for both in ((held.k, new.k), (held.v, new.v)))
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
-    check_mask(mask, q, k)
-    call = visible(made(encoding, new.q, k, v, at, k_at, mask, scale, **how))
+    call = new._replace(k=k, v=v, k_at=k_at, mask=mask)
+    check_mask(call)
+    call = visible(weighing(call))
     call = hooks.scored(call if held.encoded else hooks.encoded(call))
     out = hooks.finished(call, run(call))
     pos = _all_positions(held, cache.given.pop(layer, None), place)

@@ -19,9 +19,9 @@ class Call(NamedTuple):
     q: Heads
     k: Keys
     v: Values
-    at: Any
-    k_at: Any
-    scale: float
+    at: Any = None
+    k_at: Any = None
+    scale: Any = None  # of q · k; None: the encoding's own
     bias: ScoreBias | None = None
     mask: Mask | Seen | None = None
     seen: Strip | None = None  # what the mask shows, where that is a strip
@@ -70,7 +70,7 @@ class Call(NamedTuple):
         return type(self.encoding).__name__
 
 
-def trains(encoding: Encoding, *inputs: Tensor) -> bool:
+def needs_gradients(encoding: Encoding, *inputs: Tensor) -> bool:
     if not torch.is_grad_enabled():
         return False
     return any([x.requires_grad for x in inputs]) or any(

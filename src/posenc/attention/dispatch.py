@@ -15,26 +15,20 @@ included, changes nothing.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
-from posenc.attention import blocks, flex, reference, sdpa
+from posenc.attention.blocks import Blocks
 from posenc.attention.call import Call
-from posenc.attention.cpu import strided
-
-
-class Path(Protocol):
-    """A module with a way to compute attention."""
-
-    def serves(self, call: Call) -> str: ...
-    def suits(self, call: Call) -> str: ...
-    def why(self, call: Call) -> str: ...
-    def run(self, call: Call) -> Tensor: ...
-
+from posenc.attention.cpu.strided import Strided
+from posenc.attention.flex import Flex
+from posenc.attention.path import Path
+from posenc.attention.reference import Reference
+from posenc.attention.sdpa import Sdpa
 
 PATHS: dict[str, Path] = {
-    "sdpa": sdpa, "toeplitz": strided, "flex": flex, "blocks": blocks, "reference": reference,
+    "sdpa": Sdpa(), "toeplitz": Strided(), "flex": Flex(), "blocks": Blocks(),
+    "reference": Reference(),
 }  # fmt: skip
 
 

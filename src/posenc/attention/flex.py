@@ -12,53 +12,56 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
+from posenc.attention.path import Path
 from posenc.core.masks import Mask
 from posenc.core.shapes import Seen
 from posenc.core.tracing import traced, transformed
 
 
-def serves(call: Call) -> str:
-    if call.by_weight:
-        return "FlexAttention has no place for what is added to the values"
-    if call.dropout:
-        return "FlexAttention has no place for `dropout`"
-    if call.sinks is not None:
-        return "FlexAttention has no place for `sinks`"
-    if call.q.device.type == "cpu" and call.trains:
-        return "FlexAttention cannot train on the CPU"
-    if call.q.dtype == torch.float64:
-        return "FlexAttention does not compute in float64"
-    if call.bias is not None and call.bias.pair() is None:
-        return f"FlexAttention asks for the bias of one pair, and {call.name} goes by more"
-    return ""
+class Flex(Path):
+    """FlexAttention, compiled."""
 
+    def serves(self, call: Call) -> str:
+        if call.by_weight:
+            return "FlexAttention has no place for what is added to the values"
+        if call.dropout:
+            return "FlexAttention has no place for `dropout`"
+        if call.sinks is not None:
+            return "FlexAttention has no place for `sinks`"
+        if call.q.device.type == "cpu" and call.trains:
+            return "FlexAttention cannot train on the CPU"
+        if call.q.dtype == torch.float64:
+            return "FlexAttention does not compute in float64"
+        if call.bias is not None and call.bias.pair() is None:
+            return f"FlexAttention asks for the bias of one pair, and {call.name} goes by more"
+        return ""
 
-def suits(call: Call) -> str:
-    if call.q.device.type != "cuda":
-        return "FlexAttention is compiled, which pays on a GPU"
-    if traced() or transformed():
-        return "FlexAttention is compiled by itself, outside of what is traced"
-    return ""
+    def suits(self, call: Call) -> str:
+        if call.q.device.type != "cuda":
+            return "FlexAttention is compiled, which pays on a GPU"
+        if traced() or transformed():
+            return "FlexAttention is compiled by itself, outside of what is traced"
+        return ""
 
+    def why(self, call: Call) -> str:
+        return (
+            "FlexAttention compiles the bias of a pair and leaves out blocks that the mask hides."
+        )
 
-def why(call: Call) -> str:
-    return "FlexAttention compiles the bias of a pair and leaves out blocks that the mask hides."
-
-
-def run(call: Call) -> Tensor:
-    q, k, v, bias = call.q, call.k, call.v, call.bias
-    channels, on_cpu = v.shape[-1], q.device.type == "cpu"
-    if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
-        q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
-    pair = None if bias is None else bias.pair()
-    score = None if pair is None else lambda s, b, h, i, j: s + pair(b, h, i, j).to(s.dtype)
-    if call.softcap is not None:
-        score = _capped(call.softcap, score)
-    visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device.type)
-    out = _compiled(on_cpu)(
-        q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=call.grouped
-    )
-    return out[..., :channels]
+    def run(self, call: Call) -> Tensor:
+        q, k, v, bias = call.q, call.k, call.v, call.bias
+        channels, on_cpu = v.shape[-1], q.device.type == "cpu"
+        if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
+            q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
+        pair = None if bias is None else bias.pair()
+        score = None if pair is None else lambda s, b, h, i, j: s + pair(b, h, i, j).to(s.dtype)
+        if call.softcap is not None:
+            score = _capped(call.softcap, score)
+        visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device.type)
+        out = _compiled(on_cpu)(
+            q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=call.grouped
+        )
+        return out[..., :channels]
 
 
 def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Tensor]:

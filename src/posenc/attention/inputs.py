@@ -4,19 +4,48 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from posenc.attention.call import Implementation
-from posenc.core.arguments import positive, probability, shown
+from posenc.attention.call import Call, Implementation, needs_gradients
+from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes, checked_at, prepared
 from posenc.core.masks import Mask, refuse_no_function
 from posenc.core.positions import sequence
+from posenc.core.tracing import beyond_gradients, readable
 
 
-def check_inputs(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> None:
+def checked(call: Call) -> Call:
+    """The call, whose inputs fit together, with `at` and `k_at` as hooks take them."""
+    check_tensors(call)
+    check_mask(call)
+    at, tokens, keys = call.at, call.q.shape[-2], call.k.shape[-2]
+    if at is None:
+        if keys != tokens:
+            raise ValueError(
+                f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
+                " `k_at`, made by `encoding.prepare`."
+            )
+        at = prepared(call.encoding, sequence(tokens, 0, call.q.device), "`at`")
+    at = checked_at(call.encoding, at, call.q, "`at`")
+    k_at = checked_at(call.encoding, at if call.k_at is None else call.k_at, call.k, "`k_at`")
+    return weighing(call._replace(at=at, k_at=k_at))
+
+
+def weighing(call: Call) -> Call:
+    """The call, with what makes its weights checked, and what is known of its inputs."""
+    check_implementation(call.implementation)
+    check_softmax(call)
+    scale = call.encoding.scale(call.q.shape[-1]) if call.scale is None else call.scale
+    looks = readable(*call.inputs) and not beyond_gradients()
+    trains = needs_gradients(call.encoding, *call.inputs)
+    return call._replace(scale=float(number(scale, "scale")), looks=looks, trains=trains)
+
+
+def check_tensors(call: Call) -> None:
     """Refuse inputs that would end in an error of torch's, or broadcast in silence.
 
     It looks at types and shapes only.
     """
+    encoding, q, k, v, *_ = call
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor):
@@ -48,20 +77,6 @@ def check_inputs(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"q, k and v must be on one device: {q.device}, {k.device}, {v.device}.")
 
 
-def placed(encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any) -> tuple[Any, Any]:
-    """What hooks take as `at` for queries and for keys, checked; None: they stand at 0, 1, 2, …"""
-    tokens, keys = q.shape[-2], k.shape[-2]
-    if at is None:
-        if keys != tokens:
-            raise ValueError(
-                f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
-                " `k_at`, made by `encoding.prepare`."
-            )
-        at = prepared(encoding, sequence(tokens, 0, q.device), "`at`")
-    at = checked_at(encoding, at, q, "`at`")
-    return at, checked_at(encoding, at if k_at is None else k_at, k, "`k_at`")
-
-
 def check_implementation(implementation: Any) -> None:
     """Refuse a name that no way to compute attention has."""
     known = get_args(Implementation)
@@ -74,11 +89,14 @@ def check_implementation(implementation: Any) -> None:
         raise ValueError(f"`implementation` must be one of {names}, got {implementation!r}.")
 
 
-def check_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) -> None:
+def check_softmax(call: Call) -> None:
     """Refuse a `dropout`, `softcap` or `sinks` that is none."""
-    probability(dropout, "dropout")
-    if softcap is not None:
-        positive(softcap, "softcap")
+    q, sinks = call.q, call.sinks
+    if call.plain and call.dropout == 0.0:
+        return
+    probability(call.dropout, "dropout")
+    if call.softcap is not None:
+        positive(call.softcap, "softcap")
     if sinks is None:
         return
     if not isinstance(sinks, Tensor) or sinks.shape != (q.shape[1],):
@@ -93,8 +111,9 @@ def check_softmax(q: Tensor, dropout: float, softcap: float | None, sinks: Any) 
         )
 
 
-def check_mask(mask: Any, q: Tensor, k: Tensor) -> None:
+def check_mask(call: Call) -> None:
     """Refuse a mask that was made for other tokens, and what is no mask."""
+    mask, q, k = call.mask, call.q, call.k
     if isinstance(mask, Mask):
         mask.check(len(q), q.shape[-2], k.shape[-2])
     elif mask is not None:

@@ -11,28 +11,21 @@ from torch import Tensor
 
 from posenc.attention import hooks
 from posenc.attention.call import Call
+from posenc.attention.path import Path
 from posenc.core.biases import pairs, per_query_head
 from posenc.core.shapes import Scores
 
 ALL = slice(None)
 
 
-def serves(call: Call) -> str:
-    """Serve every call."""
-    return ""
+class Reference(Path):
+    """The definition, all scores at once."""
 
+    def why(self, call: Call) -> str:
+        return "as it is defined, all scores at once."
 
-def suits(call: Call) -> str:
-    """Suit where nothing else does."""
-    return ""
-
-
-def why(call: Call) -> str:
-    return "as it is defined, all scores at once."
-
-
-def run(call: Call) -> Tensor:
-    return attended(call, ALL)
+    def run(self, call: Call) -> Tensor:
+        return attended(call, ALL)
 
 
 def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:

@@ -5,42 +5,43 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu import sinks
+from posenc.attention.path import Path
 from posenc.core.biases import dense
 from posenc.core.masks import Mask
 from posenc.core.tracing import beyond_gradients, traced
 
 
-def serves(call: Call) -> str:
-    if call.bias is not None:
-        return "torch's kernel carries no bias"
-    if call.by_weight:
-        return f"torch's kernel carries no bias, and {call.name} takes the weights themselves"
-    return cannot_weigh(call)
+class Sdpa(Path):
+    """Torch's kernel for attention without a bias, with any mask."""
 
+    def serves(self, call: Call) -> str:
+        if call.bias is not None:
+            return "torch's kernel carries no bias"
+        if call.by_weight:
+            return f"torch's kernel carries no bias, and {call.name} takes the weights themselves"
+        return cannot_weigh(call)
 
-def suits(call: Call) -> str:
-    if beyond_gradients():
-        return "torch's kernels know first derivatives alone, and backwards"
-    if call.mask is None or (isinstance(call.mask, Mask) and call.mask.is_causal):
-        return ""
-    if call.seen is None and not call.q.is_cuda:
-        return ""
-    if call.seen is not None and (call.seen.is_all or call.seen.is_causal):
-        return ""
-    return "a kernel that goes by blocks of keys leaves out what the mask hides"
+    def suits(self, call: Call) -> str:
+        if beyond_gradients():
+            return "torch's kernels know first derivatives alone, and backwards"
+        if call.mask is None or (isinstance(call.mask, Mask) and call.mask.is_causal):
+            return ""
+        if call.seen is None and not call.q.is_cuda:
+            return ""
+        if call.seen is not None and (call.seen.is_all or call.seen.is_causal):
+            return ""
+        return "a kernel that goes by blocks of keys leaves out what the mask hides"
 
+    def why(self, call: Call) -> str:
+        return f"{call.name} adds nothing to scores or values, as torch wants it."
 
-def why(call: Call) -> str:
-    return f"{call.name} adds nothing to scores or values, as torch wants it."
-
-
-def run(call: Call) -> Tensor:
-    mask, seen = call.mask, call.seen
-    if mask is None or (seen is not None and seen.is_all):
-        return kernel(call, call.q, call.k, call.v)
-    if (isinstance(mask, Mask) and mask.is_causal) or (seen is not None and seen.is_causal):
-        return kernel(call, call.q, call.k, call.v, is_causal=True)
-    return unless_alone(call, call.q, call.k, call.v, dense(mask, call.shape, call.q.device))
+    def run(self, call: Call) -> Tensor:
+        mask, seen = call.mask, call.seen
+        if mask is None or (seen is not None and seen.is_all):
+            return kernel(call, call.q, call.k, call.v)
+        if (isinstance(mask, Mask) and mask.is_causal) or (seen is not None and seen.is_causal):
+            return kernel(call, call.q, call.k, call.v, is_causal=True)
+        return unless_alone(call, call.q, call.k, call.v, dense(mask, call.shape, call.q.device))
 
 
 def cannot_weigh(call: Call) -> str:

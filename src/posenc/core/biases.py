@@ -134,9 +134,9 @@ class SumBias(ScoreBias):
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
         curves = [bias.distance for bias in biases if bias.distance is not None]
-        if len(curves) == len(biases):
-            self.distance = _total(curves)
-            self.q_pos, self.k_pos = biases[0].q_pos, biases[0].k_pos
+        first = biases[0]
+        if len(curves) == len(biases) and all([_stand_alike(first, bias) for bias in biases]):
+            self.distance, self.q_pos, self.k_pos = _total(curves), first.q_pos, first.k_pos
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         return reduce(add, [bias.block(rows, keys, seen) for bias in self.biases])
@@ -152,6 +152,12 @@ class SumBias(ScoreBias):
             q, k, bias_left = bias.absorbed(q, k, True)
             left += [] if bias_left is None else [bias_left]
         return q, k, self if left == self.biases else added(left)
+
+
+def _stand_alike(one: ScoreBias, other: ScoreBias) -> bool:
+    """Test whether two biases go by the same positions, where these can be read."""
+    pairs = ((one.q_pos, other.q_pos), (one.k_pos, other.k_pos))
+    return all([a is b or not readable(a, b) or a.equal(b) for a, b in pairs])
 
 
 class FunctionBias(ScoreBias):

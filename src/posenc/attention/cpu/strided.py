@@ -9,6 +9,7 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu import offset_tables, offset_vectors, toeplitz
+from posenc.attention.path import Path
 from posenc.attention.spacing import lines
 from posenc.core.biases import ScoreBias
 from posenc.core.offset_biases import TableBias, VectorBias
@@ -18,55 +19,57 @@ FEW_QUERIES = 8  # queries, as in decoding
 UNREADABLE = "it takes torch's CPU kernel, which reads strides, outside of what is traced"
 
 
-def serves(call: Call) -> str:
-    bias = call.bias
-    goes_by_content = isinstance(bias, TableBias | VectorBias)
-    if bias is not None and bias.distance is None and not goes_by_content:
-        return f"the bias of {call.name} is no view"
-    if not _carries_values(call):
-        return f"{call.name} adds to the values, which takes the weights themselves"
-    if call.softcap is not None or call.dropout:
-        what = "`dropout`" if call.softcap is None else "`softcap`"
-        return f"torch's CPU kernel has no place for {what}"
-    if call.sinks is not None and goes_by_content:
-        return f"scores of {call.name} as a view have no place for `sinks`"
-    if not call.looks:
-        return UNREADABLE
-    if call.trains and goes_by_content:
-        return f"scores of {call.name} go by content and offset, and have no gradients as a view"
-    if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
-        return "there is nothing to attend to"
-    if call.seen is None:
-        return "the mask is no strip along the diagonal"
-    if _steps(bias) is None:
-        return "positions are not whole numbers at equal steps, alike in the batch"
-    return ""
+class Strided(Path):
+    """Strided views that torch's CPU kernel reads."""
 
+    def serves(self, call: Call) -> str:
+        bias = call.bias
+        goes_by_content = isinstance(bias, TableBias | VectorBias)
+        if bias is not None and bias.distance is None and not goes_by_content:
+            return f"the bias of {call.name} is no view"
+        if not _carries_values(call):
+            return f"{call.name} adds to the values, which takes the weights themselves"
+        if call.softcap is not None or call.dropout:
+            what = "`dropout`" if call.softcap is None else "`softcap`"
+            return f"torch's CPU kernel has no place for {what}"
+        if call.sinks is not None and goes_by_content:
+            return f"scores of {call.name} as a view have no place for `sinks`"
+        if not call.looks:
+            return UNREADABLE
+        if call.trains and goes_by_content:
+            return (
+                f"scores of {call.name} go by content and offset, and have no gradients as a view"
+            )
+        if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
+            return "there is nothing to attend to"
+        if call.seen is None:
+            return "the mask is no strip along the diagonal"
+        if _steps(bias) is None:
+            return "positions are not whole numbers at equal steps, alike in the batch"
+        return ""
 
-def suits(call: Call) -> str:
-    if not call.looks:
-        return UNREADABLE
-    if call.q.shape[-2] <= FEW_QUERIES and not isinstance(call.bias, TableBias):
-        return "the bias of few queries is a few rows"
-    return ""
+    def suits(self, call: Call) -> str:
+        if not call.looks:
+            return UNREADABLE
+        if call.q.shape[-2] <= FEW_QUERIES and not isinstance(call.bias, TableBias):
+            return "the bias of few queries is a few rows"
+        return ""
 
+    def why(self, call: Call) -> str:
+        goes = f"the bias of {call.name} goes by distance, " if call.bias is not None else ""
+        return f"{goes}positions stand at equal steps and the mask is a strip along the diagonal."
 
-def why(call: Call) -> str:
-    goes = f"the bias of {call.name} goes by distance, " if call.bias is not None else ""
-    return f"{goes}positions stand at equal steps and the mask is a strip along the diagonal."
-
-
-def run(call: Call) -> Tensor:
-    seen, steps = call.seen, _steps(call.bias)
-    assert seen is not None
-    assert steps is not None
-    if not seen.rows:
-        return _zeros(call)
-    if isinstance(call.bias, TableBias):
-        return offset_tables.near_and_far(call, seen, steps)
-    if isinstance(call.bias, VectorBias):
-        return offset_vectors.skewed(call, seen, steps)
-    return toeplitz.view(call, seen, steps)
+    def run(self, call: Call) -> Tensor:
+        seen, steps = call.seen, _steps(call.bias)
+        assert seen is not None
+        assert steps is not None
+        if not seen.rows:
+            return _zeros(call)
+        if isinstance(call.bias, TableBias):
+            return offset_tables.near_and_far(call, seen, steps)
+        if isinstance(call.bias, VectorBias):
+            return offset_vectors.skewed(call, seen, steps)
+        return toeplitz.view(call, seen, steps)
 
 
 def _steps(bias: ScoreBias | None) -> tuple[int, int] | None:
