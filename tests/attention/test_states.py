@@ -399,19 +399,21 @@ def test_what_was_prepared_is_taken_as_it_is_now(name, made_in, how):
     tokens = 40 if name in SUMS else KEYS
     pos = folded(tokens, encoding.axes)
     with MODES[made_in]():
-        at, last = encoding.prepare(pos), encoding.prepare(pos[-1:].clone())
+        last, at, k_at = map(encoding.prepare, (pos[-1:].clone(), pos, pos))
     q, k, v = (torch.randn(2, n, tokens, DIM) for n in (HEADS, 2, 2))
     with MODES["inference" if made_in == "inference" else "no_grad"]():
-        for x in (None, *tree_leaves((last, at))):
+        for x in (None, *tree_leaves((last, at, k_at))):
             if x is not None:
                 write_tensor(x, how, 3)
             for _ in range(3):
-                many = attend(q, k, v, encoding, at)
-                one = attend(q[:, :, -1:], k, v, encoding, last, at)
-            alone, fresh, end = copy.deepcopy(encoding), cloned(at), cloned(last)
-            close(many, attend(q, k, v, alone, fresh, implementation="reference"))
-            expected = attend(q[:, :, -1:], k, v, alone, end, fresh, implementation="reference")
-            close(one, expected)
+                outs = [
+                    attend(q, k, v, encoding, at, k_at),
+                    attend(q[:, :, -1:], k, v, encoding, last, k_at),
+                ]
+            alone, fresh = copy.deepcopy(encoding), [*map(cloned, (last, at, k_at))]
+            by = {"implementation": "reference"}
+            close(outs[0], attend(q, k, v, alone, *fresh[1:], **by))
+            close(outs[1], attend(q[:, :, -1:], k, v, alone, fresh[0], fresh[2], **by))
 
 
 @torch.no_grad()
