@@ -46,7 +46,7 @@ def by_numpy(x: Tensor) -> None:
     x.detach().numpy()[...] = moved(x).numpy()
 
 
-def by_storage(x: Tensor) -> None:
+def by_storage(x: Any) -> None:
     x.untyped_storage().copy_(moved(x).contiguous().untyped_storage())
 
 
@@ -74,7 +74,7 @@ def without_gradients(x: Tensor) -> None:
         x.add_(0.3 * torch.rand_like(x))
 
 
-def set_to_another(x: Tensor) -> None:
+def set_to_another(x: Any) -> None:
     with torch.no_grad():
         x.set_(moved(x))
 
@@ -119,7 +119,7 @@ def of_each(write: Callable[[Any], Any]) -> Way:
 
 def foreach(holder: Any) -> Iterator[None]:
     yield
-    torch._foreach_mul_([x.data for x in holder.encoding.parameters()], 0.6)
+    torch._foreach_mul_([x.data for x in holder.encoding.parameters()], 0.6)  # type: ignore
 
 
 def shared_memory(holder: Any) -> Iterator[None]:

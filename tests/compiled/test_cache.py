@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from thorough import some
 
 from posenc import CATALOG, ALiBi, Cache, RoPE, SelfAttention, Sum, masks
 from posenc.core.positions import folded
@@ -28,7 +29,7 @@ def compiled(layer, **options):
     return torch.compile(layer, fullgraph=True, backend=backend, **options), graphs
 
 
-@pytest.mark.parametrize("dynamic", [None, True], ids=["as it comes", "dynamic"])
+@pytest.mark.parametrize("dynamic", some([None, True], 2), ids=str)
 @pytest.mark.parametrize("name", CARDS)
 @torch.no_grad()
 def test_a_few_graphs_serve_all_tokens_that_a_cache_brings(name, dynamic):
