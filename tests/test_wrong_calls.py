@@ -442,7 +442,7 @@ CALLS = {  # the call -> the beginning of what it is told
     "RoPE(8)(q, q, q)": "`pos` must be (token,), (batch, token), or (batch, head, token) where",
     "RoPE(8)(q, q, 5)": "RoPE is called with tensors, got 5",
     "RoPE(8)(q, q, pos[:3])": "`x` has 5 tokens in a batch of 2, the positions are for 3 tokens",
-    "RoPE(8)(q, q[..., :4])": "this RoPE is for heads of 8 channels, got 4",
+    "RoPE(8)(q, q[..., :4])": "the frequencies turn 8 channels, `x` has 4",
     "RoPE(8)(q, q[:, :, :3])": "`x` has 3 tokens in a batch of 2, the positions are for 5",
     "RoPE(8)(q.long(), q.long())": "RoPE is called with (q, k, pos), in this order, floats (…",
     "RoPE(8)(q + 0j, q + 0j)": "RoPE is called with (q, k, pos), in this order, floats (…",

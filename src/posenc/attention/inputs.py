@@ -26,7 +26,9 @@ def checked(call: Call) -> Call:
             )
         at = prepared(call.encoding, sequence(tokens, 0, call.q.device), "`at`")
     at = checked_at(call.encoding, at, call.q, "`at`")
-    k_at = checked_at(call.encoding, at if call.k_at is None else call.k_at, call.k, "`k_at`")
+    k_at = at
+    if call.k_at is not None or keys != tokens:
+        k_at = checked_at(call.encoding, at if call.k_at is None else call.k_at, call.k, "`k_at`")
     return weighing(call._replace(at=at, k_at=k_at))
 
 

@@ -240,7 +240,7 @@ def _check(text: Any, settings: Any, progress: Any) -> None:
             f"`text` must be a text in words, got {shown(text)}: of a file pass"
             " `posenc.analysis.text.load_text(path)`."
         )
-    if not isinstance(settings, Settings | None):
+    if settings is not None and not hasattr(settings, "dim"):
         raise TypeError(
             f"`settings` must be `Settings` of `posenc.studies.comparison`, got {shown(settings)}:"
             " pass `Settings(dim=64)`, for instance."
