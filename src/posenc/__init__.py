@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from posenc.attention.attend import explain as explain
     from posenc.attention.block import Block as Block
     from posenc.attention.cache import Cache as Cache
+    from posenc.attention.decoding import Decoding as Decoding
     from posenc.attention.layer import SelfAttention as SelfAttention
     from posenc.catalog import *  # noqa: F403  every encoding
     from posenc.catalog import CATALOG as CATALOG
@@ -36,6 +37,7 @@ _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.
     "CATALOG": "catalog",
     "Cache": "attention.cache",
     "Card": "properties.card",
+    "Decoding": "attention.decoding",
     "Encoding": "core.encoding",
     "SelfAttention": "attention.layer",
     "Sum": "core.sum",

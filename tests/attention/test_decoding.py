@@ -82,18 +82,31 @@ def test_the_row_of_a_bias_is_computed_once_for_all_layers():
 def test_what_takes_more_than_the_kernel_is_left_to_attend(encoding, scale, value):
     decoding = Decoding(encoding, encoding.prepare(sequence(1, 8)), encoding.prepare(sequence(9)))
     for _ in range(2):
-        assert decoding.attend(*new_token(value=value), scale) is None
+        q, k, v = new_token(value=value)
+        expected = attend(
+            q, k, v, encoding, decoding.at, decoding.k_at, scale=scale, implementation="reference"
+        )
+        out = decoding.attend(q, k, v, scale)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+    assert decoding.rows[scale] == (False, None)
 
 
 def test_gradients_and_what_maps_over_tensors_are_left_to_attend():
-    decoding = Decoding(ALiBi(4), sequence(1, 8), sequence(9))
-    assert decoding.attend(*new_token(), 0.3) is None
-    said = []
+    decoding, (q, k, v) = Decoding(ALiBi(4), sequence(1, 8), sequence(9)), new_token()
+    q.requires_grad_()
+    assert torch.autograd.grad(decoding.attend(q, k, v, 0.3).sum(), q)[0].ne(0).any()
     with torch.no_grad():
-        torch.func.vmap(lambda q: said.append(decoding.attend(q, q, q, 0.3)) or q)(
-            torch.randn(2, 3, 4, 1, 8)
-        )
-    assert said == [None]
+        mapped = torch.func.vmap(lambda q: decoding.attend(q[None], k[:1], v[:1], 0.3)[0])(q)
+        torch.testing.assert_close(mapped[:1], decoding.attend(q[:1], k[:1], v[:1], 0.3))
+
+
+@torch.no_grad()
+def test_the_first_layer_says_what_does_not_fit(unchecked):
+    q, k, v = new_token()
+    with pytest.raises(ValueError, match="made for 3 heads"):
+        Decoding(ALiBi(3), sequence(1, 8), sequence(9)).attend(q, k, v)
+    with pytest.raises(ValueError, match="8 positions for 9 tokens"):
+        Decoding(ALiBi(4), sequence(1, 8), sequence(8)).attend(q, k, v)
 
 
 def steps(encoding, at, k_at, mask=None, count=5, dtype=torch.float32, **how):

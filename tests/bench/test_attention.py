@@ -30,6 +30,7 @@ def test_every_target_of_decoding_windows_and_prefill_is_told(monkeypatch):
         for kind, tokens in (("decode", 256), ("window", 300), ("prefill", 16))
     }
     soon = [name for name in attention.DECODED if name not in attention.BY_CONTENT]
+    soon += attention.HELD_NAMES
     assert told["decode"] == [f"{name}, time / plain" for name in soon]
     assert told["window"] == ["NoPE / ALiBi, same window", "RoPE / ALiBi, same window"]
     assert told["prefill"] == [f"{name}, µs above plain" for name in ("NoPE", "ALiBi", "T5")]

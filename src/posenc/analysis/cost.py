@@ -24,7 +24,6 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
 
-
 READ_TO_CHECK = torch.ops.aten.aminmax.default  # the ends of positions, which must be finite
 
 

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from posenc.attention.spacing import Strip
 from posenc.core.biases import ScoreBias
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, overrides
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
+from posenc.core.sum import leaves
 
 Implementation = Literal["auto", "reference", "sdpa", "toeplitz", "blocks", "flex"]
 
@@ -51,7 +52,7 @@ class Call(NamedTuple):
     @property
     def by_weight(self) -> bool:
         """True where the encoding adds to the values, for which it takes the weights."""
-        return "by_weight" in self.encoding.acts_on
+        return any([overrides(leaf, "by_weight") for leaf in leaves(self.encoding)])
 
     @property
     def grouped(self) -> bool:

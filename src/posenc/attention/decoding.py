@@ -2,7 +2,8 @@
 
 When decoding, the overhead of Python calls dominates. Whoever runs the layers of one pass may hold
 a `Decoding` meanwhile: the row of a bias that goes by positions alone is computed in the first
-layer, and serves the others.
+layer, and serves the others. It belongs to that pass: weights that are written to later are not
+seen by it.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.attention.attend import attend
+from posenc.attention.call import Call
 from posenc.attention.hooks import bias_of
+from posenc.attention.inputs import checked
 from posenc.attention.sdpa import one_query
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
@@ -23,32 +27,40 @@ Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batc
 
 @dataclass(frozen=True)
 class Decoding:
-    """One token, at `at`, and the keys, at `k_at`, during one pass through all layers."""
+    """One token, at `at`, and the keys, at `k_at`, during one pass through all layers.
+
+    `Decoding(ALiBi(8), pos[-1:], pos).attend(q, k, v)` is `attend(q, k, v, ALiBi(8), pos[-1:],
+    pos)`: for encodings that act on scores by position, or not at all, at the cost of torch's call.
+    """
 
     encoding: Encoding
     at: Any
     k_at: Any
     rows: dict[float, Row] = field(default_factory=dict)  # by softmax scale
 
-    def attend(self, q: Heads, k: Keys, v: Values, scale: float) -> Tensor | None:
-        """Return what `attend` does, of encoded queries and keys; None where it must be called."""
-        if torch.is_grad_enabled() or not readable(q, k, v) or beyond_gradients():
-            return None
-        row = self.rows.get(scale)
-        if row is None:
-            row = self.rows[scale] = self.row(q, k, v, scale)
-        able, bias = row
-        return one_query(q, k, v, bias, scale) if able else None
+    def attend(self, q: Heads, k: Keys, v: Values, scale: float | None = None) -> Tensor:
+        """Return what `posenc.attend` does; the call of the first layer checks what fits."""
+        scale = self.encoding.scale(q.shape[-1]) if scale is None else scale
+        if not torch.is_grad_enabled() and readable(q, k, v) and not beyond_gradients():
+            if scale not in self.rows:
+                self.rows[scale] = self.row(q, k, v, scale)
+            serves, row = self.rows[scale]
+            if serves:
+                return one_query(q, k, v, row, scale)
+        return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
         """The kernel cannot serve a bias that goes by content, nor a `scale` below 0."""
         acts_on = {*self.encoding.acts_on}
-        if scale <= 0 or v.shape[-1] != q.shape[-1] or acts_on - {"on_scores", "on_embeddings"}:
+        if q.shape[2] != 1 or scale <= 0 or v.shape[-1] != q.shape[-1]:
             return False, None
-        bias = bias_of(self.encoding, q, k, self.at, self.k_at, scale)
+        if acts_on - {"on_scores", "on_embeddings"}:
+            return False, None
+        call = checked(Call(self.encoding, q, k, v, self.at, self.k_at, scale))
+        bias = bias_of(self.encoding, q, k, call.at, call.k_at, scale)
         if bias is None:
             return True, None
         if bias.distance is None:
             return False, None
-        row = bias.block(ALL, ALL, None).to(torch.promote_types(q.dtype, torch.float32))
+        row = bias.block(ALL, ALL, None).to(call.exact)
         return True, row.expand(*q.shape[:2], 1, -1)

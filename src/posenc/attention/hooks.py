@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.core.arguments import shown
 from posenc.core.biases import ScoreBias, added, as_bias, per_query_head
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, overrides
 from posenc.core.prepared import Parts
 from posenc.core.shapes import Embeddings, Heads, Keys
 from posenc.core.sum import Sum, leaves
@@ -31,7 +31,9 @@ def embedded(encoding: Encoding, x: Embeddings, at: Any) -> Embeddings:
 def encoded(call: Call) -> Call:
     """Apply `on_queries`, `on_keys` and `on_values`."""
     q, k = queries_and_keys(call.encoding, call.q, call.k, call.at, call.k_at)
-    return call._replace(q=q, k=k, v=_of_keys(call.encoding, "on_values", call.v, call.k_at, q))
+    v = _of_keys(call.encoding, "on_values", call.v, call.k_at, q)
+    as_it_was = q is call.q and k is call.k and v is call.v
+    return call if as_it_was else call._replace(q=q, k=k, v=v)
 
 
 def queries_and_keys(
@@ -62,6 +64,8 @@ def scored(call: Call) -> Call:
     """Apply `on_scores` to a call of encoded queries and keys: the call with its bias."""
     bias = bias_of(call.encoding, call.q, call.k, call.at, call.k_at, call.scale)
     q, k, v, scale = call.q, call.k, call.v, call.scale
+    if bias is None and scale > 0 and k.shape[1] == v.shape[1]:
+        return call
     if bias is not None and call.implementation != "reference" and call.softcap is None:
         in_parts = call.implementation in ("auto", "toeplitz") and call.looks and call.plain
         q, k, bias = bias.absorbed(q, k, call.trains or not in_parts)
@@ -122,9 +126,9 @@ def nested(encoding: Encoding, ats: Iterator[Any]) -> Any:
 def _acting(encoding: Encoding, hook: str, *ats: Any) -> list[tuple[Any, ...]]:
     """The parts that override a hook, each with its own `at`."""
     if not isinstance(encoding, Sum):
-        return [(encoding, *ats)] if hook in encoding.acts_on else []
+        return [(encoding, *ats)] if overrides(encoding, hook) else []
     parts = zip(leaves(encoding), *map(flat, ats), strict=True)
-    return [part for part in parts if hook in part[0].acts_on]
+    return [part for part in parts if overrides(part[0], hook)]
 
 
 def _checked(leaf: Encoding, hook: str, out: Any, *due: Shape) -> Tensor:

@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+import torch
 from torch import Tensor
 
 from posenc.attention.call import Call, Implementation, needs_gradients
@@ -36,10 +37,12 @@ def weighing(call: Call) -> Call:
     """The call, with what makes its weights checked, and what is known of its inputs."""
     check_implementation(call.implementation)
     check_softmax(call)
-    scale = call.encoding.scale(call.q.shape[-1]) if call.scale is None else call.scale
-    looks = readable(*call.inputs) and not beyond_gradients()
-    trains = needs_gradients(call.encoding, *call.inputs)
-    return call._replace(scale=float(number(scale, "scale")), looks=looks, trains=trains)
+    encoding, scale = call.encoding, call.scale
+    return call._replace(
+        scale=encoding.scale(call.q.shape[-1]) if scale is None else float(number(scale, "scale")),
+        looks=readable(*call.inputs) and not beyond_gradients(),
+        trains=torch.is_grad_enabled() and needs_gradients(encoding, *call.inputs),
+    )
 
 
 def check_tensors(call: Call) -> None:

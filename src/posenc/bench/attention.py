@@ -23,6 +23,7 @@ from torch import Tensor
 
 from posenc.attention.attend import attend
 from posenc.attention.call import Implementation
+from posenc.attention.decoding import Decoding
 from posenc.bench import memory
 from posenc.bench.results import Table, Target, table
 from posenc.bench.timing import timed
@@ -42,6 +43,7 @@ from posenc.encodings.rotary.rope import RoPE
 
 HEADS, DIM, REACH = 8, 64, 64
 LIMIT, LIMIT_BOTH_WAYS = "plain causal", "plain"
+HELD_NAMES = tuple([f"{name}, row held" for name in ("NoPE", "ALiBi", "T5")])
 KINDS = ("forward", "training", "decode", "window", "prefill")
 LONGEST_TRAINED = 4096
 SHORTEST_CACHE, LONGEST_CACHE = 256, 65_536
@@ -79,6 +81,24 @@ class Windowed:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = masks.causal() & masks.window(WINDOW)
         return attend(q, k, v, self.encoding, mask=mask, implementation=self.path)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The row of a bias, held by the caller for all layers of one token."""
+
+    encoding: Encoding
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or q.shape[2] != 1:
+            return Case(self.encoding)(q, k, v)
+        return _decoding(self.encoding, k.shape[2]).attend(q, k, v)
+
+
+@cache
+def _decoding(encoding: Encoding, keys: int) -> Decoding:
+    at, k_at, _ = _prepared_step(encoding, 1, keys)
+    return Decoding(encoding, at, k_at)
 
 
 @dataclass(frozen=True)
@@ -328,6 +348,7 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
             LIMIT: torch_attention,
             "posenc NoPE": Case(PLAIN),
             f"posenc {KEYS_TURNED}": turned,
+            **{f"posenc {name}, row held": Held(encoding) for name, encoding in HELD.items()},
         }
         if tokens == LONGEST_CACHE:
             ways["posenc FIRE, up to its L"] = Case(FIRE(HEADS, length=2 * tokens))
@@ -341,6 +362,7 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
 
 
 KEYS_TURNED = "RoPE, keys turned before"
+HELD = {"NoPE": PLAIN, "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=False)}
 
 
 def lengths(kind: str, tokens: Sequence[int]) -> list[int]:
@@ -390,9 +412,8 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
         yield from within("DeBERTa", 9.0)
         yield from of_usual("DeBERTa", 0.1)
     if kind == "decode" and tokens == SHORTEST_CACHE:
-        for name in DECODED:
-            if name not in BY_CONTENT:
-                yield from within(name, DECODED_SOON)
+        for name in (*[name for name in DECODED if name not in BY_CONTENT], *HELD_NAMES):
+            yield from within(name, DECODED_SOON)
     if kind == "decode" and tokens == LONGEST_CACHE:
         for name, most in DECODED.items():
             yield from within(name, most)

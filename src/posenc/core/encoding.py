@@ -222,3 +222,8 @@ class Encoding(nn.Module):
 
 
 NEUTRAL = tuple([(hook, getattr(Encoding, hook)) for hook in HOOKS])
+
+
+def overrides(encoding: Encoding, hook: str) -> bool:
+    """True if an encoding, which is no sum, has a hook of its own."""
+    return getattr(type(encoding), hook) is not getattr(Encoding, hook)

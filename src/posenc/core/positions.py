@@ -204,7 +204,7 @@ def exact_copy(pos: Tensor, name: str = "pos") -> Tensor:
 
 def _within_far(pos: Tensor, name: str) -> Tensor:
     if readable(pos) and pos.numel():
-        low, high = (int(end) for end in pos.aminmax())
+        low, high = map(int, pos.aminmax())
         if not -FAR <= low <= high < FAR:
             raise ValueError(
                 f"`{name}` must be from −2⁶² to 2⁶² − 1, got {low} … {high}, whose offsets would"

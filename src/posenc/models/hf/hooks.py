@@ -373,9 +373,7 @@ class Attention:
         mask = self.mask(seen, len(q), q.shape[2], k.shape[2])
         plain = not dropout and softcap is None and sinks is None
         if plain and mask is None and q.shape[2] == 1:
-            out = self.decoding.attend(q, k, v, scale)
-            if out is not None:
-                return out
+            return self.decoding.attend(q, k, v, scale)
         more: dict[str, Any] = dict(dropout=dropout, softcap=softcap, sinks=sinks)
         return attend(q, k, v, self.rest, self.q_at, self.k_at, mask, scale, **more)
 
