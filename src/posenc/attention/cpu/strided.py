@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu import offset_tables, offset_vectors, toeplitz
+from posenc.attention.cpu import kernel, offset_tables, offset_vectors, toeplitz
 from posenc.attention.spacing import lines
 from posenc.core.biases import ScoreBias
 from posenc.core.offset_biases import TableBias, VectorBias
@@ -32,6 +32,8 @@ def serves(call: Call) -> str:
         return f"scores of {call.name} as a view have no place for `sinks`"
     if not call.looks:
         return UNREADABLE
+    if reason := kernel.lacks():
+        return reason
     if call.trains and goes_by_content:
         return f"scores of {call.name} go by content and offset, and have no gradients as a view"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
