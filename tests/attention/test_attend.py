@@ -228,7 +228,9 @@ def test_auto_never_picks_a_path_that_raises(card, dtype):
             again = layer(encoding, x, x, v, pos, pos, mask=mask, implementation="reference")
         assert out.dtype == dtype
         assert out.requires_grad == trains
-        few = {torch.bfloat16: 0.1, torch.float32: 1e-5, torch.float64: 1e-9}[dtype]
+        # Scores of Integer reach 66,000, where float32 counts in steps of 0.008
+        single = 1e-2 if card.slug == "integer" else 1e-5
+        few = {torch.bfloat16: 0.1, torch.float32: single, torch.float64: 1e-9}[dtype]
         torch.testing.assert_close(out, again, rtol=few, atol=few)
         if trains:
             out.sum().backward()

@@ -16,13 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from posenc.attention.layer import SelfAttention
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
+from posenc.core.private import DispatchMode
 
 READ_TO_CHECK = torch.ops.aten.aminmax.default  # the ends of positions, which must be finite
 
@@ -158,7 +157,7 @@ def _peak(kind: Callable[[Any, Tensor], Any], layer: nn.Module, x: Tensor) -> in
     return alive.peak
 
 
-class _Alive(TorchDispatchMode):
+class _Alive(DispatchMode):
     """Adds up the storages that operations allocate, as long as they are referenced; and counts."""
 
     def __init__(self):
@@ -184,4 +183,8 @@ class _Alive(TorchDispatchMode):
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    if isinstance(tree, Tensor):
+        return [tree]
+    parts = tree.values() if isinstance(tree, Mapping) else tree
+    known = isinstance(tree, Mapping | list | tuple)
+    return [x for part in parts for x in _tensors(part)] if known else []

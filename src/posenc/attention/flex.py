@@ -14,6 +14,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.path import Path
 from posenc.core.masks import Mask
+from posenc.core.private import compiled_often
 from posenc.core.shapes import Seen
 from posenc.core.tracing import traced, transformed
 
@@ -93,10 +94,9 @@ _kept_block_mask = functools.lru_cache(maxsize=8)(_new_block_mask)
 
 @functools.cache
 def _compiled(on_cpu: bool) -> Callable[..., Tensor]:
-    from torch._dynamo import config
     from torch.nn.attention.flex_attention import flex_attention
 
     # On the CPU torch 2.13 writes wrong code for lengths that vary: compile for each anew. Past its
     # limit of compilations torch would build tokens² instead.
     compiled = torch.compile(flex_attention, dynamic=False if on_cpu else None)
-    return config.patch(recompile_limit=1_000)(compiled)
+    return compiled_often(compiled, 1_000)

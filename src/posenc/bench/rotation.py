@@ -130,7 +130,7 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
     pos, dim, dtype = sequence(q.shape[2], FIRST), q.shape[-1], q.dtype
     ways: dict[str, Both] = {LIMIT: _copy}
     if compiled:
-        torch._dynamo.reset()  # it compiles the same code for few shapes only
+        torch.compiler.reset()  # it compiles the same code for few shapes only
     skipped = {}
     for layout in LAYOUTS:
         by = turn(pos, frequencies(dim))

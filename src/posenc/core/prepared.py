@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown
+from posenc.core.private import make_pytree
 
 P = TypeVar("P", bound="Prepared")
 
@@ -43,6 +44,7 @@ class Prepared:
         super().__init_subclass__()
         shapes = (cls.shape,) * len(cls._fields) if isinstance(cls.shape, str) else cls.shape
         cls.places = tuple([token_axis(shape) for shape in shapes])
+        make_pytree(cls)
 
     @property
     def tokens(self) -> int:

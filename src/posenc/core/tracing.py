@@ -6,33 +6,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._C import _are_functorch_transforms_active, _get_tracing_state  # type: ignore
-from torch._C._functorch import (  # type: ignore
-    TransformType,
-    get_interpreter_stack,
-    is_functorch_wrapped_tensor,
-)
-from torch.autograd import forward_ad
 from torch.compiler import is_compiling
+
+from posenc.core import private
 
 
 def traced() -> bool:
     """True while torch compiles, exports or traces: every tensor stands for others of its kind."""
-    return is_compiling() or _get_tracing_state() is not None
+    return is_compiling() or private.is_traced()
 
 
 def transformed() -> bool:
     """True while torch traces, or transforms functions: of grad, vmap, jvp."""
-    if is_compiling() or _get_tracing_state() is not None:
-        return True
-    return _are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return traced() or private.transforming() or private.differentiates_forward()
 
 
 def unwrapped(x: Tensor) -> bool:
     """True of tensors and parameters of torch's own classes that no transform wraps."""
     if type(x) is not Tensor and type(x) is not nn.Parameter:
         return False
-    return not (_are_functorch_transforms_active() and is_functorch_wrapped_tensor(x))
+    return not (private.transforming() and private.is_wrapped(x))
 
 
 _matrix_functions = False  # what the exported graph is for has them
@@ -84,12 +77,9 @@ def beyond_gradients() -> bool:
     """
     if is_compiling():
         return False
-    if forward_ad._current_level >= 0:
+    if private.differentiates_forward():
         return True
-    if not _are_functorch_transforms_active():
-        return False
-    stack = get_interpreter_stack() or ()
-    return len(stack) > 1 or any(interpreter.key() != TransformType.Grad for interpreter in stack)
+    return private.transforming() and not private.takes_one_gradient()
 
 
 def in_full(x: Tensor) -> AbstractContextManager[Any]:

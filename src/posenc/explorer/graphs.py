@@ -53,6 +53,7 @@ FIRST_TOKENS = 11  # unlike any other size, for torch takes sizes that are equal
 # offsets and Transformer-XL have products of their own for few and for very many. The graph holds
 # for all.
 FEWEST_TOKENS, MOST_TOKENS = FEW_QUERIES + 1, 2048
+OPERATION = type(torch.ops.aten.add.Tensor)
 FEW_NUMBERS = 16  # values of a tensor that are written as numbers; more of them as bytes
 SAME_WITHIN = 1e-13  # difference allowed between two ways to compute a head
 IDENTITIES = {"alias.default", "clone.default", "detach.default", "detach_.default"}
@@ -409,7 +410,7 @@ def output_nodes(program: ExportedProgram) -> dict[str, fx.Node]:
 
 def operation(node: fx.Node) -> str:
     """The name of an operation: "add.Tensor" of torch's, "py.mul" of Python's on sizes."""
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, OPERATION):
         return str(node.target).removeprefix("aten.")
     return f"py.{getattr(node.target, '__name__', node.target)}"
 

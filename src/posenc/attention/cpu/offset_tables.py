@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.sinks import fitted, flash
+from posenc.attention.cpu.kernel import flash
+from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
 from posenc.core.biases import offsets, per_query_head
 from posenc.core.offset_biases import TableBias
@@ -103,7 +104,7 @@ class _Far:
             of_key = of_key.to(call.exact).contiguous().unsqueeze(-2).expand(shape)
         out, lse = flash(
             self.q[:, :, rows], self.k[:, :, keys], self.v[:, :, keys],
-            attn_mask=of_key, scale=call.scale,
+            of_key, call.scale,
         )  # fmt: skip
         out = out[..., : call.v.shape[-1]].to(lse.dtype)
         if self.bias.value_table is not None:  # one row for all these keys, whose weights sum to 1

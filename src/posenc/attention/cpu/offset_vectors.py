@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.sinks import fitted, flash
+from posenc.attention.cpu.kernel import flash
+from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
 from posenc.core.offset_biases import VectorBias
 
@@ -62,6 +63,6 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
             view = block.as_strided((*shape[:3], m), strides, n - 1)
             out[:, these, rows] = flash(
                 q[:, these, rows], k[:, shared, keys], v[:, shared, keys],
-                attn_mask=view, scale=call.scale,
+                view, call.scale,
             )[0]  # fmt: skip
     return out[..., : call.v.shape[-1]]

@@ -21,11 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
+from posenc.attention.cpu import kernel
+from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.core.shapes import Sinks
 from posenc.core.tracing import full
-
-flash = torch._scaled_dot_product_flash_attention_for_cpu  # type: ignore[attr-defined]
-flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 def cannot_serve(call: Call) -> str:
@@ -34,7 +33,7 @@ def cannot_serve(call: Call) -> str:
         return "`sinks` take the log-sum-exp of torch's CPU kernel, outside of what is traced"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
         return "there is nothing to share with `sinks`"
-    return "torch's kernel has no `dropout` beside `sinks`" if call.dropout else ""
+    return "torch's kernel has no `dropout` beside `sinks`" if call.dropout else kernel.lacks()
 
 
 def attended(
@@ -48,7 +47,7 @@ def attended(
     if call.trains:
         out = WithSinks.apply(q, k, v, call.sinks, mask, causal, call.scale)[0]  # type: ignore
         return out.to(call.q.dtype)
-    out, lse = flash(q, k, v, 0.0, causal, attn_mask=mask, scale=call.scale)
+    out, lse = flash(q, k, v, mask, call.scale, causal)
     return joined(out, lse, call.sinks)[0]
 
 
@@ -127,7 +126,7 @@ class WithSinks(torch.autograd.Function):
         q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, mask: Tensor | None, causal: bool,
         scale: float,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        out, lse = flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
+        out, lse = flash(q, k, v, mask, scale, causal)
         return joined(out, lse, sinks)
 
     @staticmethod
@@ -140,8 +139,6 @@ class WithSinks(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative("attention with sinks")
         q, k, v, sinks, mask, out, lse = ctx.saved_tensors
-        grads = flash_backward(
-            grad, q, k, v, out, lse, 0.0, ctx.causal, attn_mask=mask, scale=ctx.scale
-        )
+        grads = flash_backward(grad, q, k, v, out, lse, mask, ctx.scale, ctx.causal)
         of_q, of_k, of_v = (x.to(q.dtype) for x in grads)
         return of_q, of_k, of_v, gradient(grad, out, lse, sinks), None, None, None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu import offset_tables, offset_vectors, toeplitz
+from posenc.attention.cpu import kernel, offset_tables, offset_vectors, toeplitz
 from posenc.attention.path import Path
 from posenc.attention.spacing import lines
 from posenc.core.biases import ScoreBias
@@ -36,6 +36,8 @@ class Strided(Path):
             return f"scores of {call.name} as a view have no place for `sinks`"
         if not call.looks:
             return UNREADABLE
+        if reason := kernel.lacks():
+            return reason
         if call.trains and goes_by_content:
             return (
                 f"scores of {call.name} go by content and offset, and have no gradients as a view"

@@ -29,10 +29,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
+from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.sinks import (
     fitted,
-    flash,
-    flash_backward,
     gradient,
     joined,
     refuse_second_derivative,
@@ -193,7 +192,7 @@ def _forward(
         and tiles[0][:2] == (slice(0, q.shape[1]), slice(0, q.shape[2]))
     ):
         bias, (_, _, keys) = _strided(u, q.shape[2], tiles[0]), tiles[0]
-        backwards = flash(q.flip(2), k[:, :, keys], v[:, :, keys], attn_mask=bias, scale=scale)[0]
+        backwards = flash(q.flip(2), k[:, :, keys], v[:, :, keys], bias, scale)[0]
         return backwards.flip(2)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     for tile in tiles:
@@ -204,8 +203,8 @@ def _forward(
             q[:, heads, rows].flip(2),
             _keys_of(k, shared),
             _keys_of(v, shared),
-            attn_mask=bias,
-            scale=scale,
+            bias,
+            scale,
         )
         out[:, heads, rows] = backwards.flip(2)
         if lse is not None:
@@ -254,10 +253,12 @@ def _gradients(
     for tile in tiles:
         heads, rows, _ = tile
         shared = _in_key_heads(tile, q, k)
-        back = [x[:, heads, rows].flip(2) for x in (grad, q, out, lse)]
+        some_grad, some_q, some_out, some_lse = (
+            x[:, heads, rows].flip(2) for x in (grad, q, out, lse)
+        )
         for_q, for_k, for_v = flash_backward(
-            *back[:2], _keys_of(k, shared), _keys_of(v, shared), *back[2:], 0.0, False,
-            attn_mask=_strided(u, q.shape[2], tile), scale=scale,
+            some_grad, some_q, _keys_of(k, shared), _keys_of(v, shared), some_out, some_lse,
+            _strided(u, q.shape[2], tile), scale,
         )  # fmt: skip
         dq[:, heads, rows] = for_q.flip(2)
         _keys_of(dk, shared).add_(for_k)

@@ -25,6 +25,7 @@ from posenc.attention.decoding import Decoding
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import join, split
 from posenc.core.masks import Mask
+from posenc.core.private import assert_async
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.models.hf.masks import mask_of
@@ -128,9 +129,7 @@ class ModelHook:
             return
         counted = (pos.diff() >= 0).all()
         if torch.compiler.is_compiling():
-            torch._assert_async(  # type: ignore
-                counted, "texts packed into one row need `use_cache=False`"
-            )
+            assert_async(counted, "texts packed into one row need `use_cache=False`")
         elif self.by_length and not counted:
             raise ValueError(
                 "texts packed into one row have no length in common for the encoding to go by:"

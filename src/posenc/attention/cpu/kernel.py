@@ -1,0 +1,59 @@
+"""Torch's CPU kernel of attention, which says the log-sum-exp of each row too, and its gradients.
+
+In old versions it reads other memory, without a word, where heads share keys, and where the numbers
+that a mask adds to one row of scores do not lie side by side. There keys are repeated, their
+gradients summed over the heads that share them, and such masks copied.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.core import private
+from posenc.core.biases import per_query_head
+
+READS_STRIDES = private.VERSION >= (2, 9)
+
+
+def lacks() -> str:
+    """Why there is no kernel; "" where there is."""
+    known = private.flash is not None and private.flash_backward is not None
+    return "" if known else f"torch {torch.__version__} shows no CPU kernel with log-sum-exps"
+
+
+def flash(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Output (batch, head, query, value) and log-sum-exps (batch, head, query)."""
+    k, v, mask = _readable(q, k, v, mask)
+    return private.flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
+
+
+def flash_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, mask: Tensor | None,
+    scale: float, causal: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of q, k and v."""
+    keys, values, mask = _readable(q, k, v, mask)
+    of_q, of_k, of_v = private.flash_backward(
+        grad, q, keys, values, out, lse, 0.0, causal, attn_mask=mask, scale=scale
+    )
+    return of_q, _summed(of_k, k), _summed(of_v, v)
+
+
+def _readable(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys, values and mask as the kernel of any version reads them."""
+    if READS_STRIDES:
+        return k, v, mask
+    if mask is not None and mask.stride(-1) not in (0, 1):
+        mask = mask.contiguous()
+    return per_query_head(k, q), per_query_head(v, q), mask
+
+
+def _summed(grad: Tensor, x: Tensor) -> Tensor:
+    """Sum the gradients of heads that share a head of x."""
+    if grad.shape[1] == x.shape[1]:
+        return grad
+    exact = torch.promote_types(grad.dtype, torch.float32)
+    return grad.unflatten(1, (x.shape[1], -1)).sum(2, dtype=exact)

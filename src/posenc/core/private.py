@@ -1,0 +1,89 @@
+"""The parts of torch without a public name, each with what serves where a torch has none.
+
+Where it cannot be asked what transforms a function, every function counts as transformed, and plain
+formulas are taken: they are right everywhere, and slower.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])  # (2, 13)
+
+
+def _part(path: str, otherwise: Any) -> Any:
+    found: Any = torch
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return otherwise if found is None else found
+
+
+# True within `torch.jit.trace`; a torch that has it no more does not trace
+is_traced: Callable[[], bool] = _part("jit.is_tracing", lambda: False)
+# True within grad, vmap, jvp and their kin
+transforming: Callable[[], bool] = _part("_C._are_functorch_transforms_active", lambda: True)
+# True of a tensor that one of them has wrapped
+is_wrapped: Callable[[Tensor], bool] = _part(
+    "_C._functorch.is_functorch_wrapped_tensor", lambda x: True
+)
+_transforms: Callable[[], list[Any] | None] = _part(
+    "_C._functorch.get_interpreter_stack", lambda: None
+)
+_GRAD = _part("_C._functorch.TransformType.Grad", None)
+
+
+def takes_one_gradient() -> bool:
+    """True if one transform is at work, and it is grad."""
+    transforms = _transforms() or ()
+    return len(transforms) == 1 and transforms[0].key() == _GRAD
+
+
+def differentiates_forward() -> bool:
+    """True within `forward_ad.dual_level`."""
+    return getattr(forward_ad, "_current_level", 0) >= 0
+
+
+# Attention on the CPU with its log-sum-exps, and its gradients; None: nothing can be built on them
+flash: Any = _part("_scaled_dot_product_flash_attention_for_cpu", None)
+flash_backward: Any = _part("ops.aten._scaled_dot_product_flash_attention_for_cpu_backward", None)
+
+
+def _assert_now(condition: Tensor, message: str) -> None:
+    if not condition:
+        raise RuntimeError(message)
+
+
+# Fail in a compiled graph, without leaving it, where the condition turns out False
+assert_async: Callable[[Tensor, str], None] = _part("_assert_async", _assert_now)
+
+
+class _NoMode:
+    def __enter__(self) -> None:
+        raise RuntimeError(
+            f"counting operations takes torch's `TorchDispatchMode`, which is not where it was in"
+            f" torch {torch.__version__}: install torch 2.13."
+        )
+
+
+# A context in which each operation of torch is seen
+DispatchMode: Any = _part("utils._python_dispatch.TorchDispatchMode", _NoMode)
+
+
+def compiled_often(compiled: Callable[..., Any], limit: int) -> Callable[..., Any]:
+    """Let a compiled function be compiled so many times before torch gives up on it."""
+    patch = _part("_dynamo.config.patch", None)
+    known = _part("_dynamo.config.recompile_limit", None)
+    return compiled if patch is None or known is None else patch(recompile_limit=limit)(compiled)
+
+
+def make_pytree(named_tuple: type) -> None:
+    """Have torch look into a named tuple with a base of its own, as it does since 2.9."""
+    if VERSION < (2, 9):
+        from torch.utils._pytree import register_pytree_node
+
+        register_pytree_node(
+            named_tuple, lambda fields: ([*fields], None), lambda fields, _: named_tuple(*fields)
+        )
