@@ -23,13 +23,10 @@ with warnings.catch_warnings(record=True) as said:
     assert run(code, PYTHONPATH=str(tmp_path)) == ["None", "None", "1", "True"]
 
 
-def test_kernels_serve_unless_they_are_switched_off_or_the_process_is_forked(monkeypatch):
+def test_kernels_serve_unless_the_process_is_forked(monkeypatch):
     module = types.ModuleType("kernels")
     monkeypatch.setattr(fast, "_checked", lambda kernels: module)
     assert fast.load("kernels") is module
-    with monkeypatch.context() as patch:
-        patch.setattr(fast, "enabled", False)
-        assert fast.load("kernels") is None
     if (child := os.fork()) == 0:
         os._exit(0 if fast.forked and fast.load("kernels") is None else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -10,14 +10,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-enabled = True  # False: as if Numba were not installed
 forked = False
 os.register_at_fork(after_in_child=lambda: globals().update(forked=True))
 
 
 def load(kernels: str) -> Any:
     """The module of that name, checked by its own `check`; None where Numba is missing or fails."""
-    return _checked(kernels) if enabled and not forked else None
+    return None if forked else _checked(kernels)
 
 
 @cache

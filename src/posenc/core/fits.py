@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from posenc.core.encoding import Encoding, on_meta
+from posenc.core.encoding import Encoding, on_meta, overrides
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import exact
 from posenc.core.prepared import Parts, Prepared, describe
@@ -80,7 +81,8 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if type(encoding).prepare is Encoding.prepare:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
-        at = exact(at)
+        if at.dtype is not torch.int64 or overrides(encoding, "on_scores"):
+            at = exact(at)  # offsets of integers too far apart would wrap around
         # Else it is one position for each token, alike in the batch
         if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
             _check_positions(encoding, at, x, name)
