@@ -31,6 +31,7 @@ from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import Mask
+from posenc.core.private import left_out
 from posenc.core.shapes import (
     Heads,
     KeyPositions,
@@ -45,6 +46,7 @@ from posenc.core.shapes import (
 from posenc.core.tracing import beyond_gradients, readable
 
 
+@left_out
 @answering(WEIGHED)
 def attend(
     q: Heads,
