@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(config, items):
         if checked:
             item.add_marker(pytest.mark.skip(CHECKED))
         # its parts are deprecated by torch itself
-        item.add_marker(pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"))
+        item.add_marker(pytest.mark.filterwarnings("ignore:`torch.jit"))
         if item.get_closest_marker("compiler") and not COMPILER:
             item.add_marker(pytest.mark.skip("torch needs a C++ compiler here, and there is none"))
 
