@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test quick thorough check lint types script fuzz resolve table kernels bench weights weights-large
+.PHONY: run test quick thorough check lint types script fuzz resolve oldest newest table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -47,6 +47,18 @@ resolve:        ## what the README installs, resolved by pip for each Python
 			--dry-run --ignore-installed --use-feature=fast-deps --only-binary=:all: --target /tmp \
 			--python-version $$python -c constraints.txt ".[all,dev]" || exit 1; \
 	done
+
+# The index has these with CUDA alone: 5 to 7 GB each, too much for CI. `tests/torch_versions.md` keeps
+# what they said last. Seconds of tests are few beside, so both are worth a run before a release.
+oldest: TORCH = torch==2.7.1
+newest: TORCH = torch
+oldest newest:  ## arithmetic on the oldest torch that is promised, and on the newest of the index
+	python -m venv .venv-$@
+	grep -vE "^(torch|triton|setuptools|fsspec|networkx|sympy|mpmath|filelock)==" constraints.txt > .venv-$@/constraints.txt
+	.venv-$@/bin/python -m pip install -q -c .venv-$@/constraints.txt "$(TORCH)" -e . \
+		numpy pytest pytest-xdist hypothesis beartype transformers
+	.venv-$@/bin/python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages= \
+		tests/core tests/attention tests/rotation tests/encodings tests/properties
 
 # What only some machines have; large packages, so CI installs them apart from what the tests need.
 kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB

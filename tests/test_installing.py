@@ -75,11 +75,13 @@ def test_nothing_is_pinned_that_nothing_brings():
     assert set(map(plain, PINNED)) <= taken
 
 
-def test_the_oldest_torch_that_is_promised_is_the_one_that_the_tests_run_on():
-    """In 2.12 and before, Dynamo cannot follow a mask that is made in what it traces."""
-    promised = re.search(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
-    assert promised
-    assert PINNED["torch"] in (promised[1], f"{promised[1]}.0")
+def test_the_oldest_torch_that_is_promised_is_the_one_that_make_oldest_runs_on():
+    promised = re.search(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+    run_on = re.search(r"^oldest: TORCH = torch==(.*)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    assert run_on.rpartition(".")[0] == promised
+    assert f"{promised} and later will do" in (ROOT / "README.md").read_text()
+    outcomes = (ROOT / "tests/torch_versions.md").read_text()
+    assert re.search(rf"^\| {run_on}.* \| 0 \|", outcomes, re.M)
 
 
 def test_the_pythons_that_are_named_are_those_for_which_it_is_resolved():

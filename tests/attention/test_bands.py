@@ -161,7 +161,7 @@ def test_a_scale_of_0_is_the_mean_of_what_is_seen():
 
 @every
 @pytest.mark.parametrize("window", [None, 3])
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # by torch, of its own parts
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # by torch, of its own parts
 def test_transforms_of_functions_give_what_they_give_of_the_reference(name, window):
     """Forward derivatives, second ones, and what is mapped: the kernels of torch have none."""
     encoding, (q, v, tangent) = ENCODINGS[name], torch.randn(3, 1, HEADS, 9, DIM).unbind()

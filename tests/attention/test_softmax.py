@@ -195,7 +195,7 @@ def test_16_bits_are_near_the_exact_ones(dtype, trains):
         torch.testing.assert_close(out.detach().double(), expected, rtol=few, atol=few)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # a part of torch's own jvp
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # a part of torch's own jvp
 def test_second_derivatives_are_those_of_the_definition_or_refused():
     q, sinks = heads(4, 5).requires_grad_(), torch.randn(4, dtype=torch.float64)
     twice = lambda f: torch.func.jvp(torch.func.grad(f), (q.detach(),), (q.detach(),))  # noqa: E731

@@ -20,6 +20,7 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.rotary.rope import RoPE
 
+OWN = private.VERSION
 SOURCE = Path(private.__file__).parent.parent
 PRIVATE = r"\b(torch|forward_ad|functorch)(\.\w+)*\._(?!_)|from torch(\.\w+)*\._|import _pytree"
 
@@ -62,7 +63,7 @@ def test_without_them_every_function_counts_as_transformed(bare):
     assert not readable(torch.ones(2))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # of torch's own
 @pytest.mark.parametrize("encoding", [NoPE(), RoPE(8), ALiBi(4), FIRE(4), Shaw(8, 3)], ids=str)
 @pytest.mark.parametrize("sinks", [None, torch.arange(4.0).double()], ids=["plain", "sinks"])
 def test_without_them_attention_and_its_derivatives_are_those_of_the_definition(
@@ -92,6 +93,24 @@ def test_without_them_a_condition_is_asserted_at_once(bare):
     private.assert_async(torch.tensor(True), "none")
     with pytest.raises(RuntimeError, match="one text a row"):
         private.assert_async(torch.tensor(False), "one text a row")
+
+
+def test_before_torch_2_13_attention_is_left_out_of_what_is_compiled(monkeypatch):
+    """2.13 and later follow it in one graph."""
+    double = lambda x: 2 * x  # noqa: E731
+    monkeypatch.setattr(private, "VERSION", (2, 13))
+    assert private.left_out(double) is double
+    monkeypatch.setattr(private, "VERSION", min(OWN, (2, 12)))
+    apart = private.left_out(double)
+    assert torch.compile(lambda x: apart(x) + 1, backend="eager")(torch.ones(2)).eq(3).all()
+
+
+@pytest.mark.skipif(private.VERSION < (2, 9), reason="torch gives no reasons before 2.9")
+def test_one_graph_is_refused_there_by_name(monkeypatch):
+    monkeypatch.setattr(private, "VERSION", (2, 12))
+    apart = private.left_out(lambda x: 2 * x)
+    with pytest.raises(RuntimeError, match=r"`attend` compiles from torch 2\.13 on"):
+        torch.compile(lambda x: apart(x) + 1, backend="eager", fullgraph=True)(torch.ones(2))
 
 
 def test_without_a_dispatch_mode_operations_are_not_counted(bare):

@@ -42,7 +42,7 @@ class Other(torch.Tensor):
     """A tensor that may do anything when it is looked at."""
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # of torch's own
 def test_first_gradients_are_not_beyond_gradients_and_all_else_is():
     x = torch.ones(3)
     assert seen(grad, x) == (False, False)

@@ -105,7 +105,7 @@ def test_rotations_have_second_derivatives(where):
     assert torch.autograd.gradgradcheck(made, a)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # of torch's own
 @pytest.mark.parametrize("where", ["a line", "a grid"])
 def test_a_transform_sees_the_same_rotations(where, unchecked):
     points, a = POINTS[where].double(), generators(POINTS[where], 4)

@@ -24,7 +24,7 @@ from posenc.rotation.dispatch import kernel_for
 from posenc.rotation.rotate import _Rotation, formula, rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 
-forward = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own
+forward = pytest.mark.filterwarnings("ignore:`torch.jit")  # of torch's own
 
 
 @layouts

@@ -24,6 +24,7 @@ from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import Mask
+from posenc.core.private import left_out
 from posenc.core.shapes import (
     Heads,
     KeyPositions,
@@ -37,6 +38,7 @@ from posenc.core.shapes import (
 )
 
 
+@left_out
 @answering(WEIGHED)
 def attend(
     q: Heads,

@@ -5,12 +5,13 @@ formulas are taken: they are right everywhere, and slower.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+F = TypeVar("F", bound=Callable[..., Any])
 VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])  # (2, 13)
 
 
@@ -77,6 +78,17 @@ def compiled_often(compiled: Callable[..., Any], limit: int) -> Callable[..., An
     patch = _part("_dynamo.config.patch", None)
     known = _part("_dynamo.config.recompile_limit", None)
     return compiled if patch is None or known is None else patch(recompile_limit=limit)(compiled)
+
+
+def left_out(function: F) -> F:
+    """Leave a function out of what an old torch compiles, which dies within it: it runs as it is.
+
+    `fullgraph=True` is refused there, by torch 2.9 and later in the words below.
+    """
+    if VERSION >= (2, 13):
+        return function
+    why = {"reason": "posenc's `attend` compiles from torch 2.13 on"} if VERSION > (2, 8) else {}
+    return torch.compiler.disable(function, **why)  # type: ignore
 
 
 def make_pytree(named_tuple: type) -> None:

@@ -58,8 +58,10 @@ class FIRE(Encoding):
         weight, outer = full(self.inner.weight)[:, 0], full(self.outer.weight)
         shift = full(self.inner.bias)
         if not h.ndim:  # one pair: a fused kernel wants no sums over an axis
-            units = range(len(weight))
-            return sum((outer[h, n] * (weight[n] * x + shift[n]).relu() for n in units), 0 * x)
+            total = 0 * x
+            for n in range(len(weight)):
+                total = total + outer[:, n][h] * (weight[n] * x + shift[n]).relu()
+            return total
         heads = 1 if h.ndim == 4 else 0  # the axis; x has one entry there, or no such axis
         x = x.reshape(*[1] * (h.ndim - x.ndim), *x.shape, 1)
         units = (x * weight + shift).relu()
