@@ -225,5 +225,8 @@ NEUTRAL = tuple([(hook, getattr(Encoding, hook)) for hook in HOOKS])
 
 
 def overrides(encoding: Encoding, hook: str) -> bool:
-    """True if an encoding, which is no sum, has a hook of its own."""
-    return getattr(type(encoding), hook) is not getattr(Encoding, hook)
+    """Test whether a hook is among those that an encoding, which is no sum, `acts_on`."""
+    own = type(encoding)
+    if own.acts_on is Encoding.acts_on:
+        return getattr(own, hook) is not getattr(Encoding, hook)
+    return hook in encoding.acts_on
