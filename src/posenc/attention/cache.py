@@ -185,13 +185,13 @@ def attend_cached(
         if goes_on:  # sums over tokens go on from the last in the cache
             ats[index] = cut(so_far, last, place)
     at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
-    new = weighing(call._replace(at=at, k_at=at))
+    new = weighing(call, at, at)
     new = hooks.encoded(new) if held.encoded else new
     k, v = (torch.cat(both, -2) for both in ((held.k, new.k), (held.v, new.v)))
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
-    call = new._replace(k=k, v=v, k_at=k_at, mask=mask)
+    call = new._replace(k=k, v=v, mask=mask)
     check_mask(call)
-    call = visible(weighing(call))
+    call = visible(weighing(call, at, k_at))
     call = hooks.scored(call if held.encoded else hooks.encoded(call))
     out = hooks.finished(call, run(call))
     pos = _all_positions(held, cache.given.pop(layer, None), place)

@@ -78,7 +78,8 @@ class DistanceBias(ScoreBias):
         k_pos: KeyPositions,
         reach: int | None = None,
     ):
-        self.distance, self.q_pos, self.heads = f, q_pos, q.shape[1]
+        self.f = self.distance = f
+        self.q_pos, self.heads = q_pos, q.shape[1]
         self.k_pos, self.reach = for_query_heads(k_pos, self.heads), reach
         # A table is made now where blocks are made again for gradients, else when it is asked for
         now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
@@ -86,8 +87,11 @@ class DistanceBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-        f = self.lookup or self.of_pairs()
-        return f(h, offsets(self.q_pos, self.k_pos, rows, keys))
+        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        if self.lookup is None and self.reach is not None and apart.numel() <= 4 * self.reach:
+            # Of few pairs: no table is worth its making
+            return self.f(h, self._whole(apart))
+        return (self.lookup or self.of_pairs())(h, apart)
 
     def pair(self) -> PairBias:
         apart, f = offset(self.q_pos, self.k_pos), self.lookup or self.of_pairs()
@@ -95,13 +99,14 @@ class DistanceBias(ScoreBias):
 
     def of_pairs(self) -> OfDistance:
         """The function f, looked up in a table (offset, head) up to `reach`."""
-        reach, f, device = self.reach, self.distance, self.q_pos.device
-        assert f is not None
+        reach, device = self.reach, self.q_pos.device
         assert reach is not None
-        name = type(getattr(f, "__self__", self)).__name__
         apart = torch.arange(-reach, reach + 1, device=device).unsqueeze(-1)
-        table = f(torch.arange(self.heads, device=device), apart)
-        return lambda h, apart: table[whole(apart, name).clamp(-reach, reach) + reach, h]
+        table = self.f(torch.arange(self.heads, device=device), apart)
+        return lambda h, apart: table[self._whole(apart).clamp(-reach, reach) + reach, h]
+
+    def _whole(self, apart: Tensor) -> Tensor:
+        return whole(apart, type(getattr(self.f, "__self__", self)).__name__)
 
 
 class PlaceBias(ScoreBias):
@@ -257,12 +262,20 @@ def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
 
 def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
     """Offsets of these queries and keys, (batch or 1, head or 1, query, key)."""
+    if q_pos.ndim == k_pos.ndim == 1:
+        # The usual case, in the fewest calls of torch
+        return _some(q_pos, rows).view(1, 1, -1, 1) - _some(k_pos, keys)
     if q_pos.ndim != k_pos.ndim:  # those with fewer axes serve all texts or heads
         q_pos, k_pos = (pos if pos.ndim == 3 else pos.unsqueeze(-2) for pos in (q_pos, k_pos))
-    apart = q_pos[..., rows].unsqueeze(-1) - k_pos[..., keys].unsqueeze(-2)
+    apart = _some(q_pos, rows).unsqueeze(-1) - _some(k_pos, keys).unsqueeze(-2)
     if apart.ndim == 4:
         return apart
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
+
+
+def _some(pos: Positions, tokens: slice) -> Tensor:
+    """Slice tokens, but not where all are taken: slicing costs as much as a small kernel."""
+    return pos if tokens == ALL else pos[..., tokens]
 
 
 def with_head_axis(pos: Positions) -> Tensor:
