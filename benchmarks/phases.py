@@ -17,10 +17,10 @@ from functools import partial
 
 import mpmath
 import torch
+from posenc.bench.timing import malloc, timed
 from torch import Tensor
 
 from posenc import frequencies
-from posenc.bench.timing import malloc, timed
 from posenc.rotation.table import turn
 
 DIM, BASE = 128, 500_000.0

@@ -13,8 +13,8 @@ import torch
 
 from posenc import frequencies
 from posenc.analysis.similarity import peak
-from posenc.report import figures
-from posenc.report.paper import save
+from posenc.show.report import figures
+from posenc.show.report.paper import save
 
 torch.manual_seed(0)
 q, theta = torch.randn(128), frequencies(128)

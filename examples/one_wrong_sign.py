@@ -11,8 +11,8 @@ import torch
 
 from posenc import RoPE, frequencies
 from posenc.core.positions import sequence
-from posenc.report.drawing.figure import Figure, Line, Panel, style
-from posenc.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Line, Panel, style
+from posenc.show.report.paper import save
 
 tokens, dim = 64, 8
 torch.manual_seed(0)

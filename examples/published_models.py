@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from posenc.models.published import models
-from posenc.report import figures
-from posenc.report.paper import save
+from posenc.show.report import figures
+from posenc.show.report.paper import save
 
 found = models()
 for model in found:

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from posenc import Normalized
-from posenc.report.drawing.figure import Figure, Line, Panel, style
-from posenc.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Line, Panel, style
+from posenc.show.report.paper import save
 
 lengths = (4, 10, 100, 1000)
 encoding = Normalized(1, "N-1")

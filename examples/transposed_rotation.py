@@ -13,8 +13,8 @@ import torch
 from posenc import RoPE, frequencies
 from posenc.attention.attend import scores
 from posenc.core.positions import sequence
-from posenc.report.drawing.figure import Figure, Panel, heat
-from posenc.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel, heat
+from posenc.show.report.paper import save
 
 tokens, dim = 32, 16
 torch.manual_seed(0)

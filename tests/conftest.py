@@ -134,7 +134,7 @@ def text():
 @pytest.fixture(scope="session")
 def small():
     """Settings small enough to compare everything within a test."""
-    from posenc.studies.comparison import Settings
+    from posenc.lab.compare.comparison import Settings
 
     return Settings(
         dim=16, heads=2, window=12, windows=2, sentences=3, cost_tokens=16, cost_rounds=1
@@ -144,7 +144,7 @@ def small():
 @pytest.fixture(scope="session")
 def everything(small):
     """Every encoding on the packaged novel."""
-    from posenc.studies.comparison import compare
+    from posenc.lab.compare.comparison import compare
 
     return compare(settings=small)
 
@@ -152,7 +152,7 @@ def everything(small):
 @pytest.fixture(scope="session")
 def portrait(small):
     """Four encodings of different kinds looked at closely."""
-    from posenc.studies.portrait import portray
+    from posenc.lab.compare.portrait import portray
 
     return portray(["sinusoidal", "rope", "alibi", "axial-rope"], settings=small)
 
@@ -163,11 +163,11 @@ def benchmarked():
     from dataclasses import replace
     from itertools import product
 
-    from posenc.bench import growth
-    from posenc.bench.results import Row, Table, Target
-    from posenc.bench.run import Benchmark
-    from posenc.bench.timing import Times
-    from posenc.provenance import since
+    from posenc.core.provenance import since
+    from posenc.lab.bench import growth
+    from posenc.lab.bench.results import Row, Table, Target
+    from posenc.lab.bench.run import Benchmark
+    from posenc.lab.bench.timing import Times
 
     hostile = '</script><script>alert("x")</script>'
     rows = [

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from PIL import Image
 
-from posenc.report import screen
+from posenc.show.report import screen
 
 OUTSIDE = re.compile(r"[ML](\S+?) ([^MLZ]+)")
 

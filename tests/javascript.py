@@ -13,7 +13,7 @@ import pytest
 
 def source(name: str) -> str:
     """The text of a module, nothing imported or exported, so that more text can follow it."""
-    text = (files("posenc.explorer") / name).read_text("utf-8")
+    text = (files("posenc.show.explorer") / name).read_text("utf-8")
     text = re.sub(r"^import \{[^}]*\} from .*;$", "", text, flags=re.MULTILINE)
     return re.sub(r"^export ", "", text, flags=re.MULTILINE)
 

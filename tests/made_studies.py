@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from posenc.study.cell import Profile, Result
-from posenc.study.plan import Plan
-from posenc.study.store import Contents, Record
+from posenc.lab.study.cell import Profile, Result
+from posenc.lab.study.plan import Plan
+from posenc.lab.study.store import Contents, Record
 
 PROMPTS, TRAINED = 40, 20
 SMALL = Profile(steps=5, prompts=PROMPTS)

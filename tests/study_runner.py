@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from posenc.study import checkpoints
-from posenc.study.cell import Profile, Result
-from posenc.study.train import Progress, Stopped
+from posenc.lab.study import checkpoints
+from posenc.lab.study.cell import Profile, Result
+from posenc.lab.study.train import Progress, Stopped
 
 TINY = Profile(width=8, heads=2, layers=1, steps=12, batch=4, warmup=2, prompts=9)
 

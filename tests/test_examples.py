@@ -15,7 +15,7 @@ from small_models import minilm_folder
 
 from posenc.catalog import find
 from posenc.properties import check
-from posenc.report.paper import matplotlib
+from posenc.show.report.paper import matplotlib
 
 pytestmark = pytest.mark.slow
 

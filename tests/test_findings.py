@@ -13,8 +13,8 @@ import pytest
 from stored_outcomes import STUDIES, by_seed, mean, means, rows, settings, sign_flip
 
 from posenc import T5Bias
-from posenc.study.plan import Plan
-from posenc.study.published import published
+from posenc.lab.study.plan import Plan
+from posenc.lab.study.published import published
 
 pytestmark = pytest.mark.repository
 STORED = sorted(path.parent.name for path in STUDIES.glob("*/results.db"))

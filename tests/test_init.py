@@ -21,7 +21,7 @@ print(*(name for name in posenc.__all__ if isinstance(getattr(posenc, name), typ
 @pytest.mark.slow
 def test_no_function_is_hidden_by_a_module_of_its_name():
     asked = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
-    assert asked.stdout.split() == ["masks", "positions", "properties"]
+    assert asked.stdout.split() == ["masks", "positions", "properties", "study"]
 
 
 def test_every_public_name_can_be_imported():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.cli import app
+from posenc.commands.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

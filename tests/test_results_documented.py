@@ -5,13 +5,13 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from posenc.bench import run
-from posenc.bench.results import Growth, Row, Table
-from posenc.bench.timing import Times
+from posenc.core.provenance import Provenance
+from posenc.lab.bench import run
+from posenc.lab.bench.results import Growth, Row, Table
+from posenc.lab.bench.timing import Times
+from posenc.lab.compare import comparison
 from posenc.models import inspection
 from posenc.models.inspection import inspect
-from posenc.provenance import Provenance
-from posenc.studies import comparison
 
 DOCUMENT = (Path(__file__).parent.parent / "docs/results.md").read_text("utf-8")
 SECTIONS = {

@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src/posenc"
+WINGS = {  # all that lies at the top of the package, from the ground up
+    *("core", "attention", "rotation", "properties", "encodings", "catalog", "analysis"),
+    *("models", "lab", "show", "commands"),
+}
+DOORS = {"__init__", "__main__", "testing"}  # public names, `python -m posenc`, and for pytest
 FLOORS = (  # from the ground up: a room imports from rooms below it, and from itself
-    "names",
-    "extras",
-    "command_help",
-    "notebook",
     "core",
-    "provenance",
     "attention",
     "rotation",
     "properties",
     "encodings",
-    "user_code",
     "catalog",
     "attention.layer",  # takes the name of an encoding
     "attention.block",
@@ -33,20 +32,21 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "models.config",
     "models.hf",
     "models",
-    "studies",
-    "study",
-    "bench",
-    "report.drawing",
-    "report.saving",
-    "report.words",
-    "report.figures",
-    "report.screen",
-    "report.paper",
-    "report.terminal",
-    "report",
-    "explorer",
-    "plot",
-    "cli",
+    "lab.compare",
+    "lab.study",
+    "lab.bench",
+    "lab",
+    "show.report.drawing",
+    "show.report.saving",
+    "show.report.words",
+    "show.report.figures",
+    "show.report.screen",
+    "show.report.paper",
+    "show.report.terminal",
+    "show.report",
+    "show.explorer",
+    "show",
+    "commands",
     "__main__",
 )
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -85,6 +85,12 @@ def floor(module: str) -> int:
     return FLOORS.index(max(rooms, key=len))
 
 
+def test_the_folders_show_the_wings():
+    """Held against what lies there: a newcomer sees the house in its first folder."""
+    there = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert there == WINGS | DOORS
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_down(module):
     upwards = [other for other in imported(MODULES[module]) if floor(other) > floor(module)]
@@ -100,7 +106,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 ELSEWHERE = {  # modules that no test file has the name of: where they are tested, and why there
-    "posenc.__main__": ("test_cli.py", "two lines: `python -m posenc` is begun there"),
+    "posenc.__main__": ("commands/test_cli.py", "two lines: `python -m posenc` is begun there"),
     "posenc.core.shapes": ("checker.py", "names of types, which the checker holds in every test"),
 }
 

@@ -10,8 +10,8 @@ import torch
 
 from posenc import SelfAttention, attend, masks
 from posenc.catalog import create, find
+from posenc.lab.compare.comparison import compare
 from posenc.properties import check
-from posenc.studies.comparison import compare
 from posenc.testing import conform
 
 DISTANCE = '''"""Fading: a key fades with the logarithm of its distance.

@@ -36,7 +36,7 @@ def in_source():
 def test_the_wheel_holds_the_marker_of_types_and_all_data(tmp_path):
     packed = in_wheel(built("wheel", tmp_path))
     assert packed == in_source()
-    assert {"posenc/py.typed", "posenc/data/northanger_abbey.txt.xz"} <= packed
+    assert {"posenc/py.typed", "posenc/analysis/northanger_abbey.txt.xz"} <= packed
     assert "posenc/models/config/families.json" in packed
 
 

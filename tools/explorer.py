@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from posenc.catalog import CATALOG
-from posenc.explorer import data, models
 from posenc.models.config.families import model_types
 from posenc.models.files.errors import ModelError
+from posenc.show.explorer import data, models
 
-FOLDER = Path(str(files("posenc.explorer")))
+FOLDER = Path(str(files("posenc.show.explorer")))
 
 
 def catalog(names: list[str]) -> dict[str, Any]:

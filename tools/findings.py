@@ -30,15 +30,15 @@ from statistics import fmean
 import torch
 
 from posenc.core.numerals import number as short
-from posenc.report.figures.studies import in_order
-from posenc.report.words import studies as words
-from posenc.study.analysis import Analysis, Contrast, Row, analyse
-from posenc.study.bands import read_csv, recoveries
-from posenc.study.prediction import Prediction, predict
-from posenc.study.published import published
-from posenc.study.repetition import Repeated, equal_cells, repetition
-from posenc.study.statistics import Interval, bootstrap, sign_flip
-from posenc.study.store import RESULTS, Contents, read
+from posenc.lab.study.analysis import Analysis, Contrast, Row, analyse
+from posenc.lab.study.bands import read_csv, recoveries
+from posenc.lab.study.prediction import Prediction, predict
+from posenc.lab.study.published import published
+from posenc.lab.study.repetition import Repeated, equal_cells, repetition
+from posenc.lab.study.statistics import Interval, bootstrap, sign_flip
+from posenc.lab.study.store import RESULTS, Contents, read
+from posenc.show.report.figures.studies import in_order
+from posenc.show.report.words import studies as words
 
 STUDIES = Path(__file__).parent.parent / "studies"
 AGAIN = "again"  # a second run of the whole plan

@@ -8,9 +8,9 @@ from posenc.analysis.dials import by_method
 from posenc.catalog import create, find
 from posenc.core.biases import ALL, as_bias
 from posenc.core.frequencies import frequencies
-from posenc.report import figures
-from posenc.report.drawing.figure import Figure, Panel, heat
-from posenc.report.paper import save
+from posenc.show.report import figures
+from posenc.show.report.drawing.figure import Figure, Panel, heat
+from posenc.show.report.paper import save
 
 FOLDER = Path(__file__).parent.parent / "docs/pictures"
 SHOWN = ("integer", "binary", "sinusoidal", "rope", "xpos", "alibi", "kerple", "fire")

@@ -10,7 +10,7 @@ from posenc.catalog import CATALOG
 from posenc.properties import ALL
 
 ROOT = Path(__file__).parent.parent
-README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/cards.json"
+README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/core/cards.json"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 
 

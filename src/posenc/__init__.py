@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posenc import plot as plot
     from posenc import properties as properties
     from posenc.attention.attend import attend as attend
     from posenc.attention.attend import explain as explain
@@ -24,11 +23,13 @@ if TYPE_CHECKING:
     from posenc.core.encoding import Encoding as Encoding
     from posenc.core.frequencies import frequencies as frequencies
     from posenc.core.sum import Sum as Sum
-    from posenc.explorer.explore import explore as explore
+    from posenc.lab import study as study
+    from posenc.lab.compare.comparison import compare as compare
     from posenc.properties.card import Card as Card
     from posenc.rotation.rotate import rotate as rotate
     from posenc.rotation.table import turn as turn
-    from posenc.studies.comparison import compare as compare
+    from posenc.show import plot as plot
+    from posenc.show.explorer.explore import explore as explore
 
 __version__ = "0.1.0"
 
@@ -42,19 +43,20 @@ _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.
     "SelfAttention": "attention.layer",
     "Sum": "core.sum",
     "attend": "attention.attend",
-    "compare": "studies.comparison",
+    "compare": "lab.compare.comparison",
     "create": "catalog",
     "explain": "attention.attend",
-    "explore": "explorer.explore",
+    "explore": "show.explorer.explore",
     "frequencies": "core.frequencies",
     "rotate": "rotation.rotate",
     "turn": "rotation.table",
 }
 _MODULES = {
     "masks": "core.masks",
-    "plot": "plot",
+    "plot": "show.plot",
     "positions": "core.positions",
     "properties": "properties",
+    "study": "lab.study",
 }
 
 

@@ -1,6 +1,6 @@
 """`python -m posenc` is `posenc`."""
 
-from posenc.cli import main
+from posenc.commands.cli import main
 
 if __name__ == "__main__":
     main()

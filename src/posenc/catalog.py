@@ -6,9 +6,10 @@ from dataclasses import replace
 from inspect import Parameter, signature
 from typing import Any
 
-from posenc import names, user_code
+from posenc.core import names
 from posenc.core.arguments import channels, query_heads, shown
 from posenc.core.encoding import Encoding
+from posenc.properties import user_code
 from posenc.properties.card import Card
 
 # isort: off

@@ -13,8 +13,8 @@ from thorough import THOROUGH
 from posenc import masks
 from posenc.attention.attend import scores
 from posenc.catalog import CATALOG, create, find
-from posenc.explorer import data, graphs, sliders
 from posenc.properties.probe import in_float64
+from posenc.show.explorer import data, graphs, sliders
 
 LENGTHS = 5, 23, 40  # none of them is that of the example that was exported
 RUN = """({ graph, contents, wanted, instead }) => contents.map((content) => {

@@ -9,7 +9,7 @@ from gguf.quants import dequantize, quantize
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from posenc import cli
+from posenc.commands import cli
 from posenc.models.convert import convert
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation

@@ -17,7 +17,7 @@ from posenc.encodings.rotary.extension import yarn
 from posenc.models.files.errors import ModelError
 from posenc.models.hf.saved import described
 from posenc.models.inspection import inspect
-from posenc.report import words
+from posenc.show.report import words
 
 QWEN = {
     "model_type": "qwen2",

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from posenc.models import inspection
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
-from posenc.report import page
+from posenc.show.report import page
 
 GPT2 = {"model_type": "gpt2", "n_positions": 512, "n_embd": 32, "n_head": 4, "n_layer": 2}
 LLAMA = {

@@ -9,7 +9,7 @@ from published import KINDS
 from published import published as config_of
 
 from posenc.models.published import models
-from posenc.report import figures
+from posenc.show.report import figures
 
 
 @pytest.fixture(scope="module")

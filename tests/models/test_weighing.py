@@ -17,9 +17,9 @@ from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
-from posenc.report.figures import weights as weights_figures
-from posenc.report.terminal import weights as weights_terminal
-from posenc.report.words.weights import sentences
+from posenc.show.report.figures import weights as weights_figures
+from posenc.show.report.terminal import weights as weights_terminal
+from posenc.show.report.words.weights import sentences
 
 LLAMA = {
     "model_type": "llama",

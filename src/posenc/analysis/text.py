@@ -81,7 +81,7 @@ def novel() -> Text:
 
 def novel_letters() -> str:
     """The packaged novel, letter by letter."""
-    packed = files("posenc").joinpath("data/northanger_abbey.txt.xz").read_bytes()
+    packed = (files("posenc.analysis") / "northanger_abbey.txt.xz").read_bytes()
     return lzma.decompress(packed).decode()
 
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from posenc.core.arguments import shown
 from posenc.core.biases import ALL, as_bias
 from posenc.core.frequencies import not_positions
+from posenc.core.notebook import card
 from posenc.core.positions import exact_copy, sequence
 from posenc.core.shapes import (
     Bias,
@@ -32,7 +33,6 @@ from posenc.core.shapes import (
     Positions,
     Values,
 )
-from posenc.notebook import card
 
 HOOK_PLACES = {
     "on_embeddings": "embeddings",

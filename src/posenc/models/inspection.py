@@ -14,6 +14,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from posenc.core.notebook import card, table
+from posenc.core.provenance import Provenance, since
 from posenc.models import config
 from posenc.models.config.spec import (
     Buckets,
@@ -31,8 +33,6 @@ from posenc.models.extend import METHODS
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
 from posenc.models.outlook import judged, outlook, sees_all
-from posenc.notebook import card, table
-from posenc.provenance import Provenance, since
 
 if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
     from posenc.analysis.dials import Dial

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.core.encoding import Encoding
-from posenc.notebook import card
+from posenc.core.notebook import card
 from posenc.properties import (
     ALL,
     Property,

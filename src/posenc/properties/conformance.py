@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from posenc import user_code
 from posenc.catalog import find
 from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
+from posenc.core.notebook import table
 from posenc.core.numerals import number
-from posenc.notebook import table
+from posenc.properties import user_code
 from posenc.properties.card import Card
 from posenc.properties.measures import Property, check
 from posenc.properties.probe import Probe

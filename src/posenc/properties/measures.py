@@ -22,9 +22,9 @@ from torch import Tensor
 
 from posenc.core.arguments import shown
 from posenc.core.encoding import Encoding
+from posenc.core.notebook import table
 from posenc.core.numerals import number
 from posenc.core.positions import grid
-from posenc.notebook import table
 from posenc.properties.probe import Probe, copied
 
 LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

@@ -279,7 +279,7 @@ def said():
 
 atexit.register(said)
 sys.setprofile(count)
-from posenc import cli
+from posenc.commands import cli
 cli.main(["inspect", sys.argv[1]])
 """
 

@@ -12,11 +12,11 @@ import transformers
 from safetensors.torch import load_file, save_file
 from small_models import saved
 
-from posenc import cli
 from posenc.analysis.text import parse
+from posenc.commands import cli
+from posenc.lab.compare import real_model
 from posenc.models.files.errors import ModelError
 from posenc.models.hf import loading
-from posenc.studies import real_model
 
 TEXT = parse("dogs", "the old dog chased another dog until the cat chased it away again . " * 8)
 

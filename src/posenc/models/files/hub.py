@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from posenc.extras import how_to_install
+from posenc.core.extras import how_to_install
 from posenc.models.files.errors import ModelError, printable
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")

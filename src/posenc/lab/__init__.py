@@ -1,0 +1,1 @@
+"""The laboratory: encodings compared, trained and timed."""

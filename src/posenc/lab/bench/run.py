@@ -1,0 +1,179 @@
+"""Run `posenc bench`: all tables of one run, with the machine they were measured on."""
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posenc.core.provenance import Provenance, since
+from posenc.lab.bench import (
+    adapter,
+    attention,
+    embeddings,
+    growth,
+    rotation,
+    startup,
+    study,
+    training,
+)
+from posenc.lab.bench.results import Growth, Table, Target
+
+SCHEMA = 1
+PARTS = (
+    "rotation", "embeddings", "attention", "training", "study", "adapter", "start-up", "fast",
+)  # fmt: skip
+PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
+PEERS += ("positional-encodings", "numba")
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The size of a benchmark: samples of each way, seconds of each table, lengths, cases."""
+
+    rounds: int
+    budget: float
+    tokens: tuple[int, ...]  # of attention
+    longest: int  # of the rotation's growth
+    compiled: tuple[str, ...]  # cases that are also compiled, half a minute each
+    peers: bool  # True: time the start-up of other libraries
+    rotated: tuple[str, ...]  # cases of `rotation.CASES`
+    model: adapter.Size = adapter.FULL  # that encodings are plugged into
+    profile: str = "cpu"  # of `posenc study`
+
+
+LENGTHS = (256, 1024, 4096, 16384)
+FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
+QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    tables: list[Table]
+    growth: list[Growth]
+    quick: bool
+    processor: str
+    libraries: dict[str, str]
+    provenance: Provenance
+    schema: int = SCHEMA
+
+    def __repr__(self) -> str:
+        parts = ", ".join(dict.fromkeys(table.part for table in self.tables))
+        return f"Benchmark of {len(self.tables)} tables on {self.processor}: {parts}"
+
+    @property
+    def targets(self) -> list[tuple[Table, Target]]:
+        return [(table, target) for table in self.tables for target in table.targets]
+
+    def to_json(self) -> dict[str, Any]:
+        tree = asdict(self)
+        for table, result in zip(tree["tables"], self.tables, strict=True):
+            for target, measured in zip(table["targets"], result.targets, strict=True):
+                target["met"] = measured.met
+        return tree
+
+
+def benchmark(
+    parts: Iterable[str] = (),
+    quick: bool = False,
+    progress: Progress = lambda doing, done, of: None,
+) -> Benchmark:
+    """Measure the parts named, or all. Raises LookupError for an unknown part."""
+    wanted = list(dict.fromkeys(parts)) or list(PARTS)
+    for part in wanted:
+        if part not in PARTS:
+            raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
+    begun = time.time()
+    effort = QUICK if quick else FULL
+    jobs = [job for part in wanted for job in _jobs(part, effort)]
+    tables: list[Table] = []
+    grown: list[Growth] = []
+    for done, (name, job) in enumerate(jobs):
+        progress(name, done, len(jobs))
+        torch.manual_seed(0)
+        with redirect_stdout(sys.stderr):  # some peers print when they are imported
+            result = job()
+        if isinstance(result, Table):
+            tables.append(result)
+        else:
+            grown += result
+    if "attention" in wanted:
+        lengths = list(effort.tokens)
+        forward = [t for t in tables if t.part == "attention" and t.case.startswith("forward")]
+        grown += growth.of_attention(forward, lengths)
+    progress("done", len(jobs), len(jobs))
+    return Benchmark(tables, grown, quick, processor(), libraries(), since(begun, seed=0))
+
+
+def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table | list[Growth]]]]:
+    rounds, budget = effort.rounds, effort.budget
+    if part == "rotation":
+        for case, dtype, backward in product(effort.rotated, rotation.DTYPES, (False, True)):
+            yield (
+                f"rotation, {case}",
+                lambda c=case, d=dtype, b=backward: rotation.benchmark(
+                    c, d, b, rounds, budget, c in effort.compiled
+                ),
+            )
+        yield "rotation, growth", lambda: growth.of_rotations(rounds, budget / 4, effort.longest)
+    if part == "fast":
+        large = [case for case in effort.rotated if case not in rotation.SMALL]
+        for case, dtype, backward in product(large, rotation.DTYPES, (False, True)):
+            yield (
+                f"fast, {case}",
+                lambda c=case, d=dtype, b=backward: rotation.benchmark_numba(
+                    c, d, b, rounds, budget
+                ),
+            )
+    if part == "embeddings":
+        yield part, lambda: embeddings.benchmark(rounds, budget)
+    if part == "attention":
+        for kind in attention.KINDS:
+            for tokens in attention.lengths(kind, effort.tokens):
+                yield (
+                    f"attention, {kind}, {tokens:,}",
+                    lambda n=tokens, k=kind: attention.benchmark(n, k, rounds, budget),
+                )
+    if part == "training":
+        yield part, lambda: training.benchmark(rounds, budget)
+    if part == "study" and find_spec("safetensors"):
+        yield "training in the study", lambda: study.benchmark(effort.profile, rounds, 4 * budget)
+    if part == "adapter" and find_spec("transformers"):
+        for kind in adapter.TARGETS:
+            yield (
+                f"adapter, {kind}",
+                lambda k=kind: adapter.benchmark(k, effort.model, rounds, budget),
+            )
+    if part == "start-up":
+        yield part, lambda: startup.benchmark(rounds, budget, effort.peers)
+
+
+def processor() -> str:
+    """The model of the processor, and the instruction set that torch uses on it."""
+    path, name = Path("/proc/cpuinfo"), platform.processor()
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith("model name"):
+            name = line.partition(":")[2].strip()
+            break
+    return f"{name or 'unknown'}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def libraries() -> dict[str, str]:
+    """Versions of the peers that are installed."""
+    versions = {}
+    for name in PEERS:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions

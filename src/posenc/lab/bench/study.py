@@ -1,0 +1,60 @@
+"""Time a step of `posenc study` with every encoding of the catalogue: texts, loss, AdamW.
+
+The limit is NoPE in the same model; a ratio of 1.25 is 0.8 of its tokens a second. Additive and
+rotary encodings should train at 0.9 of NoPE's speed, and biases at 0.67. Those that read the input
+of a layer, or a vector for each pair of tokens, have no target.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+from posenc.catalog import CATALOG
+from posenc.lab.bench.results import OURS, Table, Target, table
+from posenc.lab.bench.timing import timed
+from posenc.lab.study import tasks
+from posenc.lab.study.build import build
+from posenc.lab.study.cell import PROFILES, Cell, Profile
+from posenc.lab.study.tasks import Task
+from posenc.lab.study.train import Alone, adamw, take_step
+from posenc.properties.card import Card
+
+LIMIT = "NoPE"
+SPEEDS = {"additive": 0.9, "rotary": 0.9, "bias": 0.67}  # shares of NoPE's tokens a second
+TASK = "language"
+
+
+def benchmark(profile: str, rounds: int, budget: float, cards: Sequence[Card] = CATALOG) -> Table:
+    """Time steps of a profile of `posenc study`; `cards` has NoPE's among others."""
+    task, sizes = tasks.find(TASK), PROFILES[profile]
+    steps = {_row(card): _step(card, task, sizes) for card in cards}
+    times = timed(steps, rounds, budget)
+    case = (
+        f"a step of {TASK}, profile {profile}: {sizes.layers} layers, {sizes.heads} heads of"
+        f" {sizes.width // sizes.heads}, {sizes.batch} × {task.trained} tokens"
+    )
+    result = table("study", case, LIMIT, times, {})
+    for card in cards:
+        for speed in _speed(card):
+            row = result.row(_row(card))
+            assert row is not None
+            what = f"{card.name}, step / {LIMIT}'s"
+            result.targets.append(Target(what, row.ratio, 1 / speed))
+    return result
+
+
+def _row(card: Card) -> str:
+    return LIMIT if card.name == LIMIT else f"{OURS} {card.name}"
+
+
+def _speed(card: Card) -> Iterator[float]:
+    """The share of NoPE's speed that an encoding should train at, if one is set."""
+    if card.family in SPEEDS and "on_hidden" not in card.make(16, 4).acts_on:
+        yield SPEEDS[card.family]
+
+
+def _step(card: Card, task: Task, sizes: Profile) -> Callable[[], object]:
+    """Make a function that takes a step of training, each call the next one."""
+    cell = Cell(TASK, card.slug, seed=1, profile=sizes)
+    model, numbers = build(cell, len(task.vocabulary)), count()
+    optimizer, share = adamw(model, sizes), Alone(model, cell, task)
+    return lambda: take_step(next(numbers), model, optimizer, cell, task, share)

@@ -1,0 +1,399 @@
+"""`compare`: measure every encoding on the same text. The result is data, and drawn elsewhere."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import count
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.analysis import cost, length, order, similarity
+from posenc.analysis.cost import AtLength, Cost
+from posenc.analysis.length import FarChange
+from posenc.analysis.similarity import Curve, Effect
+from posenc.analysis.text import Text, novel
+from posenc.attention.layer import SelfAttention
+from posenc.catalog import CATALOG, choose, find
+from posenc.core.arguments import shown
+from posenc.core.encoding import Encoding
+from posenc.core.masks import causal
+from posenc.core.notebook import table
+from posenc.core.provenance import Provenance, since
+from posenc.encodings.nope import NoPE
+from posenc.properties import Finding, check
+from posenc.properties.card import Card
+from posenc.properties.probe import Probe
+
+SCHEMA = 2
+MEASURED = "forward", "training", "forward_memory", "training_memory"
+NOISY = 0.1  # of its median, in which half of the runs of one layer lie: the machine is busy
+BLIND = 1e-4  # a smaller change is rounding: attention sees nothing
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of the layer and the text windows that everything is measured with."""
+
+    dim: int = 64
+    heads: int = 4
+    window: int = 128
+    windows: int = 24
+    sentences: int = 16
+    cost_tokens: int = 512
+    cost_rounds: int = 15
+    seed: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.dim * self.heads
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        return 4 * self.window, 64 * self.window, 10**6
+
+    @property
+    def length_rounds(self) -> dict[int, int]:
+        """Rounds of timing by length, for texts of other lengths than `cost_tokens`."""
+        others = [self.cost_tokens * 2**n // 8 for n in (0, 1, 2, 4)]
+        few = max(1, self.cost_rounds // 3)
+        return {n: self.cost_rounds if n < self.cost_tokens else few for n in others}
+
+
+@dataclass(frozen=True)
+class Order:
+    """The change of outputs, without a mask and with a causal one, averaged over real sentences."""
+
+    plain: float
+    causal: float
+
+
+@dataclass(frozen=True)
+class Multiple:
+    """Time and memory of a forward pass of `tokens`, over NoPE's; None where it is refused."""
+
+    tokens: int
+    time: float | None
+    low: float | None  # of time: half of the runs lie between these
+    high: float | None
+    memory: float | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The measurements of one encoding."""
+
+    name: str
+    slug: str
+    family: str  # where it acts: additive, rotary, bias, relative, none; own
+    used_by: str  # published models that have it
+    summary: str
+    text: str  # the docstring of its file
+    formula: str
+    acts_on: list[str]
+    axes: int
+    causal: bool  # made for causal attention, and its properties measured under such a mask
+    parameters: int
+    paper: dict[str, str] | None  # None: an encoding of a user's own
+    properties: dict[str, Finding]
+    shuffle: Order
+    duplicate: Order | None  # None: no word occurs twice in a sentence of this text
+    curve: Curve
+    effect: Effect
+    added: list[list[float | None]] | None  # to scores, of 32 queries and keys of the first head
+    far: list[FarChange]
+    rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
+    cost: Cost
+    cost_ratio: dict[str, float]  # to NoPE, in the same run
+    cost_by_length: list[AtLength]
+    cost_ratio_by_length: list[Multiple]
+
+    @property
+    def untrained(self) -> bool:
+        """True if it learns: what it does here is what its random numbers do."""
+        return self.parameters > 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    source: str
+    words: int
+    distinct_words: int
+    sentence: str  # one of those that were shuffled
+    settings: Settings
+    encodings: list[Measured]
+    nope_cost: Cost  # of the layer without positions that all are measured against
+    nope_by_length: list[AtLength]
+    nope_ratio_by_length: list[Multiple]  # how far NoPE varies around its median at each length
+    provenance: Provenance
+    schema: int = SCHEMA
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """The range of the layer without positions, as multiples of its median time.
+
+        Half of its runs lie within; so does the same layer where it is measured again by name.
+        """
+        pairs = (
+            (self.nope_cost.forward_range, self.nope_cost.forward),
+            (self.nope_cost.training_range, self.nope_cost.training),
+        )
+        ratios = [end / typical for ends, typical in pairs for end in ends]
+        again = [m.cost_ratio for m in self.encodings if m.slug == "nope"]
+        ratios += [ratio[key] for ratio in again for key in ("forward", "training")]
+        return min(ratios), max(ratios)
+
+    @property
+    def busy(self) -> bool:
+        """True if the layer without positions itself varied by more than a tenth."""
+        low, high = self.noise
+        return high - low > NOISY
+
+    def __repr__(self) -> str:
+        names = ", ".join(measured.name for measured in self.encodings)
+        return f"Comparison of {len(self.encodings)} encodings on {self.source}: {names}"
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook; `posenc.plot.pictures` has the figures."""
+        heads = ["", *(name.replace("_", " ") for name in self.encodings[0].properties)]
+        heads += ["change when shuffled", "time × NoPE", "training × NoPE"]
+        rows = [
+            [
+                f"{measured.name}{'*' * measured.untrained}",
+                *(finding.mark for finding in measured.properties.values()),
+            ]
+            + [f"{measured.shuffle.plain:.1%}"]
+            + [f"{measured.cost_ratio[key]:.2f}" for key in ("forward", "training")]
+            for measured in self.encodings
+        ]
+        words = f"{self.source}, {self.words:,} words; * learns, and has random numbers here"
+        return table(heads, rows, words)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON; a number that is infinite or undefined becomes null."""
+        tree = asdict(self)
+        for measured, source in zip(tree["encodings"], self.encodings, strict=True):
+            for name, finding in source.properties.items():
+                measured["properties"][name]["holds"] = finding.holds
+        return plain(tree)
+
+
+def compare(
+    names: Sequence[str | Card | Encoding] = (),
+    text: Text | None = None,
+    settings: Settings | None = None,
+    progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
+) -> Comparison:
+    """Compare encodings of the catalogue, all unless named, on a text, or else on the novel.
+
+    Encodings of your own go with them, as instances or as "my_module.py:Mine":
+    `compare([ALiBi(4), Mine()])`. An instance has the sizes that it was made with, which must be
+    those of the settings.
+    `progress(doing, done, of)` is called as the work goes on. Raises LookupError for unknown names.
+    Random weights are private: no global seed is touched.
+    """
+    begun = time.time()
+    _check(text, settings, progress)
+    cards = choose(names) or list(CATALOG)
+    settings = settings or Settings()
+    of = 1 + len(cards) + settings.cost_rounds + sum(settings.length_rounds.values())
+    progress("reading", 0, of)
+    text = text or novel()
+    with torch.random.fork_rng(devices=[]):
+        material = Material(text, settings)
+        encodings = [seeded(card, settings) for card in cards]
+        parts = []
+        for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
+            progress(card.name, done, of)
+            parts.append(_measure(card, encoding, material))
+        nope, *costs = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
+    progress("done", of, of)
+    return Comparison(
+        source=text.source,
+        words=len(text.words),
+        distinct_words=len(text.distinct),
+        sentence=" ".join(text.words[material.example]),
+        settings=settings,
+        encodings=[
+            Measured(
+                **part,
+                cost=cost,
+                cost_ratio={key: getattr(cost, key) / getattr(nope[0], key) for key in MEASURED},
+                cost_by_length=lengths,
+                cost_ratio_by_length=[*map(_multiple, lengths, nope[1])],
+            )
+            for part, (cost, lengths) in zip(parts, costs, strict=True)
+        ],
+        nope_cost=nope[0],
+        nope_by_length=nope[1],
+        nope_ratio_by_length=[*map(_multiple, nope[1], nope[1])],
+        provenance=since(begun, settings.seed),
+    )
+
+
+def _check(text: Any, settings: Any, progress: Any) -> None:
+    if not isinstance(text, Text | None):
+        raise TypeError(
+            f"`text` must be a text in words, got {shown(text)}: of a file pass"
+            " `posenc.analysis.text.load_text(path)`."
+        )
+    if settings is not None and not hasattr(settings, "dim"):
+        raise TypeError(
+            "`settings` must be `Settings` of `posenc.lab.compare.comparison`, got"
+            f" {shown(settings)}: pass `Settings(dim=64)`, for instance."
+        )
+    if not callable(progress):
+        raise TypeError(
+            f"`progress` is a function of (doing, done, of), got {shown(progress)}: pass `print`."
+        )
+
+
+class Material:
+    """The input that all encodings get: the same vectors, sentences, windows and weights."""
+
+    def __init__(self, text: Text, settings: Settings):
+        self.settings = settings
+        self.vectors = vectors = text.vectors(settings.width, settings.seed)
+        self.windows = vectors[text.windows(settings.window, settings.windows)]
+        spans = text.sentences() or [slice(0, min(24, len(text.words)))]
+        twice = [span for span in spans if order.repeated(text.words[span])]
+        self.spans = _spread(twice or spans, settings.sentences)
+        self.example = min(self.spans, key=lambda span: span.stop - span.start)
+        self.sentences = [vectors[text.ids[span]].unsqueeze(0) for span in self.spans]
+        generator = torch.Generator().manual_seed(settings.seed)
+        self.orders = [torch.randperm(x.shape[1], generator=generator) for x in self.sentences]
+        self.repeats = [order.repeated(text.words[span]) for span in self.spans]
+
+    @cached_property
+    def plain(self) -> Tensor:
+        """The scores of the windows without positions."""
+        return similarity.of_words(self.layer(NoPE()), self.windows)
+
+    def layer(self, encoding: Encoding) -> SelfAttention:
+        """A layer whose queries and keys have entries of about 1, the same for every encoding."""
+        width = self.settings.width
+        layer = SelfAttention(width, self.settings.heads, encoding)
+        generator = torch.Generator().manual_seed(self.settings.seed)
+        for part in (layer.q, layer.k, layer.v, layer.out):
+            part.weight.data.copy_(torch.randn(width, width, generator=generator) * width**-0.5)
+            part.bias.data.zero_()
+        return layer
+
+
+def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, Any]:
+    settings, layer = material.settings, material.layer(encoding)
+    scores, rows = similarity.of_words(layer, material.windows), _rows(card)
+    effect = similarity.effect(scores, material.plain)
+    orders = list(zip(material.sentences, material.orders, strict=True))
+    shuffles = [[order.shuffle(layer, x, o, mask) for x, o in orders] for mask in (None, causal())]
+    pairs = [(x, at) for x, at in zip(material.sentences, material.repeats, strict=True) if at]
+    repeats = [
+        [order.duplicate(layer, x, *at, mask) for x, at in pairs] for mask in (None, causal())
+    ]
+    return {
+        "name": card.name,
+        "slug": card.slug,
+        "family": card.family,
+        "used_by": card.used_by,
+        "summary": card.summary,
+        "text": card.text,
+        "formula": card.formula,
+        "acts_on": [hook.removeprefix("on_").replace("_", " ") for hook in encoding.acts_on],
+        "axes": encoding.axes,
+        "causal": encoding.causal,
+        "parameters": sum(p.numel() for p in encoding.parameters()),
+        "paper": card.paper
+        and {
+            "short": card.paper.short,
+            "title": card.paper.title,
+            "link": card.paper.link,
+            "bibtex": card.paper.bibtex(),
+        },
+        "properties": check(encoding, settings.dim, settings.heads, settings.width),
+        "shuffle": Order(*map(_mean, shuffles)),
+        "duplicate": Order(*map(_mean, repeats)) if pairs else None,
+        "curve": similarity.curve(scores),
+        "effect": effect,
+        "added": None if rows or effect.by_distance_alone else _added(scores - material.plain),
+        "far": length.far_changes(layer, material.windows[:4], settings.starts),
+        "rows": rows,
+    }
+
+
+def _costs(
+    cards: list[Card], encodings: list[Encoding], settings: Settings, step: Callable[[int], None]
+) -> list[tuple[Cost, list[AtLength]]]:
+    """Measure the costs, NoPE's first, named or not: the others are measured against it."""
+    done = count(1 + len(cards))
+    baseline = seeded(find("NoPE"), settings)
+    layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
+    x = torch.randn(1, settings.cost_tokens, settings.width)
+    costs = cost.costs(layers, x, settings.cost_rounds, lambda: step(next(done)))
+    lengths = cost.by_length(layers, settings.length_rounds, lambda: step(next(done)))
+    return [
+        (layer_cost, _at_lengths(layer_cost, more, settings))
+        for layer_cost, more in zip(costs, lengths, strict=True)
+    ]
+
+
+def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
+    """Order all lengths; that of `cost` is measured already."""
+    usual = AtLength(settings.cost_tokens, cost.forward, cost.forward_range, cost.forward_memory)
+    return sorted([*others, usual], key=lambda entry: entry.tokens)
+
+
+def _multiple(measured: AtLength, nope: AtLength) -> Multiple:
+    if measured.seconds is None or measured.range is None or measured.memory is None:
+        return Multiple(measured.tokens, None, None, None, None)
+    assert nope.seconds
+    assert nope.memory
+    low, high = (end / nope.seconds for end in measured.range)
+    return Multiple(
+        measured.tokens, measured.seconds / nope.seconds, low, high, measured.memory / nope.memory
+    )
+
+
+def seeded(card: Card, settings: Settings) -> Encoding:
+    torch.manual_seed(settings.seed)
+    return card.make(settings.dim, settings.heads)
+
+
+def _rows(card: Card) -> list[list[float]] | None:
+    with torch.no_grad():
+        encoding = card.make(64, 1)  # an instance keeps its sizes
+        dim, heads = encoding.dim or 64, encoding.heads or 1
+        probe = Probe(encoding, dim, heads, encoding.width or dim * heads)
+        rows = probe.rows(probe.line(64))
+    return None if rows is None else [[round(v, 4) for v in row] for row in rows.tolist()]
+
+
+def _added(difference: Tensor) -> list[list[float | None]]:
+    """Round scores (query, key) of the first head and window; None where a pair is hidden."""
+    return [
+        [round(value, 4) if isfinite(value) else None for value in row]
+        for row in difference[0, 0, :32, :32].tolist()
+    ]
+
+
+def _spread(spans: list[slice], most: int) -> list[slice]:
+    """Pick so many spans, evenly spread."""
+    places = torch.linspace(0, len(spans) - 1, min(most, len(spans))).long()
+    return [spans[place] for place in places]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def plain(tree: Any, digits: int = 17) -> Any:
+    """Reduce data to what JSON knows, fractions rounded to so many significant digits."""
+    if isinstance(tree, dict):
+        return {key: plain(value, digits) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [plain(value, digits) for value in tree]
+    if isinstance(tree, float) and isfinite(tree) and digits < 17:
+        return float(f"{tree:.{digits}g}")
+    return None if isinstance(tree, float) and not isfinite(tree) else tree

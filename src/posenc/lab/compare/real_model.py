@@ -1,0 +1,172 @@
+"""A real model on a text: what it does about the order of words, by its own positions.
+
+The model is opened by `reader`, what it attends with is written down by `capture`, and what its
+config says is read by `inspection`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.analysis import decomposition, order, similarity
+from posenc.analysis.capture import Attended, capture
+from posenc.analysis.decomposition import Decomposition
+from posenc.analysis.order import Order
+from posenc.analysis.similarity import Bound, Curve
+from posenc.analysis.text import Text
+from posenc.core.encoding import Encoding
+from posenc.encodings.rotary.rope import RoPE
+from posenc.lab.compare.reader import Reader, Words, open_reader, order_known
+from posenc.models.files.errors import ModelError
+from posenc.models.hf.loading import TOKENIZER, named, one_sentence
+from posenc.models.inspection import Inspection, inspect
+
+WINDOW = 256  # tokens of the text for curves, or as many as the model takes
+LAYERS = 3  # looked at: the first, the last, and between
+HEADS = 8  # shown of the first layer
+
+
+@dataclass(frozen=True)
+class Layer:
+    number: int
+    weights: list[list[float]]  # (query, key), the mean of its heads, on the sentence
+    curve: Curve  # scores of the text against their distance
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A model reading one sentence, and a window of text for the curves."""
+
+    name: str  # of its folder
+    inspection: Inspection
+    tokens: list[str]
+    window: int
+    layers: list[Layer]
+    heads: list[list[list[float]]]  # (head, query, key) of the first layer
+    parts: Decomposition | None  # of the first layer
+    bound: Bound | None  # of a real query and key of the first layer
+    order: Order | None
+    notes: list[str]  # what is not shown, and why
+
+    def to_json(self) -> dict[str, Any]:
+        tree = asdict(self)
+        return tree | {"inspection": self.inspection.to_json()}
+
+
+def read(folder: Path, text: Text) -> Reading:
+    """Let a model read. Raises ValueError or TypeError, in one sentence, for others."""
+    inspection, reader = inspect(folder), open_reader(folder)
+    sentence = " ".join(text.words[_telling(text)])
+    with one_sentence("config.json", "makes a model that cannot read the text"):
+        words = reader.words(sentence)
+        _refuse_unreadable(reader, words, inspection.spec.context)
+        return _read(folder, inspection, reader, text, sentence, words)
+
+
+def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> None:
+    """Raise ModelError where the tokenizer and the model do not belong together."""
+    count, own = words.ids.shape[-1], words.ids[0, words.own]
+    rows = reader.model.get_input_embeddings().weight.shape[0]
+    if context and count > context:
+        long = f"takes a sentence for {count:,} tokens, and the model reads {context:,}"
+        raise ModelError(TOKENIZER, "", long)
+    if not 0 <= int(words.ids.min()) <= int(words.ids.max()) < rows:
+        token = int(words.ids.max())
+        raise ModelError(TOKENIZER, "", f"has a token {token:,}, and the model knows {rows:,}")
+    if len(own) < 2 or len(own.unique()) < 2:
+        raise ModelError(TOKENIZER, "", "takes every word of the text for the same token")
+
+
+def _read(
+    folder: Path, inspection: Inspection, reader: Reader, text: Text, sentence: str, words: Words
+) -> Reading:
+    notes: list[str] = []
+    if reader.unused:
+        notes.append(f"Its body alone reads; left aside: {named(reader.unused)}.")
+    if reader.model.config.is_encoder_decoder:
+        reader = replace(reader, model=reader.model.get_encoder())
+        notes.append("It has an encoder and a decoder: what is shown is the encoder's.")
+    near = capture(reader.model, {"input_ids": words.ids})
+    if not all(torch.isfinite(attended.scores()).all() for attended in near):
+        raise ModelError(folder.resolve(), "", "computes numbers that are not finite")
+    window = min(WINDOW, inspection.spec.context or WINDOW)
+    far = capture(reader.model, {"input_ids": _window(reader, text, window)})
+    encodings = _encodings(inspection, notes)
+    first = encodings[0] if encodings else None
+    kept = sorted({round(n * (len(near) - 1) / (LAYERS - 1)) for n in range(LAYERS)})
+    return Reading(
+        name=folder.resolve().name,
+        inspection=inspection,
+        tokens=words.tokens,
+        window=far[0].q.shape[-2],
+        layers=[
+            Layer(n, near[n].weights()[0].mean(0).tolist(), similarity.curve(far[n].scores()))
+            for n in kept
+        ],
+        heads=near[0].weights()[0, :HEADS].tolist(),
+        parts=_parts(reader, first, near[0], {"input_ids": words.ids}, notes),
+        bound=_bound(first, far[0]),
+        order=_order(reader, sentence, notes),
+        notes=notes,
+    )
+
+
+def _telling(text: Text) -> slice:
+    """Find a sentence of a dozen words or more with a word that comes twice, if there is one."""
+    spans = text.sentences(shortest=12, longest=20) or text.sentences()
+    twice = [span for span in spans if order.repeated(text.words[span], shortest=4)]
+    return next(iter(twice or spans), slice(0, min(16, len(text.words))))
+
+
+def _window(reader: Reader, text: Text, tokens: int) -> Tensor:
+    return reader.words(" ".join(text.words[:tokens])).ids[:, :tokens]
+
+
+def _encodings(inspection: Inspection, notes: list[str]) -> list[Encoding]:
+    try:
+        return inspection.spec.encodings()
+    except ValueError as error:
+        notes.append(f"What turns queries and keys is not known: {error}")
+        return []
+
+
+def _parts(
+    reader: Reader,
+    encoding: Encoding | None,
+    attended: Attended,
+    inputs: Mapping[str, Tensor],
+    notes: list[str],
+) -> Decomposition | None:
+    """Split scores into BERT's four terms, else into what turned and what biased q and k."""
+    model = reader.model
+    if hasattr(getattr(model, "encoder", None), "layer") and hasattr(
+        getattr(model, "embeddings", None), "position_embeddings"
+    ):
+        return decomposition.of_bert(model, inputs)
+    try:
+        return decomposition.of_attended(attended, encoding if attended.turned else None)
+    except ValueError as error:
+        notes.append(f"Scores are not taken apart: {error}")
+        return None
+
+
+def _bound(encoding: Encoding | None, attended: Attended) -> Bound | None:
+    """Bound the score of the last query and the first key, where all of a head is turned."""
+    if not isinstance(encoding, RoPE) or encoding.axes > 1 or not attended.turned:
+        return None
+    q, k = attended.q_plain[0, 0, -1], attended.k_plain[0, 0, 0]
+    if encoding.turned != len(q):
+        return None
+    return similarity.bound(encoding.freqs, q, k, 4 * attended.q.shape[-2], encoding.layout)
+
+
+def _order(reader: Reader, sentence: str, notes: list[str]) -> Order | None:
+    try:
+        return order_known(reader, sentence)
+    except TypeError as error:
+        notes.append(f"The order test is left out: {error}")
+        return None

@@ -1,0 +1,449 @@
+"""Sum up the outcomes of a study: rows of a table, and contrasts with their p.
+
+    in range   share of right answers, mean over the lengths n ≤ L of training
+    area       the same over L < n ≤ 2L, with an interval: seeds are drawn anew, then prompts
+    below      the first length with fewer than half of the answers right
+    over tasks the interquartile mean of all runs, and the share of them above each score
+
+Of a language model they are bits per character, where less is better. Contrasts are of runs that
+are paired by seed; a difference above 0 speaks for the first side.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from math import isclose, isfinite
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import shown
+from posenc.core.names import is_own
+from posenc.lab.study import statistics, tasks
+from posenc.lab.study.cell import PROFILES, Cell, Profile
+from posenc.lab.study.plan import Plan, PlanError
+from posenc.lab.study.statistics import Interval
+from posenc.lab.study.store import BITS, Contents, Outcome, Record, StoreError
+from posenc.models.files.errors import printable
+
+PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
+RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
+RESAMPLES = 2_000
+SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoding on one task, over its seeds."""
+
+    task: str
+    encoding: str
+    protocol: str
+    bits: bool  # bits per character instead of shares of right answers
+    trained: int | None  # the length; None before a seed is done
+    seeds: Sequence[int]
+    failures: Mapping[int, str]  # why a seed has no outcome
+    curve: Mapping[int, Sequence[float]]  # by length, the mean of each seed
+    means: Mapping[int, float]  # by length, over seeds
+    in_range: float | None
+    value: Interval | None  # of the metric
+    by_seed: Sequence[float]
+    cropped: Interval | None  # the metric of a model that is shown the last L tokens alone
+    below: int | None
+    parameters: int | None
+    seconds: float | None  # of a step
+    undertrained: bool
+    rank: int | None  # among those that are trained, if so many seeds can show a difference
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A difference that the plan names, on one task."""
+
+    task: str
+    one: Sequence[str]
+    other: Sequence[str]
+    seeds: Sequence[int]
+    difference: Interval | None
+    by_seed: Sequence[float]
+    p: float | None  # two-sided, exact, of flipped signs
+    adjusted: float | None  # by Holm, over all contrasts of the plan
+    improvement: float | None  # the probability that a run of one side beats one of the other
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One encoding over all tasks that have right answers, and all seeds."""
+
+    encoding: str
+    tasks: Sequence[str]
+    runs: int
+    interquartile: Interval  # the mean of the middle half of the runs
+    profile: Mapping[float, float]  # by score, the share of runs above it
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The table of a study."""
+
+    hypothesis: str
+    registered: str  # the digest of the plan; empty without one
+    metric: str
+    stamp: str  # why nothing may be ranked; empty where it may
+    deviations: Sequence[str]
+    done: int
+    of: int
+    rows: Sequence[Row]
+    contrasts: Sequence[Contrast]
+    overall: Sequence[Overall]
+    profile: Profile | None  # of all cells; None where there are none, or several profiles
+
+    def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
+        """Keep only the rows and contrasts of these tasks and encodings."""
+
+        def asked(name: str, *encodings: str) -> bool:
+            return (not task or name in task) and (not encoding or {*encodings} <= {*encoding})
+
+        rows = [row for row in self.rows if asked(row.task, row.encoding)]
+        kept = [
+            contrast
+            for contrast in self.contrasts
+            if asked(contrast.task, *contrast.one, *contrast.other)
+        ]
+        overall = [
+            entry
+            for entry in self.overall
+            if asked(entry.tasks[0], entry.encoding) and (not task or {*entry.tasks} <= {*task})
+        ]
+        return replace(self, rows=rows, contrasts=kept, overall=overall)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def analyse(
+    contents: Contents, protocol: str | None = None, resamples: int = RESAMPLES
+) -> Analysis:
+    """Compute the table of the last plan of a store; without a plan, of all its cells."""
+    plan = plan_of(contents)
+    cells = cells_of(contents)
+    grid = _grid(contents, cells, plan)
+    metric = "area" if plan is None else plan.metric
+    rows = [
+        _row(task, name, runs, metric, protocol, resamples) for (task, name), runs in grid.items()
+    ]
+    seeds = min((len(row.seeds) for row in rows), default=0)
+    stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
+    profiles = {cell.profile for cell in cells}
+    if profiles & {PROFILES["smoke"]}:
+        stamp = "smoke: no ranking claims"
+    contrasts = [] if plan is None else _contrasts(plan, grid, protocol, resamples)
+    done = sum(record is not None for runs in grid.values() for _, record in runs.values())
+    return Analysis(
+        "" if plan is None else plan.hypothesis,
+        "" if plan is None else plan.digest,
+        metric,
+        stamp,
+        contents.deviations,
+        done,
+        len(cells),
+        rows if stamp else _ranked(rows),
+        contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
+        _overall(rows, grid, metric, protocol, resamples),
+        profiles.pop() if len(profiles) == 1 else None,
+    )
+
+
+def cells_of(contents: Contents) -> list[Cell]:
+    """The cells of the last plan of a store; of a store without one, those that it has."""
+    plan = plan_of(contents)
+    return plan.cells() if plan else [record.cell for record in contents.records.values()]
+
+
+def plan_of(contents: Contents) -> Plan | None:
+    """The plan that was registered last. Raises PlanError if it is none of this version's."""
+    if not contents.plans:
+        return None
+    try:
+        return Plan.of(tomllib.loads(contents.plans[-1][1]), "the store's plan")
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PlanError(f"the store's plan is no TOML: {error}.") from None
+
+
+def narrow(plan: Plan, contents: Contents, seeds: int, resamples: int = RESAMPLES) -> bool:
+    """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
+    assert plan.half_width is not None
+    grid = _grid(contents, [cell for cell in plan.cells() if cell.seed <= seeds], plan)
+    intervals = [contrast.difference for contrast in _contrasts(plan, grid, None, resamples)]
+    if not plan.contrast:
+        rows = (_row(*place, runs, plan.metric, None, resamples) for place, runs in grid.items())
+        intervals = [row.value for row in rows]
+    return all(
+        interval is not None and statistics.enough(interval, seeds, plan.half_width, plan.seeds)
+        for interval in intervals
+    )
+
+
+Grid = dict[tuple[str, str], dict[int, tuple[Cell, Record | None]]]
+
+
+def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
+    """Sort records by task and encoding, then by seed, in the order of the cells.
+
+    Cells of a plan leave to the task what the plan does not say; those of records have it said.
+    """
+
+    def key(cell: Cell) -> str:
+        if plan is None:
+            return cell.digest
+        lengths = cell.trained if plan.trained else None, cell.tested if plan.tested else ()
+        return replace(cell, trained=lengths[0], tested=lengths[1], data="").digest
+
+    records = {key(record.cell): record for record in contents.records.values()}
+    grid: Grid = {}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        record = records.get(key(cell))
+        grid.setdefault((cell.task, cell.name), {})[cell.seed] = cell, record
+    return grid
+
+
+def _row(
+    task: str,
+    name: str,
+    runs: Mapping[int, tuple[Cell, Record | None]],
+    metric: str,
+    protocol: str | None,
+    resamples: int,
+) -> Row:
+    records = {seed: record for seed, (_, record) in runs.items() if record is not None}
+    failures = {
+        seed: record.failure for seed, record in records.items() if record.failure is not None
+    }
+    good = {seed: record for seed, record in records.items() if record.failure is None}
+    graded = {seed: _graded(record, protocol) for seed, record in good.items()}
+    where = f"{printable(task)} {printable(name)}"
+    if len({_shape(outcomes) for outcomes in graded.values()}) > 1:
+        raise StoreError(f"{where}: its seeds were not tested on the same lengths and prompts.")
+    trained = next((_trained(record.cell) for record in records.values()), 0)
+    lengths = sorted(next(iter(graded.values()), {}))
+    curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
+    if not all(map(isfinite, chain.from_iterable(curve.values()))):
+        raise StoreError(f"{where}: some of its outcomes are no finite numbers.")
+    bits = any(
+        outcome.kind != BITS for outcomes in graded.values() for outcome in outcomes.values()
+    )
+    within = [fmean(curve[n]) for n in lengths if n <= trained]
+    in_range = fmean(within) if within else None
+    known = _measured(good.values(), protocol, metric, trained)
+    cropped = _measured(good.values(), "cropped", metric, trained)
+    seconds = [record.seconds for record in good.values() if record.seconds is not None]
+    means = {n: fmean(values) for n, values in curve.items()}
+    return Row(
+        task,
+        name,
+        _protocol(next(iter(good.values())), protocol) if good else "",
+        bits,
+        trained or None,
+        [*good],
+        failures,
+        curve,
+        means,
+        in_range,
+        statistics.bootstrap(known, resamples=resamples) if known else None,
+        [vector.mean().item() for vector in known],
+        statistics.bootstrap(cropped, resamples=resamples) if cropped else None,
+        None if bits or not means else statistics.first_below([*means], [*means.values()]),
+        next((record.parameters for record in good.values()), None),
+        sorted(seconds)[len(seconds) // 2] if seconds else None,
+        not bits and in_range is not None and in_range < RANGE,
+        None,
+    )
+
+
+def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
+    return tuple((n, outcome.kind, outcome.prompts) for n, outcome in outcomes.items())
+
+
+def _measured(
+    records: Iterable[Record], protocol: str | None, metric: str, trained: int
+) -> list[Tensor]:
+    """Compute the metric of each run that was tested by a protocol, prompt by prompt.
+
+    Raises StoreError where that is not the same number of finite numbers for each.
+    """
+    vectors = [_vector(_graded(record, protocol), metric, trained) for record in records]
+    measured = [vector for vector in vectors if vector is not None]
+    if len({len(vector) for vector in measured}) > 1:
+        raise StoreError("the seeds of an encoding were not tested on the same prompts.")
+    if not all(vector.isfinite().all() for vector in measured):
+        raise StoreError("some outcomes are no finite numbers.")
+    return measured
+
+
+def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:
+    contrasts = []
+    for task in plan.tasks:
+        rows = {
+            name: _row(task, name, grid[task, name], plan.metric, protocol, 1)
+            for name in plan.labels
+        }
+        values = {name: _values(grid[task, name], plan.metric, protocol) for name in plan.labels}
+        for one, other in plan.contrast:
+            members = [values[name] for name in (*one, *other)]
+            seeds = sorted(set.intersection(*(set(member) for member in members)))
+            contrasts.append(_contrast(task, one, other, seeds, values, rows, resamples))
+    adjusted = statistics.holm({str(n): c.p for n, c in enumerate(contrasts) if c.p is not None})
+    tested = max((len(contrast.seeds) for contrast in contrasts), default=0)
+    needed = statistics.seeds_for(len(contrasts))
+    why = f"{tested} seeds cannot decide {len(contrasts)} contrasts: {needed} can"
+    return [
+        replace(
+            contrast,
+            adjusted=adjusted.get(str(n)),
+            verdict=contrast.verdict or (why if tested < needed else ""),
+        )
+        for n, contrast in enumerate(contrasts)
+    ]
+
+
+def _contrast(
+    task: str,
+    one: Sequence[str],
+    other: Sequence[str],
+    seeds: Sequence[int],
+    values: Mapping[str, Mapping[int, Tensor]],
+    rows: Mapping[str, Row],
+    resamples: int,
+) -> Contrast:
+    if not seeds:
+        return Contrast(task, one, other, [], None, [], None, None, None, "no paired seeds yet")
+    sign = -1.0 if rows[one[0]].bits else 1.0
+    if len({len(values[name][seed]) for name in (*one, *other) for seed in seeds}) > 1:
+        raise StoreError(f"{task}: the sides of a contrast were not tested on the same prompts.")
+    sides = [
+        {seed: sign * torch.stack([values[name][seed] for name in side]).mean(0) for seed in seeds}
+        for side in (one, other)
+    ]
+    apart = [sides[0][seed] - sides[1][seed] for seed in seeds]
+    by_seed = [difference.mean().item() for difference in apart]
+    means = [[side[seed].mean().item() for seed in seeds] for side in sides]
+    weak = [name for name in (*one, *other) if rows[name].undertrained]
+    verdict = f"undertrained: {', '.join(weak)}" if weak else ""
+    if not verdict and not statistics.may_rank(len(seeds)):
+        verdict = f"{len(seeds)} seeds: no ranking claims"
+    return Contrast(
+        task,
+        one,
+        other,
+        seeds,
+        statistics.bootstrap(apart, resamples=resamples),
+        by_seed,
+        statistics.sign_flip(by_seed),
+        None,
+        statistics.probability_of_improvement(*means),
+        verdict,
+    )
+
+
+def _overall(
+    rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
+) -> list[Overall]:
+    """Sum up each encoding that has outcomes of every task with right answers."""
+    able = [row for row in rows if row.value is not None and not row.bits]
+    names = [*dict.fromkeys(row.task for row in able)]
+    overall = []
+    for encoding in dict.fromkeys(row.encoding for row in able):
+        if {row.task for row in able if row.encoding == encoding} != {*names}:
+            continue
+        runs = [[*_values(grid[task, encoding], metric, protocol).values()] for task in names]
+        scores = [vector.mean().item() for vectors in runs for vector in vectors]
+        middle = statistics.interquartile(runs, resamples=resamples)
+        profile = statistics.performance_profile(scores, SCORES)
+        overall.append(Overall(encoding, names, len(scores), middle, profile))
+    return overall
+
+
+def _values(
+    runs: Mapping[int, tuple[Cell, Record | None]], metric: str, protocol: str | None
+) -> dict[int, Tensor]:
+    """Compute the metric of each seed, prompt by prompt."""
+    values = {}
+    for seed, (_, record) in runs.items():
+        if record is not None and record.failure is None:
+            vector = _vector(_graded(record, protocol), metric, _trained(record.cell))
+            if vector is not None:
+                values[seed] = vector
+    return values
+
+
+def _protocol(record: Record, asked: str | None) -> str:
+    """The protocol by which a record is graded; empty if it lacks the one that is asked for."""
+    known = {protocol for protocol, _ in record.outcomes}
+    return next(
+        (candidate for candidate in ([asked] if asked else PROTOCOLS) if candidate in known), ""
+    )
+
+
+def _graded(record: Record, asked: str | None) -> dict[int, Outcome]:
+    """Outcomes by length."""
+    chosen = _protocol(record, asked)
+    return {
+        n: outcome
+        for (protocol, n), outcome in sorted(record.outcomes.items())
+        if protocol == chosen
+    }
+
+
+def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tensor | None:
+    """Compute the metric of one run, prompt by prompt; None where its lengths were not tested.
+
+    The prompts of several lengths are different texts: those of the same number are averaged, which
+    leaves the mean as it is, and its variance too.
+    """
+    kept = [outcomes[n] for n in lengths_of(metric, trained, outcomes)]
+    prompts = min((outcome.prompts for outcome in kept), default=0)
+    return (
+        torch.stack([outcome.values[:prompts].double() for outcome in kept]).mean(0)
+        if kept
+        else None
+    )
+
+
+def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
+    """Those of the tested lengths that a metric is measured at."""
+    if metric == "area":
+        return [n for n in lengths if trained < n <= 2 * trained]
+    asked = float(metric.removeprefix("at ")) * trained
+    return [n for n in lengths if isclose(n, asked, abs_tol=0.5)]
+
+
+def _trained(cell: Cell) -> int:
+    if cell.trained is None and is_own(cell.task):
+        raise StoreError(
+            f"a cell of the task {shown(cell.task)} lacks `trained`, the length, which only the"
+            " code of that task knows, and reading a store runs none: run the study again."
+        )
+    return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
+
+
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    """Number the trained encodings of each task, the best first."""
+    places: dict[int, int] = {}
+    for task in dict.fromkeys(row.task for row in rows):
+        able = [
+            (n, row.value.value)
+            for n, row in enumerate(rows)
+            if row.task == task and row.value is not None and not row.undertrained
+        ]
+        bits = any(row.bits for row in rows if row.task == task)
+        ordered = sorted(able, key=lambda entry: entry[1] if bits else -entry[1])
+        places |= {n: place for place, (n, _) in enumerate(ordered, 1)}
+    return [replace(row, rank=places.get(n)) for n, row in enumerate(rows)]
+
+
+def _without_claim(contrast: Contrast, stamp: str) -> Contrast:
+    return replace(contrast, verdict=contrast.verdict or stamp)

@@ -1,0 +1,39 @@
+"""The model of a cell before training, each part of it drawn after a seed of its own."""
+
+from hashlib import sha256
+
+import torch
+
+from posenc.catalog import create, find
+from posenc.core.encoding import Encoding
+from posenc.encodings.rotary.rope import RoPE
+from posenc.lab.study.cell import Cell
+from posenc.lab.study.model import Transformer
+
+
+def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
+    """Build the model of a cell; its shared weights depend on the seed and sizes alone."""
+    return Transformer(
+        symbols,
+        cell.profile,
+        lambda: encoding_of(cell),
+        seed=number("weights", cell.seed),
+        encoding_seed=number("encoding", cell.seed),
+        oracle=cell.control == "oracle",
+        both_ways=both_ways,
+    )
+
+
+def encoding_of(cell: Cell) -> Encoding:
+    """Build the encoding of one layer; the option `theta` has a RoPE's frequencies, one a pair."""
+    dim, options = cell.profile.width // cell.profile.heads, dict(cell.options)
+    if "theta" not in options:
+        return create(cell.encoding, dim, cell.profile.heads, **options)
+    if find(cell.encoding).name != "RoPE":
+        raise ValueError(f"`theta` is an option of rope, not of {cell.encoding!r}.")
+    return RoPE(torch.tensor(options.pop("theta"), dtype=torch.float64), dim, **options)
+
+
+def number(use: str, seed: int) -> int:
+    """Derive a seed for each use of a run's seed, so that none of them moves the others."""
+    return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])

@@ -1,0 +1,552 @@
+"""Carry out a plan: one process a core, each with one thread, and one writer of the store.
+
+Whatever ends it, nothing that was done is lost. A worker that is killed is replaced, and its cell
+goes on from its checkpoint; when the process that leads is killed, the workers write checkpoints
+and end; the same command goes on where it was.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+
+from posenc import __version__
+from posenc.core import provenance
+from posenc.core.arguments import shown
+from posenc.core.extras import how_to_install
+from posenc.lab.study import analysis, own_code, regular, statistics, store, tasks, train
+from posenc.lab.study.build import encoding_of
+from posenc.lab.study.cell import Cell, Result
+from posenc.lab.study.checkpoints import Refused, differences
+from posenc.lab.study.extended import check_encoding
+from posenc.lab.study.lock import locked
+from posenc.lab.study.plan import Plan, PlanError
+from posenc.lab.study.store import Record, Store
+from posenc.properties import user_code
+from posenc.properties.conformance import refuse_broken
+
+MODELS = "models"
+CELLS = "cells"  # the folder of checkpoints, one inside for each cell
+RETRIES = 3  # of a cell whose worker was killed
+GRACE = 30.0  # seconds that a worker has after its parent has ended
+PATIENCE = 120.0  # seconds in which workers write their checkpoints
+OFTEN = 0.5  # seconds between two messages of a worker about its progress
+
+Runner = Callable[..., Result]
+
+
+class Event(NamedTuple):
+    """News of a cell: "done" with its record, "progress", "warning", "killed", "stopped", or
+    "error" with a sentence."""
+
+    kind: str
+    cell: Cell
+    value: Any = None
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """A place to run cells: processes of this machine, or others' engines."""
+
+    @property
+    def free(self) -> int: ...
+    @property
+    def busy(self) -> int: ...
+    def start(self, cell: Cell) -> None: ...
+    def wait(self, seconds: float) -> list[Event]: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Status:
+    """The progress of a study."""
+
+    done: int = 0
+    of: int = 0
+    left: float | None = None  # seconds to the end, where cells like these were measured
+    fit: int | None = None  # cells that will be done in time, where there is a limit
+    running: dict[str, Any] = field(default_factory=dict)  # progress by the name of the cell
+    notes: list[str] = field(default_factory=list)  # what went wrong, a sentence each
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a study: how many cells are done, and which are not and why."""
+
+    done: int
+    of: int
+    missing: Sequence[tuple[Cell, str]]
+    narrow: bool | None  # whether the intervals are as narrow as the plan asks; None: it does not
+
+
+def study(
+    plan: Plan,
+    folder: Path,
+    workers: int = 2,
+    runner: Runner = train.run,
+    max_minutes: float | None = None,
+    progress: Callable[[Status], None] = lambda status: None,
+    engine: Callable[[Runner, Path], Executor] | None = None,
+    keep: bool = False,
+    deviate: bool = False,
+    start: str = "spawn",
+    made_by: Mapping[str, str] | None = None,
+    allow_code: own_code.Allowed = (),
+) -> Ended:
+    """Run the cells of a plan that are not done yet, and store what they come to.
+
+    `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
+    run from it and the folder of checkpoints; by default, `workers` processes, each begun by
+    `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
+    by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
+    that may be run, each as it is spelled there. Raises CodeRefused for others, Locked if another
+    process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt after
+    checkpoints.
+    """
+    own_code.check(plan.code, allow_code, "the plan")
+    try:  # checkpoints need it: without, all cells would be trained and lost
+        import safetensors.torch  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            f"a study needs the extra `study`: {how_to_install('study')}",
+            name="safetensors",
+        ) from None
+    cells = resolved(plan)
+    with locked(folder):
+        regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
+        writer = Store(folder)
+        try:
+            _register(writer, plan, deviate, made_by or {})
+            runs = partial(runner, models=folder / MODELS) if keep else runner
+            begun = engine or partial(Processes, workers=workers, start=start)
+            pool = begun(runs, folder / CELLS)
+            try:
+                return _Study(plan, cells, writer, pool, max_minutes, progress).run()
+            finally:
+                pool.close()
+        finally:
+            writer.close()
+
+
+def resolved(plan: Plan) -> list[Cell]:
+    """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
+
+    Raises PlanError for a text, a task or an encoding of the user's own that cannot be used, for an
+    encoding that cannot be extended, and for a metric that is measured at none of the lengths.
+    """
+    by_task = {}
+    for name in plan.tasks:
+        source = plan.source(name)
+        with _usable(f"tasks: {name}"):
+            data = regular.digest(Path(source)) if source else ""
+            task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
+            task = task.at(plan.trained, plan.tested)
+            by_task[name] = {"trained": task.trained, "tested": task.lengths}
+            by_task[name] |= {"data": data, "source": source}
+            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
+            longest = task.longest
+        if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
+            raise PlanError(
+                f"metric: {shown(plan.metric)} is at none of the lengths of {name}, which is"
+                f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
+                " test others, or name another metric."
+            )
+        for cell in plan.of_seed(1):
+            if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
+                with _usable(f"encodings: {cell.name}"):
+                    check_encoding(cell, longest)
+                    if user_code.is_own(cell.encoding):
+                        refuse_broken(encoding_of(cell))
+    return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
+
+
+@contextmanager
+def _usable(what: str) -> Iterator[None]:
+    """Say in one sentence what is wrong with a file or code that the plan names."""
+    try:
+        yield
+    except OSError as error:
+        raise PlanError(f"{what}: {error.filename} cannot be read: {error.strerror}.") from None
+    except Exception as error:  # of the user's code
+        raise PlanError(f"{what}: {' '.join(str(error).split())}") from error
+
+
+def file_of(cell: Cell) -> Path | None:
+    """The file that a cell's task is made of; None: the packaged novel, or none."""
+    if not cell.source:
+        return None
+    path = Path(cell.source)
+    if regular.digest(path) != cell.data:
+        raise ValueError(f"{cell.source} has changed since the study began.")
+    return path
+
+
+def run_cell(
+    cell: Cell,
+    runner: Runner,
+    cells: Path,
+    stop: Callable[[], bool],
+    progress: Callable[[Any], None],
+) -> Event:
+    """Run a cell in this process, whatever comes of it."""
+    asked = False
+
+    def asked_to_stop() -> bool:
+        nonlocal asked
+        asked = asked or stop()
+        return asked
+
+    begun = time.monotonic()
+    place = cells / cell.digest
+    resumed = place.is_dir()
+    try:
+        task = tasks.find(cell.task, file_of(cell))
+        result = runner(cell, task, place, asked_to_stop, progress)
+        record = Record.of(cell, result)
+    except ArithmeticError as error:  # the loss is lost: that is what the cell came to
+        record = Record(cell, None, (), str(error), {})
+    except train.Stopped:  # asked here, or of another process that shares the run
+        return Event("stopped", cell)
+    except Exception as error:
+        if asked:
+            return Event("stopped", cell)
+        message = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        return Event("error", cell, " ".join(message.split()))
+    spent = None if resumed else time.monotonic() - begun
+    return Event("done", cell, (record, spent))
+
+
+class Processes:
+    """Processes of this machine, each with one thread."""
+
+    def __init__(self, runner: Runner, cells: Path, workers: int = 2, start: str = "spawn") -> None:
+        self._most, self._runner, self._cells = workers, runner, cells
+        self._context: Any = multiprocessing.get_context(start)
+        self._workers: dict[Connection, tuple[Any, Cell | None]] = {}
+
+    @property
+    def busy(self) -> int:
+        return sum(cell is not None for _, cell in self._workers.values())
+
+    @property
+    def free(self) -> int:
+        return self._most - self.busy
+
+    def start(self, cell: Cell) -> None:
+        idle = (
+            (connection, process)
+            for connection, (process, busy) in self._workers.items()
+            if busy is None and process.is_alive()
+        )
+        connection, process = next(idle, None) or self._new()
+        self._workers[connection] = process, cell
+        try:
+            connection.send(cell)
+        except OSError:  # it was killed while it was idle: `wait` sees that, and says so
+            pass
+
+    def _new(self) -> tuple[Connection, Any]:
+        connection, worker_end = self._context.Pipe()
+        words = (worker_end, self._runner, self._cells, os.getpid())
+        process = self._context.Process(target=_work, args=words, daemon=True)
+        process.start()
+        worker_end.close()
+        return connection, process
+
+    def wait(self, seconds: float) -> list[Event]:
+        events = []
+        for connection in wait([*self._workers], seconds):
+            assert isinstance(connection, Connection)
+            process, cell = self._workers[connection]
+            try:
+                event = connection.recv()
+            except (EOFError, OSError):
+                connection.close()
+                process.join()
+                del self._workers[connection]
+                if cell is not None:
+                    events.append(Event("killed", cell, process.exitcode))
+                continue
+            if event.kind not in ("progress", "warning"):
+                self._workers[connection] = process, None
+            events.append(event)
+        return events
+
+    def stop(self) -> None:
+        for connection in self._workers:
+            try:
+                connection.send(None)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        """End all processes; those that still work are killed."""
+        self.stop()
+        for connection, (process, cell) in self._workers.items():
+            if cell is None:
+                process.join(GRACE)
+            process.kill()
+            process.join()
+            connection.close()
+        self._workers.clear()
+
+
+def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> None:
+    """Run cells in a worker, one after the other, until it has to stop or its parent has ended."""
+    torch.set_num_threads(1)
+    for name in ("SIGINT", "SIGHUP"):  # which a terminal sends to all: the parent says when to stop
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    alone = lambda: os.getppid() != parent and os.name != "nt"  # noqa: E731
+    last_sent = 0.0
+    while True:
+        try:
+            while not connection.poll(OFTEN):
+                if alone() or ended.is_set():
+                    return
+            cell = connection.recv()
+            if cell is None:
+                return
+
+            def progress(how_far: Any, cell: Cell = cell) -> None:
+                nonlocal last_sent
+                if time.monotonic() - last_sent > OFTEN:
+                    last_sent = time.monotonic()
+                    connection.send(Event("progress", cell, how_far))
+
+            def warn(message: Any, *_: Any, cell: Cell = cell, **__: Any) -> None:
+                connection.send(Event("warning", cell, str(message)))
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", RuntimeWarning)
+                warnings.showwarning = warn
+                # a message, or the end of the pipe, is the parent's way to say stop
+                stop = lambda: ended.is_set() or alone() or connection.poll()  # noqa: E731
+                connection.send(run_cell(cell, runner, cells, stop, progress))
+        except (EOFError, OSError):  # the parent has ended
+            return
+
+
+def _leave_with(parent: int) -> None:
+    """End this process some time after its parent, whatever it does."""
+    if os.name == "nt":
+        return
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    time.sleep(GRACE)
+    os._exit(1)
+
+
+class _Study:
+    """The order of cells, what is done with each event, and the end."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        cells: list[Cell],
+        writer: Store,
+        pool: Executor,
+        max_minutes: float | None,
+        progress: Callable[[Status], None],
+    ) -> None:
+        self.plan, self.store, self.pool, self.progress = plan, writer, pool, progress
+        self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        self.cells = cells
+        self.names = {cell.digest: f"{cell.task} {cell.name} {cell.seed}" for cell in self.cells}
+        self.done = {*writer.finished} & self.names.keys()
+        self.killed: dict[str, int] = {}
+        self.missing: dict[str, tuple[Cell, str]] = {}
+        self.walls = _walls(writer)
+        self.status = Status(len(self.done), len(self.names))
+
+    def run(self) -> Ended:
+        for digest in self.done:  # what a kill left between the storing of a cell and this
+            shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
+        try:
+            narrow = self._all()
+        except KeyboardInterrupt:
+            self._finish_up()
+            raise
+        if not self.missing:
+            shutil.rmtree(self.store.folder / CELLS, ignore_errors=True)
+        return Ended(len(self.done), self.status.of, [*self.missing.values()], narrow)
+
+    def _all(self) -> bool | None:
+        plan = self.plan
+        if plan.half_width is None:
+            self._stage(self.cells)
+            return None
+        self._stage([cell for cell in self.cells if cell.seed <= statistics.RANKING])
+        for seed in range(statistics.RANKING, plan.seeds + 1):
+            # the rule is asked after each seed, when all of its cells are there and no others
+            if self.missing:
+                return False
+            if analysis.narrow(plan, self.store.contents, seed):
+                return True
+            if seed < plan.seeds:
+                self._stage([cell for cell in self.cells if cell.seed == seed + 1])
+        return False
+
+    def _stage(self, cells: Sequence[Cell]) -> None:
+        waiting = [cell for cell in cells if cell.digest not in self.done]
+        while waiting or self.pool.busy:
+            while self.pool.free > 0 and (cell := self._next(waiting)) is not None:
+                self.pool.start(cell)
+                self.status.running[self.names[cell.digest]] = None
+            if not self.pool.busy:
+                break
+            if self.deadline is not None and time.monotonic() > self.deadline:
+                self._finish_up()
+                break
+            self._take(waiting)
+        for cell in waiting:
+            self.missing[cell.digest] = cell, "left out: there is no time for it"
+
+    def _next(self, waiting: list[Cell]) -> Cell | None:
+        """Take the next cell that ends in time, of the first seed that is not done."""
+        for place, cell in enumerate(waiting):
+            if cell.seed != waiting[0].seed:
+                break
+            expected = self._expected(cell)
+            if self.deadline is None or time.monotonic() + (expected or 0) <= self.deadline:
+                return waiting.pop(place)
+        return None
+
+    def _take(self, waiting: list[Cell]) -> None:
+        """Wait for what comes next, and store it."""
+        for event in self.pool.wait(1.0):
+            cell, name = event.cell, self.names[event.cell.digest]
+            if event.kind == "progress":
+                self.status.running[name] = event.value
+                continue
+            if event.kind == "warning":
+                self.status.notes.append(f"{name}: {event.value}")
+                continue
+            self.status.running.pop(name, None)
+            if event.kind == "done":
+                self._store(*event.value)
+            elif event.kind == "killed":
+                times = self.killed[cell.digest] = self.killed.get(cell.digest, 0) + 1
+                self.status.notes.append(f"{name}: its process was killed ({event.value})")
+                if times <= RETRIES:
+                    waiting.insert(0, cell)
+                else:
+                    self.missing[cell.digest] = cell, f"its process was killed {times} times"
+            elif event.kind == "stopped":
+                self.missing[cell.digest] = cell, "stopped: it goes on from its checkpoint"
+            else:
+                self.missing[cell.digest] = cell, event.value
+                self.status.notes.append(f"{name}: {event.value}")
+        self.status.left, self.status.fit = self._left(waiting), self._fitting(waiting)
+        self.progress(self.status)
+
+    def _store(self, record: Record, wall: float | None) -> None:
+        cell = record.cell
+        self.store.add(record)
+        self.store.clock(
+            cell=cell.digest, step=record.seconds, wall=wall, host=socket.gethostname(),
+            finished=time.strftime("%Y-%m-%d %H:%M:%S%z"),
+        )  # fmt: skip
+        self.done.add(cell.digest)
+        self.missing.pop(cell.digest, None)
+        self.status.done = len(self.done)
+        if wall is not None:
+            self.walls.append((cell, wall))
+        shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
+
+    def _finish_up(self) -> None:
+        """Let what runs write its checkpoint, and store what is done meanwhile."""
+        self.pool.stop()
+        until = time.monotonic() + PATIENCE
+        while self.pool.busy and time.monotonic() < until:
+            self._take([])
+
+    def _expected(self, cell: Cell) -> float | None:
+        """Estimate the seconds of a cell by those that are most like it; None: nothing is known."""
+        alike = [(other, wall) for other, wall in self.walls if other.profile == cell.profile]
+        for key in (
+            lambda cell: (cell.task, cell.encoding),
+            lambda cell: cell.task,
+            lambda cell: None,
+        ):
+            if known := [wall for other, wall in alike if key(other) == key(cell)]:
+                return sum(known) / len(known)
+        return None
+
+    def _left(self, waiting: Sequence[Cell]) -> float | None:
+        """Estimate the seconds until all is done; half of what runs counts as done."""
+        seconds = [self._expected(cell) for cell in waiting]
+        if not self.walls or None in seconds:
+            return None
+        wall = sum(wall for _, wall in self.walls) / len(self.walls)
+        cores = max(1, self.pool.busy + self.pool.free)
+        return (sum(filter(None, seconds)) + self.pool.busy * wall / 2) / cores
+
+    def _fitting(self, waiting: Sequence[Cell]) -> int | None:
+        """Count the cells that will be done in time."""
+        if self.deadline is None:
+            return None
+        left = (self.deadline - time.monotonic()) * max(1, self.pool.busy + self.pool.free)
+        fit = len(self.done) + self.pool.busy
+        for cell in waiting:
+            left -= self._expected(cell) or 0
+            fit += left >= 0
+        return fit
+
+
+def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
+    """Write the plan into the store; refuse another one, unless the user says so."""
+    held = writer.contents
+    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_digests(plan)}
+    changed = differences(held.sources, made_by) if held.sources else ""
+    if held.plans and held.plans[-1][0] != plan.digest:
+        earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")
+        changed = ", ".join(part for part in (plan.differences(earlier), changed) if part)
+    if changed and not deviate:
+        raise PlanError(
+            f"{writer.folder} holds a study that was registered otherwise: {changed}. Name another"
+            " folder with --out, or go on with --deviate, and the results will say so."
+        )
+    departs = f"after {len(held.records)} cells: {changed}" if changed else ""
+    writer.register(plan.digest, plan.text, made_by, departs)
+    writer.clock(
+        plan=plan.digest, begun=time.strftime("%Y-%m-%d %H:%M:%S%z"), host=socket.gethostname(),
+        commit=provenance.commit(), command=provenance.command_line.get(),
+    )  # fmt: skip
+
+
+def _digests(plan: Plan) -> dict[str, str]:
+    """Digests of the files of the user's own encodings, tasks and text."""
+    files = {name: Path(name) for name in (plan.texts, plan.images) if name}
+    return own_code.digests(plan.code) | {
+        name: regular.digest(path) for name, path in files.items() if path.is_file()
+    }
+
+
+def _walls(writer: Store) -> list[tuple[Cell, float]]:
+    """List the seconds that cells took from their beginning to their end."""
+    records = writer.contents.records
+    walls = []
+    for line in store.times(writer.folder):
+        record = records.get(line.get("cell", ""))
+        if record is not None and "wall" in line:
+            walls.append((record.cell, float(line["wall"])))
+    return walls

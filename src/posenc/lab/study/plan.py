@@ -1,0 +1,433 @@
+"""The plan of a study: what is compared, how it is measured and when it ends, said beforehand.
+
+    hypothesis = "NoPE, T5 and ALiBi copy texts longer than those of training; RoPE does not."
+    tasks = ["copy", "reverse"]
+    encodings = ["nope", "rope", "alibi", { name = "slow", encoding = "rope", theta = [0.1, 0.01] }]
+    profile = "cpu"                      # or a table: { base = "cpu", steps = 2000 }
+    seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
+    metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
+    data_seed = 1                        # one order of texts for all seeds; else each has its own
+    # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
+    contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
+
+Its digest is that of `text`, the same content in one spelling, and is in the store before the first
+cell is trained.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NoReturn
+
+from posenc.core.arguments import memory, shown
+from posenc.lab.study import statistics, tasks
+from posenc.lab.study.cell import (
+    CONTROLS,
+    DEEPEST,
+    EXTEND,
+    LONGEST,
+    MOST,
+    PROFILES,
+    Cell,
+    Profile,
+    too_deep,
+)  # fmt: skip
+from posenc.lab.study.extended import check_encoding
+from posenc.properties import user_code
+
+METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
+POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")
+MOST_SEEDS = 10_000
+MOST_NAMES = 1_000  # of a list
+MOST_CELLS = 100_000
+
+Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
+
+
+class PlanError(ValueError):
+    """A plan that cannot be carried out: file, key, what is wrong with it, the remedy."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One row of the table: an encoding with its options, and how it is trained."""
+
+    name: str
+    encoding: str
+    options: Mapping[str, Any]
+    positions: str
+    control: str
+    extend: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings of a study. Made by `Plan.read` or `Plan.of`, which check them."""
+
+    tasks: tuple[str, ...]
+    encodings: tuple[Encoding, ...]
+    profile: Profile
+    hypothesis: str = ""
+    contrast: tuple[tuple[Side, Side], ...] = ()
+    metric: str = "area"
+    seeds: int = statistics.RANKING  # the most of them, where `half_width` may end it earlier
+    half_width: float | None = None  # of all intervals; the study ends when they are as narrow
+    trained: int | None = None  # lengths; those of each task, unless they are given
+    tested: tuple[int, ...] = ()
+    texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
+    images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
+    data_seed: int | None = None  # of the order of texts; None: that of each run
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """Read the plan in a TOML file. Raises PlanError, in one sentence."""
+        try:
+            content = tomllib.loads(path.read_bytes().decode())
+        except OSError as error:
+            raise PlanError(f"{path} cannot be read: {error.strerror}.") from None
+        except ValueError as error:  # of TOML or UTF-8
+            raise PlanError(f"{path} is no TOML: {error}.") from None
+        except RecursionError:
+            raise _nested(path) from None
+        return cls.of(content, path.name)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], source: str = "the plan") -> "Plan":
+        """Check a plan with this content, as TOML has it. Raises PlanError, in one sentence."""
+        if too_deep(content):
+            raise _nested(source)
+        return _Reader(source).plan(content)
+
+    @cached_property
+    def text(self) -> str:
+        """The plan as a TOML file, all defaults said; the same for each spelling of it."""
+        rows = [
+            {
+                "name": encoding.name,
+                "encoding": encoding.encoding,
+                "options": dict(encoding.options),
+            }
+            | {
+                "positions": encoding.positions,
+                "control": encoding.control,
+                "extend": encoding.extend,
+            }
+            for encoding in self.encodings
+        ]
+        ends = {"half_width": self.half_width, "most": self.seeds}
+        content = {
+            "hypothesis": self.hypothesis,
+            "tasks": list(self.tasks),
+            "profile": asdict(self.profile),
+            **({"seeds": self.seeds} if self.half_width is None else {"stop": ends}),
+            "metric": self.metric,
+            "contrast": [[list(first), list(second)] for first, second in self.contrast],
+            **({} if self.trained is None else {"trained": self.trained}),
+            **({"tested": list(self.tested)} if self.tested else {}),
+            **({"text": self.texts} if self.texts else {}),
+            **({"images": self.images} if self.images else {}),
+            **({} if self.data_seed is None else {"data_seed": self.data_seed}),
+        }
+        lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
+        listed = [f"    {_toml(row)}," for row in rows]
+        return "\n".join([*lines, "encodings = [", *listed, "]", ""])
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of `text`."""
+        return sha256(self.text.encode()).hexdigest()
+
+    @property
+    def smoke(self) -> bool:
+        """True where it is only to show that everything runs."""
+        return self.profile == PROFILES["smoke"]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(encoding.name for encoding in self.encodings)
+
+    def cells(self) -> list[Cell]:
+        """List the cells, seed after seed, so that a study which is interrupted is balanced."""
+        return [cell for seed in range(1, self.seeds + 1) for cell in self.of_seed(seed)]
+
+    def of_seed(self, seed: int) -> list[Cell]:
+        return [
+            Cell(
+                task, row.encoding, seed, row.name, dict(row.options), self.profile, self.trained,
+                self.tested, row.positions, row.control, row.extend, self.data_seed,
+            )
+            for task in self.tasks
+            for row in self.encodings
+        ]  # fmt: skip
+
+    @property
+    def code(self) -> list[str]:
+        """The names of tasks and encodings that are code, as `my_module.py:Mine`."""
+        named = {*self.tasks, *(row.encoding for row in self.encodings)}
+        return sorted(filter(user_code.is_own, named))
+
+    def source(self, task: str) -> str:
+        """The file that a task is made of; empty: none, or what comes with it."""
+        return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
+
+    def differences(self, other: "Plan") -> str:
+        """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
+        there, here = (tomllib.loads(plan.text) for plan in (other, self))
+        return ", ".join(
+            f"`{key}` is {shown(there.get(key))} there and {shown(here.get(key))} here"
+            for key in sorted({*there, *here})
+            if there.get(key) != here.get(key)
+        )
+
+
+KEYS = (
+    "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
+    "positions", "control", "trained", "tested", "text", "images", "data_seed",
+)  # fmt: skip
+ROW = ("name", "encoding", "options", "positions", "control", "extend")
+
+
+class _Reader:
+    """A reader of the content of a plan, whose errors name the file and the key."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def plan(self, content: Mapping[str, Any]) -> Plan:
+        for key in content:
+            if key not in KEYS:
+                self._unknown("", key, KEYS)
+        for key in ("tasks", "encodings"):
+            if key not in content:
+                self._wrong(key, "a plan must name some, got none")
+        profile = self._profile(content.get("profile", "smoke"))
+        encodings = self._encodings(content, profile)
+        seeds, half_width = self._end(content)
+        names = self._tasks(content["tasks"])
+        if (cells := len(names) * len(encodings) * seeds) > MOST_CELLS:
+            self._wrong(
+                "seeds",
+                f"make {cells:,} cells with these tasks and encodings, up to {MOST_CELLS:,} are one"
+                " study: plan fewer",
+            )
+        labels = [encoding.name for encoding in encodings]
+        return Plan(
+            tuple(names),
+            tuple(encodings),
+            profile,
+            self._text("hypothesis", content.get("hypothesis", "")),
+            tuple(self._contrast(content.get("contrast", []), labels)),
+            self._metric(content.get("metric", "area")),
+            seeds,
+            half_width,
+            self._length("trained", content["trained"]) if "trained" in content else None,
+            tuple(
+                self._length("tested", n) for n in self._list("tested", content.get("tested", []))
+            ),
+            self._text("text", content["text"]) if "text" in content else "",
+            self._text("images", content["images"]) if "images" in content else "",
+            self._whole("data_seed", content["data_seed"], 0) if "data_seed" in content else None,
+        )
+
+    def _tasks(self, value: Any) -> list[str]:
+        names = [self._text("tasks", name) for name in self._list("tasks", value, least=1)]
+        for name in names:
+            # one's own code, and what is made of files, wait for the training
+            if not user_code.is_own(name) and name not in tasks.MADE_OF:
+                try:
+                    tasks.find(name)
+                except LookupError as error:
+                    self._wrong("tasks", str(error.args[0]))
+        return self._distinct("tasks", names)
+
+    def _encodings(self, content: Mapping[str, Any], profile: Profile) -> list[Encoding]:
+        rest = {key: content[key] for key in ("positions", "control") if key in content}
+        encodings = []
+        for value in self._list("encodings", content["encodings"], least=1):
+            row = {"name": value, "encoding": value} if isinstance(value, str) else value
+            if not isinstance(row, dict):
+                self._wrong("encodings", f"{shown(value)} must be a name or a table")
+            named = self._text("encodings", row.get("encoding", row.get("name")))
+            # `{ encoding = "fire", hidden = 8 }` is `options = { hidden = 8 }`
+            options = {key: option for key, option in row.items() if key not in ROW}
+            options |= self._table("encodings: options", row.get("options", {}))
+            asked = rest | row
+            positions = self._text("positions", asked.get("positions", "plain"))
+            if not POSITIONS.fullmatch(positions):
+                self._wrong(
+                    "positions", f'must be "plain" or "random 2048", got {shown(positions)}'
+                )
+            control = self._text("control", asked.get("control", ""), empty=True)
+            if control not in CONTROLS:
+                self._unknown("control", control, CONTROLS[1:])
+            extend = self._text("extend", row.get("extend", ""), empty=True)
+            if extend and not EXTEND.fullmatch(extend):
+                self._wrong(
+                    "extend", f'must be "pi 2", or "yarn 4 after 100" steps, got {shown(extend)}'
+                )
+            self._encoding(named, options, profile, extend)
+            label = self._text("encodings", row.get("name", named))
+            encodings.append(Encoding(label, named, options, positions, control, extend))
+        self._distinct("encodings", [encoding.name for encoding in encodings])
+        first: dict[str, str] = {}
+        for encoding in encodings:
+            earlier = first.setdefault(_toml(asdict(replace(encoding, name=""))), encoding.name)
+            if earlier != encoding.name:
+                self._wrong("encodings", f"{earlier} and {encoding.name} are the same: drop one")
+        return encodings
+
+    def _encoding(
+        self, name: str, options: Mapping[str, Any], profile: Profile, extend: str
+    ) -> None:
+        """Try the options of an encoding by making one; one's own code waits for the training."""
+        try:
+            json.dumps(options, allow_nan=False)
+            if not user_code.is_own(name):
+                check_encoding(Cell("", name, 0, "", options, profile, extend=extend))
+        except (LookupError, TypeError, ValueError) as error:
+            self._wrong("encodings", f"{name}: {' '.join(str(error.args[0]).split())}")
+
+    def _profile(self, value: Any) -> Profile:
+        if isinstance(value, str):
+            if value not in PROFILES:
+                self._unknown("profile", value, tuple(PROFILES))
+            return PROFILES[value]
+        table = dict(self._table("profile", value))
+        base = asdict(self._profile(table.pop("base", "smoke")))
+        for key, setting in table.items():
+            if key not in base:
+                self._unknown("profile", key, (*base, "base"))
+            if key == "rate":
+                table[key] = self._number("profile: rate", setting)
+            else:
+                least = 0 if key == "warmup" else 1
+                table[key] = self._whole(f"profile: {key}", setting, least, MOST[key])
+        profile = Profile(**base | table)
+        if (needed := 4 * profile.weights) > memory():
+            self._wrong(
+                "profile",
+                f"`width` and `layers` take {needed / 2**30:,.0f} GiB of weights, there are"
+                f" {memory() / 2**30:,.0f}: make them smaller",
+            )
+        if profile.width % profile.heads:
+            self._wrong(
+                "profile",
+                f"`width` must be a multiple of `heads`, got {profile.width} and {profile.heads}",
+            )
+        return profile
+
+    def _end(self, content: Mapping[str, Any]) -> tuple[int, float | None]:
+        if "seeds" in content and "stop" in content:
+            self._wrong("stop", "a study ends after `seeds` or by `stop`: leave one of them out")
+        if "stop" not in content:
+            seeds = content.get("seeds", statistics.RANKING)
+            return self._whole("seeds", seeds, most=MOST_SEEDS), None
+        stop = self._table("stop", content["stop"])
+        for key in stop:
+            if key not in ("half_width", "most"):
+                self._unknown("stop", key, ("half_width", "most"))
+        most = self._whole("stop: most", stop.get("most", 32), statistics.RANKING, MOST_SEEDS)
+        return most, self._number("stop: half_width", stop.get("half_width", 0.05))
+
+    def _contrast(self, value: Any, labels: Sequence[str]) -> list[tuple[Side, Side]]:
+        contrasts = []
+        for pair in self._list("contrast", value):
+            if not isinstance(pair, list) or len(pair) != 2:
+                self._wrong(
+                    "contrast", f'is a list of pairs such as ["nope", "rope"], got {shown(pair)}'
+                )
+            sides = []
+            for side in pair:
+                names = [side] if isinstance(side, str) else self._list("contrast", side, least=1)
+                for name in names:
+                    if self._text("contrast", name) not in labels:
+                        self._unknown("contrast", name, labels)
+                sides.append(tuple(names))
+            if set(sides[0]) & set(sides[1]):
+                self._wrong("contrast", f"the sides must differ, got {shown(pair)}")
+            contrasts.append((sides[0], sides[1]))
+        return contrasts
+
+    def _metric(self, value: Any) -> str:
+        metric = self._text("metric", value)
+        if not METRIC.fullmatch(metric):
+            self._wrong("metric", f'must be "area" or "at 1.2", got {shown(metric)}')
+        return metric
+
+    def _text(self, key: str, value: Any, empty: bool = False) -> str:
+        if not isinstance(value, str) or not (value or empty or key == "hypothesis"):
+            self._wrong(key, f"must be text in quotes, got {shown(value)}")
+        if not value.isprintable() and key != "hypothesis":
+            self._wrong(key, f"must be text that can be printed, got {shown(value)}")
+        return value
+
+    def _table(self, key: str, value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            self._wrong(key, f"must be a table, got {shown(value)}")
+        return value
+
+    def _list(self, key: str, value: Any, least: int = 0) -> list[Any]:
+        if not isinstance(value, list) or len(value) < least:
+            got = "an empty one" if value == [] else shown(value)
+            self._wrong(key, f"must be a list{' of at least one' * bool(least)}, got {got}")
+        if len(value) > MOST_NAMES:
+            self._wrong(key, f"must be a list of up to {MOST_NAMES:,}, got one of {len(value):,}")
+        return value
+
+    def _whole(self, key: str, value: Any, least: int = 1, most: int = 2**31) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self._wrong(key, f"must be a whole number from {least} to {most:,}, got {shown(value)}")
+        return value
+
+    def _length(self, key: str, value: Any) -> int:
+        return self._whole(key, value, most=LONGEST)
+
+    def _number(self, key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+            self._wrong(key, f"must be a number above 0, got {shown(value)}")
+        return float(value)
+
+    def _distinct(self, key: str, names: list[str]) -> list[str]:
+        for name in names:
+            if names.count(name) > 1:
+                self._wrong(
+                    key, f"{shown(name)} is there twice: give each a `name` of its own, or drop one"
+                )
+        return names
+
+    def _unknown(self, key: str, name: Any, known: Sequence[str]) -> NoReturn:
+        near = get_close_matches(str(name), known, 1, 0.5)
+        hint = f"did you mean {near[0]!r}" if near else f"known are {', '.join(known)}"
+        self._wrong(key, f"{shown(name)} is not known: {hint}{'?' * bool(near)}")
+
+    def _wrong(self, key: str, what: str) -> NoReturn:
+        where = ": ".join(part for part in (self.source, key) if part)
+        raise PlanError(f"{where}: {what}{'' if what.endswith(('?', '.')) else '.'}")
+
+
+def _nested(source: object) -> PlanError:
+    return PlanError(f"{source}: lists and tables are at most {DEEPEST} deep in one another.")
+
+
+def _toml(value: Any) -> str:
+    """Write a value in TOML, on one line: strings, numbers and lists are as in JSON."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in sorted(value.items()))
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool | int | float):
+        return json.dumps(value) if value == value and abs(value) != float("inf") else str(value)
+    raise TypeError(f"a plan holds text, numbers, lists and tables, got {shown(value)}.")
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)

@@ -1,0 +1,645 @@
+"""Tasks for a decoder, each with a length n: train on short ones, test on long ones.
+
+A task writes texts of symbols and says which of them are answers. Only those are learned and
+graded; a text counts as right when all its answers are. Adding one's own is one function:
+
+    def double(n, random):
+        digits = [random.choice("0123456789") for _ in range(n)]
+        return [*digits, "="], [*digits, *digits]
+
+    task = Task("double", double, symbols="0123456789=")
+
+Formats of copy, reverse and count: Kazemnejad et al. 2023, "The Impact of Positional Encoding on
+Length Generalization", arXiv:2305.19466, appendix. Sort, mode and parity: Zhou et al. 2024, "What
+Algorithms can Transformers Learn?", arXiv:2310.16028. Addition: Zhou et al. 2024, "Transformers Can
+Achieve Length Generalization But Not Robustly", arXiv:2402.09371, §3. Recall: Arora et al. 2023,
+"Zoology", arXiv:2312.04927, §4. Flip-flop: Liu et al. 2023, "Exposing Attention Glitches with
+Flip-Flop Language Modeling", arXiv:2306.00946, definition 1. Pass key: Mohtashami & Jaggi 2023,
+"Landmark Attention", arXiv:2305.16300.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import chain
+from math import prod
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from posenc.analysis.text import novel_letters, parse
+from posenc.core.arguments import count, shown
+from posenc.core.extras import how_to_install
+from posenc.properties.user_code import is_own, named
+
+PAD, BEGIN, SEPARATOR, END, MASK = "<pad>", "<bos>", "<sep>", "<eos>", "<mask>"
+MARKS = (PAD, BEGIN, SEPARATOR, END)
+WORDS = tuple(f"w{n}" for n in range(100))
+NUMBERS = tuple(f"{n:02}" for n in range(50))
+DIGITS = tuple("0123456789")
+HINTS = tuple(f"#{n}" for n in range(128))  # places of digits: one name for each power of ten
+KEYS = tuple(f"k{n}" for n in range(128))
+VALUES = tuple(f"v{n}" for n in range(128))
+BITS = ("0", "1")
+RARE = "<rare>"
+MOST_BYTES = 2**30  # of an array of pictures, unpacked
+DAMAGED = (OSError, ValueError, LookupError, RuntimeError, EOFError, BadZipFile, zlib.error)
+
+Symbols = Sequence[str]
+Answered = tuple[Symbols, Symbols]  # a prompt and its answer, which is all graded
+
+
+class Text(NamedTuple):
+    """Symbols in the order in which they are read, and whether each is an answer.
+
+    In a task that is read both ways, `said` is what a model has to say at each place where
+    something is graded; in one that is read forward, it has to say the next symbol.
+    """
+
+    symbols: list[str]
+    graded: list[bool]
+    said: list[str] | None = None
+
+
+class Batch(NamedTuple):
+    """Texts filled up to the longest; what fills them is never graded."""
+
+    inputs: Int[Tensor, "text token"]  # what the model reads
+    targets: Int[Tensor, "text token"]  # what it has to say at each of them
+    answers: Bool[Tensor, "text token"]  # the mask of the `targets` that are graded
+    lengths: list[int]  # tokens of each text
+    points: Int[Tensor, "token axis"] | None = None  # rows and columns, of an image
+
+
+@dataclass(frozen=True)
+class Task:
+    """Task: `write(n, random)` gives a prompt and its answer, or a `Text` with answers anywhere.
+
+    A task is read forward, each token after those before it; or, with `both_ways`, as a whole, as
+    an encoder does. `points(n)` are places on a plane, for encodings of two axes.
+
+    In training n is drawn from `least` … `trained`, all alike. `held_out` writes the texts of
+    evaluation, where they must come from elsewhere than those of training.
+    """
+
+    name: str
+    write: Callable[[int, Random], "Answered | Text"]
+    symbols: Symbols
+    trained: int = 20
+    least: int = 1
+    tested: tuple[int, ...] = ()  # lengths of evaluation; empty: 10 of them up to 2 · trained
+    held_out: Callable[[int, Random], "Answered | Text"] | None = None
+    says: str = ""  # what is to be learned, for tables and pages
+    chance: float = 0.0  # share of texts that guessing gets right
+    in_bits: bool = False  # every symbol is an answer, graded in bits
+    both_ways: bool = False
+    points: Callable[[int], list[tuple[int, int]]] | None = None
+
+    def __post_init__(self) -> None:
+        count(self.least, "least", 0)
+        count(self.trained, "trained", max(1, self.least))
+        for n in self.tested:
+            count(n, "tested", self.least)
+        twice = [symbol for symbol, times in Counter(self.vocabulary).items() if times > 1]
+        if twice:
+            raise ValueError(
+                f"`symbols` of the task {self.name!r} must differ, from one another and from"
+                f" {', '.join(MARKS)}: {', '.join(map(repr, twice[:3]))} is there twice."
+            )
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The marks, `<pad>` first, and the task's own symbols."""
+        return (*MARKS, *self.symbols)
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {symbol: n for n, symbol in enumerate(self.vocabulary)}
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The n of evaluation: as given, or tenths of twice the trained length."""
+        tenths = {max(self.least, round(2 * self.trained * part / 10)) for part in range(1, 11)}
+        return self.tested or tuple(sorted(tenths))
+
+    def text(self, n: int, random: Random, held_out: bool = False) -> Text:
+        """Write one text of length n, from `<bos>` to `<eos>`."""
+        count(n, "n", self.least)
+        write = self.held_out if held_out and self.held_out is not None else self.write
+        written = write(n, random)
+        if isinstance(written, Text):
+            if written.said is not None:  # the place of <bos> is the task's to grade
+                return written
+            return Text([BEGIN, *written.symbols], [False, *written.graded])
+        prompt, answer = written
+        symbols = [BEGIN, *prompt, *answer, END]
+        return Text(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
+
+    def batch(self, sizes: Sequence[int], random: Random, held_out: bool = False) -> Batch:
+        """Write a text of each size, numbered by `vocabulary`, filled on the right."""
+        texts = [self.text(n, random, held_out) for n in sizes]
+        longest = max((len(text.symbols) for text in texts), default=0)
+        tokens, targets = (torch.zeros(len(texts), longest, dtype=torch.long) for _ in range(2))
+        graded = torch.zeros(len(texts), longest, dtype=torch.bool)
+        for row, text in enumerate(texts):
+            tokens[row, : len(text.symbols)] = torch.tensor(self.encode(text.symbols))
+            graded[row, : len(text.symbols)] = torch.tensor(text.graded)
+            targets[row, : len(text.symbols)] = torch.tensor(self.encode(text.said or text.symbols))
+        lengths = [len(text.symbols) for text in texts]
+        if not self.both_ways:
+            return Batch(tokens[:, :-1], targets[:, 1:], graded[:, 1:], lengths)
+        points = None if self.points is None else torch.tensor(self.points(max(sizes)))
+        return Batch(tokens, targets, graded, lengths, points)
+
+    def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
+        """Set other lengths; a task that has a single length of training keeps having one."""
+        n = self.trained if trained is None else count(trained, "trained")
+        least = n if self.least == self.trained else min(self.least, n)
+        lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
+        return replace(self, trained=n, least=least, tested=lengths)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest text of training."""
+        return len(self.text(self.trained, Random(0)).symbols)
+
+    def _scaled(self, trained: int) -> tuple[int, ...]:
+        """The lengths of evaluation, as many times the trained one as before."""
+        return tuple(sorted({max(1, round(n * trained / self.trained)) for n in self.tested}))
+
+    def training(self, texts: int, random: Random) -> Batch:
+        """Texts of lengths drawn from `least` … `trained`."""
+        texts = count(texts, "texts")
+        return self.batch([random.randint(self.least, self.trained) for _ in range(texts)], random)
+
+    def encode(self, symbols: Symbols) -> list[int]:
+        """The numbers of symbols. Raises ValueError for one that the task does not know."""
+        try:
+            return [self._number[symbol] for symbol in symbols]
+        except KeyError as unknown:
+            raise ValueError(
+                f"the task {self.name!r} wrote {shown(unknown.args[0])}, which is not among its"
+                " `symbols`: add it there."
+            ) from None
+
+    def decode(self, tokens: Sequence[int]) -> list[str]:
+        """The symbols of numbers, without the filling."""
+        return [self.vocabulary[n] for n in tokens if n]
+
+
+def copy(n: int, random: Random) -> Answered:
+    words = random.choices(WORDS, k=n)
+    return [*words, SEPARATOR], words
+
+
+def copy_constant(n: int, random: Random) -> Answered:
+    words = [random.choice(WORDS)] * n
+    return [*words, SEPARATOR], words
+
+
+def reverse(n: int, random: Random) -> Answered:
+    words = random.choices(WORDS, k=n)
+    return [*words, SEPARATOR], words[::-1]
+
+
+def sort(n: int, random: Random) -> Answered:
+    numbers = random.choices(NUMBERS, k=n)
+    return [*numbers, SEPARATOR], sorted(numbers)
+
+
+def mode(n: int, random: Random) -> Answered:
+    """The commonest of n symbols; drawn anew until there is only one."""
+    while True:
+        numbers = random.choices(NUMBERS[:10], k=n)
+        ranked = Counter(numbers).most_common(2)
+        if len(ranked) == 1 or ranked[0][1] > ranked[1][1]:
+            return [*numbers, SEPARATOR], [ranked[0][0]]
+
+
+def counting(n: int, random: Random) -> Answered:
+    """Count from a to b, n words on a circle of a hundred."""
+    first = random.randrange(len(WORDS))
+    steps = [WORDS[(first + step) % len(WORDS)] for step in range(n)]
+    return [steps[0], steps[-1], SEPARATOR], steps
+
+
+def parity(n: int, random: Random) -> Answered:
+    bits = random.choices(BITS, k=n)
+    return [*bits, SEPARATOR], [BITS[bits.count("1") % 2]]
+
+
+def addition(n: int, random: Random) -> Answered:
+    """Two numbers of n digits and their sum of n + 1, all with the last digit first."""
+    first, second = (random.randrange(10 ** (n - 1) if n > 1 else 0, 10**n) for _ in range(2))
+    written = lambda value, size: list(f"{value:0{size}}"[::-1])  # noqa: E731
+    return [*written(first, n), "+", *written(second, n), "="], written(first + second, n + 1)
+
+
+def hinted_addition(n: int, random: Random) -> Answered:
+    """Addition with the name of its power of ten before each digit; the first name is drawn."""
+    if n + 1 > len(HINTS):
+        raise ValueError(
+            f"`n` must be below {len(HINTS)} in addition with hints, which has a name for each"
+            f" digit of a sum, got {n}: test shorter numbers."
+        )
+    prompt, answer = addition(n, random)
+    start = random.randrange(len(HINTS) - n)
+    hint = lambda digits: chain.from_iterable(zip(HINTS[start:], digits, strict=False))  # noqa: E731
+    first, second = prompt[:n], prompt[n + 1 : -1]
+    return [*hint(first), "+", *hint(second), "="], [*hint(answer)]
+
+
+def recall(n: int, random: Random, pairs: int = 6) -> Text:
+    """Keys with values, then the keys again, each followed by its value: the answers.
+
+    The n symbols between hold noise, so the distance grows with n and what is to be kept does not.
+    """
+    keys, values = random.sample(KEYS, pairs), random.choices(VALUES, k=pairs)
+    prompt = [*chain.from_iterable(zip(keys, values, strict=True)), *random.choices(WORDS, k=n)]
+    asked = random.sample([*zip(keys, values, strict=True)], pairs)
+    symbols = [*prompt, SEPARATOR, *chain.from_iterable(asked)]
+    graded = [False] * (len(prompt) + 1) + [False, True] * pairs
+    return Text(symbols, graded)
+
+
+def flip_flop(n: int, random: Random, ignored: float = 0.8) -> Text:
+    """Draw n orders with a bit: write it, ignore it, or read what was written last, the answer."""
+    symbols, graded, memory = [], [], random.choice(BITS)
+    for step in range(n):
+        if step == 0:  # so that there is something to read
+            order = "write"
+        elif step == n - 1:
+            order = "read"
+        else:
+            rest = (1 - ignored) / 2
+            order = random.choices(("write", "ignore", "read"), (rest, ignored, rest))[0]
+        bit = memory if order == "read" else random.choice(BITS)
+        memory = bit if order == "write" else memory
+        symbols += [order, bit]
+        graded += [False, order == "read"]
+    return Text(symbols, graded)
+
+
+def language(text: str, name: str = "language", trained: int = 64, held: float = 0.1) -> Task:
+    """Predict each of n characters of a text from those before; the last part is held out."""
+    symbols = sorted(set(text))
+    tested = tuple(round(trained * part) for part in (1, 1.25, 1.5, 2, 4, 8))
+    cut = round(len(text) * (1 - _share(held)))
+    if len(text) - cut <= max(tested) or cut <= max(tested):
+        raise ValueError(
+            f"`text` must have more than {round(max(tested) / held):,} characters for windows of"
+            f" {max(tested)}, of which {held:.0%} are held out, got {len(text):,}: take a longer"
+            " text or a smaller `trained`."
+        )
+
+    def window(part: str) -> Callable[[int, Random], Text]:
+        def write(n: int, random: Random) -> Text:
+            start = random.randrange(len(part) - n + 1)
+            return Text([*part[start : start + n]], [True] * n)
+
+        return write
+
+    return Task(
+        name, window(text[:cut]), symbols, trained, least=trained, tested=tested,
+        held_out=window(text[cut:]), says="predict the next character", in_bits=True,
+    )  # fmt: skip
+
+
+def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: int = 2_000) -> Task:
+    """Words of a text of which some are hidden, to be said from all around them; in bits a word.
+
+    The commonest `most` words are known; the last tenth of the text is held out. Devlin et al.
+    2018, "BERT", arXiv:1810.04805, §3.1, all hidden words by <mask>.
+    """
+    known = [word for word, _ in Counter(text).most_common(most)]
+    known_words = {*known}
+    words = [word if word in known_words else RARE for word in text]
+    cut = round(len(words) * 0.9)
+    tested = tuple(round(trained * part) for part in (0.5, 1, 1.25, 1.5, 2, 4))
+    if len(words) - cut <= tested[-1]:
+        raise ValueError(
+            f"`text` must have more than {10 * tested[-1]:,} words for windows of {tested[-1]}, of"
+            f" which a tenth is held out, got {len(words):,}: take a longer text."
+        )
+
+    def window(part: Sequence[str]) -> Callable[[int, Random], Text]:
+        def write(n: int, random: Random) -> Text:
+            start = random.randrange(len(part) - n + 1)
+            words = [BEGIN, *part[start : start + n]]
+            hidden = {*random.sample(range(1, n + 1), max(1, round(n * _share(share))))}
+            shown_ = [MASK if place in hidden else word for place, word in enumerate(words)]
+            return Text(shown_, [place in hidden for place in range(n + 1)], words)
+
+        return write
+
+    return Task(
+        "masked", window(words[:cut]), [MASK, RARE, *known], trained,
+        least=max(1, trained // 4),
+        tested=tested, held_out=window(words[cut:]), says="say the words that are hidden",
+        in_bits=True, both_ways=True,
+    )  # fmt: skip
+
+
+def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int = 5_000) -> Task:
+    """Say the label of a sentence, at its beginning; n is the number of its words.
+
+    `labelled` has sentences and labels; every tenth sentence is held out.
+    """
+    split = [(sentence.lower().split(), label) for sentence, label in labelled]
+    labels = sorted({label for _, label in split})
+    learned = [example for place, example in enumerate(split) if place % 10]
+    known = [
+        word for word, _ in Counter(chain.from_iterable(w for w, _ in learned)).most_common(most)
+    ]
+    by_length: dict[bool, dict[int, list[tuple[list[str], str]]]] = {False: {}, True: {}}
+    for place, (words, label) in enumerate(split):
+        by_length[place % 10 == 0].setdefault(len(words), []).append((words, label))
+    known_words = {*known}
+
+    def reader(held: bool) -> Callable[[int, Random], Text]:
+        def write(n: int, random: Random) -> Text:
+            if n not in by_length[held]:
+                raise ValueError(f"no sentence{' held out' if held else ''} has {n} words.")
+            words, label = random.choice(by_length[held][n])
+            symbols = [BEGIN, *(word if word in known_words else RARE for word in words)]
+            return Text(symbols, [True, *[False] * n], [_label(label), *symbols[1:]])
+
+        return write
+
+    common = [n for n, held in by_length[True].items() if len(held) >= 5 and n in by_length[False]]
+    least = min(
+        (n for n in common if all(m in by_length[False] for m in range(n, trained + 1))), default=0
+    )
+    tested = tuple(sorted(n for n in common if n >= least))
+    if not least or trained not in tested or tested[-1] <= trained:
+        raise ValueError(
+            f"`labelled` must have sentences of every length up to `trained`={trained} and longer"
+            " ones, of each some fifty: take more, or another `trained`."
+        )
+    return Task(
+        "sentences", reader(False), [RARE, *known, *map(_label, labels)], trained, least,
+        _spread(tested), reader(True), says="say the label of a sentence",
+        chance=max(Counter(label for _, label in split).values()) / len(split), both_ways=True,
+    )  # fmt: skip
+
+
+def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> Task:
+    """Say what is in a picture, from its pixels; n is the side of the square it is scaled to.
+
+    `pictures` (picture, row, column) are grey values, read in so many `levels`; they are trained at
+    their own size and tested at up to twice that. Every tenth is held out.
+    """
+    if pictures.ndim != 3 or pictures.shape[1] != pictures.shape[2] or len(pictures) != len(labels):
+        raise ValueError(
+            "`pictures` must be squares (picture, side, side) with a label for each, got"
+            f" {tuple(pictures.shape)} and {len(labels)} labels."
+        )
+    side, grey = pictures.shape[1], pictures.double()
+    low, high = grey.min(), grey.max()
+    shades = ((grey - low) / (high - low).clamp_min(1e-12) * (levels - 1)).round().long()
+
+    def reader(held: bool) -> Callable[[int, Random], Text]:
+        chosen = [place for place in range(len(labels)) if (place % 10 == 0) is held]
+
+        def write(n: int, random: Random) -> Text:
+            picture = random.choice(chosen)
+            nearest = [(2 * x + 1) * side // (2 * n) for x in range(n)]  # centres of pixels
+            pixels = shades[picture][nearest][:, nearest].flatten().tolist()
+            symbols = [BEGIN, *(f"grey{level}" for level in pixels)]
+            answers = [_label(str(labels[picture])), *symbols[1:]]
+            return Text(symbols, [True, *[False] * n * n], answers)
+
+        return write
+
+    names = [_label(name) for name in sorted({str(label) for label in labels})]
+    tested = tuple(sorted({side, round(1.25 * side), round(1.5 * side), 2 * side}))
+    return Task(
+        "images", reader(False), [*(f"grey{level}" for level in range(levels)), *names], side, side,
+        tested, reader(True), says="say what is in a picture", chance=1 / len(names),
+        both_ways=True, points=_grid,
+    )  # fmt: skip
+
+
+def digits() -> Task:
+    """The 1,797 handwritten digits of scikit-learn, of 8 by 8 pixels."""
+    try:
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        raise LookupError(
+            "the task 'images' reads the digits of scikit-learn, which is not installed: give"
+            " pictures of your own, `--images FILE.npz` with `pictures` and `labels`, or"
+            f" {how_to_install('images')}"
+        ) from None
+    dataset = load_digits()
+    return images(torch.tensor(dataset.images), dataset.target.tolist())
+
+
+def load_images(path: Path) -> Task:
+    """The task of an .npz file with `pictures` (picture, side, side) and `labels`."""
+    try:
+        import numpy
+    except ModuleNotFoundError:
+        raise LookupError(
+            f"{path} is read by numpy, which is not installed: {how_to_install('images')}"
+        ) from None
+    try:
+        _check_sizes(path)
+        with numpy.load(path, allow_pickle=False) as file:
+            pictures, labels = file["pictures.npy"], file["labels.npy"]
+    except DAMAGED as error:
+        raise ValueError(
+            f"{path} must be an .npz file with arrays `pictures` and `labels`: {error}"
+        ) from None
+    return images(torch.tensor(pictures), labels.tolist())
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse an .npz file that takes too much memory, before anything is unpacked.
+
+    Its directory says how many bytes each array has, and zipfile unpacks no more; the array says
+    how many numbers they are, which numpy allocates.
+    """
+    from numpy.lib import format as npy
+
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    with ZipFile(path) as file:
+        for name in ("pictures.npy", "labels.npy"):
+            size = file.getinfo(name).file_size
+            if size > MOST_BYTES:
+                raise ValueError(
+                    f"{name} has {size:,} bytes unpacked, up to {MOST_BYTES:,} are read"
+                )
+            with file.open(name) as array:
+                try:
+                    shape, _, dtype = readers[npy.read_magic(array)](array)
+                except Exception as error:  # numpy reads a header as Python's own words
+                    raise ValueError(f"{name} has no header of an array: {error}") from None
+                if prod(shape) * dtype.itemsize != size - array.tell():
+                    raise ValueError(f"{name} is not as large as it says, {shape} of {dtype}")
+
+
+def load_sentences(path: Path) -> Task:
+    """The task of a file with a label, a tab and a sentence a line, or of vaderSentiment's.
+
+    Those have an identifier, a valence from −4 to 4 and a sentence a line; what is felt by less
+    than 0.5 is left out. Hutto & Gilbert 2014, "VADER", ICWSM.
+    """
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    labelled = []
+    for number, line in enumerate(lines, 1):
+        match line.split("\t"):
+            case [label, sentence]:
+                labelled.append((sentence, label))
+            case [_, valence, sentence]:
+                try:
+                    felt = float(valence)
+                except ValueError:
+                    raise ValueError(
+                        f"{path}, line {number}: {valence!r} must be a valence, a number."
+                    ) from None
+                if abs(felt) > 0.5:
+                    labelled.append((sentence, "positive" if felt > 0 else "negative"))
+            case [""]:
+                continue
+            case parts:
+                raise ValueError(
+                    f"{path}, line {number}: it must be a label, a tab and a sentence, or an"
+                    f" identifier, a valence and a sentence, it has {len(parts)} parts."
+                )
+    Random(0).shuffle(labelled)  # files are sorted by source or by label
+    return sentences(labelled)
+
+
+def _label(name: str) -> str:
+    return f"={name}"
+
+
+def _grid(n: int) -> list[tuple[int, int]]:
+    """Place <bos> in the corner and the pixels from (1, 1) on, row by row."""
+    return [(0, 0), *((row, column) for row in range(1, n + 1) for column in range(1, n + 1))]
+
+
+def _spread(lengths: Sequence[int], most: int = 12) -> tuple[int, ...]:
+    """Pick at most so many lengths, evenly spread, both ends among them."""
+    if len(lengths) <= most:
+        return tuple(lengths)
+    return tuple(sorted({lengths[round(n * (len(lengths) - 1) / (most - 1))] for n in range(most)}))
+
+
+QUESTION, STATEMENT = " The pass key?", " The pass key is {}."
+
+
+def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
+    """A number planted anywhere in n characters of a text, and asked for at the end."""
+    overhead = len(STATEMENT.format("0" * digits)) + len(QUESTION)
+    tested = tuple(trained * part for part in (1, 2, 4, 8))
+    if trained <= overhead or len(text) <= tested[-1]:
+        raise ValueError(
+            f"a pass key needs windows of more than {overhead} characters, and a text of more than"
+            f" {tested[-1]:,}: got `trained`={trained} and {len(text):,} characters."
+        )
+
+    def write(n: int, random: Random) -> Answered:
+        key = "".join(random.choices("0123456789", k=digits))
+        filling = n - overhead
+        start, place = random.randrange(len(text) - filling + 1), random.randrange(filling + 1)
+        around = text[start : start + filling]
+        return [*around[:place], *STATEMENT.format(key), *around[place:], *QUESTION], [*key]
+
+    symbols = sorted({*text, *STATEMENT.format(""), *QUESTION, *DIGITS})
+    return Task(
+        "passkey", write, symbols, trained, least=trained, tested=tested,
+        says="say the number that was planted in a text", chance=10.0**-digits,
+    )  # fmt: skip
+
+
+def _share(share: float) -> float:
+    """Check that it is a share between 0 and 1, neither of them, and return it."""
+    if not 0 < share < 1:
+        raise ValueError(f"`held` must be a share between 0 and 1, got {share}.")
+    return share
+
+
+def find(name: str, source: Path | None = None) -> Task:
+    """Find the task of that name, with the file that it is made of, if any.
+
+    "language", "passkey" and "masked" are made of a text, the packaged novel unless there is a
+    `source`; "images" of the digits of scikit-learn or an .npz file; "sentences" of a file. One's
+    own is `my_tasks.py:double`: a `Task` in a file. Raises LookupError for others.
+    """
+    if name in MADE_OF:
+        return MADE_OF[name](source)
+    if name in TASKS:
+        return TASKS[name]
+    if is_own(name):
+        task = named(name)
+        if isinstance(task, Task):
+            return task
+        raise LookupError(f"{name} must be a `posenc.lab.study.tasks.Task`, it is {shown(task)}.")
+    near = get_close_matches(name, [*TASKS, *MADE_OF], 1, 0.6)
+    hint = f"did you mean {near[0]}?" if near else "own ones are named my_tasks.py:NAME."
+    raise LookupError(f"no task is called {name!r}: {hint}")
+
+
+def _letters(source: Path | None) -> str:
+    if source is None:
+        return novel_letters()
+    try:
+        return source.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{source} cannot be read as a text in UTF-8: {error}") from None
+
+
+def _sentences(source: Path | None) -> Task:
+    if source is None:
+        raise LookupError(
+            "the task 'sentences' needs a file of labelled ones: `--text FILE`, a label, a tab and"
+            " a sentence a line."
+        )
+    return load_sentences(source)
+
+
+MADE_OF: dict[str, Callable[[Path | None], Task]] = {
+    "language": lambda source: language(_letters(source)),
+    "passkey": lambda source: passkey(_letters(source)),
+    "masked": lambda source: masked(parse("text", _letters(source)).words),
+    "sentences": _sentences,
+    "images": lambda source: digits() if source is None else load_images(source),
+}
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("copy", copy, WORDS, says="say the words again"),
+        Task("copy-constant", copy_constant, WORDS, says="say one word as often as it was said"),
+        Task("reverse", reverse, WORDS, says="say the words again, the last first"),
+        Task("sort", sort, NUMBERS, says="say the numbers in order"),
+        Task("mode", mode, NUMBERS[:10], says="say the commonest symbol", chance=0.1),
+        Task("count", counting, WORDS, says="count from one word to another", least=1),
+        Task("addition", addition, [*DIGITS, "+", "="], 10, says="add, the last digit first"),
+        Task(
+            "hinted-addition", hinted_addition, [*DIGITS, "+", "=", *HINTS], 10,
+            says="add, each digit with the name of its place",
+        ),
+        Task("parity", parity, BITS, says="odd or even: must fail", chance=0.5),
+        Task(
+            "recall", recall, [*KEYS, *VALUES, *WORDS], 32, tested=(16, 32, 64, 128, 256, 512),
+            says="say the value that came with each key",
+        ),
+        Task(
+            "flip-flop", flip_flop, ["write", "ignore", "read", *BITS], 32, least=2,
+            tested=(16, 32, 48, 64, 128), says="say the bit that was written last",
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,314 @@
+"""The data of the explorer's page, as one JSON document: encodings, models, results of a study.
+
+    python -m posenc.show.explorer.data > data.json
+
+What takes long is measured once for the catalogue, and packaged: `catalog.json` has graphs and
+properties, `models.json` what the architectures of transformers do by default. tools/explorer.py
+writes both, and tests hold them against the encodings. A user's own encodings and models are
+measured when the page is made.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from importlib.resources import files
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypedDict
+
+from posenc import __version__
+from posenc.analysis.cost import cost_of_encoding
+from posenc.catalog import CATALOG
+from posenc.core import provenance
+from posenc.models.files.errors import printable
+from posenc.properties import ALL, check
+from posenc.properties.card import Card
+from posenc.show.explorer import graphs
+from posenc.show.explorer.models import Model, Turning
+from posenc.show.explorer.sliders import Slider, graph_or_sentence
+from posenc.show.explorer.vectors import Vectors
+from posenc.show.report import mathml, words
+
+SCHEMA = 1
+WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
+COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
+FAMILIES = {  # by room, in the order of the catalogue
+    "none": "no encoding",
+    "additive": "added to embeddings",
+    "relative": "read by distance",
+    "bias": "added to scores",
+    "rotary": "turning queries and keys",
+    "own": "your own",
+}
+
+
+class Paper(TypedDict):
+    key: str
+    short: str  # "Su et al. 2021"
+    title: str
+    year: int
+    link: str
+    bibtex: str  # as `posenc cite` prints it
+
+
+class Block(TypedDict):
+    """A part of a docstring: prose, or the lines of a formula, each as MathML and remarks."""
+
+    prose: str  # with code in back-quotes; empty of a formula
+    formula: list[list[str]]  # MathML: for each line, what stands apart on it
+
+
+class MeasuredProperty(TypedDict):
+    """A property as measured."""
+
+    holds: bool | None  # None: it has no meaning here
+    why: str  # the number and its witness, in words
+
+
+class Option(TypedDict):
+    """An option of the constructor."""
+
+    name: str
+    default: Any  # a number, a text, true, false or null
+    type: str  # as it is annotated: "Literal['interleaved', 'half']"
+
+
+class Cost(TypedDict):
+    """The work of a layer in a forward pass, beyond that of the layer without an encoding."""
+
+    tokens: int
+    operations: int  # calls of torch that make a tensor
+    numbers: int  # that they write
+    memory: int  # bytes, at the peak
+    grows: float  # twice the tokens: so many times the numbers
+
+
+class Measured(TypedDict):
+    """The measurements of an encoding, made once."""
+
+    graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
+    sliders: dict[str, Slider]  # by option
+    properties: dict[str, MeasuredProperty]  # by name
+    parameters: int  # learned, with 4 heads of 64 channels
+    cost: Cost | None  # None: it cannot be made, or run, at this size
+    causal: bool  # made for causal attention, and measured under such a mask
+
+
+class Encoding(Measured):
+    """One encoding on the page."""
+
+    name: str
+    slug: str
+    family: str  # a key of `families`
+    acts_on: list[str]  # "embeddings", "queries", "keys", "scores", "values", …
+    axes: int
+    summary: str  # one sentence
+    text: list[Block]  # the docstring, its first sentence first
+    formula: list[list[str]]  # all lines of formulas in it
+    paper: Paper | None  # None: the user's own
+    options: list[Option]
+    command: str  # what to call it, in `posenc show rope` and `create("rope", 16, 4)`
+
+
+class Property(TypedDict):
+    name: str
+    label: str  # in words
+    meaning: str  # a sentence
+
+
+class Page(TypedDict):
+    schema: int
+    version: str  # of posenc
+    command: str  # that made this page
+    seed: int  # of what is learned
+    dim: int  # channels of a head, in the graphs
+    heads: int
+    families: dict[str, str]
+    properties: list[Property]
+    encodings: list[Encoding]  # the user's own come first
+    first: list[str]  # slugs to begin with
+    models: list[Model]  # the user's come first
+    turnings: dict[str, Turning]  # by the keys that models name
+    words: Vectors | None  # of a model; None: all words have seeded ones
+    study: dict[str, Any] | None  # results, as `posenc results --json` prints them
+    notes: list[str]  # what could not be shown, in sentences
+
+
+def page(
+    cards: Sequence[Card] = (),
+    models: Sequence[tuple[Model, Mapping[str, Turning]]] = (),
+    study: Mapping[str, Any] | None = None,
+    spoken: Vectors | None = None,
+) -> Page:
+    """Collect the catalogue and a user's encodings, all architectures and a user's models.
+
+    An encoding that cannot be exported is on the page as a sentence, and in `notes`.
+    """
+    cards, known = [renamed(card) for card in cards], catalog()
+    own = [card for card in cards if card not in CATALOG]
+    measured = {card.slug: measure(card) for card in own} | known
+    shown = {card.slug: card for card in (*own, *CATALOG)}
+    usual = architectures()
+    turnings = {key: rotation for _, turns in models for key, rotation in turns.items()}
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "command": provenance.command_line.get(),
+        "seed": graphs.SEED,
+        "dim": graphs.DIM,
+        "heads": graphs.HEADS,
+        "families": FAMILIES,
+        "properties": [
+            {
+                "name": test.__name__,
+                "label": words.label(test.__name__),
+                "meaning": (test.__doc__ or "").splitlines()[0],
+            }
+            for test in ALL
+        ],
+        "encodings": [encoding(card, measured[slug]) for slug, card in shown.items()],
+        "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
+        "models": [*(model for model, _ in models), *usual["models"]],
+        "turnings": turnings | usual["turnings"],
+        "words": spoken,
+        "study": None if study is None else dict(study),
+        "notes": [
+            measured[card.slug]["graph"]["sentence"]
+            for card in own
+            if "sentence" in measured[card.slug]["graph"]
+        ],
+    }
+
+
+def encoding(card: Card, measured: Measured) -> Encoding:
+    """Describe an encoding for the page, beside its measurements."""
+    instance = card.make(graphs.DIM, graphs.HEADS)
+    named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
+    text = blocks(card.text)
+    return {
+        **measured,
+        "name": card.name,
+        "slug": card.slug,
+        "family": card.family,
+        "acts_on": [hook.removeprefix("on_") for hook in instance.acts_on],
+        "axes": instance.axes,
+        "summary": card.summary,
+        "text": text,
+        "formula": [line for block in text for line in block["formula"]],
+        "paper": None if card.paper is None else paper(card),
+        "options": [*_options(card, type(instance))],
+        "command": named,
+    }
+
+
+def measure(card: Card) -> Measured:
+    """Export an encoding and measure its properties: seconds."""
+    instance = graphs.make(card, *WIDE)
+    graph, sliders = graph_or_sentence(card)
+    return {
+        "graph": graph,
+        "sliders": sliders,
+        "properties": {
+            name: {"holds": finding.holds, "why": finding.why}
+            for name, finding in check(instance, *WIDE).items()
+        },
+        "parameters": sum(parameter.numel() for parameter in instance.parameters()),
+        "cost": cost(card),
+        "causal": instance.causal,
+    }
+
+
+def cost(card: Card) -> Cost | None:
+    """Count what a layer of 4 heads with 64 channels does for the encoding."""
+    try:
+        encoding = card.make(*WIDE)
+        half, full = (cost_of_encoding(encoding, *WIDE, n) for n in (COUNTED // 2, COUNTED))
+    except (TypeError, ValueError, LookupError):
+        return None
+    grows = round(full.numbers / half.numbers, 2) if half.numbers else 1.0
+    return Cost(tokens=COUNTED, **asdict(full), grows=grows)
+
+
+@cache
+def catalog() -> dict[str, Measured]:
+    """Read the measurements of the catalogue's encodings, by slug."""
+    return json.loads((files("posenc.show.explorer") / "catalog.json").read_text("utf-8"))
+
+
+@cache
+def architectures() -> dict[str, Any]:
+    """Read the models as transformers makes them by default, and their rotations."""
+    return json.loads((files("posenc.show.explorer") / "models.json").read_text("utf-8"))
+
+
+def blocks(text: str) -> list[Block]:
+    """Split a docstring into parts."""
+    return [
+        {"prose": "", "formula": mathml.lines(_visible(block))}
+        if kind == "formula"
+        else {"prose": _visible(block), "formula": []}
+        for kind, block in words.blocks(text)
+    ]
+
+
+def paper(card: Card) -> Paper:
+    source = card.paper
+    assert source is not None
+    return {
+        "key": source.key,
+        "short": source.short,
+        "title": source.title,
+        "year": source.year,
+        "link": source.link,
+        "bibtex": source.bibtex(),
+    }
+
+
+def to_json(data: Any) -> str:
+    """Write compact JSON; numbers that JSON does not have are refused."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def write(data: Mapping[str, Any], path: Path) -> None:
+    """Write a file of the package, one line for each key of each part, so that diffs are short."""
+    parts = (f"{json.dumps(key)}:{_lines(value)}" for key, value in data.items())
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, dict):
+        inner: Iterable[str] = (f"{json.dumps(key)}:{to_json(item)}" for key, item in value.items())
+        return "{\n" + ",\n".join(inner) + "}"
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(map(to_json, value)) + "]"
+    return to_json(value)
+
+
+def renamed(card: Card) -> Card:
+    """Rename a user's own encoding, if its name is taken in the catalogue."""
+    taken = card not in CATALOG and card.slug in {known.slug for known in CATALOG}
+    return replace(card, name=f"{card.name} own") if taken else card
+
+
+def _options(card: Card, encoding_type: type) -> Iterable[Option]:
+    source = getattr(card.make, "source", card.make)
+    if not callable(source):
+        return
+    asked = dict(signature(source).parameters)
+    if any(option.kind is Parameter.VAR_KEYWORD for option in asked.values()):
+        asked = dict(signature(encoding_type).parameters) | asked
+    for option in asked.values():
+        if option.default is None or isinstance(option.default, bool | int | float | str):
+            kind = getattr(option.annotation, "__name__", "")
+            kind = kind if isinstance(option.annotation, type) else str(option.annotation)
+            kind = "" if option.annotation is option.empty else kind.replace("typing.", "")
+            yield {"name": option.name, "default": option.default, "type": kind}
+
+
+def _visible(text: str) -> str:
+    return "\n".join(printable(line, len(line)) for line in text.split("\n"))
+
+
+if __name__ == "__main__":
+    print(to_json(page()))

@@ -1,0 +1,139 @@
+"""The explorer's page: one HTML file that opens offline, from its parts in the folder `page`.
+
+The modules of JavaScript are put into one script, each in a function of its own, in the order in
+which they import each other; so nothing has to be built, and names of one do not meet another's.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from posenc.lab.study.checkpoints import write_whole
+from posenc.models.files.errors import printable
+from posenc.show.explorer import data
+from posenc.show.report.saving.folder import MARK, has_mark
+
+HERE = files("posenc.show.explorer")
+MAIN, TEMPLATE, STYLE = "page/main.js", "page/page.html", "page/page.css"
+IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
+PART = re.compile(r"/\* \{(style|data|script)\} \*/")  # of the template
+EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
+
+
+def render(page: Mapping[str, Any]) -> str:
+    """Fill the page with this data; text of users cannot end the element that it is in."""
+    parts = {
+        "style": _text(STYLE),
+        "data": data.to_json(page).replace("<", "\\u003c"),
+        "script": script(),
+    }
+    template = _text(TEMPLATE).replace("<head>", f"<head>\n{MARK}", 1)
+    return PART.sub(lambda match: parts[match[1]], template)
+
+
+@cache
+def script(main: str = MAIN) -> str:
+    """All modules that `main` needs, itself last, as one script."""
+    return "\n".join(_scope(name) for name in _order(main))
+
+
+def _order(main: str) -> list[str]:
+    """The modules, each after those that it imports."""
+    order: list[str] = []
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            raise ValueError(f"modules import each other in a circle: {' → '.join((*above, name))}")
+        for other in _imported(name):
+            visit(other, (*above, name))
+        if name not in order:
+            order.append(name)
+
+    visit(main, ())
+    return order
+
+
+def _imported(name: str) -> Iterable[str]:
+    return [_beside(name, match[2]) for match in IMPORT.finditer(_text(name))]
+
+
+def _beside(name: str, path: str) -> str:
+    """Resolve the path of an import: "../interpreter.js" of "page/main.js"."""
+    return os.path.normpath(PurePosixPath(name).parent / path).replace(os.sep, "/")
+
+
+def _scope(name: str) -> str:
+    """A module as the object of its exports."""
+    code = _text(name)
+    exports = [match[1] for match in EXPORT.finditer(code)]
+    for line in re.findall(r"^export const .*;$", code, re.MULTILINE):
+        exports += re.findall(r", ([A-Z_]+) = ", line)  # export const MOST_ROWS = 1, MOST_KEYS = 2
+    code = IMPORT.sub(lambda match: _import_statement(match[1], _beside(name, match[2])), code)
+    if re.search(r"^(import|export)\b", EXPORT.sub("", code), re.MULTILINE):
+        raise ValueError(f"{name} imports or exports in a way that document.py does not know.")
+    code = EXPORT.sub("", code)
+    return f"const {_object(name)} = (() => {{\n{code}\nreturn {{ {', '.join(exports)} }};\n}})();"
+
+
+def _import_statement(names: str, module: str) -> str:
+    return f"const {{{names.replace(' as ', ': ')}}} = {_object(module)};\n"
+
+
+def _object(name: str) -> str:
+    return "$" + re.sub(r"\W", "_", name.removesuffix(".js"))
+
+
+@cache
+def _text(name: str) -> str:
+    return HERE.joinpath(name).read_text("utf-8")
+
+
+def write(page: str, out: Path) -> None:
+    """Write the page in place of an earlier one, as a whole or not at all."""
+    write_whole(out, page.encode("utf-8", "backslashreplace"))
+
+
+def check_place(out: Path, force: bool = False) -> None:
+    """Raise OSError with a sentence if a page should not be written there. Nothing is written."""
+    name = printable(str(out), 4_000)
+    if out.is_dir():
+        raise IsADirectoryError(f"{name} is a folder: name a file in it, {out.name}/explore.html.")
+    if os.path.lexists(out) and not force and not has_mark(out, MARK):
+        raise FileExistsError(
+            f"{name} is there, and no page of posenc: name another file, or pass --force."
+        )
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"{printable(str(out.parent), 4_000)} is no folder: make it first.")
+    if not os.access(out.parent, os.W_OK):
+        raise PermissionError(f"{printable(str(out.parent), 4_000)} cannot be written to.")
+
+
+class Explorer:
+    """The explorer's page, which a notebook shows; `save` writes it to a file."""
+
+    def __init__(self, page: data.Page):
+        self.data = page
+        self.html = render(page)
+
+    def save(self, path: str | Path, force: bool = False) -> Path:
+        """Write the page. Raises OSError for what is there and no page of posenc."""
+        out = Path(path)
+        check_place(out, force)
+        write(self.html, out)
+        return out
+
+    def _repr_html_(self) -> str:
+        frame = 'title="posenc explorer" style="width: 100%; height: 46rem; border: 0"'
+        return f'<iframe {frame} srcdoc="{escape(self.html)}"></iframe>'
+
+    def __repr__(self) -> str:
+        shown, models = len(self.data["encodings"]), len(self.data["models"])
+        return (
+            f"Explorer({shown} encodings, {models} models, {len(self.html) / 2**20:.1f} MiB):"
+            " a notebook shows it, and save('explore.html') writes it"
+        )

@@ -1,0 +1,81 @@
+"""`explore`: the page for encodings and models, named as on the command line."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from posenc.catalog import choose, find
+from posenc.core.arguments import shown
+from posenc.core.encoding import Encoding
+from posenc.models.files import hub
+from posenc.properties import user_code
+from posenc.properties.card import Card
+from posenc.show.explorer import data, graphs, models, vectors
+from posenc.show.explorer.document import Explorer
+
+FILES = (".json", ".gguf", ".safetensors")  # what else than a folder is a model
+
+
+def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None) -> Explorer:
+    """The explorer, with these encodings and models in it; a notebook shows it.
+
+    An encoding is named as in the catalogue, as `my_module.py:Mine`, which runs that code, or given
+    as an instance. A model is a folder, a config.json, or an id of the Hugging Face hub; the first
+    folder with a tokenizer.json and weights gives words their vectors. `study` is a folder with
+    results. Raises LookupError or ModelError for what cannot be found or read.
+
+    >>> explore("rope")
+    Explorer(30 encodings, 288 models, ...): a notebook shows it, and save(...) writes it
+    """
+    return explorer(*sorted_out(what), study)
+
+
+def explorer(
+    cards: Sequence[Card], paths: Sequence[Path], study: str | Path | None = None
+) -> Explorer:
+    """The explorer with these encodings and these files of models, as `sorted_out` returns them."""
+    study_results = None if study is None else results(study)
+    described = [models.model(path) for path in paths]
+    names = {path: model["name"] for path, (model, _) in zip(paths, described, strict=True)}
+    speaking = next((path for path in paths if vectors.has_words(path)), None)
+    spoken = speaking and vectors.vectors(speaking, names[speaking], graphs.DIM * graphs.HEADS)
+    return Explorer(data.page(cards, described, study_results, spoken))
+
+
+def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
+    """Sort arguments into encodings and files of models."""
+    cards, paths = [], []
+    for item in what:
+        if not isinstance(item, Encoding | Card) and is_model(item):
+            paths.append(hub.local(str(item)))
+        else:
+            cards.append(find(item))
+    return choose(cards), paths
+
+
+def is_model(name: Any) -> bool:
+    """Test whether it names a model: a folder or file, or what only a hub could have."""
+    if isinstance(name, Path):
+        return True
+    if not isinstance(name, str):
+        raise TypeError(
+            "`what` must be encodings, their names, or models' files, got"
+            f" {shown(name)}: try explore('rope', 'config.json')."
+        )
+    if user_code.is_own(name):
+        return False
+    return "/" in name or name.endswith(FILES) or (Path(name).exists() and not _is_encoding(name))
+
+
+def _is_encoding(name: str) -> bool:
+    with suppress(LookupError):
+        return bool(find(name))
+    return False
+
+
+def results(folder: str | Path) -> dict[str, Any]:
+    """The results of a study as `posenc results --json` prints them."""
+    from posenc.lab.study import analysis, store
+
+    return analysis.analyse(store.read(Path(folder))).to_json()

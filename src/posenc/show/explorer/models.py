@@ -1,0 +1,203 @@
+"""Models for the view of contexts: what their layers do, how they turn, what a longer text breaks.
+
+A rotation is described once, under a key that models share. Wavelengths are 2π / θ · slower, in
+tokens: `theta` as it was before any extension, and for each method how many times slower a pair
+turns then. Everything is computed here; the page reads no config.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
+from zlib import crc32
+
+from posenc.models import config
+from posenc.models.config.spec import Rotary, Spec
+from posenc.models.files.errors import ModelError
+from posenc.models.inspection import Inspection, Verdict, inspect, inspect_spec, judge
+from posenc.models.inspection import Turning as Inspected
+from posenc.show.explorer.graphs import numbers
+from posenc.show.report import words
+
+FACTORS = 2, 4, 8, 16  # wanted lengths, in multiples of the trained one
+METHODS = {  # of extensions, by the names of analysis.frequencies
+    "interpolate": "linear",
+    "ntk": "NTK",
+    "dynamic_ntk": "dynamic NTK",
+    "yarn": "YaRN",
+    "llama3": "Llama 3",
+}
+DIGITS = 5  # of how many times slower a pair turns
+
+
+class Extended(TypedDict):
+    slower: list[float]  # one a pair; 0: it stands still
+    gain: float  # of cos and sin
+
+
+class Stretched(TypedDict):
+    factor: int
+    target: int  # tokens
+    methods: dict[str, Extended]  # by the names in METHODS
+
+
+class Turning(TypedDict):
+    """One rotation of queries and keys."""
+
+    turned: int  # channels of a head that turn
+    dim: int  # of all
+    base: float
+    method: str  # "default", or by what it is stretched already
+    trained: int | None  # tokens
+    theta: dict[str, Any]  # radians per token, one a pair, before any extension
+    slower: list[float]  # as configured
+    gain: float
+    unfinished: int  # pairs that complete no turn within the trained length
+    says: list[str]  # sentences of `posenc inspect`
+    extended: list[Stretched]  # none where no trained length is known
+
+
+class Layers(TypedDict):
+    """Layers that do the same."""
+
+    layers: str  # "layers 0–4, 6"
+    does: str
+    window: int | None  # tokens
+    turning: str | None  # a key of `turnings`
+
+
+class Outlook(TypedDict):
+    """The outlook for a text of so many tokens: what it would break."""
+
+    target: int
+    verdict: Verdict  # "fits", "breaks" or "cannot say"
+    problems: list[str]
+    unknown: list[str]
+    advice: list[str]
+
+
+class Model(TypedDict):
+    name: str  # a `model_type`, or the user's file
+    own: bool  # the user's
+    facts: str  # "28 layers, 28 heads in 4 groups, 32,768 tokens"
+    embedding: str  # what is added to embeddings; empty: nothing
+    context: int | None
+    trained: int | None
+    layers: list[Layers]
+    notes: list[str]
+    outlooks: list[Outlook]  # at the context, and at FACTORS times it
+
+
+def architecture(name: str) -> tuple[Model, dict[str, Turning]]:
+    """Describe a `model_type` by the defaults of its class. Raises ModelError if it is not read."""
+    spec, file = config.specify({"model_type": name}), "config.json"
+    return _described(name, False, spec, inspect_spec(spec, file, file, None), file)
+
+
+def model(path: Path, name: str = "") -> tuple[Model, dict[str, Turning]]:
+    """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
+    inspection = inspect(path, name=name)
+    return _described(inspection.name, True, config.read(path), inspection, str(path))
+
+
+def _described(
+    name: str, own: bool, full_spec: Spec, inspection: Inspection, path: str
+) -> tuple[Model, dict[str, Turning]]:
+    spec = inspection.spec
+    if not (spec.layers or spec.embedding):
+        raise ModelError(name, "", "has no attention over a text: there is nothing to show")
+    turnings: dict[str, Turning] = {}
+    layers: list[Layers] = []
+    for group in inspection.groups:
+        key = None
+        if group.turning is not None:
+            key = _key(group.turning)
+            if key not in turnings:
+                turnings[key] = turning(group.turning, spec.trained or spec.context)
+        layers.append(
+            {
+                "layers": words.runs(group.layers),
+                "does": group.does,
+                "window": group.window,
+                "turning": key,
+            }
+        )
+    targets = [spec.context * factor for factor in (1, *FACTORS)] if spec.context else []
+    return {
+        "name": name,
+        "own": own,
+        "facts": words.facts(inspection),
+        "embedding": inspection.embedding,
+        "context": spec.context,
+        "trained": spec.trained,
+        "layers": layers,
+        "notes": list(spec.notes),
+        "outlooks": [_outlook(full_spec, path, target) for target in targets],
+    }, turnings
+
+
+def turning(inspected: Inspected, trained: int | None) -> Turning:
+    """Describe a rotation as data."""
+    from posenc.analysis.frequencies import stretched
+
+    rotary = inspected.rotary
+    flat = replace(rotary, sections=(), backward=False)
+    theta, trained = flat.unscaled(), inspected.trained or trained
+    extended: list[Stretched] = []
+    for factor in FACTORS if trained else ():
+        ways = stretched(theta, trained or 0, float(factor))
+        extended.append(
+            {
+                "factor": factor,
+                "target": factor * (trained or 0),
+                "methods": {
+                    label: {"slower": _slower(theta, ways[name][0]), "gain": ways[name][1]}
+                    for name, label in METHODS.items()
+                    if name in ways
+                },
+            }
+        )
+    return {
+        "turned": rotary.turned,
+        "dim": rotary.dim,
+        "base": rotary.base,
+        "method": rotary.method,
+        "trained": trained,
+        "theta": numbers(theta),
+        "slower": [_rounded(pair.slower) for pair in inspected.pairs],
+        "gain": rotary.gain,
+        "unfinished": inspected.unfinished,
+        "says": words.turning(inspected),
+        "extended": extended,
+    }
+
+
+def _slower(before: Any, after: Any) -> list[float]:
+    return [_rounded(was / now if now else float("inf")) for was, now in _pairs(before, after)]
+
+
+def _pairs(before: Any, after: Any) -> Iterable[tuple[float, float]]:
+    return zip(before.tolist(), after.tolist(), strict=True)
+
+
+def _rounded(slower: float) -> float:
+    return 0.0 if slower == float("inf") else float(f"{slower:.{DIGITS}g}")
+
+
+def _outlook(full_spec: Spec, path: str, target: int) -> Outlook:
+    problems, unknown, advice = judge(full_spec, path, target)
+    return {
+        "target": target,
+        "verdict": "breaks" if problems else "cannot say" if unknown else "fits",
+        "problems": problems,
+        "unknown": unknown,
+        "advice": advice,
+    }
+
+
+def _key(inspected: Inspected) -> str:
+    """A key that is equal for equal rotations about which the same is said."""
+    rotary: Rotary = replace(inspected.rotary, layout=None, trailing=False)
+    rest = crc32(str([rotary, *words.turning(inspected)]).encode())
+    lengths = f"{inspected.trained}-{inspected.span}"
+    return f"{rotary.turned}-{rotary.dim}-{rotary.base:g}-{lengths}-{rest:08x}"

@@ -1,0 +1,205 @@
+"""Sliders: the constants of a graph that an option of the constructor changes, value by value.
+
+    {"base": {"values": [9.77, …, 10000, …], "at": 20, "constants": {"freqs": …}}, …}
+
+An option has a slider if it is a float, and the graph, run with the constants of another value,
+gives what the encoding gives that is made with that value; so no rule says which options do. The
+n-th of each constant belongs to value n, and number `at` is the default. Sliders that change the
+same constant exclude each other: while one is moved, the other stands at its default.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor, fx
+from torch.export import ExportedProgram
+
+from posenc.core.encoding import Encoding
+from posenc.core.positions import folded
+from posenc.properties.card import Card
+from posenc.properties.probe import in_float64
+from posenc.show.explorer import graphs
+
+STEPS, DOUBLING = 20, 2  # values on either side of the default; so many steps double it
+SHARES = 20  # of values between 0 and 1
+TOKENS_SERVED = 256  # tokens that each value must serve
+TOLERANCE = 1e-12
+UNREAD = torch.empty(0)  # what orders the checks of a program
+NEVER = {"dim", "heads", "width", "freqs"}
+
+
+class Slider(TypedDict):
+    values: list[float]
+    at: int  # the default among them
+    constants: dict[str, list[dict[str, Any]]]  # by name, one for each value
+
+
+def graph_and_sliders(
+    card: Card, dim: int = graphs.DIM, heads: int = graphs.HEADS, **options: Any
+) -> tuple[dict[str, Any], dict[str, Slider]]:
+    """The graph of an encoding, and the sliders of its options by their names.
+
+    Raises ValueError, which names the operation, for what cannot be exported, or not be run.
+    """
+    return Maker(card, dim, heads, options).graph()
+
+
+def graph_or_sentence(card: Card) -> tuple[dict[str, Any], dict[str, Slider]]:
+    """Export a graph and its sliders; if it cannot be, a "sentence" in the graph says why."""
+    try:
+        return graph_and_sliders(card)
+    except ValueError as error:
+        return {"name": card.name, "slug": card.slug, "sentence": str(error)}, {}
+
+
+@dataclass
+class Maker:
+    """A maker of one encoding with other values of its options, and of its graph's constants."""
+
+    card: Card
+    dim: int
+    heads: int
+    options: dict[str, Any]
+    kept: list[str] = field(default_factory=list)  # floats of the encoding that a slider turns
+
+    def graph(self) -> tuple[dict[str, Any], dict[str, Slider]]:
+        encoding = self.encoding()
+        turned = floats(self.card, encoding)
+        self.kept = sorted({name for option in turned.items() for name in self.changed(*option)})
+        program = self.export(encoding)
+        written = graphs.written(self.card, encoding, program, self.dim, self.heads, **self.options)
+        sliders = {name: self.slider(program, name, value) for name, value in turned.items()}
+        return written, {name: slider for name, slider in sliders.items() if slider}
+
+    def encoding(self, **options: Any) -> Encoding:
+        encoding = graphs.make(self.card, self.dim, self.heads, **self.options | options)
+        return in_float64(encoding)
+
+    def export(self, encoding: Encoding) -> ExportedProgram:
+        """The program, with floats as constants where that changes nothing: no branch asks them."""
+        if self.kept:
+            with suppress(ValueError):
+                twin = graphs.with_tensors(encoding, self.kept)
+                program = graphs.export(self.card, twin, self.dim, self.heads)
+                if self.is_right(program):
+                    return program
+            self.kept = []
+        return graphs.export(self.card, encoding, self.dim, self.heads)
+
+    def slider(self, program: ExportedProgram, name: str, default: float) -> Slider | None:
+        candidates = ((value, self.constants(program, name, value)) for value in steps(default))
+        by_value = {value: constants for value, constants in candidates if constants}
+        changed = [
+            constant
+            for constant, usual in self.constants(program, name, default).items()
+            if not all(torch.equal(usual, tensors[constant]) for tensors in by_value.values())
+        ]
+        values = [*by_value]
+        if not changed or default not in by_value:
+            return None
+        ends = {values[0], values[-1], values[len(values) // 3]} - {default}
+        if not all(self.is_right(program, **{name: value}) for value in ends):
+            return None
+        numbers = {
+            constant: [graphs.numbers(tensors[constant]) for tensors in by_value.values()]
+            for constant in changed
+        }
+        return {"values": values, "at": values.index(default), "constants": numbers}
+
+    def changed(self, name: str, default: float) -> Iterator[str]:
+        """The floats of the encoding, by path, that this option changes."""
+        with suppress(TypeError, ValueError):
+            first, moved = self.encoding(), self.encoding(**{name: default * 0.875})
+            for path, module in moved.named_modules():
+                before = vars(first.get_submodule(path))
+                for key, value in vars(module).items():
+                    if isinstance(value, float) and value != before.get(key):
+                        yield f"{path}.{key}".lstrip(".")
+
+    def constants(self, program: ExportedProgram, name: str, value: float) -> dict[str, Tensor]:
+        """The constants of the program with this option; none if the encoding refuses it."""
+        try:
+            encoding = self.encoding(**{name: value})
+            encoding.prepare(folded(TOKENS_SERVED, encoding.axes))
+        except (TypeError, ValueError, IndexError):
+            return {}
+        return constants(program, graphs.with_tensors(encoding, self.kept))
+
+    def is_right(self, program: ExportedProgram, **options: float) -> bool:
+        """True if the program with the constants of these options gives what their hooks give."""
+        encoding = self.encoding(**options)
+        content = graphs.content(encoding, graphs.FIRST_TOKENS, self.dim, self.heads)
+        moved = constants(program, graphs.with_tensors(encoding, self.kept))
+        with torch.no_grad():
+            wanted, got = graphs.outputs(encoding, content), run(program, content, moved)
+        return all(
+            torch.allclose(
+                got[name].double(), x.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+            )
+            for name, x in wanted.items()
+        )
+
+
+def floats(card: Card, encoding: Encoding) -> dict[str, float]:
+    """Options that are numbers, with their defaults, of `card.make` and of what it hands them to.
+
+    >>> from posenc import RoPE
+    >>> from posenc.catalog import find
+    >>> floats(find("rope"), RoPE(8))
+    {'base': 10000.0, 'gain': 1.0, 'logit_gain': 1.0}
+    """
+    source = getattr(card.make, "source", card.make)  # of a user's own
+    if isinstance(source, Encoding):
+        return {}
+    asked = [*signature(source).parameters.values()]
+    if any(option.kind is Parameter.VAR_KEYWORD for option in asked):
+        asked += signature(type(encoding)).parameters.values()
+    return {
+        option.name: float(option.default)
+        for option in asked
+        if option.name not in NEVER and _is_float(option) and 0 < option.default < torch.inf
+    }
+
+
+def _is_float(option: Parameter) -> bool:
+    if isinstance(option.default, int):  # span: float = 512
+        return option.annotation in (float, "float") and not isinstance(option.default, bool)
+    return isinstance(option.default, float)
+
+
+def steps(default: float) -> list[float]:
+    """Values to try: shares of 1 where the default is one, else halves and doubles of it."""
+    if default < 1:
+        return sorted({*(n / SHARES for n in range(1, SHARES + 1)), default})
+    return [default * 2 ** (n / DOUBLING) if n else default for n in range(-STEPS, STEPS + 1)]
+
+
+def constants(program: ExportedProgram, encoding: Encoding) -> dict[str, Tensor]:
+    """The constants of the program as this encoding has them; those it has nowhere are left out."""
+    by_name = {}
+    for name, value in graphs.inputs(program).values():
+        path, _, last = name.rpartition(".")
+        with suppress(AttributeError):
+            own = getattr(encoding.get_submodule(path), last)
+            if isinstance(own, Tensor) and value is not None and own.shape == value.shape:
+                by_name[name] = own.detach()
+    return by_name
+
+
+def run(
+    program: ExportedProgram, content: graphs.Content, instead: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The outputs of a program, some of its constants replaced."""
+    remaining, known = iter(content), graphs.inputs(program)
+    values: list[Tensor | None] = []
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            name, value = known.get(node.name, ("", UNREAD))
+            values.append(next(remaining) if value is None else instead.get(name, value))
+    names = graphs.output_nodes(program)
+    out = fx.Interpreter(program.graph_module).run(*values)[-len(names) :]
+    return dict(zip(names, out, strict=True))

@@ -1,0 +1,267 @@
+"""Pictures from Python, in a notebook or as files: each function returns a `Picture`.
+
+    posenc.plot.rows("sinusoidal")                     shows itself in a notebook
+    posenc.plot.similarity(RoPE(64)).save("rope.svg")
+    posenc.plot.load("score-against-distance.json")    a figure that the explorer saved
+
+An encoding is given as itself or by its name in the catalogue.
+"""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from posenc.analysis import clocks as analysis_clocks
+from posenc.analysis import similarity as similarities
+from posenc.analysis.text import words
+from posenc.attention.layer import SelfAttention
+from posenc.catalog import CATALOG, create, find
+from posenc.core.arguments import count, shown
+from posenc.core.encoding import Encoding
+from posenc.core.extras import how_to_install
+from posenc.core.masks import causal as earlier
+from posenc.lab.compare.portrait import attention_weights, without
+from posenc.models import inspection, published
+from posenc.properties.probe import Probe
+
+try:
+    from posenc.show.report import figures
+    from posenc.show.report.drawing import document
+    from posenc.show.report.picture import Picture, pictures
+except ImportError as error:  # pragma: no cover
+    raise ImportError(
+        f"`posenc.plot` needs the extra `report` ({error.name} is missing):"
+        f" {how_to_install('report')}"
+    ) from error
+
+__all__ = [
+    "attention",
+    "bias",
+    "channels",
+    "clocks",
+    "dials",
+    "load",
+    "models",
+    "pictures",
+    "places",
+    "rows",
+    "similarity",
+    "wavelengths",
+]
+
+DIM, HEADS = 64, 4
+
+
+def rows(
+    encoding: Encoding | str,
+    tokens: int = 64,
+    of: Literal["values", "angle", "cos"] = "values",
+) -> Picture:
+    """Draw what the encoding adds at each position, or a query of ones as it turns it there.
+
+    Of encodings that turn pairs of channels, "angle" shows how far each pair is turned, from −π to
+    π, and "cos" the cosine of it. Raises ValueError for encodings that act on scores alone, and for
+    angles of those that turn nothing.
+    """
+    if of not in ("values", "angle", "cos"):
+        raise ValueError(f'`of` must be "values", "angle" or "cos", got {shown(of)}.')
+    if of == "values":
+        return Picture(figures.encoding(_name(encoding), _rows(encoding, tokens)))
+    instance, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
+    angle = analysis_clocks.angles(instance, pos)
+    if not angle.any():
+        raise ValueError(_turns_nothing(encoding, "`plot.rows` with angles"))
+    values = angle if of == "angle" else angle.cos()
+    return Picture(figures.angles(_name(encoding), values.tolist(), of))
+
+
+def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
+    """Draw some channels of what `rows` shows, as curves against the position.
+
+    Raises ValueError for encodings that act on scores alone.
+    """
+    return Picture(figures.channels(_name(encoding), _rows(encoding, tokens)))
+
+
+def _rows(encoding: Encoding | str, tokens: int) -> list[list[float]]:
+    instance = _encoding(encoding, heads=1)
+    probe = Probe(instance, heads=None if instance.heads else 1)
+    with torch.no_grad():
+        values = probe.rows(probe.line(count(tokens, "tokens")))
+    if values is None:
+        raise ValueError(_no_rows(encoding, instance))
+    return values.tolist()
+
+
+def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
+    """Draw how alike positions are: the dot product of their rows, and the cosine.
+
+    Raises ValueError for encodings that act on scores alone.
+    """
+    instance = _encoding(encoding, heads=1)
+    alike = similarities.between(instance, count(tokens, "tokens", 2))
+    if alike is None:
+        raise ValueError(_no_rows(encoding, instance))
+    return Picture(figures.similarity(_name(encoding), alike))
+
+
+def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
+    """Draw what the encoding adds to scores of the last query, against the distance of the key.
+
+    Raises ValueError for encodings whose bias goes by queries and keys, or that have none.
+    """
+    instance, pos = _encoding(encoding), torch.arange(count(tokens, "tokens", 2))
+    if "on_scores" not in instance.acts_on:
+        raise ValueError(
+            f"{_name(encoding)} adds nothing to scores: `plot.bias` is for encodings such as ALiBi,"
+            " T5 and KERPLE; see `plot.rows`."
+        )
+    try:
+        with torch.no_grad():
+            scores = instance(pos[-1:], pos)[0, :, 0].flip(-1)  # (head, tokens back)
+    except TypeError as error:
+        raise ValueError(
+            f"the bias of {_name(encoding)} goes by what queries and keys hold, so by itself it has"
+            " no picture: `plot.attention` shows it on words."
+        ) from error
+    learned = ", untrained" if isinstance(encoding, str) and [*instance.parameters()] else ""
+    return Picture(figures.bias(_name(encoding) + learned, scores.tolist()))
+
+
+def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
+    """Draw a query and a key as hands of clocks, fast to slow, which turn while their angle stays.
+
+    Raises ValueError for encodings that turn nothing.
+    """
+    instance = _turns(encoding, "`plot.clocks`", dim=16)
+    moving = analysis_clocks.clocks(instance, range(count(tokens, "tokens", 2)))
+    return Picture(figures.turning(_name(encoding), moving))
+
+
+def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
+    """The encoding, if it turns queries by their positions alone."""
+    instance = _encoding(encoding, heads=1, **sizes)
+    reads = "on_hidden" in instance.acts_on  # what the layer says, not a number
+    if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
+        raise ValueError(_turns_nothing(encoding, asked))
+    return instance
+
+
+def _turns_nothing(encoding: Encoding | str, asked: str) -> str:
+    return (
+        f"{_name(encoding)} does not turn pairs of channels by a number: {asked} is for encodings"
+        " such as RoPE, p-RoPE and xPos."
+    )
+
+
+def attention(
+    encoding: Encoding | str, sentence: str = "the dog bites the man", causal: bool = False
+) -> Picture:
+    """Draw where words of a sentence look, in a layer of random weights, without and with it.
+
+    Equal words have equal vectors, and queries are projected as keys are: a word looks for words
+    like itself, and what else it does is the encoding's doing.
+    """
+    tokens = words(sentence)
+    if not tokens:
+        raise ValueError(f"`sentence` must have a word, got {shown(sentence)}.")
+    instance = _encoding(encoding)
+    dim, heads = instance.dim or DIM, instance.heads or HEADS
+    with torch.random.fork_rng(devices=[]):
+        layer = SelfAttention(instance.width or dim * heads, heads, instance)
+    distinct = sorted({*tokens})
+    vectors = _normal(len(distinct), layer.width)
+    for part in (layer.q, layer.k):
+        nn.init.zeros_(part.bias)
+        with torch.no_grad():
+            part.weight.copy_(_normal(*part.weight.shape) * layer.width**-0.5)
+    x = vectors[[distinct.index(word) for word in tokens]].unsqueeze(0)
+    mask = earlier() if causal or instance.causal else None
+    plain, weights = (attention_weights(part, x, mask) for part in (without(layer), layer))
+    return Picture(figures.compared(plain, weights, tokens))
+
+
+def wavelengths(model: str | Path, target: int | None = None) -> Picture:
+    """Draw the wavelength of each pair of a model's RoPE against its trained length.
+
+    `model` is a config.json or a model folder; `target` a length in tokens.
+    Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
+    """
+    return Picture(figures.bands(_turning(model, target)))
+
+
+def dials(model: str | Path, target: int) -> Picture:
+    """Draw which angles each pair of a model's RoPE meets for the first time at `target` tokens.
+
+    As the model is, and after each extension. `model` is a config.json or a model folder.
+    Raises ValueError for a model that turns nothing or was trained on texts as long, and ModelError
+    for what cannot be read.
+    """
+    turning = _turning(model, target)
+    if not turning.dials or not turning.trained or not turning.span:
+        raise ValueError(
+            f"`target` must be longer than what {model} turns over in training"
+            f"{f', {turning.trained:,} tokens' if turning.trained else ''}, got {target:,}: within"
+            " that no angle is new; see `plot.wavelengths`."
+        )
+    return Picture(figures.dials(turning.dials, turning.trained, turning.span))
+
+
+def models() -> Picture:
+    """Draw base, trained length, context and wavelengths of published models with RoPE."""
+    return Picture(figures.models(published.models()))
+
+
+def places() -> Picture:
+    """Draw the places of attention at which encodings of the catalogue act, by their hooks."""
+    hooks = {card.name: _encoding(card.slug).acts_on for card in CATALOG}
+    return Picture(figures.places(hooks))
+
+
+def load(path: str | Path) -> Picture:
+    """Load a figure that the explorer or `save` wrote as JSON, to draw it for a paper.
+
+    Raises ValueError where the file holds none, OSError where it cannot be read.
+    """
+    try:
+        return Picture(document.from_json(json.loads(Path(path).read_text("utf-8"))))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"`path` {shown(Path(path).name)} holds no figure: {error}") from None
+
+
+def _turning(model: str | Path, target: int | None) -> inspection.Turning:
+    """The rotation of the layers that see farthest."""
+    inspected = inspection.inspect(Path(model), target)
+    turnings = [group.turning for group in inspected.groups if group.turning]
+    if not turnings:
+        raise ValueError(f"{model} turns no pairs of channels: `posenc inspect` says what it does.")
+    return max(turnings, key=lambda turning: turning.span or 0)
+
+
+def _encoding(encoding: Encoding | str, dim: int = DIM, heads: int = HEADS) -> Encoding:
+    if isinstance(encoding, Encoding):
+        return encoding
+    if not isinstance(encoding, str):
+        raise TypeError(
+            "`encoding` must be an encoding, `RoPE(64)` for instance, or the name of one, got"
+            f" {shown(encoding)}: make one."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return create(encoding, dim, heads)
+
+
+def _name(encoding: Encoding | str) -> str:
+    return find(encoding).name
+
+
+def _no_rows(encoding: Encoding | str, instance: Encoding) -> str:
+    see = "`plot.bias`" if "on_scores" in instance.acts_on else "`plot.attention`"
+    return f"{_name(encoding)} gives no row to a position, for it acts on scores alone: see {see}."
+
+
+def _normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))

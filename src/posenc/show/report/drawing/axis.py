@@ -1,0 +1,167 @@
+"""Say where an axis begins and ends, and where it has ticks and with which words."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log10
+from typing import Literal
+
+from posenc.core.numerals import RAISED
+from posenc.show.report.drawing.figure import (
+    Area,
+    Arrows,
+    Band,
+    Figure,
+    Heat,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Rule,
+    Stems,
+)
+
+MARGIN = 0.04  # of an axis at each end, where the values themselves say how long it is
+Name = Literal["x", "y"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from `low` to `high`, which is below `low` where it runs downwards."""
+
+    low: float
+    high: float
+    log: bool
+    ticks: Sequence[tuple[float, str]]
+
+    def share(self, value: float) -> float:
+        """The place of a value: 0 at the beginning of the axis, 1 at its end.
+
+        >>> Axis(1, 100, True, ()).share(10)
+        0.5
+        """
+        low, high = (log10(self.low), log10(self.high)) if self.log else (self.low, self.high)
+        return ((log10(value) if self.log else value) - low) / (high - low)
+
+
+def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
+    """Make an axis of the n-th panel with `most` ticks or fewer, for all states of the figure."""
+    panel = figure.panels[n]
+    states = [panel, *(frame.panels[n] for frame in figure.frames)]
+    log = panel.x_log if name == "x" else panel.y_log
+    names = panel.x_names if name == "x" else panel.y_names
+    fixed = panel.x_range if name == "x" else panel.y_range
+    low, high = fixed or _extent(states, name, log, len(names))
+    ticks = panel.x_ticks if name == "x" else panel.y_ticks
+    if names:
+        places = range(0, len(names), ceil(len(names) / most))
+        written = [(float(place), names[place]) for place in places]
+    elif panel.bare:
+        written = []
+    else:
+        least = 1.0 if high - low >= 2 and at_whole_numbers(panel, name) else 0.0
+        at = [value for value in ticks if low <= value <= high]
+        if len(at) < 2:
+            at = _powers(low, high, most) if log else _steps(low, high, most, least)
+        written = [(value, tick_text(value, log)) for value in at if low <= value <= high]
+    down = name == "y" and panel.y_down
+    return Axis(high, low, log, written) if down else Axis(low, high, log, written)
+
+
+def at_whole_numbers(panel: Panel, name: Name) -> bool:
+    """True if all marks stand at whole numbers along an axis, as tokens do: so do its ticks."""
+    marks = [mark for mark in panel.marks if not isinstance(mark, Rule)]
+    values = [
+        value
+        for mark in marks
+        for value in (getattr(mark, name) if isinstance(mark, Heat) else _values(mark, name))
+        if value is not None
+    ]
+    return bool(values) and all(isfinite(value) and value == round(value) for value in values)
+
+
+def edges(cells: Sequence[float]) -> tuple[float, float]:
+    """The outer edges of cells whose middles are evenly apart.
+
+    >>> edges([0, 10, 20])
+    (-5.0, 25.0)
+    """
+    half = (cells[-1] - cells[0]) / (len(cells) - 1) / 2 if len(cells) > 1 else 0.5
+    return cells[0] - half, cells[-1] + half
+
+
+def tick_text(value: float, log: bool) -> str:
+    """A tick as it is written; powers of ten as such along a logarithmic axis.
+
+    >>> tick_text(20000, False), tick_text(10000, True), tick_text(-0.5, False)
+    ('20,000', '10⁴', '−0.5')
+    """
+    power = log10(value) if log else 0.0
+    if log and abs(power) >= 4 and power == round(power):
+        return f"10{str(round(power)).translate(RAISED)}"
+    is_whole = value == round(value) and abs(value) < 1e7
+    return (f"{value:,.0f}" if is_whole else f"{value:.6g}").replace("-", "−")
+
+
+def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:
+    """The room that all marks need; half a step beyond the outer cells of a heat map."""
+    if names:
+        return -0.5, names - 0.5
+    marks = [mark for panel in panels for mark in panel.marks]
+    cells = [getattr(mark, name) for mark in marks if isinstance(mark, Heat)]
+    if cells:
+        return edges(cells[0])
+    values = [v for mark in marks for v in _values(mark, name) if v is not None and isfinite(v)]
+    values = [v for v in values if v > 0] if log else values
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    if log:
+        room = max((high / low) ** MARGIN, 1.05)
+        return low / room, high * room
+    room = MARGIN * (high - low) or 0.05 * abs(high) or 0.5
+    return low - room, high + room
+
+
+def _values(mark: Mark, name: Name) -> Iterator[float | None]:
+    match mark:
+        case Line() | Points() | Area():
+            yield from getattr(mark, name)
+        case Stems():
+            yield from mark.x if name == "x" else [0.0, *mark.y]
+        case Band():
+            yield from mark.x if name == "x" else [*mark.low, *mark.high]
+        case Arrows():
+            ends = (mark.x, mark.to_x) if name == "x" else (mark.y, mark.to_y)
+            yield from [value for end in ends for value in end]
+        case Rule():
+            yield from [mark.at] if mark.axis == name else []
+        case Heat():
+            pass
+
+
+def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten, as many as there is room for.
+
+    >>> _steps(0, 128, 6), _steps(0, 3, 10, least=1)
+    ([0.0, 50.0, 100.0], [0.0, 1.0, 2.0, 3.0])
+    """
+    unit = max(least, 10.0 ** floor(log10((high - low) / most)))
+    for step in (unit, 2 * unit, 5 * unit, 10 * unit):
+        multiples = range(ceil(low / step), floor(high / step) + 1)
+        if len(multiples) <= most:
+            break
+    return [float(f"{n * step:.12g}") for n in multiples]
+
+
+def _powers(low: float, high: float, most: int) -> list[float]:
+    """Powers of ten; also twice and five times those, where there are few.
+
+    >>> _powers(0.9, 60, 6), _powers(1, 1e12, 6)
+    ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 1000.0, 1000000.0, 1000000000.0, 1000000000000.0])
+    """
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    for parts in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [part * 10.0**power for power in powers for part in parts]
+        ticks = [float(f"{value:.6g}") for value in ticks if low <= value <= high]
+        if len(ticks) <= most:
+            return ticks if len(ticks) > 1 else _steps(low, high, most)
+    step = ceil(len(powers) / most)
+    return [10.0**power for power in powers if power % step == 0 and low <= 10.0**power <= high]

@@ -1,0 +1,166 @@
+"""Figures as JSON, which the explorer saves, and which other programs can draw or read.
+
+    {"schema": "posenc.figure/1", "title": …, "says": …, "panels": [
+        {"title": …, "x_title": …, "marks": [{"mark": "heat", "z": …, "x": …, "y": …}, …]}, …]}
+
+Keys are the fields of `figure`'s classes; one that is left out has its default, a line without a
+colour that of its place. Frames are left out: a file holds one state.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from posenc.core.arguments import shown
+from posenc.show.report.drawing import figure as neutral
+from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
+
+SCHEMA = "posenc.figure/1"
+MARKS = {
+    kind.__name__.lower(): kind
+    for kind in (
+        neutral.Line,
+        neutral.Stems,
+        neutral.Band,
+        neutral.Area,
+        neutral.Points,
+        neutral.Arrows,
+        neutral.Rule,
+        neutral.Heat,
+    )
+}
+SERIES = (neutral.Line, neutral.Band, neutral.Points, neutral.Stems)  # one colour for each name
+WORDS = {
+    float: ("a number", "numbers"),
+    int: ("a whole number", "whole numbers"),
+    str: ("text", "texts"),
+    bool: ("true or false", "true or false"),
+    NoneType: ("null", "null"),
+}
+COORDINATES = {"x", "y", "low", "high", "to_x", "to_y"}
+LEFT_OUT = ("frames", "listed")
+BESIDE = ("schema", "address", "provenance", *LEFT_OUT)  # keys beside those of a figure
+
+
+def to_json(figure: Figure) -> dict[str, Any]:
+    """Write the figure as plain numbers and words; fields with their default value are left out."""
+    panels = [
+        _written(panel)
+        | {"marks": [{"mark": type(m).__name__.lower()} | _written(m) for m in panel.marks]}
+        for panel in figure.panels
+    ]
+    return {"schema": SCHEMA} | _written(figure) | {"panels": panels}
+
+
+def from_json(document: Any) -> Figure:
+    """Read a figure from such a document.
+
+    Raises ValueError where it is not one, or where a key is missing, unknown or of another kind.
+    """
+    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
+        got = document.get("schema") if isinstance(document, Mapping) else document
+        raise ValueError(
+            f'a figure is a JSON object with `schema` "{SCHEMA}", got {shown(got)}: save it by'
+            " JSON in the explorer, or by `posenc.plot`."
+        )
+    content = {key: value for key, value in document.items() if key not in BESIDE}
+    panels = [_panel(panel) for panel in _listed(content.get("panels"), "panels")]
+    read: dict[str, Any] = _checked_fields(Figure, content, "the figure") | {"panels": panels}
+    return Figure(**read)
+
+
+def _written(part: Any) -> dict[str, Any]:
+    values = {field: getattr(part, field.name) for field in fields(part)}
+    return {
+        field.name: _plain(value)
+        for field, value in values.items()
+        if field.name not in LEFT_OUT and (field.name == "colour" or value != field.default)
+    }
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple, range)) else value
+
+
+def _panel(content: Any) -> Panel:
+    read = _checked_fields(Panel, content, "a panel")
+    styles: dict[str, dict[str, Any]] = {}
+    marks = [_mark(mark, styles) for mark in _listed(content.get("marks"), "marks")]
+    read |= {"title": read.get("title", ""), "marks": marks}
+    return Panel(**read)
+
+
+def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
+    name = content.get("mark") if isinstance(content, Mapping) else None
+    if name not in MARKS:
+        raise ValueError(f"`mark` must be one of {', '.join(MARKS)}, got {shown(name)}.")
+    kind = MARKS[name]
+    read = _checked_fields(kind, {k: v for k, v in content.items() if k != "mark"}, f"a {name}")
+    if kind in SERIES and "colour" not in read:
+        look = styles.setdefault(read.get("name", ""), dict(style(len(styles))))
+        own = {field.name for field in fields(kind)} - {"marker"}
+        read = {key: value for key, value in look.items() if key in own} | read
+    if name == "heat":
+        wide, high = {len(row) for row in read["z"]}, len(read["z"])
+        even = wide == {len(read["x"])} and high == len(read["y"])
+    else:
+        even = len({len(read[key]) for key in COORDINATES & read.keys()}) < 2
+    if not even:
+        raise ValueError(f"the lists of a {name} differ in length: a number of each for each.")
+    return kind(**read)
+
+
+def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
+    """Check that a document has the fields of a class, each of its type, and return them."""
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{what} must be an object, got {shown(content)}.")
+    hints = get_type_hints(kind)
+    for key, value in content.items():
+        if key not in hints:
+            raise ValueError(f"{what} has no `{key}`: it has {', '.join(hints)}.")
+        if key not in ("marks", "panels") and not _fits(value, hints[key]):
+            raise ValueError(
+                f"`{key}` of {what} must be {_type_in_words(hints[key])}, got {shown(value)}."
+            )
+    for field in fields(kind):
+        if field.default is MISSING and field.name not in (*content, "title", "marks", "panels"):
+            raise ValueError(f"{what} needs `{field.name}`, which is missing.")
+    return dict(content)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """True if JSON's value is of a type as `figure` writes types."""
+    kinds = get_args(hint)
+    match get_origin(hint):
+        case None if hint is float:
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case None:
+            return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+        case origin if origin is Literal:
+            return value in kinds
+        case origin if origin in (Union, UnionType):
+            return any(_fits(value, kind) for kind in kinds)
+        case _:  # a sequence of one kind
+            return isinstance(value, list) and all(_fits(item, kinds[0]) for item in value)
+
+
+def _type_in_words(hint: Any, word: int = 0) -> str:
+    """Name a type in words: of one value, or in a list."""
+    kinds = get_args(hint)
+    match get_origin(hint):
+        case None:
+            return WORDS[hint][word]
+        case origin if origin is Literal:
+            return f"one of {', '.join(map(repr, kinds))}"
+        case origin if origin in (Union, UnionType):
+            return " or ".join(_type_in_words(kind, word) for kind in kinds)
+        case _:
+            return f"a list of {_type_in_words(kinds[0], 1)}"
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        got = "an empty one" if value == [] else shown(value)
+        raise ValueError(f"`{name}` must be a list of one or more, got {got}.")
+    return value

@@ -1,0 +1,168 @@
+"""Lay out the panels of a figure: how wide, how high, and what is written around them.
+
+Both renderers use it: `screen` once for a page and once for a telephone, `paper` for one page.
+All lengths are pixels of the screen. Across, a figure is
+
+    60 + columns · column + (columns − 1) · gap + BAR      60: the first y axis; BAR: with heat maps
+
+and down, a row of panels is `head` (titles), `row` (the panel) and `foot` (ticks, title of x).
+"""
+
+from functools import cached_property
+from math import ceil, inf, log10
+from textwrap import wrap
+from typing import Literal
+
+from posenc.show.report.drawing.figure import (
+    Band,
+    Figure,
+    Heat,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Rule,
+    Stems,
+)
+
+LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
+BAR = 70  # pixels of a colour bar with its numbers and unit
+
+
+class PanelLayout:
+    """The layout of a figure in `columns` columns on `width` pixels."""
+
+    def __init__(self, figure: Figure, columns: int, width: int):
+        self.panels, self.columns, self.width = figure.panels, columns, width
+        self.rows = ceil(len(figure.panels) / columns)
+        self.heats = [m for p in figure.panels for m in p.marks if isinstance(m, Heat)]
+        self.wanted = figure.height
+        self.shared = one_palette(figure)
+
+    @cached_property
+    def bars(self) -> bool:
+        """True if panels have colour bars of their own."""
+        return not self.shared and any(heat.bar for heat in self.heats)
+
+    def beside(self, n: int) -> Panel | None:
+        """The panel to the left; None in the first column."""
+        return self.panels[n - 1] if n % self.columns else None
+
+    def below(self, n: int) -> Panel | None:
+        """The panel beneath; None in the last row."""
+        following = n + self.columns
+        return self.panels[following] if following < len(self.panels) else None
+
+    def x_title(self, n: int) -> list[str]:
+        """The title of the x axis in lines; empty where the panel below has the same."""
+        title, below = self.panels[n].x_title, self.below(n)
+        return [] if below and below.x_title == title else self._wrapped(title)
+
+    def y_title(self, n: int) -> str:
+        """The title of the y axis; empty where the panel to the left has the same."""
+        title, beside = self.panels[n].y_title, self.beside(n)
+        return "" if beside and beside.y_title == title else title
+
+    def title(self, n: int) -> list[str]:
+        """The title above the panel, in lines."""
+        return self._wrapped(self.panels[n].title)
+
+    def x_names(self, n: int) -> bool:
+        """True if the names along x are written out."""
+        below = self.below(n)
+        return not (below and below.x_names == self.panels[n].x_names)
+
+    def y_names(self, n: int) -> bool:
+        """True if the names along y are written out."""
+        beside = self.beside(n)
+        return not (beside and beside.y_names == self.panels[n].y_names)
+
+    @cached_property
+    def gap(self) -> float:
+        """Pixels between two columns."""
+        inner = [n for n in range(len(self.panels)) if n % self.columns]
+        ticks = any(self.y_names(n) if p.y_names else not p.bare for n, p in enumerate(self.panels))
+        titles = any(self.y_title(n) for n in inner)
+        # numbers of ticks take 46, a title written upwards 20, a colour bar BAR
+        return (46 if ticks else 14) + 20 * titles + BAR * self.bars
+
+    @cached_property
+    def room(self) -> float:
+        """Pixels across all panels and the gaps between them."""
+        return self.width - 60 - BAR * bool(self.heats)
+
+    @cached_property
+    def column(self) -> float:
+        """Pixels across a panel."""
+        return (self.room - self.gap * (self.columns - 1)) / self.columns
+
+    @cached_property
+    def row(self) -> float:
+        """Pixels down a panel."""
+        if any(panel.square for panel in self.panels):
+            shape = [_shape(panel) for panel in self.panels if panel.square]
+            return min(max(shape) * self.column, 520)  # equal steps: height = width · shape
+        return self.wanted or (300 if self.columns == 1 else 170)
+
+    @cached_property
+    def head(self) -> float:
+        """Pixels above each panel."""
+        lines = max(len(self.title(n)) for n in range(len(self.panels)))
+        return LINE * lines + 9 * bool(lines)
+
+    def foot(self, n: int) -> float:
+        """Pixels below a panel."""
+        names = self.panels[n].x_names if self.x_names(n) else ()
+        # names are written upwards
+        ticks = 20 + 5 * max(map(len, names)) if names else 6 if self.panels[n].bare else 20
+        return ticks + LINE * len(self.x_title(n))
+
+    @cached_property
+    def between(self) -> float:
+        """Pixels between two rows: ticks and titles of the upper, the title of the lower."""
+        inner = [n for n in range(len(self.panels)) if self.below(n)]
+        return self.head + max((self.foot(n) for n in inner), default=0) + 6
+
+    @cached_property
+    def under(self) -> float:
+        """Pixels below the last row."""
+        return 8 + max(self.foot(n) for n in range(len(self.panels)) if not self.below(n))
+
+    def _wrapped(self, text: str) -> list[str]:
+        return wrap(text, max(12, int(self.column / LETTER)))
+
+
+def one_palette(figure: Figure) -> bool:
+    """True if all heat maps have the same palette from end to end."""
+    heats = [m for panel in figure.panels for m in panel.marks if isinstance(m, Heat)]
+    return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in heats}) < 2
+
+
+def legend_names(figure: Figure) -> list[str]:
+    """The entries of the legend, each once."""
+    marks = [mark for panel in figure.panels for mark in panel.marks]
+    labels = [m.name for m in marks if not isinstance(m, Heat | Rule) and not _direct(m)]
+    return [name for name in dict.fromkeys(labels) if name]
+
+
+def _direct(mark: Mark) -> bool:
+    return isinstance(mark, Line) and mark.direct
+
+
+def decades(panel: Panel, axis: Literal["x", "y"]) -> float:
+    """Number of powers of ten that the values along an axis span."""
+    coordinates = [
+        getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Stems | Points)
+    ]
+    coordinates += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
+    values = [v for series in coordinates for v in series if v is not None and 0 < v < inf]
+    return log10(max(values) / min(values)) if values else 0
+
+
+def _shape(panel: Panel) -> float:
+    """Height of a panel to its width, where a step is as long along both axes."""
+    heats = [mark for mark in panel.marks if isinstance(mark, Heat)]
+    if heats:
+        return len(heats[0].y) / len(heats[0].x)
+    (x0, x1), (y0, y1) = panel.x_range or (0, 1), panel.y_range or (0, 1)
+    return (y1 - y0) / (x1 - x0)

@@ -1,0 +1,287 @@
+"""Figures of positions: their rows, how alike they are, how one is moved to another."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from math import pi
+from statistics import fmean
+
+from posenc.analysis.shift_matrix import Group
+from posenc.analysis.similarity import Between, Bound, Peak, Waves
+from posenc.core.numerals import number
+from posenc.show.report.drawing.data_table import evenly_spaced, format_number
+from posenc.show.report.drawing.figure import (
+    COLOURS,
+    DASHES,
+    VERMILION,
+    Figure,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Rule,
+    Side,
+    Values,
+    heat,
+    style,
+)
+
+CURVES = 6  # channels that are drawn as curves
+
+
+def encoding(name: str, rows: Sequence[Values]) -> Figure:
+    """Draw rows (position, channel), as of `Measured.rows`: positions from left to right."""
+    shown = heat([list(channel) for channel in zip(*rows, strict=True)], signed=True, unit="value")
+    largest = shown.span[1]
+    return Figure(
+        f"{name}: what a position looks like",
+        [Panel("", [shown], "position", "channel", y_down=True)],
+        f"Heat map of {name}: {len(rows)} positions from left to right, {len(rows[0])} channels"
+        f" from top to bottom, values between −{number(largest)} and {number(largest)}.",
+    )
+
+
+def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
+    """Draw rows (position, pair) of the angle by which each pair is turned, or of its cosine."""
+    pairs = [list(pair) for pair in zip(*rows, strict=True)]
+    angle = of == "angle"
+    shown = heat(pairs, signed=True, unit="radians" if angle else "cos", high=pi if angle else 1.0)
+    limits = "angles between −π and π" if angle else "cosines between −1 and 1"
+    return Figure(
+        f"{name}: how far each pair is turned"
+        if angle
+        else f"{name}: cosine of how far each pair is turned",
+        [Panel("", [shown], "position", "pair", y_down=True)],
+        f"Heat map of {name}: {len(rows)} positions from left to right, {len(pairs)} pairs of"
+        f" channels from top to bottom, {limits}.",
+    )
+
+
+def channels(name: str, rows: Sequence[Values]) -> Figure:
+    """Draw some channels of rows (position, channel) as curves, a panel each."""
+    picked = evenly_spaced(len(rows[0]), CURVES)
+    values = [v for row in rows for v in row if v is not None]
+    room = 0.05 * (max(values) - min(values)) or 1.0
+    panels = [
+        Panel(
+            f"channel {n}",
+            [Line(range(len(rows)), [row[n] for row in rows], marker="")],
+            "position",
+            "value",
+            y_range=(min(values) - room, max(values) + room),
+        )
+        for n in picked
+    ]
+    return Figure(
+        f"{name}: channels against the position",
+        panels,
+        f"{len(picked)} of {len(rows[0])} channels of {name} over {len(rows)} positions, values"
+        f" between {number(min(values))} and {number(max(values))}.",
+        columns=2,
+        height=110,
+    )
+
+
+def similarity(name: str, between: Between) -> Figure:
+    """Draw every position with every other: cosine, and the dot product where lengths differ."""
+    tokens = len(between.dot)
+    high = _palette_end(between.dot)
+    lengths = [between.dot[p][p] for p in range(tokens)]
+    same = max(lengths) - min(lengths) <= 1e-3 * max(lengths)
+    none = {p for p in range(tokens) if not lengths[p]}  # without a direction
+    cosine = [
+        [None if none & {m, n} else value for n, value in enumerate(row)]
+        for m, row in enumerate(between.cosine)
+    ]
+    panels = [
+        Panel(
+            title,
+            [heat(values, signed=True, unit=unit, high=high)],
+            "position",
+            "position",
+            y_down=True,
+            square=True,
+        )
+        for title, values, unit, high in (
+            ("dot product", between.dot, "dot product", high),
+            ("cosine", cosine, "cosine", 1.0),
+        )
+        if title == "cosine" or not same
+    ]
+    pairs = [
+        (value, m, n)
+        for m, row in enumerate(cosine)
+        for n, value in enumerate(row[:m])
+        if value is not None
+    ]
+    says = f"Similarity of {tokens} positions of {name} with each other."
+    if pairs:
+        least, m, n = min(pairs)
+        near = [value for value, m, n in pairs if m == n + 1]
+        says += f" Least alike are places {n} and {m}, with a cosine of {least:.2f}; neighbours"
+        says += f" have {fmean(near):.2f} on average."
+    if same:
+        says += f" All are as long: the dot product is {number(lengths[0], 4)} times the cosine."
+    if none:
+        says += f" Without a direction, since its row is zero: {', '.join(map(str, sorted(none)))}."
+    return Figure(
+        f"{name}: how alike positions are",
+        panels,
+        says,
+        columns=2,
+    )
+
+
+def _palette_end(values: Sequence[Values]) -> float | None:
+    """The end of a palette where a few values, one odd row say, are far above all others."""
+    sizes = sorted(abs(v) for row in values for v in row if v is not None)
+    most = sizes[int(0.99 * (len(sizes) - 1))]
+    return most if 0 < 2 * most < sizes[-1] else None
+
+
+def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
+    """Draw what is added to the scores of one query, (head, tokens back), each head a line."""
+    back = range(len(scores[0]))
+    few = len(scores) <= len(COLOURS) * len(DASHES)
+    lines = [
+        replace(Line(back, head, f"head {n}" if few else "", **style(n)), marker="")
+        for n, head in enumerate(scores)
+    ]
+    values = [value + 0.0 for head in scores for value in head]  # + 0: no −0
+    falling = sum(list(head) == sorted(head, reverse=True) for head in scores)
+    return Figure(
+        f"{name}: what it adds to scores",
+        [Panel("", lines, "tokens back", "added to the score, logits")],
+        f"What {name} adds to the scores of a query with the {len(back)} tokens up to it, between"
+        f" {format_number(min(values))} and {format_number(max(values))}. In {falling} of"
+        f" {len(scores)} heads it only falls with distance.",
+        height=280,
+    )
+
+
+def decay(by_name: Mapping[str, Waves]) -> Figure:
+    """Draw similarity of two positions by distance, for one set of frequencies or more."""
+    panels, words = [], []
+    for name, waves in by_name.items():
+        distance = waves.distance[1:]  # a logarithmic axis has no 0
+        shares = waves.share
+        marks: list[Mark] = [Line(distance, shares[1:], width=1.5), Rule(0, "y", dash="solid")]
+        found_at: tuple[tuple[str, int | None, Side], ...] = (
+            ("first rises", waves.rises, "right above"),
+            ("first negative", waves.negative, "left below"),
+        )
+        places = [f"{what} {'nowhere' if at is None else f'at {at:,}'}" for what, at, _ in found_at]
+        words.append(f"{name}: {', '.join(places)}")
+        for what, at, side in found_at:
+            if at is not None:
+                marks.append(
+                    Points(
+                        [at], [shares[at]], "", VERMILION, labels=[f"{what} at {at:,}"], side=side
+                    )
+                )
+        x_title = "distance δ, tokens"
+        panels.append(Panel(name, marks, x_title, "B(δ) / B(0)", x_log=True, y_range=(-0.4, 1.1)))
+    longest = max(waves.distance[-1] for waves in by_name.values())
+    return Figure(
+        "Similarity against distance",
+        panels,
+        "B(δ) is the sum of cos δθ over all pairs: how alike two positions δ tokens apart are. It"
+        f" falls with distance, but not steadily. Within {longest:,} tokens, {'; '.join(words)}.",
+        columns=len(by_name),
+        height=220,
+    )
+
+
+def bound(bounds: Bound) -> Figure:
+    """Draw RoFormer's upper bound next to the largest score from each distance on."""
+    distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])  # no 0 on a log axis
+    limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
+    return Figure(
+        "An upper bound is not a decay",
+        [
+            Panel(
+                "",
+                [
+                    Line(distance, limit, "upper bound", VERMILION, "dash"),
+                    Line(distance, farther, "score"),
+                ],
+                "distance δ, tokens",
+                "largest at δ or farther",
+                x_log=True,
+                y_log=True,
+            )
+        ],
+        f"The largest score |q · R(δ) k| of this query and key is {format_number(farther[0])}; from"
+        f" {half:,} tokens on it is still {format_number(farther[half - 1])}. RoFormer's bound, the"
+        f" largest from there on, falls from {format_number(limit[0])} to"
+        f" {format_number(limit[half - 1])}, far above both: that it falls does not make scores"
+        " fall.",
+        height=280,
+    )
+
+
+def _largest_from(values: Sequence[float]) -> list[float]:
+    """The running maximum from the end: the largest of values[n:] for each n."""
+    return [*accumulate(reversed(values), max)][::-1]
+
+
+def peak(curve: Peak) -> Figure:
+    """Draw the scores of a key that fits best at a chosen distance: decay is not guaranteed."""
+    top = curve.score[curve.best]
+    return Figure(
+        "Any distance can be the best",
+        [
+            Panel(
+                "",
+                [
+                    Line(curve.distance, curve.score, width=1.5),
+                    Points([curve.best], [top], labels=[f"{curve.best:,} tokens"]),
+                ],
+                "distance, tokens",
+                "q · R(δ) k",
+            )
+        ],
+        f"Scores of a query and a key made to match {curve.target:,} tokens back: {number(top)}"
+        f" there, {number(curve.score[0])} at distance 0. The largest is at distance"
+        f" {curve.best:,}.",
+        height=260,
+    )
+
+
+def shift(name: str, group: Group) -> Figure:
+    """Draw M_a, M_b, their product, and M_(a+b) fitted by itself."""
+    a, b = group.a.by, group.b.by
+    shown = (
+        (f"M{_sub(a)}", group.a.matrix),
+        (f"M{_sub(b)}", group.b.matrix),
+        (f"M{_sub(a)} M{_sub(b)}", group.product),
+        (f"M{_sub(a + b)}", group.both.matrix),
+    )
+    high = max(1.0, *(abs(v) for _, matrix in shown for row in matrix for v in row))
+    panels = [
+        Panel(
+            title,
+            [heat(matrix, signed=True, unit="entry", high=high)],
+            "from channel",
+            "to channel",
+            y_down=True,
+            square=True,
+        )
+        for title, matrix in shown
+    ]
+    missed = max(shift.missed for shift in (group.a, group.b, group.both))
+    if missed < 1e-3:
+        says = (
+            f"One matrix moves every position of {name} by {a} tokens, another by {b}. Their"
+            f" product and the matrix for {a + b} differ by {number(group.apart, 1)} at most."
+        )
+    else:
+        says = (
+            f"No matrix moves every position of {name}: the best ones, for {a}, {b} and {a + b}"
+            f" tokens, miss by up to {number(missed, 2)} of the length of a row."
+        )
+    return Figure(f"{name}: the matrix that moves a position", panels, says, columns=4)
+
+
+def _sub(k: int) -> str:
+    return str(k).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))

@@ -1,0 +1,335 @@
+"""Figures of rotary frequencies: wavelengths, extensions, precision."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import cos, isfinite, pi, sin
+
+from posenc.analysis.dials import Dial
+from posenc.analysis.frequencies import Extended
+from posenc.analysis.precision import Precision
+from posenc.core.numerals import number
+from posenc.models.inspection import Seen, Turning
+from posenc.models.published import Published
+from posenc.show.report.drawing.data_table import evenly_spaced
+from posenc.show.report.drawing.figure import (
+    BLUE,
+    GREEN,
+    GREY,
+    VERMILION,
+    Area,
+    Figure,
+    Line,
+    Mark,
+    Marker,
+    Panel,
+    Points,
+    Rule,
+    Table,
+    Values,
+    style,
+)
+from posenc.show.report.words import CHANGES, METHODS, SEEN, tokens
+
+DIALS = 12  # of the pairs of a method
+DOTS: Sequence[tuple[Seen, str, Marker]] = (
+    ("all", BLUE, "circle"),
+    ("part", GREEN, "square"),
+    ("new", VERMILION, "diamond"),
+)
+RADIUS = 0.42  # of a dial, whose neighbour is 1 away
+
+
+def bands(turning: Turning) -> Figure:
+    """Draw the wavelength of each pair, as trained and now, against the trained length."""
+    pairs = range(len(turning.pairs))
+    now = [pair.wavelength for pair in turning.pairs]
+    before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
+    stretched = before != now
+    marks: list[Mark] = [Line(pairs, now, "now" * stretched, GREY, width=1, direct=stretched)]
+    if stretched:
+        marks.insert(0, Line(pairs, before, "as trained", GREY, "dash", direct=True))
+    seen = turning.seen if turning.trained else []
+    for kind, colour, marker in DOTS:
+        shown = [n for n, state in enumerate(seen) if state == kind]
+        if shown:
+            at = [now[n] for n in shown]
+            marks.append(Points(shown, at, SEEN[kind], colour, marker, 8))
+    drawn = [w for w in (*before, *now, turning.trained, turning.span) if w and isfinite(w)]
+    span = 0.7 * min(drawn), 1.5 * max(drawn)
+    if turning.trained:
+        left, right = -0.5, len(pairs) - 0.5
+        beyond = [turning.trained, turning.trained, span[1], span[1]]
+        name = "longer than the texts of training"
+        marks.insert(0, Area([left, right, right, left], beyond, name, GREY, faint=True))
+    else:
+        marks.append(Points(pairs, now))
+    for length, name in ((turning.trained, "trained"), (turning.span, "used")):
+        if length and not (name == "used" and length == turning.trained):
+            marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
+    slowest = max((w for w in now if isfinite(w)), default=None)
+    says = f"Wavelengths of {len(pairs)} pairs of channels"
+    says += f", from {tokens(min(now))} to {tokens(slowest)} tokens" if slowest else ""
+    if turning.trained:
+        says += (
+            f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
+        )
+    counted = turning.changes.items()
+    changes = ", ".join(f"{count} {CHANGES[change]}" for change, count in counted)
+    says += f". Of {len(pairs)} pairs: {changes}." if stretched else "."
+    if seen:
+        counts = [f"{SEEN[kind]}: {seen.count(kind)}" for kind, _, _ in DOTS if kind in seen]
+        says += f" Pairs by their angles, {'; '.join(counts)}."
+    panel = Panel(
+        "",
+        marks,
+        "pair of channels, fastest first",
+        "wavelength, tokens",
+        y_log=True,
+        x_range=(-0.5, len(pairs) - 0.5),
+        y_range=span,
+    )
+    return Figure("Wavelengths", [panel], says)
+
+
+def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
+    """Draw the circle of each pair: angles met in training, new ones, those never met."""
+    panels, rows, words = [], [], []
+    pairs = len(by_method["none"])
+    picked = evenly_spaced(pairs, DIALS)
+    names = [f"{n}: {tokens(by_method['none'][n].wavelength)}" for n in picked]
+    for method, all_dials in by_method.items():
+        name = METHODS[method]
+        new = sum(dial.new > 0 for dial in all_dials)
+        words.append(f"{name} {new}")
+        shown = [all_dials[n] for n in picked]
+        below = names if method == [*by_method][-1] else []  # of all rows, which stand in columns
+        panels.append(_dials(f"{name}: {new} of {pairs} pairs meet new angles", shown, below))
+        for n, dial in zip(picked, shown, strict=True):
+            parts = (dial.met, dial.new, 1 - dial.met - dial.new)
+            shares = [f"{part:.0%}" if part >= 0.005 or part < 1e-9 else "< 1%" for part in parts]
+            rows.append([name, str(n), tokens(dial.wavelength), *shares])
+    heading = ["extension", "pair", "wavelength, tokens", "met in training", "new", "never met"]
+    return Figure(
+        f"Which angles are new at {target:,} tokens?",
+        panels,
+        f"Each dial is the circle of angles of a pair of channels, fast pairs to the left. Trained"
+        f" on {trained:,} tokens and used at {target:,}, so many of {pairs} pairs meet angles that"
+        f" training never showed: {', '.join(words)}.",
+        listed=Table(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
+    )
+
+
+def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
+    arcs = [(where, dial.met, dial.met + dial.new) for where, dial in enumerate(shown)]
+    areas = (
+        ("never met", GREY, [(where, used, 1.0) for where, _, used in arcs], True),
+        ("met in training", BLUE, [(where, 0.0, met) for where, met, _ in arcs], False),
+        ("met for the first time", VERMILION, arcs, False),
+    )
+    marks = [
+        Area(*_sectors(sectors), name, colour, faint) for name, colour, sectors, faint in areas
+    ]
+    return Panel(
+        title,
+        marks,
+        "pair of channels: its wavelength as trained, in tokens" if names else "",
+        x_names=names,
+        x_range=(-0.5, len(shown) - 0.5),
+        y_range=(-0.5, 0.5),
+        square=True,
+        bare=True,
+    )
+
+
+def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Values]:
+    """Outlines of sectors (place of the dial, from, to), in turns clockwise from the top."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for where, start, end in sectors:
+        if end > start:
+            steps = max(1, round(72 * (end - start)))
+            turns = [start + (end - start) * n / steps for n in range(steps + 1)]
+            x += [where, *(where + RADIUS * sin(2 * pi * turn) for turn in turns), where, None]
+            y += [0, *(RADIUS * cos(2 * pi * turn) for turn in turns), 0, None]
+    return x[:-1], y[:-1]
+
+
+def stretch(extended: Extended) -> Figure:
+    """Draw how many times slower each method turns a pair, against its wavelength as trained."""
+    before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
+    curves: dict[tuple[float, ...], list[str]] = {}  # methods that do the same share a line
+    for name, method in extended.methods.items():
+        if name != "none":
+            slower = tuple(float(f"{pair.slower:.6g}") for pair in method.pairs)
+            curves.setdefault(slower, []).append(METHODS[name])
+    lines = [
+        replace(Line(before, slower, ", ".join(names), **style(n)), marker="")
+        for n, (slower, names) in enumerate(curves.items())
+    ]
+    fully_slowed = {
+        ", ".join(names): sum(value >= 0.99 * extended.factor for value in slower)
+        for slower, names in curves.items()
+    }
+    counts = "; ".join(f"{name} {count}" for name, count in fully_slowed.items())
+    panel = Panel(
+        "",
+        [*lines, Rule(1, "x", "one turn in training")],
+        "wavelength as trained / trained length",
+        "times slower",
+        x_log=True,
+        y_log=True,
+    )
+    return Figure(
+        "What each extension does to fast and slow pairs",
+        [panel],
+        f"From {extended.trained:,} to {extended.target:,} tokens. Of {len(before)} pairs are"
+        f" slowed {extended.factor:g} times or more: {counts}. Pairs to the right of the rule never"
+        " completed a turn in training.",
+    )
+
+
+def extensions(extended: Extended) -> Figure:
+    """Draw wavelengths before and after each method, with the trained length and the target."""
+    before = [pair.wavelength for pair in extended.methods["none"].pairs]
+    numbers = range(len(before))
+    all_pairs = [pair.wavelength for method in extended.methods.values() for pair in method.pairs]
+    moving = [*filter(isfinite, all_pairs), extended.target]
+    span = 0.8 * min(moving), 1.25 * max(moving)
+    panels = []
+    for name, method in extended.methods.items():
+        if name != "none":
+            marks: list[Mark] = [
+                Line(numbers, before, "as trained", GREY, "dash"),
+                Line(numbers, [p.wavelength for p in method.pairs], "stretched", marker="circle"),
+                Rule(extended.trained, "y", f"trained: {extended.trained:,}"),
+                Rule(extended.target, "y", f"target: {extended.target:,}"),
+            ]
+            gain = "" if method.gain == 1 else f", attention factor {method.gain:.4g}"
+            panels.append(
+                Panel(
+                    METHODS[name] + gain,
+                    marks,
+                    "pair of channels, fastest first",
+                    "wavelength, tokens",
+                    y_log=True,
+                    y_range=span,
+                )
+            )
+    unchanged = ", ".join(
+        f"{METHODS[name]} {sum(pair.change == 'kept' for pair in method.pairs)}"
+        for name, method in extended.methods.items()
+        if name != "none"
+    )
+    return Figure(
+        f"Stretched from {extended.trained:,} to {extended.target:,} tokens",
+        panels,
+        f"Trained on {extended.trained:,} tokens, {extended.critical} of"
+        f" {extended.channels} channels belong to pairs that complete a turn. So many of the"
+        f" {len(before)} pairs keep their wavelength: {unchanged}.",
+        columns=3,
+        height=230,
+    )
+
+
+def models(published: Sequence[Published]) -> Figure:
+    """Draw wavelengths of many models with their trained lengths and contexts, a row each."""
+    rows = range(len(published))
+    waves = [
+        (wave, row, wave <= model.context)
+        for row, model in enumerate(published)
+        for wave in model.wavelengths
+        if isfinite(wave)
+    ]
+    bases = [f"base {model.base:,.0f}" for model in published]
+    slowest = [max(filter(isfinite, model.wavelengths)) for model in published]
+    ends = [
+        1.3 * max(longest_wave, model.context)
+        for longest_wave, model in zip(slowest, published, strict=True)
+    ]
+    marks = [
+        Points(
+            [wave for wave, _, turns in waves if turns is complete],
+            [row for _, row, turns in waves if turns is complete],
+            name,
+            colour,
+            size=4,
+        )
+        for name, colour, complete in (
+            ("pairs that turn within the context", BLUE, True),
+            ("pairs that do not", GREY, False),
+        )
+    ]
+    marks += [
+        Points([model.trained for model in published], rows, "trained on", GREEN, "square", 10),
+        Points([model.context for model in published], rows, "context", VERMILION, "diamond", 10),
+        Points(ends, rows, "", "", "", labels=bases, side="right"),
+    ]
+    share = [model.unfinished / len(model.wavelengths) for model in published]
+    longest = max(model.context / model.trained for model in published)
+    panel = Panel(
+        "",
+        marks,
+        "tokens: wavelengths, lengths",
+        x_log=True,
+        x_range=(4, 60 * max(ends)),
+        y_names=[model.name.removesuffix(" (class default)") for model in published],
+        y_down=True,
+    )
+    table = Table(
+        ["model", "base", "extension", "trained on", "context", "pairs", "no turn", "slowest"],
+        [
+            [
+                *(model.name, f"{model.base:,.0f}", model.method, f"{model.trained:,}"),
+                *(f"{model.context:,}", str(len(model.wavelengths)), str(model.unfinished)),
+                tokens(max(model.wavelengths)),
+            ]
+            for model in published
+        ],
+    )
+    return Figure(
+        f"{len(published)} published models: how fast their pairs turn",
+        [panel],
+        f"Wavelengths of {len(published)} published models, by context. Bases go from"
+        f" {min(model.base for model in published):,.0f} to"
+        f" {max(model.base for model in published):,.0f}."
+        f" In the median model {sorted(share)[len(share) // 2]:.0%} of the pairs complete no turn"
+        f" within the context; the farthest stretched takes {longest:,.0f} times its trained"
+        " length.",
+        height=22 * len(published),
+        listed=table,
+    )
+
+
+def precision(measured: Precision) -> Figure:
+    """Draw errors against position, for each way of forming angles."""
+    panels = [
+        Panel(
+            title,
+            [
+                Line(measured.position, values, way, **style(n), width=1.5)
+                for n, (way, values) in enumerate(ways.items())
+            ],
+            "position, tokens",
+            y_title,
+            x_log=True,
+            y_log=True,
+        )
+        for title, ways, y_title in (
+            ("cos and sin", measured.error, "largest error"),
+            ("scores 0–63 tokens apart, text moved", measured.drift, "error / size of scores"),
+            ("scores of keys at the beginning", measured.far, "error / size of scores"),
+        )
+    ]
+    last = {way: values[-1] for way, values in measured.far.items()}
+    errors = ", ".join(
+        f"{way} {'not a number' if error is None else number(error, 1)}"
+        for way, error in last.items()
+    )
+    return Figure(
+        "What few bits do",
+        panels,
+        f"Errors of angles and scores by how they are formed. At position {measured.position[-1]:,}"
+        f" the errors of scores of keys at the beginning are: {errors}.",
+        columns=3,
+        height=300,
+    )

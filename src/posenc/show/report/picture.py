@@ -1,0 +1,81 @@
+"""A figure as Python hands it out: it shows itself in a notebook, and saves itself as a file."""
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from html import escape
+from io import BytesIO
+from pathlib import Path
+
+from posenc.core.arguments import shown
+from posenc.show.report import contents, paper
+from posenc.show.report.contents import Result
+from posenc.show.report.drawing import document
+from posenc.show.report.drawing.data_table import data_table
+from posenc.show.report.drawing.figure import Figure, Table
+
+KINDS = ".png", ".svg", ".pdf", ".json"
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A figure. At the end of a notebook's cell it is drawn; `save` writes it to a file."""
+
+    figure: Figure
+
+    @property
+    def title(self) -> str:
+        return self.figure.title
+
+    @property
+    def says(self) -> str:
+        """The figure described in a sentence or two, made from the numbers."""
+        return self.figure.alt
+
+    @property
+    def numbers(self) -> Table:
+        """The numbers behind it."""
+        return data_table(self.figure)
+
+    def save(self, path: str | Path, width: float = paper.WIDE) -> Path:
+        """Write it as the name says, .png, .svg or .pdf; `width` in millimetres, 85 for a column.
+
+        As .json it is what `posenc.plot.load` reads: numbers and words, in one state.
+
+        Raises ValueError for another kind of file or a width that no page has.
+        """
+        path = Path(path)
+        if path.suffix not in KINDS:
+            raise ValueError(
+                f"`path` must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got"
+                f" {shown(path.name)}: name it so."
+            )
+        if path.suffix == ".json":
+            path.write_text(json.dumps(document.to_json(self.figure), allow_nan=False), "utf-8")
+        else:
+            paper.save(self.figure, path, width)
+        return path
+
+    def _repr_png_(self) -> bytes:
+        return self._drawn("png")
+
+    def _repr_html_(self) -> str:
+        image = b64encode(self._drawn("svg")).decode()
+        return (
+            f'<figure style="margin:0"><img alt="{escape(self.says)}" style="max-width:100%"'
+            f' src="data:image/svg+xml;base64,{image}">'
+            f"<figcaption>{escape(self.says)}</figcaption></figure>"
+        )
+
+    def _drawn(self, kind: str) -> bytes:
+        drawn = BytesIO()
+        paper.write(self.figure, drawn, kind)
+        return drawn.getvalue()
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {self.says} (`.save('figure.svg')` writes it to a file)"
+
+
+def pictures(result: Result) -> dict[str, Picture]:
+    """The figures of a result of `posenc.compare`, of a report, of `inspect`, by their names."""
+    return {name: Picture(figure) for name, figure in contents.figures_for_paper(result).items()}

@@ -1,0 +1,214 @@
+"""Check the folder of a report, and replace the earlier report in it.
+
+    index.html      the page
+    results.json    the numbers, and the names of the figures
+    figures         figures as files, where `--figures` asks for them
+    explore.html    the explorer, which is written by itself
+
+A report is written into a new folder inside `out` and moved in when all of it is on the disk: first
+the old files are moved away, the page before all others, then numbers, figures and at last the page
+are moved in. So a page never stands beside the numbers of another run, wherever a run is killed;
+the folder that a killed run leaves has a name of its own, and the next run removes it. An error
+moves everything back.
+
+Files of an earlier report are recognised by marks in each of them, never by a list alone, and
+nothing is read, written or removed through a link.
+"""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+from posenc.models.files.errors import printable
+from posenc.models.files.strict import opened
+from posenc.show.report.saving.interrupt import undisturbed
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
+EXPLORER = "explore.html"  # a page of its own, which the report links to
+MARK = '<meta name="generator" content="posenc">'
+FIGURE_MARK = "posenc.show.report"  # in the metadata of a figure
+MARK_REACH = 2**16  # bytes at either end of a file that are searched for its mark
+UNFINISHED = ".posenc-"  # begins the name of a folder that a report is written into
+MOST_NUMBERS = 2**25  # bytes
+
+
+def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
+    """Make the folder, or raise OSError with a sentence if a report should not be put there.
+
+    `beside` other files it may stand; only what it would replace must be of an earlier report.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        names = sorted(entry.name for entry in out.iterdir())
+        _check_replaceable(out)
+        replaceable = (PAGE, NUMBERS) if beside else names
+        strange = [name for name in names if name in replaceable and not _is_report_part(out, name)]
+        if strange and not force:
+            named = ", ".join(map(printable, strange[:3])) + (" …" if len(strange) > 3 else "")
+            remedy = "" if beside else ", or pass --force to write beside it"
+            raise FileExistsError(
+                f"{out} holds {named}, which is not an earlier report: name another folder{remedy}."
+            )
+        os.rmdir(mkdtemp(prefix=UNFINISHED, dir=out))
+    except ValueError as error:  # a zero byte in the name
+        raise OSError(f"{out} cannot be written to: {error}.") from None
+    except OSError as error:
+        if error.errno is None:
+            raise
+        if isinstance(error, FileExistsError):
+            raise FileExistsError(f"{out} is not a folder.") from None
+        raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
+
+
+@contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """Yield a folder to write a report into; at the end it replaces the report in `out`.
+
+    Raises OSError if `out` holds something that no report may replace, or another run writes there.
+    """
+    with _locked(out):
+        for entry in list(out.iterdir()):
+            if _unfinished(entry):
+                shutil.rmtree(entry, ignore_errors=True)
+        new = Path(mkdtemp(prefix=UNFINISHED, dir=out))
+        try:
+            yield new
+            _replace_report(new, out)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+
+def _replace_report(new: Path, out: Path) -> None:
+    """Move the old report out of `out` and the new one in, by renaming; undo it on an error."""
+    figures = _entries(new / FIGURES)
+    come = [NUMBERS, *(f"{FIGURES}/{name}" for name in figures), PAGE]
+    for name in come:
+        _flush_to_disk(new / name)
+    _check_replaceable(out, figures)
+    old = new / "earlier"
+    (old / FIGURES).mkdir(parents=True)
+    if figures:
+        (out / FIGURES).mkdir(exist_ok=True)
+    replaced = dict.fromkeys([*_known_figures(out), *figures])
+    gone = [PAGE, *(f"{FIGURES}/{name}" for name in replaced), NUMBERS]
+    moves = [(out / name, old / name) for name in gone if os.path.lexists(out / name)]
+    moves += [(new / name, out / name) for name in come]
+    done: list[tuple[Path, Path]] = []
+    with undisturbed():
+        try:
+            for source, target in moves:
+                os.rename(source, target)
+                done.append((source, target))
+        except BaseException:
+            for source, target in reversed(done):
+                with suppress(OSError):
+                    os.rename(target, source)
+            raise
+
+
+def _flush_to_disk(path: Path) -> None:
+    """Wait until a file is on the disk: a full disk may show only now."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
+    """Raise OSError if `out` holds something that no report can replace."""
+    folder = out / FIGURES
+    if figures and os.path.lexists(folder) and not _real_folder(folder):
+        raise OSError(errno.ENOTDIR, f"{FIGURES} there is no folder of its own, but a link or file")
+    for name in (PAGE, NUMBERS, *(f"{FIGURES}/{figure}" for figure in figures)):
+        if _real_folder(out / name):
+            raise OSError(errno.EISDIR, f"{name} there is a folder")
+
+
+def _is_report_part(out: Path, name: str) -> bool:
+    """True if an earlier report made this entry, or a run that was killed."""
+    path = out / name
+    if name in (PAGE, EXPLORER):
+        return has_mark(path, MARK)
+    if name == NUMBERS:
+        return _figures_of_report(out) is not None
+    if name == FIGURES:
+        return _real_folder(path) and set(_entries(path)) == set(_known_figures(out))
+    return _unfinished(path)
+
+
+def _unfinished(path: Path) -> bool:
+    return path.name.startswith(UNFINISHED) and _real_folder(path)
+
+
+def _known_figures(out: Path) -> list[str]:
+    """Names of figures that an earlier report lists, and that carry its mark."""
+    folder, listed = out / FIGURES, _figures_of_report(out) or []
+    return [n for n in _entries(folder) if n in listed and has_mark(folder / n, FIGURE_MARK)]
+
+
+def _figures_of_report(out: Path) -> set[str] | None:
+    """Names of the figures that the report in `out` lists; None if there is no report."""
+    try:
+        tree = json.loads(_read_bytes(out / NUMBERS, MOST_NUMBERS))
+        known = "posenc" in tree["provenance"]["versions"]
+        return set(map(str, tree["figures"])) if known else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _entries(folder: Path) -> list[str]:
+    """Names in a folder, sorted; none if it is a link or does not exist."""
+    return sorted(os.listdir(folder)) if _real_folder(folder) else []
+
+
+def _real_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def has_mark(path: Path, mark: str) -> bool:
+    """True if a regular file, not a link, has this mark near its beginning or end."""
+    with suppress(OSError, ValueError):
+        return mark.encode() in _read_bytes(path, MARK_REACH) + _read_bytes(
+            path, MARK_REACH, end=True
+        )
+    return False
+
+
+def _read_bytes(path: Path, limit: int, end: bool = False) -> bytes:
+    """The first or last bytes of a regular file. Raises ValueError for other files, and OSError."""
+    if path.is_symlink():
+        raise ValueError(f"{path} is a link")
+    with opened(path) as file:
+        if end:
+            file.seek(-min(limit, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        return file.read(limit)
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Lock the folder. Raises OSError if another run is writing into it."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another run is writing a report there") from None
+        except OSError:
+            pass  # there are no locks on this file system
+        yield
+    finally:
+        os.close(handle)

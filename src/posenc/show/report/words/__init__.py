@@ -1,0 +1,30 @@
+"""Put results into words, the same on the terminal and on the page."""
+
+from posenc.core.numerals import number as number
+from posenc.show.report.words.findings import CHANGES as CHANGES
+from posenc.show.report.words.findings import METHODS as METHODS
+from posenc.show.report.words.findings import SEEN as SEEN
+from posenc.show.report.words.findings import SHORT as SHORT
+from posenc.show.report.words.findings import basis as basis
+from posenc.show.report.words.findings import blocks as blocks
+from posenc.show.report.words.findings import brief as brief
+from posenc.show.report.words.findings import change as change
+from posenc.show.report.words.findings import count as count
+from posenc.show.report.words.findings import duration as duration
+from posenc.show.report.words.findings import facts as facts
+from posenc.show.report.words.findings import growth as growth
+from posenc.show.report.words.findings import label as label
+from posenc.show.report.words.findings import masked as masked
+from posenc.show.report.words.findings import model as model
+from posenc.show.report.words.findings import moved as moved
+from posenc.show.report.words.findings import noise as noise
+from posenc.show.report.words.findings import runs as runs
+from posenc.show.report.words.findings import sentence as sentence
+from posenc.show.report.words.findings import times as times
+from posenc.show.report.words.findings import tokens as tokens
+from posenc.show.report.words.findings import turning as turning
+from posenc.show.report.words.findings import verdict as verdict
+from posenc.show.report.words.findings import verdict_of as verdict_of
+from posenc.show.report.words.findings import warned as warned
+from posenc.show.report.words.findings import width as width
+from posenc.show.report.words.guide import guide as guide

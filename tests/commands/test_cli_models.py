@@ -1,0 +1,189 @@
+"""The commands on models, as a person types them: what they print and write, the exit code."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from posenc.commands import cli
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 2048,
+    "rope_theta": 10000.0,
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A tiny Llama, with weights."""
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(LLAMA))
+    tensors = {"model.embed_tokens.weight": torch.randn(10, 32)}
+    for n in range(2):
+        for name, rows in {"q": 32, "k": 16, "v": 16, "o": 32}.items():
+            tensors[f"model.layers.{n}.self_attn.{name}_proj.weight"] = torch.randn(rows, 32)
+    save_file(tensors, path / "model.safetensors")
+    return path
+
+
+@pytest.fixture
+def posenc(capsys):
+    def run(*words):
+        try:
+            cli.main([str(word) for word in words])
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_inspects_a_folder_or_a_file(posenc, folder):
+    code, out, err = posenc("inspect", folder)
+    assert (code, err) == (0, "")
+    assert "model (llama) 2 layers, 4 heads in 2 groups, 2,048 tokens" in out
+    assert "layers 0–1: RoPE, 8 channels, base 10,000" in out
+    assert posenc("inspect", folder / "config.json")[1] == out
+
+
+def test_inspects_as_json(posenc, folder):
+    _, out, _ = posenc("inspect", folder, "--json", "--target", 4096)
+    told = json.loads(out)
+    assert told["context"] == 2048
+    assert told["problems"]
+    assert told["alike"][0]["turning"]["rotary"]["base"] == 10000.0
+
+
+def test_says_what_would_break_and_what_to_do(posenc, folder):
+    _, out, _ = posenc("inspect", folder, "--target", 8192)
+    assert "This breaks at 8,192 tokens:" in out
+    assert f"→ posenc extend {folder} --to 8192 --method yarn" in " ".join(out.split())
+    _, out, _ = posenc("inspect", folder, "--target", 2048)
+    assert "No fault is known at 2,048 tokens; mind the notes" in " ".join(out.split())
+
+
+def test_what_it_advises_can_be_done_as_it_stands(posenc, folder):
+    _, out, _ = posenc("inspect", folder, "--target", 8192, "--json")
+    command = json.loads(out)["advice"][0].split("   ")[0].split()[1:]
+    code, out, _ = posenc(*command)
+    assert code == 0
+    assert 'rope_scaling: nothing → {"rope_type": "yarn", "factor": 4.0' in out
+    assert "the config as it was is kept as config.original.json" in out
+    _, out, _ = posenc("inspect", folder, "--target", 8192)
+    assert "No fault is known at 8,192 tokens; mind the notes" in " ".join(out.split())
+
+
+def test_writes_a_page_and_never_over_anything_else(posenc, folder, tmp_path):
+    code, out, _ = posenc("inspect", folder, "--out", tmp_path / "page")
+    assert code == 0
+    assert "index.html" in out
+    html = (tmp_path / "page" / "index.html").read_text()
+    assert "default-src 'none'" in html
+    held = json.loads((tmp_path / "page" / "results.json").read_text())
+    told = json.loads(posenc("inspect", folder, "--json")[1])
+    assert held.pop("provenance")["command"].startswith("posenc inspect ")
+    assert told.pop("provenance")["command"].endswith(" --json")
+    assert held == told | {"figures": []}
+    assert posenc("inspect", folder, "--out", tmp_path / "page")[0] == 0  # its own page it replaces
+    code, _, err = posenc("inspect", folder, "--out", folder)
+    assert code == 2
+    assert "config.json" in err
+    assert json.loads((folder / "config.json").read_text()) == LLAMA
+
+
+def test_the_names_of_models_are_escaped_on_page_and_terminal(posenc, folder, tmp_path):
+    evil = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
+    (folder / "config.json").write_text(json.dumps(LLAMA | {"model_type": evil}))
+    code, out, _ = posenc("inspect", folder, "--out", tmp_path / "page")
+    assert code == 0
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    html = (tmp_path / "page" / "index.html").read_text()
+    assert "<img src=x" not in html
+    assert "&lt;img src=x" in html
+
+
+def test_extends_and_says_what_changed(posenc, folder):
+    code, out, _ = posenc("extend", folder, "--to", 4096, "--method", "linear", "--json")
+    assert code == 0
+    assert [change["key"] for change in json.loads(out)["changes"]] == [
+        "max_position_embeddings",
+        "rope_scaling",
+    ]
+    code, _, err = posenc("extend", folder, "--to", 4096, "--method", "linear")
+    assert code == 2
+    assert "it serves 4096 tokens already" in err
+    code, _, err = posenc("extend", folder, "--to", 9999, "--method", "yarm")
+    assert code == 2
+    assert "must be one of linear, ntk, dynamic, yarn, llama3" in err
+
+
+def test_extends_by_a_factor_of_what_it_was_trained_on(posenc, folder):
+    words = ("--method", "yarn", "--factor", "4", "--trained", "1024", "--json")
+    changes = json.loads(posenc("extend", folder, *words)[1])["changes"]
+    assert [change["after"] for change in changes] == [
+        4096,
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024},
+    ]
+    code, _, err = posenc("extend", folder, "--method", "yarn", "--factor", "1e308")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "above 1 and at most" in err
+
+
+def test_converts_there_and_back(posenc, folder, tmp_path):
+    code, out, _ = posenc("convert", folder, "--layout", "interleaved", "--out", tmp_path / "other")
+    assert code == 0
+    assert "half → interleaved: 4 of 9 tensors moved" in out
+    code, _, _ = posenc("convert", tmp_path / "other", "--layout", "half", "--out", tmp_path / "b")
+    assert code == 0
+    first, last = (
+        load_file(folder / "model.safetensors"),
+        load_file(tmp_path / "b/model.safetensors"),
+    )
+    assert all(torch.equal(first[name], last[name]) for name in first)
+
+
+def test_converting_overwrites_nothing(posenc, folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("my own")
+    code, _, err = posenc("convert", folder, "--layout", "interleaved", "--out", tmp_path / "mine")
+    assert code == 2
+    assert "nothing is overwritten: name a new folder" in err
+    code, _, err = posenc("convert", folder, "--layout", "half", "--out", tmp_path / "new")
+    assert code == 2
+    assert "already in layout 'half'" in err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
+@pytest.mark.slow
+def test_the_page_draws_itself_without_errors(posenc, folder, tmp_path):
+    """In Chromium, with the network blocked by the page itself."""
+    posenc("inspect", folder, "--out", tmp_path / "page", "--target", 8192)
+    done = subprocess.run(
+        [
+            "chromium",
+            *("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"),
+            *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
+            *("--disable-sync", f"--user-data-dir={tmp_path / 'profile'}"),
+            *("--virtual-time-budget=10000", "--dump-dom"),
+            f"file://{tmp_path / 'page' / 'index.html'}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    assert "CONSOLE" not in done.stderr
+    assert '<svg class="plot"' in done.stdout
+    assert "wavelength, tokens" in done.stdout

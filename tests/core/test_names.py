@@ -1,0 +1,70 @@
+"""What is printed without torch against the cards, and answers to names that are no encoding's."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from posenc.catalog import CATALOG, create, find
+from posenc.core import names
+from posenc.core.names import NOT_ENCODINGS, SYNONYMS
+from posenc.encodings.rotary.rope import RoPE
+
+
+def test_what_is_printed_is_what_the_cards_say():
+    assert [*names.cards().values()] == [card.to_json() for card in CATALOG]
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("roep", "Did you mean rope?"),
+        ("rotary", "Did you mean rope?"),
+        ("yarn", r"stretching of RoPE's .* `RoPE\(yarn\(frequencies\(64\), …\)\)`"),
+        ("NTK", r"stretching of RoPE's .* with ntk from `posenc.encodings.rotary.extension`"),
+        ("relative", "a family: choose of shaw, transformer-xl, deberta and t5"),
+        ("own.py", "Say which of the file: `own.py:CLASS`"),
+        ("xyzzy", "`posenc list` shows all"),
+    ],
+)
+def test_a_name_that_is_no_encodings_is_answered_with_what_to_use(typed, says):
+    for lookup in (names.find, find, create):
+        with pytest.raises(LookupError, match=f"no encoding is called '{typed}'. .*{says}"):
+            lookup(typed)
+
+
+def test_what_an_answer_points_to_is_there():
+    from posenc.encodings.rotary import extension
+
+    for answer in NOT_ENCODINGS.values():
+        if "extension" in answer:
+            assert callable(getattr(extension, answer.partition("RoPE(")[2].partition("(")[0]))
+        if "choose of" in answer:
+            listed = answer.partition("choose of ")[2].replace(" and ", ", ").split(", ")
+            assert {*listed} <= {*names.cards()}
+    assert {*SYNONYMS.values()} <= {*names.cards()}
+    taken = {names.plain(slug) for slug in names.cards()}
+    assert not taken & {*NOT_ENCODINGS, *SYNONYMS}
+
+
+def test_case_and_dashes_do_not_matter():
+    assert names.find("Transformer XL")["name"] == find("transformer_xl").slug == "transformer-xl"
+
+
+def test_names_need_no_torch():
+    code = (
+        "import sys; from posenc.core import names; names.find('rope');"
+        " print('torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+
+
+def test_a_family_is_where_an_encoding_acts():
+    families = {card.slug: card.family for card in CATALOG}
+    assert {**families, "nope": "none"} == families
+    assert [families[name] for name in ("sinusoidal", "rope", "alibi", "shaw")] == [
+        "additive", "rotary", "bias", "relative",
+    ]  # fmt: skip
+    assert replace(find("rope"), make=find(RoPE(8)).make).family == "own"

@@ -1,0 +1,52 @@
+"""The ways to rotate, few samples: compared with the formula, not timed where they are wrong."""
+
+import pytest
+import torch
+
+from posenc.lab.bench import rotation
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_others")]
+
+TINY = ("tiny", "float32", False, 1, 0.0, False)
+
+
+def test_ways_to_rotate_are_ratios_to_a_copy():
+    table = rotation.benchmark(*TINY)
+    names = [row.name for row in table.rows]
+    assert {"a copy", "transformers", "posenc half: halves"} <= {*names}
+    copy = table.row("a copy")
+    for row in table.rows:
+        assert row.ratio == pytest.approx(row.times.median / copy.times.median)
+        assert row.error is None if row.name == "a copy" else row.error < 1e-5
+    assert [row.ratio for row in table.rows] == sorted(row.ratio for row in table.rows)
+    what = [target.what for target in table.targets]
+    assert "posenc interleaved: complex / transformers" in what
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_numba_has_a_table_of_its_own(backward):
+    table = rotation.benchmark_numba("tiny", "float32", backward, 1, 0.0)
+    assert [row.name for row in table.rows] == ["a copy", "posenc half: halves"]
+    assert table.skipped == {"posenc half: numba": "not installed (numba)"}
+    q = torch.empty(1, 2, 4096, 128)
+    assert {"posenc half: halves"} == {
+        name for name in rotation.candidates(q, q, False)[0] if name.startswith("posenc half")
+    }
+
+
+def test_a_rotation_that_is_wrong_is_not_timed(monkeypatch):
+    wrong = lambda x, by, layout, start=None: x * 1.001  # noqa: E731
+    monkeypatch.setattr("posenc.lab.bench.rotation.rotate", wrong)
+    with pytest.raises(AssertionError, match="not close"):
+        rotation.benchmark(*TINY)
+
+
+def test_other_libraries_that_are_missing_are_named(monkeypatch):
+    def missing(pos, dim, dtype):
+        raise ImportError(name="some_library")
+
+    missing.__name__ = "_some_library"
+    monkeypatch.setattr("posenc.lab.bench.rotation.LIBRARIES", (missing,))
+    table = rotation.benchmark(*TINY)
+    assert table.skipped == {"some-library": "not installed (some_library)"}
+    assert not table.targets  # nobody to compare with

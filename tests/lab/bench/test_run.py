@@ -1,0 +1,30 @@
+"""A run of one part, few samples: its tables, its progress and its JSON."""
+
+import pytest
+
+from posenc.lab.bench import run
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_others")]
+
+
+def test_a_run_of_one_part(monkeypatch):
+    monkeypatch.setattr(run, "QUICK", run.Effort(1, 0.0, (256,), 512, (), False, ("tiny",)))
+    doing = []
+    found = run.benchmark(["rotation"], quick=True, progress=lambda *words: doing.append(words))
+    assert len(found.tables) == 4
+    assert {table.part for table in found.tables} == {"rotation"}
+    assert [done for _, done, _ in doing] == list(range(6))
+    assert found.libraries.keys() >= {"transformers"}
+    assert found.provenance.seed == 0
+    tree = found.to_json()
+    assert tree["tables"][0]["targets"][0]["met"] in (True, False)
+
+
+def test_a_part_that_there_is_not():
+    with pytest.raises(LookupError, match=r"no part 'rotating': name some of rotation, emb"):
+        run.benchmark(["rotating"])
+
+
+def test_whether_a_target_is_met_is_in_the_json(benchmarked):
+    told = benchmarked.to_json()["tables"][0]["targets"]
+    assert [one["met"] for one in told] == [True, False]

@@ -1,0 +1,260 @@
+"""The table of a study against outcomes that were put in, worked out by hand."""
+
+from dataclasses import asdict, replace
+from itertools import product
+from statistics import mean
+
+import pytest
+import torch
+
+from posenc.lab.study import analysis
+from posenc.lab.study.cell import PROFILES, Cell, Profile, Result
+from posenc.lab.study.plan import Plan
+from posenc.lab.study.store import Contents, Outcome, Record
+
+TRAINED, LENGTHS, PROMPTS = 10, (5, 10, 12, 15, 20, 25), 40
+SMALL = Profile(steps=5, prompts=PROMPTS)
+
+
+def plan(encodings=("nope", "rope", "alibi"), tasks=("copy",), seeds=6, **rest):
+    content = {"tasks": [*tasks], "encodings": [*encodings], "profile": asdict(SMALL)}
+    content |= {"trained": TRAINED, "tested": [*LENGTHS]} | rest
+    return Plan.of(content | ({"seeds": seeds} if seeds else {}))
+
+
+def right(share):
+    return torch.arange(PROMPTS) < share * PROMPTS
+
+
+def contents(planned, shares, protocol="generated", failures=()):
+    """`shares(cell, length)` is the share of right answers, or bits per character."""
+    records = {}
+    for cell in planned.cells():
+        outcomes = {}
+        for n in LENGTHS:
+            share = shares(cell, n)
+            bits = torch.full((PROMPTS,), share) if protocol == "sliding" else right(share)
+            outcomes[protocol, n] = bits
+            outcomes["forced", n] = right(1.0)
+        record = Record.of(cell, Result(outcomes, (1.0,), 100, 0.5))
+        if (cell.encoding, cell.seed) in failures:
+            record = Record(cell, None, (), "the loss of step 5 is nan", {})
+        records[cell.digest] = replace(record, seconds=0.01 * cell.seed)
+    return Contents([(planned.digest, planned.text)], [], {}, records)
+
+
+def falling(cell, n):
+    """NoPE stays right, RoPE falls beyond its length, ALiBi in between; seeds differ a little."""
+    beyond = {"nope": 0.9, "rope": 0.1, "alibi": 0.6}[cell.encoding] - 0.02 * cell.seed
+    return 1.0 if n <= TRAINED else beyond
+
+
+def test_a_row_is_what_its_outcomes_say():
+    found = analysis.analyse(contents(plan(), falling))
+    rows = {row.encoding: row for row in found.rows}
+    rope = rows["rope"]
+    assert rope.in_range == 1
+    assert rope.by_seed == pytest.approx(
+        [int(PROMPTS * (0.1 - 0.02 * seed) + 0.999) / PROMPTS for seed in range(1, 7)], abs=0.026
+    )
+    assert rope.value.value == pytest.approx(mean(rope.by_seed))
+    assert rope.value.low <= rope.value.value <= rope.value.high
+    assert (rope.below, rope.parameters, rope.seeds) == (12, 100, [1, 2, 3, 4, 5, 6])
+    assert rows["nope"].below is None
+    assert rope.curve[20] == pytest.approx(rope.curve[12])
+    assert rope.seconds in (0.03, 0.04)
+
+
+def test_trained_encodings_are_ranked_by_their_area():
+    found = analysis.analyse(contents(plan(), falling))
+    assert found.stamp == ""
+    assert {row.encoding: row.rank for row in found.rows} == {"nope": 1, "alibi": 2, "rope": 3}
+
+
+def test_what_is_not_right_in_range_is_undertrained_and_not_ranked():
+    weak = lambda cell, n: 0.92 if cell.encoding == "nope" else falling(cell, n)  # noqa: E731
+    planned = plan(seeds=7, contrast=[["nope", "rope"], ["alibi", "rope"]])
+    found = analysis.analyse(contents(planned, weak))
+    rows = {row.encoding: row for row in found.rows}
+    assert (rows["nope"].undertrained, rows["nope"].rank) == (True, None)
+    assert {name: rows[name].rank for name in ("alibi", "rope")} == {"alibi": 1, "rope": 2}
+    assert [one.verdict for one in found.contrasts] == ["undertrained: nope", ""]
+
+
+@pytest.mark.parametrize(("seeds", "stamp"), [(3, "3 seeds: no ranking claims"), (6, "")])
+def test_few_seeds_rank_nothing(seeds, stamp):
+    planned = plan(seeds=seeds, contrast=[["nope", "rope"]])
+    found = analysis.analyse(contents(planned, falling))
+    assert found.stamp == stamp
+    assert any(row.rank for row in found.rows) == (not stamp)
+    assert [one.verdict for one in found.contrasts] == [stamp]
+
+
+def test_smoke_is_stamped_however_many_seeds():
+    planned = plan(profile="smoke", contrast=[["nope", "rope"]])
+    found = analysis.analyse(contents(planned, falling))
+    assert found.stamp == "smoke: no ranking claims"
+    assert not any(row.rank for row in found.rows)
+    assert found.contrasts[0].verdict == found.stamp
+    assert planned.profile == PROFILES["smoke"]
+
+
+def test_a_contrast_is_paired_by_seed_with_exact_p_and_holm():
+    planned = plan(contrast=[["nope", "rope"], ["rope", "alibi"], [["nope", "alibi"], ["rope"]]])
+    found = analysis.analyse(contents(planned, falling))
+    one, two, three = found.contrasts
+    rows = {row.encoding: row.by_seed for row in found.rows}
+    apart = [a - b for a, b in zip(rows["nope"], rows["rope"], strict=True)]
+    assert one.by_seed == pytest.approx(apart)
+    assert one.difference.value == pytest.approx(mean(apart))
+    assert one.difference.value > 0.7
+    flips = [
+        abs(sum(s * x for s, x in zip(flip, apart, strict=True)))
+        for flip in product((1, -1), repeat=6)
+    ]
+    assert one.p == pytest.approx(mean(flip >= abs(sum(apart)) - 1e-9 for flip in flips))
+    assert one.adjusted == pytest.approx(3 * one.p)
+    assert (one.improvement, two.improvement) == (1, 0)
+    assert two.difference.value < 0
+    both = [(a + b) / 2 for a, b in zip(rows["nope"], rows["alibi"], strict=True)]
+    assert three.by_seed == pytest.approx([a - b for a, b in zip(both, rows["rope"], strict=True)])
+
+
+def test_bits_count_the_other_way():
+    bits = lambda cell, n: {"nope": 2.0, "rope": 3.0, "alibi": 2.5}[cell.encoding] + n / 100  # noqa: E731
+    planned = plan(tasks=["language"], contrast=[["nope", "rope"]])
+    found = analysis.analyse(contents(planned, bits, "sliding"))
+    rows = {row.encoding: row for row in found.rows}
+    assert {name: row.rank for name, row in rows.items()} == {"nope": 1, "alibi": 2, "rope": 3}
+    assert rows["nope"].value.value == pytest.approx(2 + mean((12, 15, 20)) / 100)
+    assert (rows["nope"].bits, rows["nope"].below, rows["nope"].undertrained) == (True, None, False)
+    assert found.contrasts[0].difference.value == pytest.approx(1)
+
+
+def test_the_metric_at_a_length_takes_that_length_alone():
+    found = analysis.analyse(
+        contents(plan(metric="at 1.2"), lambda cell, n: 0.5 if n == 12 else 1.0)
+    )
+    assert {row.value.value for row in found.rows} == {0.5}
+
+
+def test_another_protocol_is_read_where_it_is_asked_for():
+    found = analysis.analyse(contents(plan(), falling), protocol="forced")
+    assert {(row.protocol, row.value.value) for row in found.rows} == {("forced", 1.0)}
+
+
+def test_what_cropping_to_l_does_stands_in_the_row_where_it_was_measured():
+    (name,) = plan(["nope"]).labels
+    planned = plan([name], tasks=["language"], metric="at 2.0")
+    held = contents(planned, lambda cell, n: 2.0 + n / 100 + cell.seed / 10, "sliding")
+    assert analysis.analyse(held).rows[0].cropped is None
+    for record in held.records.values():
+        alone = torch.full((PROMPTS,), 2.0 + record.cell.seed / 100)
+        record.outcomes["cropped", 20] = Outcome.of(alone)
+    row = analysis.analyse(held).rows[0]
+    assert row.cropped.value == pytest.approx(2.035)  # the mean of 2.01 … 2.06
+    assert row.value.value == pytest.approx(2.55)
+
+
+def test_a_failed_seed_is_named_and_its_pairs_are_left_out():
+    planned = plan(seeds=7, contrast=[["nope", "rope"]])
+    found = analysis.analyse(contents(planned, falling, failures={("rope", 2)}))
+    rows = {row.encoding: row for row in found.rows}
+    assert rows["rope"].failures == {2: "the loss of step 5 is nan"}
+    assert rows["rope"].seeds == found.contrasts[0].seeds == [1, 3, 4, 5, 6, 7]
+
+
+def test_a_study_that_has_just_begun_has_rows_without_numbers():
+    planned = plan(contrast=[["nope", "rope"]])
+    found = analysis.analyse(Contents([(planned.digest, planned.text)], [], {}, {}))
+    assert (found.done, found.of, found.stamp) == (0, 18, "0 seeds: no ranking claims")
+    assert [row.value for row in found.rows] == [None] * 3
+    assert found.contrasts[0].verdict == "no paired seeds yet"
+
+
+def test_a_store_without_a_plan_has_rows_of_all_its_cells():
+    held = contents(plan(seeds=2), falling)
+    found = analysis.analyse(Contents([], [], {}, held.records))
+    assert [row.encoding for row in found.rows] == ["nope", "rope", "alibi"] or found.rows
+    assert (found.done, found.of) == (6, 6)
+
+
+def test_lengths_that_the_task_says_are_those_of_the_cells():
+    """The plan leaves them out; the cells that were run have them said."""
+    planned = Plan.of({"tasks": ["copy"], "encodings": ["nope"], "profile": asdict(SMALL)})
+    cells = [replace(cell, trained=20, tested=(20, 40)) for cell in planned.cells()]
+    outcomes = {("generated", n): right(1.0) for n in (20, 40)}
+    records = {c.digest: Record.of(c, Result(outcomes, (1.0,), 1, 0.1)) for c in cells}
+    found = analysis.analyse(Contents([(planned.digest, planned.text)], [], {}, records))
+    assert (found.done, found.rows[0].value.value) == (6, 1)
+
+
+def test_a_study_goes_on_until_its_intervals_are_narrow():
+    planned = plan(seeds=None, stop={"half_width": 0.2, "most": 12}, contrast=[["nope", "rope"]])
+    flat = lambda cell, n: {"nope": 1.0, "rope": 0.0, "alibi": 1.0}[cell.encoding]  # noqa: E731
+    wild = lambda cell, n: float((cell.seed % 2) == (cell.encoding == "nope"))  # noqa: E731
+    assert analysis.narrow(planned, contents(planned, flat), 6)
+    assert not analysis.narrow(planned, contents(planned, flat), 5)
+    assert not analysis.narrow(planned, contents(planned, wild), 6)
+    assert analysis.narrow(planned, contents(planned, wild), 12)  # the most of them
+
+
+def test_a_cell_of_another_plan_in_the_store_is_no_row():
+    planned = plan(encodings=["nope"])
+    held = contents(planned, falling)
+    other = Cell("copy", "rope", 1, profile=SMALL)
+    record = Record.of(other, Result({("generated", 20): right(1.0)}, (), 1, 0.1))
+    found = analysis.analyse(replace(held, records=held.records | {other.digest: record}))
+    assert [row.encoding for row in found.rows] == ["nope"]
+
+
+def test_some_rows_can_be_asked_for_and_keep_their_numbers():
+    planned = plan(tasks=["copy", "reverse"], contrast=[["nope", "rope"], ["nope", "alibi"]])
+    found = analysis.analyse(contents(planned, falling), resamples=50)
+    some = found.only(task=["reverse"], encoding=["nope", "alibi"])
+    assert [(row.task, row.encoding, row.rank) for row in some.rows] == [
+        ("reverse", "nope", 1),
+        ("reverse", "alibi", 2),
+    ]
+    assert [(one.task, one.other) for one in some.contrasts] == [("reverse", ("alibi",))]
+    assert some.stamp == found.stamp
+
+
+def test_over_tasks_all_runs_of_an_encoding_count_once():
+    """Against the rows; ALiBi has no run of one task, and bits per character are no shares."""
+    planned = plan(tasks=["copy", "sort", "language"])
+    held = contents(planned, falling)
+    for digest, record in held.records.items():
+        if record.cell.task == "language":
+            bits = {("sliding", n): torch.full((PROMPTS,), 2.0) for n in LENGTHS}
+            held.records[digest] = Record.of(record.cell, Result(bits, (1.0,), 100, 0.5))
+    for seed in range(1, 7):
+        (lost,) = [
+            digest
+            for digest, record in held.records.items()
+            if (record.cell.task, record.cell.name, record.cell.seed) == ("sort", "alibi", seed)
+        ]
+        del held.records[lost]
+    found = analysis.analyse(held, resamples=50)
+    assert [one.encoding for one in found.overall] == ["nope", "rope"]
+    for one in found.overall:
+        assert list(one.tasks) == ["copy", "sort"]
+        rows = [r for r in found.rows if r.encoding == one.encoding and r.task in one.tasks]
+        scores = sorted(score for row in rows for score in row.by_seed)
+        assert one.runs == len(scores) == 12
+        assert one.interquartile.value == pytest.approx(mean(scores[3:9]))
+        assert one.profile[0.5] == sum(score > 0.5 for score in scores) / 12
+    assert [one.encoding for one in found.only(encoding=["rope"]).overall] == ["rope"]
+    assert found.only(task=["copy"]).overall == []
+
+
+@pytest.mark.parametrize(
+    ("contrasts", "seeds", "able"), [(1, 6, True), (2, 6, False), (2, 7, True)]
+)
+def test_too_few_seeds_for_so_many_contrasts_are_said(contrasts, seeds, able):
+    """All signs agree, so that p is the least there is: does Holm's stay below 0.05?"""
+    pairs = [["nope", "rope"], ["alibi", "rope"]][:contrasts]
+    found = analysis.analyse(contents(plan(seeds=seeds, contrast=pairs), falling), resamples=50)
+    for one in found.contrasts:
+        assert (one.adjusted < 0.05) == able
+        assert one.verdict == ("" if able else "6 seeds cannot decide 2 contrasts: 7 can")

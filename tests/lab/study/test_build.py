@@ -1,0 +1,54 @@
+"""Models before training: what they share to the bit, against weights compared one by one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from posenc.lab.study.build import build, encoding_of, number
+from posenc.lab.study.cell import Cell, Profile
+
+PROFILE = Profile(width=16, heads=2, layers=2)
+CELL = Cell("copy", "rope", 0, profile=PROFILE)
+
+
+def weights(cell):
+    model = build(cell, 7)
+    encodings = {id(x) for layer in model.modules() for x in own_of(layer)}
+    return {name: x for name, x in model.named_parameters() if id(x) not in encodings}
+
+
+def own_of(layer):
+    encoding = getattr(layer, "encoding", None)
+    return () if encoding is None else encoding.parameters()
+
+
+@pytest.mark.parametrize("name", ["nope", "alibi", "t5", "fire", "shaw", "sinusoidal", "learned"])
+def test_weights_beside_the_encoding_are_equal_to_the_bit(name):
+    ours, others = weights(CELL), weights(replace(CELL, encoding=name))
+    assert ours.keys() == others.keys()
+    assert ours
+    for key, x in ours.items():
+        assert torch.equal(x, others[key])
+
+
+def test_another_seed_draws_all_anew():
+    ours, others = weights(CELL), weights(replace(CELL, seed=1))
+    drawn = [key for key, x in ours.items() if x.std() > 0]  # not the ones of a norm
+    assert drawn
+    assert not any(torch.equal(ours[key], others[key]) for key in drawn)
+
+
+def test_each_use_of_a_seed_has_numbers_of_its_own():
+    uses, seeds = ("weights", "encoding", "data", "tests"), range(50)
+    numbers = {number(use, seed) for use in uses for seed in seeds}
+    assert len(numbers) == len(uses) * len(seeds)
+    assert max(numbers) < 2**56  # what every generator takes
+
+
+def test_theta_is_an_option_of_rope_alone():
+    theta = [1.0, 0.5, 0.25, 0.0]
+    rope = encoding_of(replace(CELL, options={"theta": theta}))
+    assert rope.freqs.tolist() == theta
+    with pytest.raises(ValueError, match="`theta` is an option of rope, not of 'alibi'"):
+        encoding_of(replace(CELL, encoding="alibi", options={"theta": theta}))

@@ -1,0 +1,52 @@
+"""The lock of a folder, against what another process of the system is told."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from posenc.lab.study.lock import NAME, Locked, locked
+
+HOLD = "import sys; from posenc.lab.study.lock import locked\nwith locked(__import__('pathlib').Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"  # noqa: E501
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the lock of the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_who_holds_it_is_named(tmp_path, holder):
+    named = re.escape(f"{tmp_path} is in use by process {holder.pid} on ")
+    with pytest.raises(Locked, match=named), locked(tmp_path):
+        pass
+
+
+def test_a_holder_that_is_killed_leaves_it_free(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    with locked(tmp_path):
+        assert f'"pid": {os.getpid()}' in (tmp_path / NAME).read_text()
+
+
+def test_a_holder_that_wrote_no_sense_is_another_process(tmp_path, holder):
+    (tmp_path / NAME).write_text("[1]")
+    with pytest.raises(Locked, match="in use by another process: wait"), locked(tmp_path):
+        pass
+
+
+def test_the_folder_is_made_and_the_lock_is_given_back_after_an_error(tmp_path):
+    folder = tmp_path / "of" / "mine"
+    with pytest.raises(KeyError), locked(folder):
+        raise KeyError
+    with locked(folder):
+        pass

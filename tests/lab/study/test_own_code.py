@@ -1,0 +1,262 @@
+"""Code that files name, against a module that leaves a mark where it runs."""
+
+import json
+from dataclasses import asdict, replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import study_runner
+import torch
+from study_runner import TINY
+
+import posenc
+from posenc.commands import cli
+from posenc.lab.study import (
+    analysis,
+    bands,
+    execute,
+    own_code,
+    prediction,
+    repetition,
+    store,
+    train,
+)
+from posenc.lab.study.build import build
+from posenc.lab.study.cell import Cell
+from posenc.lab.study.kept import keep
+from posenc.lab.study.own_code import CodeRefused
+from posenc.lab.study.plan import Plan
+from posenc.lab.study.store import Outcome, Record, Store
+from posenc.lab.study.tasks import TASKS
+
+CODE = """
+from dataclasses import replace
+from pathlib import Path
+from posenc import RoPE
+from posenc.lab.study.tasks import TASKS
+
+Path("ran").touch()
+task = replace(TASKS["copy"], name="mine.py:task")
+
+class Mine(RoPE):
+    def __init__(self, dim):
+        super().__init__(dim)
+"""
+MINE, TASK = "mine.py:Mine", "mine.py:task"
+PROFILE = replace(TINY, width=16)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """A folder with code in it, in which nothing has run."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(CODE)
+
+
+def ran():
+    return Path("ran").exists()
+
+
+def stored(folder, *cells):
+    """A store with these cells."""
+    right, written = Outcome.of(torch.ones(9).bool()), Store(Path(folder))
+    for cell in cells:
+        places = {("generated", n): right for n in (10, 20, 30, 40)}
+        written.add(Record(cell, 1, (0.5,), None, places))
+    written.close()
+    return store.read(Path(folder))
+
+
+def kept(**changes):
+    """A model in the folder of a study whose file names code, which has not run."""
+    cell = Cell("copy", "rope", 1, profile=PROFILE, trained=8)
+    model = build(cell, len(TASKS["copy"].vocabulary))
+    named = replace(cell, **{"encoding": MINE, **changes})
+    return keep(model, named, TASKS["copy"], Path("theirs/models"))
+
+
+def plan(**rest):
+    content = {"tasks": ["copy"], "encodings": ["nope", MINE], "profile": asdict(PROFILE)}
+    return Plan.of(content | {"seeds": 1} | rest)
+
+
+def test_a_name_is_run_if_it_is_typed_and_spelled_as_the_file_spells_it():
+    refused = r"theirs\.db names code, mine\.py:Mine, and .* `--allow-code mine\.py:Mine`"
+    for allowed in ((), "mine.py:Other", ["./mine.py:Mine"]):
+        with pytest.raises(CodeRefused, match=refused):
+            own_code.check(["rope", MINE], allowed, "theirs.db")
+    own_code.check(["rope", "copy", MINE], [TASK, MINE], "theirs.db")
+    own_code.check([MINE], MINE, "theirs.db")
+
+
+def test_all_that_is_to_be_allowed_is_said_in_one_line_that_a_shell_reads():
+    named = ["pkg.mod:A", "a b.py:B", "a\n.py:C"]
+    with pytest.raises(CodeRefused) as raised:
+        own_code.check(named, (), "a plan")
+    assert "\n" not in str(raised.value)
+    assert "--allow-code 'a b.py:B' --allow-code pkg.mod:A`" in str(raised.value)
+
+
+def test_code_of_another_digest_than_that_of_the_file_is_refused():
+    digest = sha256(CODE.encode()).hexdigest()
+    assert own_code.digests(["rope", MINE, "pkg.mod:A", "gone.py:A"]) == {MINE: digest}
+    own_code.check([MINE], MINE, "theirs.db", {MINE: digest})
+    with pytest.raises(CodeRefused, match=r"mine\.py:Mine is not the code .* ffffffffffff… there"):
+        own_code.check([MINE], MINE, "theirs.db", {MINE: "f" * 64})
+
+
+FAMILIES = ("nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal")
+
+
+def test_properties_of_a_stores_encodings_are_measured_of_allowed_code_alone():
+    cells = [Cell("copy", name, 1, profile=PROFILE, trained=20) for name in (*FAMILIES, MINE)]
+    held = replace(stored("theirs", *cells), sources=own_code.digests([MINE]))
+    table = analysis.analyse(held)
+    with pytest.raises(CodeRefused, match=r"names code, mine\.py:Mine"):
+        prediction.predict(held, table)
+    assert not ran()
+    assert MINE in prediction.predict(held, table, allow_code=MINE)[0].encodings
+    Path("mine.py").write_text(f"{CODE}\n# louder")
+    with pytest.raises(CodeRefused, match="is not the code"):
+        prediction.predict(held, table, allow_code=MINE)
+
+
+def test_a_store_whose_task_is_code_is_read_without_running_it():
+    """A study writes the length that was trained; from a store without it none is looked up."""
+    held = stored("odd", Cell(TASK, "rope", 1, profile=PROFILE))
+    for look in (analysis.analyse, lambda held: repetition.repetition(held, held)):
+        with pytest.raises(store.StoreError, match=r"task 'mine\.py:task' lacks `trained`"):
+            look(held)
+    assert not ran()
+    held = stored("theirs", Cell(TASK, "rope", 1, profile=PROFILE, trained=20))
+    assert analysis.analyse(held).rows[0].trained == 20
+    assert not ran()
+
+
+def test_a_kept_model_is_loaded_with_allowed_code_of_the_same_digest():
+    path = kept()
+    with pytest.raises(CodeRefused, match=r"safetensors names code, mine\.py:Mine"):
+        posenc.study.load(path)
+    assert not ran()
+    assert posenc.study.load(path, allow_code=MINE).cell.encoding == MINE
+    Path("mine.py").write_text(f"{CODE}\n# louder")
+    with pytest.raises(CodeRefused, match="is not the code"):
+        posenc.study.load(path, allow_code=MINE)
+
+
+def test_bands_are_swapped_in_models_of_allowed_code_alone():
+    kept()
+    with pytest.raises(CodeRefused, match="names code"):
+        bands.swap_kept(Path("theirs"))
+    assert not ran()
+    with pytest.raises(ValueError, match=r"kept no model with a RoPE .* graded in bits"):
+        bands.swap_kept(Path("theirs"), allow_code=MINE)
+    assert ran()
+
+
+def test_bands_are_swapped_in_models_of_allowed_tasks_alone():
+    kept(encoding="rope", task=TASK)
+    with pytest.raises(CodeRefused, match=r"names code, mine\.py:task"):
+        bands.swap_kept(Path("theirs"))
+    assert not ran()
+
+
+def test_a_kept_model_in_the_folder_of_a_study_runs_nothing_that_its_cell_does_not_name():
+    """Its name is that of the model that is to be extended; what is in it is another's."""
+    cell = Cell("copy", "rope", 1, profile=PROFILE, trained=8, tested=(8,), extend="pi 2")
+    base = replace(cell, extend="")
+    Path("theirs/models").mkdir(parents=True)
+    kept().rename(f"theirs/models/{base.digest}.safetensors")
+    with pytest.raises(CodeRefused, match="names code"):
+        train.run(cell, TASKS["copy"], models=Path("theirs/models"))
+    assert not ran()
+    other = replace(base, seed=2)
+    keep(build(other, 104), other, TASKS["copy"], Path()).rename(
+        f"theirs/models/{base.digest}.safetensors"
+    )
+    with pytest.raises(ValueError, match="is the model of another run: `seed` is 2 there and 1"):
+        train.run(cell, TASKS["copy"], models=Path("theirs/models"))
+
+
+@pytest.mark.parametrize("named", [{}, {"tasks": [TASK], "encodings": ["rope"]}])
+def test_a_plan_is_carried_out_with_allowed_code_alone(named):
+    planned = plan(trained=8, tested=[8, 16], **named)
+    (name,) = planned.code
+    with pytest.raises(CodeRefused, match=rf"the plan names code, {name}"):
+        execute.study(planned, Path("out"), runner=study_runner.run, start="fork")
+    assert not ran()
+    assert not Path("out").exists()
+    ended = execute.study(
+        planned, Path("out"), runner=study_runner.run, start="fork", allow_code=name
+    )
+    assert (ended.done, ran()) == (ended.of, True)
+
+
+def words():
+    """Everything that a command can do with somebody else's files that name code."""
+    encodings = (*FAMILIES, MINE)
+    stored("theirs", *(Cell("copy", name, 1, profile=PROFILE, trained=20) for name in encodings))
+    stored("odd", Cell(TASK, MINE, 1, profile=PROFILE))
+    kept()
+    planned = plan(tasks=["copy", TASK])
+    Path("plan.toml").write_text(planned.text)
+    resumed = Store(Path("begun"))
+    resumed.register(planned.digest, planned.text, {})
+    resumed.close()
+    for folder, refused in (("theirs", False), ("odd", True)):
+        for extra in ([], ["--against", "theirs"], ["--out", folder], ["--json"]):
+            yield refused, ["results", folder, *extra]
+        yield False, ["results", folder, "--csv", f"{folder}.csv"]
+        yield False, ["results", folder, "--cells"]
+        yield True, ["results", folder, "--properties"]
+        yield refused, ["explore", "--study", folder, "--no-browser", "--force"]
+    yield True, ["results", "theirs", "--bands", "b.csv"]
+    yield True, ["study", "--resume", "begun"]
+    yield True, ["study", "plan.toml"]
+
+
+def test_no_command_runs_what_a_file_names(capsys):
+    for refused, typed in words():
+        code = 0
+        try:
+            cli.main(typed)
+        except SystemExit as stop:
+            code = stop.code
+        last = capsys.readouterr().err.splitlines()[-1:]
+        assert (code, ran()) == (2 if refused else 0, False), (typed, last)
+        assert not refused or last[0].startswith("error: ")
+
+
+def test_a_command_runs_what_is_typed_again_and_says_so_where_a_study_is_to_go_on(
+    monkeypatch, capsys
+):
+    whole = execute.study
+
+    def quickly(*words, **named):
+        return whole(*words, **named | {"runner": study_runner.breaks, "start": "fork"})
+
+    monkeypatch.setattr(execute, "study", quickly)
+    study_runner.run(Cell("copy", "rope", 1, profile=TINY), None)
+    Path("plan.toml").write_text(plan(encodings=["rope", MINE]).text)
+    for words in (["plan.toml", "--out", "out"], ["--resume", "out"]):
+        with pytest.raises(SystemExit):
+            cli.main(["study", *words, "--allow-code", MINE])
+        said = capsys.readouterr().err
+        assert f"to go on: posenc study --resume out --allow-code {MINE}\n" in said
+    assert ran()
+    with pytest.raises(SystemExit):
+        cli.main(["results", "out", "--properties", "--allow-code", "mine"])
+    assert "`--allow-code` names code as my_module.py:Mine, got 'mine'" in capsys.readouterr().err
+
+
+def test_what_is_typed_to_a_study_needs_no_typing_again(monkeypatch, capsys):
+    whole = execute.study
+    quickly = lambda *words, **named: whole(  # noqa: E731
+        *words, **named | {"runner": study_runner.run, "start": "fork"}
+    )
+    monkeypatch.setattr(execute, "study", quickly)
+    study_runner.run(Cell("copy", "rope", 1, profile=TINY), None)
+    cli.main(["study", "--task", TASK, "--encoding", MINE, "--out", "out", "--json"])
+    assert json.loads(capsys.readouterr().out)["done"] == 1
+    assert ran()

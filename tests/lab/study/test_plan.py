@@ -1,0 +1,220 @@
+"""Plans against what they say in TOML, in any spelling, and plans that cannot be carried out."""
+
+import tomllib
+from hashlib import sha256
+
+import pytest
+
+from posenc.lab.study.cell import PROFILES, Profile
+from posenc.lab.study.plan import Plan, PlanError
+
+SMALL = {"tasks": ["copy"], "encodings": ["nope", "rope"]}
+FULL = """
+hypothesis = "NoPE copies longer texts than it was trained on; RoPE doesn't — \\"not\\" at all."
+tasks = ["copy", "reverse"]
+encodings = [
+    "nope",
+    "rope",
+    { name = "slow", encoding = "rope", theta = [1.0, 0, 0, 0, 0, 0, 0, 0.5] },
+    { name = "random", encoding = "rope", positions = "random 2048" },
+    { name = "window", encoding = "nope", control = "window" },
+]
+profile = { base = "cpu", steps = 2000, rate = 3e-4 }
+metric = "at 1.2"
+contrast = [["nope", "rope"], [["nope", "window"], ["rope", "slow"]]]
+trained = 10
+tested = [10, 12, 20]
+[stop]
+half_width = 0.04
+most = 12
+"""
+
+
+def test_a_plan_says_what_its_file_says(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text(FULL)
+    plan = Plan.read(path)
+    assert plan.labels == ("nope", "rope", "slow", "random", "window")
+    assert plan.profile == Profile(layers=4, steps=2000, prompts=500, rate=3e-4)
+    assert (plan.half_width, plan.seeds, plan.metric) == (0.04, 12, "at 1.2")
+    assert plan.contrast == (
+        (("nope",), ("rope",)),
+        (("nope", "window"), ("rope", "slow")),
+    )
+    cells = plan.of_seed(3)
+    assert [(cell.task, cell.name) for cell in cells[:2]] == [("copy", "nope"), ("copy", "rope")]
+    slow, drawn, window = cells[2:5]
+    assert slow.options == {"theta": [1.0, 0, 0, 0, 0, 0, 0, 0.5]}
+    assert (drawn.positions, window.control) == ("random 2048", "window")
+    assert {(cell.trained, cell.tested, cell.seed) for cell in cells} == {(10, (10, 12, 20), 3)}
+
+
+def test_its_digest_is_that_of_its_text_which_says_the_same(tmp_path):
+    plan = Plan.of(tomllib.loads(FULL))
+    again = Plan.of(tomllib.loads(plan.text))
+    assert again == plan
+    assert again.text == plan.text
+    assert plan.digest == sha256(plan.text.encode()).hexdigest()
+
+
+def test_spellings_of_one_plan_have_one_digest():
+    spelled = SMALL | {
+        "encodings": [{"name": "nope"}, {"encoding": "rope", "options": {}, "control": ""}],
+        "profile": {"steps": PROFILES["smoke"].steps},
+        "seeds": 6,
+        "metric": "area",
+    }
+    assert Plan.of(spelled).digest == Plan.of(SMALL).digest
+    assert Plan.of(SMALL | {"seeds": 7}).digest != Plan.of(SMALL).digest
+
+
+def test_cells_come_seed_after_seed():
+    cells = Plan.of(SMALL | {"tasks": ["copy", "sort"], "seeds": 3}).cells()
+    assert [cell.seed for cell in cells] == [1] * 4 + [2] * 4 + [3] * 4
+
+
+def test_options_stand_in_the_table_or_in_options():
+    one = Plan.of(SMALL | {"encodings": [{"encoding": "rope", "theta": [0.1] * 8}]})
+    other = Plan.of(SMALL | {"encodings": [{"encoding": "rope", "options": {"theta": [0.1] * 8}}]})
+    assert one == other
+
+
+def test_plans_that_differ_say_in_what():
+    one, other = Plan.of(SMALL), Plan.of(SMALL | {"seeds": 8, "metric": "at 2"})
+    assert other.differences(one) == (
+        "`metric` is 'area' there and 'at 2' here, `seeds` is 6 there and 8 here"
+    )
+
+
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def extended(encoding, by):
+    return {"encodings": [{"name": "x", "encoding": encoding, "extend": by}]}
+
+
+BAD = [
+    ({"tasks": []}, "tasks: must be a list of at least one, got an empty one"),
+    ({"tasks": ["copi"]}, r"tasks: no task is called 'copi': did you mean copy\?"),
+    ({"tasks": ["copy", "copy"]}, "tasks: 'copy' is there twice"),
+    ({"tasks": [3]}, "tasks: must be text in quotes, got 3"),
+    ({"encodings": ["rop"]}, "encodings: rop: .*rope"),
+    ({"encodings": [7]}, "encodings: 7 must be a name or a table"),
+    ({"encodings": ["rope", "rope"]}, "'rope' is there twice: give each a `name`"),
+    ({"encodings": ["rope", {"name": "x", "encoding": "rope"}]}, "rope and x are the same"),
+    ({"encodings": [{"encoding": "rope", "bas": 3}]}, "encodings: rope: .*bas"),
+    ({"encodings": [{"encoding": "alibi", "theta": [1]}]}, "encodings: alibi: `theta` is an"),
+    ({"encodings": [{"encoding": "rope", "positions": "odd"}]}, 'must be "plain" or "random 2048"'),
+    (
+        {"encodings": [{"name": "rope", "extend": "linear 2"}]},
+        'extend: must be "pi 2", or "yarn 4 after 100" steps, got \'linear 2\'',
+    ),
+    ({"control": "windo"}, "control: 'windo' is not known: did you mean 'window'"),
+    ({"profile": "huge"}, "profile: 'huge' is not known: known are smoke, cpu, gpu"),
+    ({"profile": {"step": 3}}, "profile: 'step' is not known: did you mean 'steps'"),
+    ({"profile": {"steps": 0}}, "profile: steps: must be a whole number from 1"),
+    ({"profile": {"steps": True}}, "profile: steps: must be a whole number"),
+    ({"profile": {"rate": float("nan")}}, "profile: rate: must be a number above 0, got nan"),
+    ({"profile": {"width": 10}}, "`width` must be a multiple of `heads`, got 10 and 4"),
+    ({"seeds": 0}, "seeds: must be a whole number from 1 to 10,000, got 0"),
+    ({"seeds": "6"}, "seeds: must be a whole number"),
+    ({"seeds": 6, "stop": {}}, "leave one of them out"),
+    ({"stop": {"most": 3}}, "stop: most: must be a whole number from 6"),
+    ({"stop": {"half": 3}}, "stop: 'half' is not known"),
+    ({"stop": 0.05}, "stop: must be a table, got 0.05"),
+    ({"metric": "mean"}, 'metric: must be "area" or "at 1.2", got \'mean\''),
+    ({"contrast": [["nope"]]}, r'a list of pairs such as \["nope", "rope"\]'),
+    ({"contrast": [["nope", "alibi"]]}, "contrast: 'alibi' is not known: known are nope, rope"),
+    ({"contrast": [["nope", ["rope", "nope"]]]}, "the sides must differ"),
+    ({"contrast": [["nope", []]]}, "contrast: must be a list of at least one"),
+    ({"trained": 0}, "trained: must be a whole number from 1"),
+    ({"tested": [1.5]}, "tested: must be a whole number"),
+    ({"trained": 10**9}, "trained: must be a whole number from 1 to 1,048,576, got 1000000000"),
+    ({"tested": [10**9]}, "tested: must be a whole number from 1 to 1,048,576"),
+    ({"profile": {"layers": 10**9}}, "profile: layers: must be a whole number from 1 to 1,024"),
+    (
+        {"profile": {"layers": 1024, "width": 2**16}},
+        r"profile: `width` and `layers` take 196,608 GiB of weights, there are \d+: make them sm",
+    ),
+    ({"encodings": [f"rope{n}" for n in range(3_000)]}, "list of up to 1,000, got one of 3,000"),
+    (
+        {"seeds": 10_000, "tasks": ["copy", "sort", "mode", "count", "parity", "reverse"]},
+        "make 120",
+    ),
+    ({"encodings": ["nope", {"name": "rope", "o": nested(800)}]}, "at most 16 deep in one another"),
+    ({"x": nested(5_000)}, "at most 16 deep in one another"),
+    (extended("alibi", "yarn 2"), "encodings: alibi: only a RoPE of one axis can be extended"),
+    (extended("axial-rope", "yarn 2"), "axial-rope: only a RoPE of one axis can be extended"),
+    (extended("rope", "yarn 0"), "`extend` must be by a factor from 1 to 1,000,000, got 'yarn 0'"),
+    (extended("rope", "yarn " + "9" * 400), "must be by a factor from 1 to 1,000,000"),
+    (extended("rope", "yarn 2 after 99999999999"), 'extend: must be "pi 2"'),
+    ({"positions": "random " + "9" * 5_000}, 'must be "plain" or "random 2048"'),
+    ({"hypotesis": "x"}, "'hypotesis' is not known: did you mean 'hypothesis'"),
+    ({"hypothesis": 1}, "hypothesis: must be text in quotes"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), BAD)
+def test_what_cannot_be_carried_out_is_refused_by_file_and_key(unchecked, change, said):
+    with pytest.raises(PlanError, match=said) as raised:
+        Plan.of(SMALL | change, "mine.toml")
+    assert str(raised.value).startswith("mine.toml: ")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["tasks", "encodings"])
+def test_tasks_and_encodings_must_be_named(key):
+    rest = {name: value for name, value in SMALL.items() if name != key}
+    with pytest.raises(PlanError, match=f"the plan: {key}: a plan must name some, got none"):
+        Plan.of(rest)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"tasks = [", "is no TOML"),
+        (b"\xff", "is no TOML"),
+        (None, "cannot be"),
+        (b"x = " + b"[" * 5_000, ": lists and tables are at most 16 deep"),
+        (b"x = " + b"{a = " * 5_000, ": lists and tables are at most 16 deep"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(tmp_path, content, said):
+    path = tmp_path / "plan.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PlanError, match=rf"plan\.toml ?{said}"):
+        Plan.read(path)
+
+
+def test_files_go_to_the_tasks_that_are_made_of_them():
+    tasks = ["copy", "language", "masked", "images"]
+    plan = Plan.of(
+        {"tasks": tasks, "encodings": ["nope"], "text": "a.txt", "images": "b.npz"}, "a plan"
+    )
+    assert [plan.source(task) for task in tasks] == ["", "a.txt", "a.txt", "b.npz"]
+    assert Plan.of(tomllib.loads(plan.text)) == plan
+
+
+def test_the_order_of_texts_may_be_one_for_all_seeds():
+    fixed = Plan.of(SMALL | {"data_seed": 4})
+    assert {cell.data_seed for cell in fixed.cells()} == {4}
+    assert Plan.of(tomllib.loads(fixed.text)) == fixed
+    assert {cell.data_seed for cell in Plan.of(SMALL).cells()} == {None}
+    assert "data_seed" not in Plan.of(SMALL).text  # so that earlier plans keep their digest
+    with pytest.raises(PlanError, match="data_seed: must be a whole number from 0"):
+        Plan.of(SMALL | {"data_seed": -1})
+
+
+def test_a_thousand_encodings_are_read_at_once_and_two_that_are_the_same_are_named():
+    """Compared with each other in pairs they took as many seconds as there are millions of them."""
+    rows = [{"name": f"r{n}", "encoding": "rope", "base": 1_000.0 + n} for n in range(1_000)]
+    begun = tomllib.loads(Plan.of(SMALL | {"encodings": rows}).text)
+    assert len(begun["encodings"]) == 1_000
+    rows[999]["base"] = rows[7]["base"]
+    with pytest.raises(PlanError, match="encodings: r7 and r999 are the same: drop one"):
+        Plan.of(SMALL | {"encodings": rows})

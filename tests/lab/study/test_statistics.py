@@ -1,0 +1,152 @@
+"""Statistics against loops over all cases, closed forms, and published tables."""
+
+from itertools import product
+from statistics import mean
+
+import pytest
+import torch
+
+from posenc.lab.study import statistics as stats
+
+
+@pytest.mark.parametrize("n", [4, 8, 12, 40])
+def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end(n):
+    values = torch.randn(n).tolist()
+    middle = sorted(values)[n // 4 : n - n // 4]
+    assert stats.interquartile_mean(values) == pytest.approx(mean(middle))
+
+
+def test_values_at_the_edges_count_by_their_share():
+    """Of five, the middle half is the third, and three quarters of its neighbours."""
+    expected = (0.75 * 1 + 2 + 0.75 * 3) / 2.5
+    assert stats.interquartile_mean([0, 1, 2, 3, 90]) == pytest.approx(expected)
+    assert stats.interquartile_mean([7.0]) == 7
+
+
+def test_the_area_is_over_lengths_beyond_the_trained_one_up_to_twice():
+    lengths, right = [10, 20, 25, 40, 41], [1.0, 0.9, 0.6, 0.2, 0.0]
+    assert stats.area(lengths, right, 20) == pytest.approx(0.4)
+    with pytest.raises(ValueError, match=r"no length lies beyond `trained`=50 and within twice"):
+        stats.area(lengths, right, 50)
+
+
+def test_the_first_length_below_one_half():
+    assert stats.first_below([30, 10, 20], [0.1, 1.0, 0.49]) == 20
+    assert stats.first_below([10, 20], [1.0, 0.5]) is None
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 6, 8, 10])
+def test_the_least_p_of_n_pairs_is_one_in_two_to_the_n_minus_1(n):
+    """Field's own table: 3 seeds 0.25, 6 0.031, 8 0.008, 10 0.002."""
+    assert stats.sign_flip(torch.rand(n) + 0.1) == pytest.approx(2 / 2**n)
+
+
+def test_the_sign_flip_test_equals_a_loop_over_all_flips():
+    for seed in range(20):
+        x = torch.randn(7, generator=torch.Generator().manual_seed(seed)).tolist()
+        sums = [
+            sum(s * v for s, v in zip(flip, x, strict=True)) for flip in product((1, -1), repeat=7)
+        ]
+        expected = mean(abs(total) >= abs(sum(x)) - 1e-9 for total in sums)
+        assert stats.sign_flip(x) == pytest.approx(expected)
+
+
+def test_of_many_pairs_the_drawn_flips_come_near_the_normal_p():
+    x = torch.randn(60, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.2
+    z = x.sum().abs() / x.square().sum().sqrt()
+    normal = torch.erfc(z / 2**0.5).item()
+    assert stats.sign_flip(x) == pytest.approx(normal, abs=0.01)
+
+
+def test_differences_of_nothing_show_nothing():
+    assert stats.sign_flip([0.0] * 6) == 1
+
+
+def test_holm_adjusts_as_in_a_worked_example():
+    """p of 0.01, 0.02, 0.03, 0.04 become 0.04, 0.06, 0.06, 0.06."""
+    adjusted = stats.holm({"a": 0.01, "d": 0.04, "b": 0.02, "c": 0.03})
+    assert adjusted == pytest.approx({"a": 0.04, "b": 0.06, "c": 0.06, "d": 0.06})
+    assert stats.holm({"a": 0.9, "b": 0.8})["a"] == 1
+
+
+def test_the_probability_of_improvement_equals_a_loop():
+    one, other = torch.randint(5, (9,)).tolist(), torch.randint(5, (7,)).tolist()
+    wins = [1.0 if a > b else 0.5 if a == b else 0.0 for a in one for b in other]
+    assert stats.probability_of_improvement(one, other) == pytest.approx(mean(wins))
+    assert stats.probability_of_improvement(one, one) == pytest.approx(0.5)
+
+
+@pytest.mark.slow
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    """Seeds differ by a normal effect, prompts by a coin: 200 worlds, level 90 %."""
+    random, covered = torch.Generator().manual_seed(0), 0
+    for world in range(200):
+        chance = (0.5 + 0.1 * torch.randn(12, 1, generator=random)).clamp(0, 1)
+        right = torch.rand(12, 100, generator=random) < chance
+        interval = stats.bootstrap([*right], level=0.9, resamples=400, seed=world)
+        covered += interval.low <= 0.5 <= interval.high
+    assert 0.8 < covered / 200 < 0.97
+
+
+def test_seeds_that_disagree_widen_the_interval_though_each_is_sure():
+    sure = [torch.ones(500) if n % 2 else torch.zeros(500) for n in range(6)]
+    alike = [torch.arange(500) % 2 == 0 for _ in range(6)]
+    wide, narrow = (stats.bootstrap(x, resamples=1000) for x in (sure, alike))
+    assert wide.value == narrow.value == 0.5
+    assert wide.half_width > 0.25 > 0.03 > narrow.half_width
+
+
+def test_the_bootstrap_takes_any_statistic_of_the_seeds_and_repeats_itself():
+    outcomes = [torch.rand(50) < 0.3 for _ in range(5)]
+    best = stats.bootstrap(outcomes, lambda means: means.amax(-1), resamples=500)
+    assert best.value == pytest.approx(max(x.double().mean().item() for x in outcomes))
+    assert best == stats.bootstrap(outcomes, lambda means: means.amax(-1), resamples=500)
+
+
+def test_three_seeds_rank_nothing():
+    assert not stats.may_rank(3)
+    assert stats.may_rank(6)
+    narrow = stats.Interval(0.5, 0.48, 0.52)
+    assert not stats.enough(narrow, seeds=3)
+    assert stats.enough(narrow, seeds=6)
+    wide = stats.Interval(0.5, 0.3, 0.7)
+    assert not stats.enough(wide, seeds=31)
+    assert stats.enough(wide, seeds=32)
+
+
+@pytest.mark.parametrize("values", [[], [float("nan")], torch.ones(1, 1)])
+def test_what_is_no_list_of_numbers_is_refused(values):
+    with pytest.raises(ValueError, match="a list of finite numbers, at least one"):
+        stats.sign_flip(values)
+
+
+def test_outcomes_of_other_prompts_are_refused():
+    with pytest.raises(ValueError, match=r"same prompts for each seed, got \[2, 3\]"):
+        stats.bootstrap([torch.ones(2), torch.ones(3)])
+    with pytest.raises(ValueError, match="a vector of each seed, got none"):
+        stats.bootstrap([])
+
+
+def test_the_interquartile_mean_over_tasks_is_that_of_all_runs():
+    runs = torch.rand(3, 6, 20)
+    found = stats.interquartile([[*task] for task in runs], resamples=300)
+    middle = sorted(runs.double().mean(2).flatten().tolist())
+    expected = (0.5 * middle[4] + sum(middle[5:13]) + 0.5 * middle[13]) / 9
+    assert found.value == pytest.approx(expected)
+    assert found.low < found.value < found.high
+    with pytest.raises(ValueError, match="`outcomes` must hold the runs of each task, got none"):
+        stats.interquartile([])
+
+
+def test_seeds_are_drawn_within_their_task():
+    """A task where all runs are right and one where all are wrong: nothing is left to chance."""
+    tasks = [[torch.ones(9)] * 6, [torch.zeros(9)] * 6]
+    found = stats.interquartile(tasks, resamples=300)
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_a_performance_profile_counts_the_runs_above_each_score():
+    scores = torch.rand(17).tolist()
+    found = stats.performance_profile(scores, (0.0, 0.3, 0.9))
+    for level, share in found.items():
+        assert share == pytest.approx(sum(score > level for score in scores) / 17)

@@ -1,0 +1,386 @@
+"""Texts against what they must mean: each is parsed again and its answer worked out by hand."""
+
+import io
+import itertools
+import lzma
+import re
+from dataclasses import replace
+from importlib.resources import files
+from random import Random
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy
+import pytest
+import torch
+
+from posenc.lab.study import tasks
+from posenc.lab.study.tasks import (
+    BEGIN,
+    END,
+    SEPARATOR,
+    TASKS,
+    Task,
+    Text,
+    language,
+    masked,
+    passkey,
+)
+
+NOVEL = lzma.decompress(
+    (files("posenc.analysis") / "northanger_abbey.txt.xz").read_bytes()
+).decode()
+SIZES = (1, 2, 3, 7, 20)
+
+
+def parts(task, n, seed=0):
+    """The symbols before and after the place where the answer begins."""
+    text = task.text(n, Random(seed))
+    first = text.graded.index(True)
+    assert text.symbols[0] == BEGIN
+    assert all(text.graded[first:])
+    assert text.symbols[-1] == END
+    return text.symbols[1:first], text.symbols[first:-1]
+
+
+def value(digits):
+    return sum(int(digit) * 10**place for place, digit in enumerate(digits))
+
+
+ANSWERS = {
+    "copy": lambda words: words,
+    "copy-constant": lambda words: words,
+    "reverse": lambda words: [*reversed(words)],
+    "sort": lambda words: [f"{n:02}" for n in sorted(map(int, words))],
+    "mode": lambda words: [max(words, key=words.count)],
+    "parity": lambda words: [str(sum(map(int, words)) % 2)],
+}
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_answer_follows_from_the_prompt(name, n):
+    for seed in range(20):
+        prompt, answer = parts(TASKS[name], n, seed)
+        assert prompt[-1] == SEPARATOR
+        assert len(prompt) == n + 1
+        assert answer == ANSWERS[name](prompt[:-1])
+
+
+def test_the_mode_is_the_only_one():
+    for seed in range(200):
+        prompt, (most,) = parts(TASKS["mode"], 6, seed)
+        times = [prompt.count(symbol) for symbol in {*prompt[:-1]}]
+        assert times.count(prompt.count(most)) == 1
+
+
+def test_counting_goes_from_the_first_to_the_last_on_a_circle():
+    wrapped = 0
+    for seed in range(50):
+        (first, last, _), answer = parts(TASKS["count"], 9, seed)
+        steps = [int(word[1:]) for word in answer]
+        assert (answer[0], answer[-1], len(answer)) == (first, last, 9)
+        assert {(b - a) % 100 for a, b in itertools.pairwise(steps)} == {1}
+        wrapped += steps[-1] < steps[0]
+    assert wrapped
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_sums_are_right_with_the_last_digit_first(n):
+    for seed in range(50):
+        prompt, answer = parts(TASKS["addition"], n, seed)
+        one, other = "".join(prompt).removesuffix("=").split("+")
+        assert len(one) == len(other) == n
+        assert len(answer) == n + 1
+        assert value(one) + value(other) == value(answer)
+
+
+@pytest.mark.parametrize("n", [1, 5, 40, 126])
+def test_hints_name_the_power_of_ten_of_each_digit(n):
+    starts = set()
+    for seed in range(20):
+        prompt, answer = parts(TASKS["hinted-addition"], n, seed)
+        plus = prompt.index("+")
+        numbers = [prompt[:plus], prompt[plus + 1 : -1], answer]
+        start = int(prompt[0][1:])
+        starts.add(start)
+        for written in numbers:
+            assert [int(hint[1:]) - start for hint in written[::2]] == [*range(len(written) // 2)]
+        one, other, total = (value(written[1::2]) for written in numbers)
+        assert one + other == total
+    assert len(starts) > 1
+
+
+def test_more_digits_than_hints_are_refused():
+    with pytest.raises(ValueError, match=r"`n` must be below 128 in addition with hints.* got 128"):
+        TASKS["hinted-addition"].text(128, Random(0))
+
+
+@pytest.mark.parametrize("n", [0, 1, 30])
+def test_each_key_asked_for_is_answered_with_the_value_it_came_with(n):
+    text = replace(TASKS["recall"], least=0).text(n, Random(n))
+    middle = text.symbols.index(SEPARATOR)
+    said, asked = text.symbols[1:middle], text.symbols[middle + 1 :]
+    pairs = dict(zip(said[:12:2], said[1:12:2], strict=True))
+    assert len(pairs) == 6
+    assert len(said) == 12 + n
+    assert dict(zip(asked[::2], asked[1::2], strict=True)) == pairs
+    graded = [place for place, answer in enumerate(text.graded) if answer]
+    assert graded == [*range(middle + 2, len(text.symbols), 2)]
+
+
+def test_a_flip_flop_reads_what_was_written_last():
+    orders = []
+    for seed in range(40):
+        text = TASKS["flip-flop"].text(40, Random(seed))
+        memory = None
+        steps = zip(text.symbols[1::2], text.symbols[2::2], text.graded[2::2], strict=True)
+        for order, bit, graded in steps:
+            orders.append(order)
+            assert graded == (order == "read")
+            if order == "write":
+                memory = bit
+            if order == "read":
+                assert bit == memory
+        assert (text.symbols[1], text.symbols[-2]) == ("write", "read")
+    assert 0.7 < orders.count("ignore") / len(orders) < 0.85
+
+
+def test_a_window_of_a_language_stands_in_the_text_and_held_out_ones_only_at_its_end():
+    text = NOVEL[:40_000]
+    task = language(text, trained=32)
+    for held_out in (False, True):
+        for seed in range(20):
+            written = task.text(100, Random(seed), held_out)
+            window = "".join(written.symbols[1:])
+            assert written.graded == [False] + [True] * 100
+            assert window in (text[36_000:] if held_out else text[:36_000])
+
+
+def test_a_pass_key_is_planted_once_and_asked_for():
+    text = NOVEL[:30_000]
+    task = passkey(text, trained=128)
+    places = set()
+    for seed in range(20):
+        prompt, answer = parts(task, 200, seed)
+        said = "".join(prompt)
+        assert len(said) == 200
+        assert said.endswith("The pass key?")
+        assert re.findall(r"The pass key is (\d{5})\.", said) == ["".join(answer)]
+        places.add(said.index("The pass key is"))
+    assert len(places) > 10
+    assert max(places) > 100 > 40 > min(places)
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_batches_hold_the_texts_and_grade_no_filling(task):
+    sizes = [3, 9, 5]
+    batch = task.batch(sizes, Random(3))
+    random = Random(3)
+    for row, n in enumerate(sizes):
+        text = task.text(n, random)
+        tokens = [*batch.inputs[row, :1].tolist(), *batch.targets[row].tolist()]
+        assert task.decode(tokens) == text.symbols
+        assert batch.lengths[row] == len(text.symbols)
+        right = [s for s, graded in zip(text.symbols, text.graded, strict=True) if graded]
+        assert task.decode(batch.targets[row][batch.answers[row]].tolist()) == right
+    assert not batch.answers[batch.targets == 0].any()
+    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+
+
+def test_the_same_seed_writes_the_same_texts():
+    one, other, third = (TASKS["copy"].training(8, Random(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one.inputs, other.inputs)
+    assert one.lengths != third.lengths
+
+
+def test_lengths_of_training_are_drawn_alike_and_those_of_evaluation_go_twice_as_far():
+    task = TASKS["copy"]
+    lengths = [length - 1 for length in task.training(4000, Random(0)).lengths]
+    sizes = [(length - 2) // 2 for length in lengths]
+    assert {*sizes} == {*range(1, 21)}
+    assert max(map(sizes.count, sizes)) < 1.5 * 4000 / 20
+    assert task.lengths == (4, 8, 12, 16, 20, 24, 28, 32, 36, 40)
+
+
+def test_a_task_of_ones_own_is_one_function():
+    def double(n, random):
+        digits = [random.choice("0123456789") for _ in range(n)]
+        return [*digits, "="], [*digits, *digits]
+
+    task = Task("double", double, symbols="0123456789=")
+    prompt, answer = parts(task, 4)
+    assert answer == prompt[:-1] * 2
+    assert len(task.vocabulary) == 15
+
+
+def test_what_a_task_writes_beyond_its_symbols_is_refused_by_name():
+    task = Task("odd", lambda n, random: (["a"], ["b"]), symbols="a")
+    with pytest.raises(ValueError, match=r"task 'odd' wrote 'b', which is not among its `symbols`"):
+        task.batch([1], Random(0))
+
+
+def test_symbols_that_are_there_twice_are_refused():
+    with pytest.raises(ValueError, match=r"`symbols` of the task 'odd' must differ.*'a' is there"):
+        Task("odd", lambda n, random: Text([], []), symbols="aba")
+
+
+def test_texts_too_short_for_the_longest_window_are_refused():
+    with pytest.raises(ValueError, match=r"`text` must have more than 5,120 characters.* got 100"):
+        language("ab" * 50)
+    with pytest.raises(ValueError, match=r"a pass key needs windows of more than 37 characters"):
+        passkey("ab" * 50)
+    with pytest.raises(ValueError, match=r"`held` must be a share between 0 and 1, got 1"):
+        language("ab" * 50, held=1)
+
+
+def test_a_length_below_the_least_is_refused():
+    with pytest.raises(ValueError, match=r"`n` must be a whole number of at least 2, got 1"):
+        TASKS["flip-flop"].text(1, Random(0))
+
+
+def test_hidden_words_are_hidden_and_asked_for():
+    words = [f"v{n % 50}" for n in range(5_000)] + ["new"] * 600
+    task = masked(words, trained=40, most=50)
+    for held_out in (False, True):
+        text = task.text(40, Random(1), held_out)
+        hidden = [place for place, symbol in enumerate(text.symbols) if symbol == "<mask>"]
+        assert hidden == [place for place, answer in enumerate(text.graded) if answer]
+        assert len(hidden) == 6  # 15 % of 40
+        assert text.said[0] == BEGIN
+        assert "<mask>" not in text.said
+        same = zip(text.symbols, text.said, text.graded, strict=True)
+        assert all(answer or shown == said for shown, said, answer in same)
+    assert "new" in task.vocabulary  # the commonest word
+    assert "v49" not in task.vocabulary
+    with pytest.raises(ValueError, match="take a longer text"):
+        masked(words[:500], trained=40)
+
+
+def test_sentences_ask_for_their_label_at_the_beginning(tmp_path):
+    lines = [
+        f"{'yes' if n % 2 else 'no'}\t{'good ' * (n % 2)}word {'x ' * (n % 25)}"
+        for n in range(9_000)
+    ]
+    file = tmp_path / "labelled.tsv"
+    file.write_text("\n".join(lines))
+    task = tasks.load_sentences(file).at(6, (6, 12))
+    text = task.text(6, Random(0))
+    assert text.symbols[0] == BEGIN
+    assert text.graded == [True, *[False] * 6]
+    assert text.said[0] == ("=yes" if "good" in text.symbols else "=no")
+    assert text.said[1:] == text.symbols[1:]
+    (tmp_path / "bad.tsv").write_text("one part")
+    with pytest.raises(
+        ValueError, match=r"bad.tsv, line 1: it must be a label, a tab and a sentence"
+    ):
+        tasks.load_sentences(tmp_path / "bad.tsv")
+    with pytest.raises(ValueError, match="cannot be read"):
+        tasks.load_sentences(tmp_path / "none.tsv")
+
+
+def test_valences_become_labels(tmp_path):
+    """As vaderSentiment writes them: an identifier, what is felt from −4 to 4, a sentence."""
+    rows = [f"{n}\t{(n // 30 % 5) - 2}\t{' '.join(['w'] * (1 + n % 30))}" for n in range(9_000)]
+    (tmp_path / "felt.txt").write_text("\n".join(rows))
+    task = tasks.load_sentences(tmp_path / "felt.txt")
+    assert {"=positive", "=negative"} <= {*task.vocabulary}
+    assert task.chance == pytest.approx(0.5)
+    (tmp_path / "bad.txt").write_text("1\tmuch\tfine")
+    with pytest.raises(ValueError, match="'much' must be a valence"):
+        tasks.load_sentences(tmp_path / "bad.txt")
+
+
+def test_pictures_are_read_row_by_row_and_scaled_by_the_nearest_pixel(tmp_path):
+    pictures = torch.arange(16.0).reshape(1, 4, 4).repeat(20, 1, 1)
+    task = tasks.images(pictures, ["cat", "dog"] * 10, levels=16)
+    text = task.text(4, Random(0))
+    assert text.symbols[1:] == [f"grey{n}" for n in range(16)]
+    assert text.said[0] in ("=cat", "=dog")
+    twice = task.text(8, Random(0)).symbols[1:]
+    for row, column in itertools.product(range(8), repeat=2):
+        assert twice[8 * row + column] == f"grey{4 * (row // 2) + column // 2}"
+    numpy = pytest.importorskip("numpy")
+    numpy.savez(tmp_path / "some.npz", pictures=pictures.numpy(), labels=[0, 1] * 10)
+    assert tasks.find("images", tmp_path / "some.npz").tested == (4, 5, 6, 8)
+    (tmp_path / "bad.npz").write_text("no archive")
+    with pytest.raises(ValueError, match=r"must be an .npz file with arrays"):
+        tasks.load_images(tmp_path / "bad.npz")
+    with pytest.raises(ValueError, match="`pictures` must be squares"):
+        tasks.images(torch.zeros(3, 4, 5), [1, 2, 3])
+
+
+def test_tasks_are_found_by_name_and_with_their_file(tmp_path):
+    (tmp_path / "letters.txt").write_text("".join(Random(0).choices("abc", k=20_000)))
+    assert tasks.find("language", tmp_path / "letters.txt").symbols == ["a", "b", "c"]
+    assert "t" in tasks.find("passkey").symbols
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from posenc.lab.study.tasks import Task, copy, WORDS\n"
+        "double = Task('double', copy, WORDS)\nnothing = 3\n"
+    )
+    assert tasks.find(f"{own}:double").name == "double"
+    with pytest.raises(LookupError, match=r"must be a `posenc.lab.study.tasks.Task`, it is 3"):
+        tasks.find(f"{own}:nothing")
+    with pytest.raises(LookupError, match="did you mean reverse"):
+        tasks.find("revers")
+    with pytest.raises(LookupError, match="needs a file of labelled ones"):
+        tasks.find("sentences")
+
+
+def test_another_length_keeps_what_a_task_is():
+    task = tasks.find("language").at(32)
+    assert (task.least, task.trained, task.tested) == (32, 32, (32, 40, 48, 64, 128, 256))
+    assert tasks.find("copy").at(10).lengths == tuple(range(2, 21, 2))
+    assert tasks.find("copy").at(10, (12,)).lengths == (12,)
+    assert tasks.find("copy").at() == tasks.find("copy")
+
+
+def packed(path, **arrays):
+    """An .npz file of arrays, or of the bytes of their files."""
+    with ZipFile(path, "w", ZIP_DEFLATED) as file:
+        for name, content in arrays.items():
+            data = io.BytesIO()
+            if not isinstance(content, bytes):
+                numpy.save(data, content)
+            file.writestr(f"{name}.npy", data.getvalue() or content)
+
+
+def header(shape, dtype="|u1"):
+    data = io.BytesIO()
+    about = {"shape": shape, "fortran_order": False, "descr": dtype}
+    numpy.lib.format.write_array_header_1_0(data, about)
+    return data.getvalue()
+
+
+def test_pictures_that_unpack_to_more_than_memory_are_refused_before_they_do(tmp_path, monkeypatch):
+    """By the directory of the archive and by the headers of the arrays: nothing is unpacked."""
+    path, labels = tmp_path / "bomb.npz", numpy.arange(20) % 2
+    packed(path, pictures=numpy.zeros((20, 100, 100), numpy.uint8), labels=labels)
+    assert path.stat().st_size < 2_000
+    assert tasks.load_images(path).trained == 100
+    monkeypatch.setattr(tasks, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(numpy, "load", lambda *_, **__: 1 / 0)
+    said = r"pictures\.npy has 200,128 bytes unpacked, up to 200,000 are read"
+    with pytest.raises(ValueError, match=said):
+        tasks.load_images(path)
+    for content in (header((10**6, 10**4, 10**4)), header((20, 8, 8)), header((-1, 8, 8)), b"x"):
+        packed(path, pictures=content, labels=labels)
+        with pytest.raises(ValueError, match=r"must be an \.npz file with arrays"):
+            tasks.load_images(path)
+    packed(path, labels=labels)
+    with pytest.raises(ValueError, match=r"must be an \.npz file with arrays"):
+        tasks.load_images(path)
+
+
+def test_a_damaged_archive_of_pictures_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "some.npz"
+    packed(path, pictures=numpy.arange(1280.0).reshape(20, 8, 8), labels=numpy.arange(20) % 2)
+    data, draw, refused = path.read_bytes(), Random(1), 0
+    for _ in range(200):
+        place = draw.randrange(len(data))
+        path.write_bytes(data[:place] + bytes([draw.randrange(256)]) + data[place + 1 :])
+        try:
+            tasks.load_images(path)
+        except ValueError:
+            refused += 1
+    assert refused > 100

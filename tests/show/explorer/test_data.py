@@ -1,0 +1,79 @@
+"""The page's data, held against the cards, the configs and θ by its formula."""
+
+import json
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc import CATALOG, ALiBi, create
+from posenc.catalog import find
+from posenc.show.explorer import data
+
+
+@pytest.fixture(scope="module")
+def page():
+    return json.loads(data.to_json(data.page()))
+
+
+@pytest.fixture(scope="module")
+def encodings(page):
+    return {one["slug"]: one for one in page["encodings"]}
+
+
+def test_every_card_is_on_the_page(encodings):
+    assert [*encodings] == [card.slug for card in CATALOG]
+    for card in CATALOG:
+        one = encodings[card.slug]
+        assert "sentence" not in one["graph"]
+        assert {name for name, found in one["properties"].items() if found["holds"]} == {
+            measure.__name__ for measure in card.holds
+        }
+        assert card.paper is not None
+        assert one["paper"]["bibtex"] == card.paper.bibtex()
+        assert card.name.split()[0] in one["name"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", ["rope"])
+def test_packaged_witnesses_are_worded_as_now(slug):
+    """But for their digits, which differ between processors. If not: `python tools/explorer.py`."""
+    now, packaged = data.measure(find(slug))["properties"], data.catalog()[slug]["properties"]
+    worded = lambda all_of: {name: re.sub(r"[\d.,]+", "0", x["why"]) for name, x in all_of.items()}  # noqa: E731
+    assert worded(now) == worded(packaged)
+
+
+def test_formulas_are_mathml(encodings):
+    lines = encodings["rope"]["formula"]
+    assert lines
+    assert all(part.startswith("<math>") for line in lines for part in line)
+    assert encodings["rope"]["text"][0]["prose"]
+
+
+def test_what_is_called_makes_the_encoding_of_the_graph(encodings):
+    for one in encodings.values():
+        graph = one["graph"]
+        made = create(one["command"], graph["dim"], graph["heads"], **graph["options"])
+        assert [hook.removeprefix("on_") for hook in made.acts_on] == one["acts_on"]
+
+
+def test_an_encoding_of_ones_own_comes_first():
+    own = find(ALiBi(4, 0.25))
+    page = data.page([own])
+    assert page["encodings"][0]["name"] == "ALiBi own"
+    assert page["encodings"][0]["family"] == "own"
+    assert page["encodings"][0]["paper"] is None
+    assert page["first"] == ["alibi-own"]
+    assert not page["notes"]
+
+
+@given(st.text())
+def test_text_of_the_users_is_kept_as_json(text):
+    assert json.loads(data.to_json({"text": text})) == {"text": text}
+
+
+def test_numbers_that_json_does_not_have_are_refused():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        data.to_json({"number": math.inf})

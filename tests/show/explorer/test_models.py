@@ -1,0 +1,88 @@
+"""Models on the page, held against `inspect` and against configs that are extended."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posenc.models.extend import extended
+from posenc.models.inspection import inspect
+from posenc.show.explorer import data, models
+
+
+@pytest.fixture(scope="module")
+def page():
+    return json.loads(data.to_json(data.page()))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_oss", "gemma3_text", "modernbert", "phi3"])
+def test_packaged_models_are_described_as_now(name):
+    """If not: `python tools/explorer.py models`."""
+    packaged = data.architectures()
+    found, turnings = json.loads(json.dumps(models.architecture(name)))
+    assert found == next(one for one in packaged["models"] if one["name"] == name)
+    assert turnings
+    for key, turning in turnings.items():
+        known = packaged["turnings"][key]
+        for part in ("says", "unfinished", "base", "method", "trained"):
+            assert turning[part] == known[part]
+        assert turning["slower"] == pytest.approx(known["slower"])
+
+
+def test_every_architecture_names_how_it_turns(page):
+    known = {model["name"] for model in page["models"]}
+    assert {"llama", "qwen3", "gemma3_text", "bloom", "bert", "t5"} <= known
+    for model in page["models"]:
+        assert model["layers"] or model["embedding"]
+        for layers in model["layers"]:
+            assert layers["turning"] is None or layers["turning"] in page["turnings"]
+        for look in model["outlooks"]:
+            assert (look["verdict"] == "breaks") == bool(look["problems"])
+
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 4096,
+}
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    path = tmp_path / "mine" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(CONFIG))
+    return path
+
+
+def test_a_model_of_the_users_is_described_as_inspect_does(config):
+    model, turnings = models.model(config, "mine")
+    assert model["own"]
+    assert [layers["does"] for layers in model["layers"]] == [
+        group.does for group in inspect(config).groups
+    ]
+    for look in model["outlooks"]:
+        found = inspect(config, look["target"])
+        assert (look["verdict"], look["problems"], look["advice"]) == (
+            found.verdict,
+            found.problems,
+            found.advice,
+        )
+    (turning,) = turnings.values()
+    assert turning["theta"]["shape"] == [32]
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [("linear", "linear"), ("yarn", "YaRN"), ("llama3", "Llama 3")]
+)
+def test_extensions_slow_the_pairs_as_in_an_extended_config(config, tmp_path, method, said):
+    """The config is extended, and read anew."""
+    (turning,) = models.model(config, "mine")[1].values()
+    longer, _ = extended(CONFIG, None, method, "config.json", 4.0)
+    config.write_text(json.dumps(longer))
+    (now,) = models.model(config, "mine")[1].values()
+    (stretched,) = (one for one in turning["extended"] if one["factor"] == 4)
+    assert stretched["target"] == 4 * 4096
+    assert stretched["methods"][said]["slower"] == pytest.approx(now["slower"], rel=1e-4)

@@ -1,0 +1,545 @@
+"""The page from a file, in a browser that reaches nothing: every view by mouse and by keyboard."""
+
+import gzip
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+import posenc
+from posenc import plot
+
+with suppress(ImportError):  # then the browser's fixture skips
+    from playwright.sync_api import expect
+
+pytestmark = pytest.mark.slow
+
+VIEWS = ["encoding", "order", "rotation", "compare", "context", "tour"]
+AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+STATES = 200 if "POSENC_THOROUGH" in os.environ else 5
+READ = [("light", 1280), ("dark", 390)]  # of all that are promised, so that it takes seconds
+if "POSENC_THOROUGH" in os.environ:
+    READ = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 820, 390)]
+COLOURS = """canvas => new Set(new Uint32Array(canvas.getContext("2d")
+    .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size"""
+OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """The page with all encodings and a model of a user's."""
+    folder = tmp_path_factory.mktemp("page")
+    model = folder / "config.json"
+    model.write_text(
+        '{"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32,'
+        ' "num_hidden_layers": 4, "rope_theta": 500000.0, "max_position_embeddings": 8192}'
+    )
+    return posenc.explore("rope", model).save(folder / "explore.html")
+
+
+@pytest.fixture
+def visit(chromium, file):
+    """visit("#v1/order", scheme="dark") -> page; nothing is said, and nothing asked outside."""
+    contexts, said, asked = [], [], []
+
+    def look(address="", width=1280, scheme="light", **options):
+        context = chromium.new_context(
+            offline=True, color_scheme=scheme, viewport={"width": width, "height": 900}, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda one: asked.append(one.url))
+        page.goto(f"{file.as_uri()}{address}")
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    yield look
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert [one for one in asked if not one.startswith(("file:", "data:", "blob:"))] == []
+
+
+def go(page, address):
+    """To another state by its address alone, until the page has drawn it."""
+    page.evaluate(
+        """address => new Promise(drawn => {
+            addEventListener("hashchange", () => requestAnimationFrame(drawn), {once: true});
+            location.hash = address;
+        })""",
+        address,
+    )
+
+
+# What a click or a key leads to comes in the browser's own time: it is expected, never just read.
+def says(page, where, what):
+    """The first that is so selected contains these words, or soon does."""
+    expect(page.locator(where).first).to_contain_text(what)
+
+
+def has_address(page, part):
+    """Or soon has: steps of a slider are written when it rests."""
+    expect(page).to_have_url(re.compile(re.escape(part)))
+
+
+def pixels(page):
+    return page.locator("main").screenshot()
+
+
+def differs(page, before):
+    """The view is drawn otherwise, or soon is."""
+    for _ in range(10_000):  # only a hang takes so many
+        if pixels(page) != before:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("the view stays as it was")
+
+
+def test_it_is_one_small_file(file, visit):
+    html = file.read_bytes()
+    assert len(gzip.compress(html)) < 2**20
+    page = visit("#v1/encoding")
+    print(f"{len(html) / 2**20:.2f} MiB, {len(gzip.compress(html)) / 2**20:.2f} gzipped")
+    assert page.locator("canvas").count() >= 2
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_says_something_before_the_first_click(visit, view):
+    page = visit(f"#v1/{view}")
+    assert page.locator("[aria-current=page]").inner_text() == view.capitalize()
+    text = page.inner_text("main")
+    assert page.locator(".instead").count() == 0
+    assert any(letter.isdigit() for letter in text)
+    assert page.locator("canvas:visible, main svg:visible").count() >= 1
+    assert "NaN" not in text
+    assert "undefined" not in text
+
+
+def test_by_mouse(visit):
+    page = visit("#v1/encoding")
+    page.select_option("select", "sinusoidal")
+    expect(page.locator("h2")).to_have_text("Sinusoidal")
+    heat = page.locator("figure:visible .picture").first
+    heat.click(position={"x": 120, "y": 60})
+    readout = page.locator(".readout").first
+    first = readout.inner_text()
+    heat.hover(position={"x": 160, "y": 120})
+    expect(readout).not_to_have_text(first)
+    page.get_by_text("Table", exact=True).first.click()
+    expect(page.locator(".numbers[open] tbody tr")).to_have_count(64)
+
+    page.get_by_role("link", name="Order").click()
+    page.get_by_label("Sentence").fill("dog bites man")
+    expect(page.locator(".chips li")).to_have_count(3)
+    page.get_by_role("button", name="Shuffle").click()
+    has_address(page, "order=")
+    says(page, ".claims", "changes by nothing without the encoding")
+    page.get_by_label("Each word sees only those before it").check()
+    has_address(page, "causal")
+
+    page.get_by_role("link", name="Rotation").click()
+    says(page, ".instead", "does not turn pairs")
+    page.select_option("select", "rope")
+    page.get_by_role("button", name="Move both by 37").click()
+    says(page, ".claim", "the angle between them stays the same in every pair")
+
+    page.get_by_role("link", name="Compare").click()
+    page.locator("select").nth(2).select_option("t5")
+    page.get_by_role("button", name="decaying").click()
+    expect(page.locator("figure:visible canvas")).to_have_count(3)
+    says(page, "[aria-live=polite]:visible", "of 30 encodings")
+    page.get_by_role("link", name="ALiBi").click()
+    expect(page.locator("h2")).to_have_text("ALiBi")
+
+    page.get_by_role("link", name="Context").click()
+    page.get_by_label("Wanted length").select_option(label="32,768 tokens")
+    says(page, ".claim", "A text of 32,768 tokens")
+
+    page.get_by_role("link", name="Tour").click()
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
+    page.get_by_role("link", name="Open it in its view").click()
+    expect(page.locator("h2")).to_have_text("Does attention know the order?")
+
+
+def test_a_model_of_the_users_is_shown_first(visit):
+    page = visit()
+    assert page.inner_text("h2") == "Longer than trained"
+    assert "base 500,000" in page.inner_text("main")
+
+
+def tab_to(page, what, most=60):
+    """Press Tab until the element that is focused fits."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"document.activeElement.matches({what!r})"):
+            return
+    raise AssertionError(f"{what} is not reached by Tab")
+
+
+def test_by_keyboard_alone(visit):
+    page = visit("#v1/encoding/rope")
+    tab_to(page, "select")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("h2")).not_to_have_text("RoPE")
+    tab_to(page, "input[type=range]")
+    page.keyboard.press("ArrowRight")
+    has_address(page, "n=65")
+    tab_to(page, ".picture")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    says(page, "#live", "position 41, channel 1")
+    tab_to(page, "summary")
+    page.keyboard.press("Enter")
+    expect(page.locator(".numbers[open] table")).to_have_count(1)
+
+    for view in VIEWS[1:]:
+        page.evaluate("document.activeElement.blur()")
+        tab_to(page, f"nav a[data-view={view}]")
+        page.keyboard.press("Enter")
+        expect(page.locator("#view")).to_be_focused()
+        before = pixels(page)
+        if view == "order":
+            tab_to(page, ".chips button")
+            page.keyboard.press("Enter")
+            has_address(page, "i=")
+        elif view == "tour":
+            page.keyboard.press(" ")
+            expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
+        elif view == "compare":
+            tab_to(page, ".filters button")
+            page.keyboard.press(" ")
+        elif view == "rotation":
+            page.locator("select").select_option("rope")
+            tab_to(page, "input[type=range]")
+            page.keyboard.press("ArrowRight")
+        else:
+            tab_to(page, "select")
+            page.keyboard.press("ArrowDown")
+        differs(page, before)
+
+
+def test_back_undoes(visit):
+    page = visit("#v1/encoding/rope")
+    title = page.locator("h2")
+    page.select_option("select", "alibi")
+    expect(title).to_have_text("ALiBi")
+    page.get_by_role("link", name="Compare").click()
+    expect(title).to_have_text("Side by side")
+    page.go_back()
+    expect(title).to_have_text("ALiBi")
+    page.go_back()
+    expect(title).to_have_text("RoPE")
+    page.locator("input[type=range]").first.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    has_address(page, "n=69")
+    page.go_back()  # five steps of one slider are one change
+    expect(page.locator("output").first).to_have_text("64")
+
+
+def states(count):
+    """Addresses of any view, with what it can be asked."""
+    draw = random.Random(0)
+    names = ["rope", "alibi", "sinusoidal", "t5", "shaw", "fire", "fox", "xpos", "binary"]
+    for _ in range(count):
+        view = draw.choice(VIEWS)
+        chosen = ",".join(draw.sample(names, draw.randint(1, 3)))
+        yield (
+            f"#v1/{view}/{chosen}?n={draw.randint(2, 96)}&i={draw.randrange(30)}"
+            f"&j={draw.randrange(30)}&head={draw.randrange(4)}&at={draw.randrange(512)}"
+            f"&text=a+dog+and+{draw.randrange(99)}+dogs&stop={draw.randint(1, 10)}"
+            f"&option.base={draw.choice([500, 10000, 320000])}"
+            f"{draw.choice(['', '&causal'])}{draw.choice(['', '&embed'])}"
+        )
+
+
+def test_a_link_shows_the_same_pixels_in_a_new_page(visit):
+    page = visit()
+    for address in states(STATES):
+        go(page, address)
+        new = visit(page.evaluate("location.hash"))
+        assert pixels(new) == pixels(page), unquote(address)
+        assert page.title() == new.title()
+        new.context.close()
+
+
+def test_a_head_stays_chosen_where_the_encoding_before_has_one(visit):
+    """RoPE does the same in each head; the slider is bounded by the heads that FoX has."""
+    page = visit("#v1/order/rope?head=3")
+    go(page, "#v1/order/fox?head=3")
+    expect(page.get_by_label("Head", exact=True)).to_have_value("3")
+    expect(page.locator("output:visible")).to_have_text("3")
+
+
+def test_each_picture_of_the_texts_is_a_state_that_is_drawn(visit):
+    """Every address in examples/README.md, which lists them."""
+    text = (Path(__file__).parents[3] / "examples" / "README.md").read_text("utf-8")
+    addresses = re.findall(r"`(#v1/[^`]*)`", text)
+    assert len(addresses) > 12
+    page = visit()
+    for address in addresses:
+        go(page, address)
+        expect(page.locator(f"nav a[data-view={address.split('/')[1]}]")).to_have_attribute(
+            "aria-current", "page"
+        )
+        assert page.locator(".instead").count() == 0, address
+        assert page.locator("canvas:visible, main svg:visible").count() >= 1, address
+        assert page.evaluate("location.hash") == address
+
+
+def test_a_model_lends_words_its_vectors_and_the_page_says_so(chromium, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    import posenc
+
+    config = {"model_type": "llama", "hidden_size": 96, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tokens = ["Ġthe", "Ġold", "Ġdog", "Ġchased"]
+    vocabulary = {token: at for at, token in enumerate(tokens)}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    table = {"model.embed_tokens.weight": torch.randn(4, 96)}
+    save_file(table, tmp_path / "model.safetensors")
+    file = posenc.explore(tmp_path).save(tmp_path / "explore.html")
+    page = chromium.new_page()
+    page.goto(f"{file.as_uri()}#v1/order/rope")
+    said = page.locator(".note").last
+    assert "96 channels projected to 64" in said.inner_text()
+    assert "It has none for “another”: seeded here." in said.inner_text()
+    readout = page.locator(".readout").first
+    first = readout.inner_text()
+    page.get_by_label("Seeded vectors").check()
+    expect(said).to_contain_text("Nothing here is trained")
+    expect(readout).not_to_have_text(first)
+    has_address(page, "#v1/order/rope?seeded")
+    page.close()
+
+
+TEN_LINES = """\
+from posenc import Encoding
+
+
+class Mine(Encoding):
+    def __init__(self, heads: int, strength: float = 0.5):
+        super().__init__()
+        self.heads, self.strength = heads, strength
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return lambda b, h, i, j: -self.strength * (q_at[i] - k_at[j]).abs().double().sqrt()
+"""
+
+
+def test_an_encoding_of_ten_lines_appears_with_no_javascript_written(chromium, tmp_path):
+    """By the command, in a Python of its own; the score against √distance."""
+    assert len(TEN_LINES.splitlines()) == 10
+    (tmp_path / "file.py").write_text(TEN_LINES)
+    words = ["explore", "file.py:Mine", "--out", "mine.html", "--no-browser"]
+    done = subprocess.run(
+        [sys.executable, "-m", "posenc", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto((tmp_path / "mine.html").as_uri())
+    expect(page.locator("h2")).to_have_text("Mine")
+    bias = page.get_by_role("figure").filter(has_text="What is added to scores")
+    assert bias.locator("canvas").evaluate(COLOURS) > 30
+    strength = page.get_by_label("strength", exact=True)
+    output = page.locator(".slider", has=strength).locator("output")
+    expect(output).to_have_text("0.5")
+    expect(bias.locator(".readout")).to_have_text("query at 40, key at 24: −2")  # 0.5 · √16
+    strength.press("ArrowRight")
+    expect(output).not_to_have_text("0.5")
+    turned = 4 * float(output.inner_text())
+    expect(bias.locator(".readout")).to_have_text(f"query at 40, key at 24: −{turned:g}")
+    has_address(page, f"option.strength={turned / 4:g}")
+    page.reload()
+    expect(bias.locator(".readout")).to_have_text(f"query at 40, key at 24: −{turned:g}")
+    assert "file.py:Mine" in page.inner_text("pre")
+    assert said == []
+    context.close()
+
+
+def test_rows_of_what_turns_are_seen_as_angles_or_cosines(visit):
+    """Pair 1 of RoPE at position 40: 40 · 10,000^(−2/16), less two turns."""
+    page = visit("#v1/encoding/rope?c=1")
+    angle = 40 * 10_000 ** (-2 / 16) - 4 * math.pi
+    readout = page.locator(".readout").first
+    page.get_by_label("Rows", exact=True).select_option("angle of each pair")
+    expect(readout).to_have_text(f"position 40, pair 1: {angle:.3g}".replace("-", "−"))
+    has_address(page, "rows=angle")
+    page.get_by_label("Rows", exact=True).select_option("cosine of each angle")
+    expect(readout).to_have_text(f"position 40, pair 1: {math.cos(angle):.3g}")
+    go(page, "#v1/encoding/sinusoidal?rows=cos")
+    expect(page.get_by_label("Rows", exact=True)).to_be_hidden()
+    says(page, "figure:visible", "What is added")
+
+
+def test_a_token_that_is_hovered_is_lit_in_all_figures_of_the_view(visit):
+    """The sentence below each figure names its word; elsewhere, the place under the cursor."""
+    page = visit("#v1/order/sinusoidal")
+    page.locator(".chips button", has_text="chased").hover()
+    expect(page.locator(".chips li.query button")).to_have_text("chased")
+    readouts = page.locator("figure:visible .readout")
+    assert readouts.count() == 6  # without, with, and the four terms
+    for n in range(6):
+        expect(readouts.nth(n)).to_contain_text("chased")
+
+    go(page, "#v1/encoding/rope")
+    second = page.locator("figure:visible .picture").nth(1)
+    box = second.locator("canvas").bounding_box()
+    second.hover(position={"x": 50 + 30.5 / 64 * box["width"], "y": 8 + 20.5 / 64 * box["height"]})
+    for n, said in enumerate(
+        ["position 20, channel", "query at 20, key at 30", "query − key −10:"]
+    ):
+        expect(page.locator("figure:visible .readout").nth(n)).to_contain_text(said)
+
+    go(page, "#v1/compare/rope,alibi,t5")
+    first = page.locator("figure:visible .picture").first
+    box = first.locator("canvas").bounding_box()
+    first.hover(position={"x": 50 + 11.5 / 64 * box["width"], "y": 8 + 40.5 / 64 * box["height"]})
+    for n in range(3):
+        expect(page.locator("figure:visible .readout").nth(n)).to_contain_text("at 40, key at 11")
+    expect(page.locator("figure:visible .readout").nth(3)).to_contain_text("query − key 29:")
+
+
+@pytest.mark.repository
+def test_results_of_a_study_stand_beside_the_encodings(chromium, tmp_path):
+    """Of the study of copying, which the repository holds."""
+    import posenc
+
+    study = Path(__file__).parents[3] / "studies" / "shape-copy"
+    file = posenc.explore("rope", "alibi", study=study).save(tmp_path / "explore.html")
+    page = chromium.new_page()
+    page.goto(f"{file.as_uri()}#v1/compare/rope,alibi")
+    figure = page.get_by_role("figure").filter(has_text="Trained short, tested long").first
+    assert figure.locator("polyline").count() == 2
+    assert "RoPE" in figure.locator(".legend").inner_text()
+    page.close()
+
+
+def test_embedded_it_is_the_view_alone(visit):
+    page = visit("#v1/encoding/rope?embed")
+    assert page.locator("header").is_hidden()
+    assert page.locator("footer").is_hidden()
+    assert page.locator("#whole").get_attribute("href") == "#v1/encoding/rope"
+
+
+def test_what_is_copied_and_saved(visit):
+    page = visit("#v1/encoding/rope", permissions=["clipboard-read", "clipboard-write"])
+    go(page, "#v1/encoding/rope?option.base=40000")
+    page.get_by_role("button", name="Copy as Python").click()
+    code = page.evaluate("navigator.clipboard.readText()")
+    assert 'posenc.create("rope", 16, 4, base=40000)' in code
+    scope = {}
+    exec(code, scope)  # it runs as it stands
+    assert scope["out"].shape == (1, 4, 64, 16)
+    page.get_by_role("button", name="Copy citation").click()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("@misc{su2021roformer,")
+    for kind, begin in [
+        ("PNG", b"\x89PNG"),
+        ("SVG", b"<svg"),
+        ("JSON", b'{"schema":"posenc.figure/1"'),
+    ]:
+        with page.expect_download() as found:
+            page.get_by_role("button", name=f"Save as {kind}").nth(1).click()
+        assert found.value.suggested_filename.endswith(f".{kind.lower()}")
+        with open(found.value.path(), "rb") as file:
+            assert file.read().startswith(begin)
+
+
+def saved_figure(page, tmp_path, n=0):
+    with page.expect_download() as found:
+        page.get_by_role("button", name="Save as JSON").nth(n).click()
+    found.value.save_as(tmp_path / "figure.json")
+    assert json.loads((tmp_path / "figure.json").read_text())["address"].startswith(
+        "explore.html#v1/"
+    )
+    return plot.load(tmp_path / "figure.json")
+
+
+@pytest.mark.parametrize(
+    ("slug", "rows"), [("sinusoidal", ""), ("rope", ""), ("rope", "angle"), ("rope", "cos")]
+)
+def test_a_saved_figure_is_the_neutral_figure_of_reports(visit, tmp_path, slug, rows):
+    """Rows as Python's own figure has them, on its side; and it is drawn as a report's is."""
+    page = visit(f"#v1/encoding/{slug}?" + (f"rows={rows}" if rows else ""))
+    picture = saved_figure(page, tmp_path)
+    (panel,) = picture.figure.panels
+    (map_,) = panel.marks
+    (theirs,) = plot.rows(
+        posenc.create(slug, 16, 4), len(map_.y), of=rows or "values"
+    ).figure.panels
+    (wanted,) = theirs.marks
+    assert np.allclose(map_.z, np.transpose(wanted.z), atol=2e-4)
+    assert (panel.x_title, panel.y_title) == (theirs.y_title, theirs.x_title)
+    assert (list(map_.x), list(map_.y)) == (list(wanted.y), list(wanted.x))
+    assert map_.signed is wanted.signed
+    assert map_.span == pytest.approx(wanted.span, rel=1e-4)
+    picture.save(tmp_path / "figure.svg", width=85)
+    assert panel.x_title in (tmp_path / "figure.svg").read_text()
+
+
+def test_saved_lines_are_the_wavelengths_of_the_report(visit, tmp_path):
+    """Of the model that is baked in: those of `inspect`'s figure, pair by pair."""
+    picture = saved_figure(visit("#v1/context"), tmp_path)
+    (panel,) = picture.figure.panels
+    assert panel.y_log
+    lines = {mark.name: mark for mark in panel.marks if hasattr(mark, "y")}
+    wanted = 2 * math.pi * 500_000 ** (np.arange(64) / 64)
+    assert np.allclose(next(iter(lines.values())).y, wanted, rtol=1e-9)
+    assert all(len(line.x) == 64 for line in lines.values())
+
+
+def test_with_less_motion_hands_step(visit):
+    page = visit("#v1/rotation/rope", reduced_motion="reduce")
+    page.clock.install()
+    page.clock.pause_at("2100-01-01")
+    hand = page.locator(".circles .hand.query").first
+    before = hand.get_attribute("x2")
+    page.get_by_role("button", name="Play").click()
+    page.clock.run_for(900)
+    assert hand.get_attribute("x2") == before
+    page.clock.run_for(200)
+    expect(hand).not_to_have_attribute("x2", before)
+    page.get_by_role("button", name="Pause").click()
+
+
+@pytest.mark.parametrize("width", [1280, 820, 390, 320])
+def test_nothing_sticks_out(visit, width):
+    page = visit(width=width)
+    for view in VIEWS:
+        go(page, f"#v1/{view}/rope,sinusoidal")
+        page.evaluate(OPEN)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
+
+
+@pytest.mark.parametrize(("scheme", "width"), READ)
+def test_everybody_can_read_it(visit, scheme, width):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = visit(width=width, scheme=scheme)
+    for view in VIEWS:
+        go(page, f"#v1/{view}/sinusoidal,rope?n=8")
+        page.evaluate(OPEN)
+        found = Axe().run(page, None, {"runOnly": AA, "resultTypes": ["violations"]}).response
+        assert [
+            f"{view}: {one['id']} {node['target']} {node['html'][:120]}"
+            for one in found["violations"]
+            for node in one["nodes"]
+        ] == []

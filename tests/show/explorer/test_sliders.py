@@ -1,0 +1,39 @@
+"""Sliders of the page, held against what constructors take and against formulas."""
+
+import json
+
+import pytest
+
+from posenc.show.explorer import data, graphs
+
+
+@pytest.fixture(scope="module")
+def encodings():
+    return {one["slug"]: one for one in json.loads(data.to_json(data.page()))["encodings"]}
+
+
+def test_sliders_turn_what_the_constructor_takes(encodings):
+    for one in encodings.values():
+        options = {option["name"] for option in one["options"]}
+        for name, slider in one["sliders"].items():
+            assert name in options
+            assert slider["values"] == sorted(slider["values"])
+            for constants in slider["constants"].values():
+                assert len(constants) == len(slider["values"])
+                assert constants[slider["at"]] != constants[0]
+
+
+def test_the_base_of_theta_can_be_turned(encodings):
+    """θⱼ = base^(−2j/d), for each base of the slider."""
+    slider = encodings["rope"]["sliders"]["base"]
+    assert slider["values"][slider["at"]] == 10_000
+    for base, theta in zip(slider["values"], slider["constants"]["freqs"], strict=True):
+        wanted = [base ** (-2 * j / graphs.DIM) for j in range(graphs.DIM // 2)]
+        assert theta["values"] == pytest.approx(wanted, rel=1e-14)
+
+
+def test_the_strength_of_alibi_can_be_turned(encodings):
+    slider = encodings["alibi"]["sliders"]["strength"]
+    for strength, slopes in zip(slider["values"], slider["constants"]["slopes"], strict=True):
+        wanted = [strength * 2 ** (-8 * (h + 1) / 4) for h in range(4)]
+        assert [abs(slope) for slope in slopes["values"]] == pytest.approx(wanted)
