@@ -6,6 +6,7 @@ It is imported by the processes of a study, which find it by this name.
 import os
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -15,6 +16,15 @@ from posenc.lab.study.cell import Profile, Result
 from posenc.lab.study.train import Progress, Stopped
 
 TINY = Profile(width=8, heads=2, layers=1, steps=12, batch=4, warmup=2, prompts=9)
+PLAN = {
+    "hypothesis": "None beats any.",
+    "tasks": ["copy"],
+    "encodings": ["nope", "rope"],
+    "profile": asdict(TINY),
+    "seeds": 2,
+    "trained": 10,
+    "contrast": [["nope", "rope"]],
+}
 
 
 def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):

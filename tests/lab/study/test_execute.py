@@ -282,8 +282,9 @@ def test_killed_parents_leave_no_orphans(tmp_path):
 
 SAYS_MORE = """
 from posenc.commands import cli
-every = cli._line_every
-cli._line_every = lambda seconds: every(0.0)
+from posenc.commands import progress
+every = progress.line_every
+progress.line_every = lambda seconds: every(0.0)
 cli.main()
 """
 

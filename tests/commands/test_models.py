@@ -8,8 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from posenc.commands import cli
-
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 32,
@@ -33,19 +31,6 @@ def folder(tmp_path):
             tensors[f"model.layers.{n}.self_attn.{name}_proj.weight"] = torch.randn(rows, 32)
     save_file(tensors, path / "model.safetensors")
     return path
-
-
-@pytest.fixture
-def posenc(capsys):
-    def run(*words):
-        try:
-            cli.main([str(word) for word in words])
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return (code, *capsys.readouterr())
-
-    return run
 
 
 def test_inspects_a_folder_or_a_file(posenc, folder):

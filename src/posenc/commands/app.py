@@ -1,0 +1,33 @@
+"""The app that each file of commands adds its own to."""
+
+import gc
+import sys
+
+from posenc import __version__
+from posenc.commands.examples import examples
+from posenc.core.extras import how_to_install
+
+collects = gc.isenabled()
+try:
+    # What is imported stays; to look through it for waste takes a fifth of `posenc list`
+    gc.disable()
+    from cyclopts import App, Parameter
+except ImportError:  # pragma: no cover
+    sys.exit(f"error: the commands need the extra `cli`: {how_to_install('cli')}")
+finally:
+    if collects:
+        gc.enable()
+
+app = App(
+    suppress_keyboard_interrupt=False,  # `main` says so itself, and exits with 130
+    name="posenc",
+    help="Positional encodings: every one, plugged into real attention, and measured.",
+    version=__version__,
+    help_epilogue=examples(""),
+    default_parameter=Parameter(show_default=lambda value: value if value else None),
+)
+
+
+def commands() -> list[str]:
+    """The names of all commands."""
+    return [name for name in app if not name.startswith("-")]

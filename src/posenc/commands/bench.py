@@ -1,0 +1,55 @@
+"""`posenc bench`: posenc beside its peers, in one run."""
+
+import os
+import shlex
+import sys
+from typing import Literal
+
+from posenc.commands.app import app
+from posenc.commands.errors import UsageError
+from posenc.commands.options import NOWHERE, Flag, Output
+from posenc.commands.progress import progress
+from posenc.core.provenance import command_line
+
+
+@app.command
+def bench(
+    *parts: str,
+    quick: Flag = False,
+    malloc: Literal["warm", "default"] = "warm",
+    output: Output = NOWHERE,
+) -> None:
+    """Measure posenc beside other libraries in one run, as ratios to the limit.
+
+    Parameters
+    ----------
+    parts
+        rotation, embeddings, attention, training, study (a step of `posenc study` with every
+        encoding), adapter (in a model of transformers), start-up, fast (by Numba);
+        all, unless you name some.
+    quick
+        Fewer cases and samples: three minutes instead of half an hour.
+    malloc
+        "warm" keeps the memory of freed tensors, as allocators of GPUs do. With "default" the
+        system hands out large tensors anew and clears them, which is most of the time of a copy.
+    """
+    from posenc.lab.bench.timing import WARM
+
+    if malloc == "warm" and any(os.environ.get(key) != value for key, value in WARM.items()):
+        os.environ |= WARM  # read when a process starts: begin again
+        os.execv(
+            sys.executable,
+            [sys.executable, "-P", "-m", "posenc", *shlex.split(command_line.get())[1:]],
+        )
+    output.prepare()
+    from posenc.lab.bench import run
+
+    try:
+        with progress() as say:
+            benchmarked = run.benchmark(parts, quick, say)
+            output.write(benchmarked, say)
+    except LookupError as error:
+        raise UsageError(error.args[0]) from None
+    from posenc.show.report.terminal import benchmarks
+
+    output.show(benchmarked, lambda console: benchmarks.benchmark(benchmarked, console))

@@ -1,0 +1,55 @@
+"""What goes wrong, as one sentence: what the user can mend, and what the machine failed at."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from posenc.core.extras import how_to_install
+
+
+class UsageError(Exception):
+    """An error that the user can mend; the message says how."""
+
+
+class Failure(Exception):
+    """An error of the machine or the library, though nothing was wrong with what was asked."""
+
+
+@contextmanager
+def own_code(cards: Sequence[Any]) -> Iterator[None]:
+    """Say in one line what goes wrong in an encoding of the user's own."""
+    from posenc.properties import user_code
+
+    try:
+        yield
+    except Exception as error:
+        if (message := user_code.failure(error, cards)) is None:
+            raise
+        raise UsageError(message) from None
+
+
+@contextmanager
+def of_models() -> Iterator[None]:
+    """Turn errors in a model's files into a sentence for the user to mend."""
+    try:
+        yield
+    except (ValueError, FileExistsError) as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{error.filename or 'a file of the model'}: {error.strerror}.") from None
+
+
+@contextmanager
+def of_studies() -> Iterator[None]:
+    """Turn errors in a plan, a store or a folder into a sentence for the user to mend."""
+    try:
+        yield
+    except ImportError as error:
+        if error.name not in ("safetensors", "ray"):
+            raise
+        extra = "study" if error.name == "safetensors" else "ray"
+        raise UsageError(f"this needs the extra `{extra}`: {how_to_install(extra)}") from None
+    except ValueError as error:
+        if type(error).__module__.startswith("posenc.lab.study"):  # ours: a sentence
+            raise UsageError(str(error)) from None
+        raise

@@ -1,0 +1,140 @@
+"""`posenc inspect`, `posenc extend` and `posenc convert`: the files of real models."""
+
+import json
+from typing import Literal
+
+from posenc.commands.app import app
+from posenc.commands.errors import of_models
+from posenc.commands.options import NOWHERE, AsJson, Flag, Name, Output, Place, Tokens, print_json
+from posenc.commands.progress import progress
+
+
+@app.command
+def inspect(
+    model: Name,
+    /,
+    *,
+    target: Tokens | None = None,
+    weights: Flag = False,
+    output: Output = NOWHERE,
+) -> None:
+    """Say what a model does about positions, layer by layer, and what would break in longer texts.
+
+    Parameters
+    ----------
+    model
+        A config.json, a model folder, or a file of weights; or the model's id on the Hugging Face
+        hub, to fetch its config. No code of a model is run, and no pickle loaded.
+    target
+        The length of text in question, in tokens: whether it fits, what would break and what to do
+        about it, or what would have to be known to say so. The exit code is 0 for each answer.
+    weights
+        Read the weights too: tables, biases, the strength of each pair, and what they say of the
+        layout. Safetensors, ONNX and GGUF.
+    """
+    from posenc.models import inspection
+    from posenc.models.files import hub
+
+    with of_models():
+        path = hub.local(model, weights)
+    output.prepare()
+    with of_models(), progress() as say:
+        if weights:
+            say("reading weights", 0, 1)
+        inspected = inspection.inspect(path, target, weights, "" if str(path) == model else model)
+        output.write(inspected, say)
+    from posenc.show.report.terminal import tables
+
+    output.show(inspected, lambda console: tables.inspection(inspected, console))
+
+
+@app.command
+def extend(
+    path: Place,
+    /,
+    *,
+    to: Tokens | None = None,
+    method: str,
+    factor: float | None = None,
+    trained: Tokens | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a config for longer texts; the old one is kept beside it.
+
+    A text of `to` tokens is `factor` times as long as what the model was `trained` on: say one or
+    two of the three. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn.
+
+    Parameters
+    ----------
+    path
+        A config.json, or a model folder.
+    to
+        The length of text that it should serve, in tokens.
+    method
+        linear, ntk, dynamic, yarn or llama3.
+    factor
+        How many times longer texts become.
+    trained
+        The length that the model was trained on, where that is not what its config says.
+    as_json
+        Print what changed as one JSON document.
+    """
+    from posenc.models import extend as extension
+
+    with of_models():
+        extended = extension.extend(path, to, method, factor, trained)
+    if as_json:
+        changes = [vars(change) for change in extended.changes]
+        return print_json(
+            {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
+            | {"notes": extended.notes}
+        )
+    for change in extended.changes:
+        before = "nothing" if change.before is None else json.dumps(change.before)
+        print(f"{change.key}: {before} → {json.dumps(change.after, ensure_ascii=False)}")
+    for note in extended.notes:
+        print(f"note: {note}")
+    print(f"{extended.config} is written; the config as it was is kept as {extended.kept.name}.")
+
+
+@app.command
+def convert(
+    path: Place,
+    /,
+    *,
+    layout: Literal["half", "interleaved"],
+    out: Place,
+    was: Literal["half", "interleaved"] | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a copy of a model whose queries and keys pair their channels in the other layout.
+
+    Parameters
+    ----------
+    path
+        A model folder with a config.json and weights in safetensors; or a GGUF file, which becomes
+        such a folder. What blocks of quantised numbers stand for is written in float32.
+    layout
+        Where the two channels of a pair are to sit: half a head apart, or side by side.
+    out
+        A new folder for the copy.
+    was
+        The layout that it has, where its weights do not show it; else it is as its config says.
+    as_json
+        Print what was done as one JSON document.
+    """
+    from posenc.models import convert as conversion
+
+    with of_models(), progress() as say:
+        converted = conversion.convert(path, layout, out, was, say)
+    if as_json:
+        return print_json(vars(converted) | {"out": str(converted.out)})
+    size = f"{converted.bytes / 2**20:,.1f} MiB"
+    print(
+        f"{converted.was} → {converted.now}:"
+        f" {len(converted.moved)} of {converted.tensors} tensors moved"
+    )
+    print(f"it was in layout {converted.was!r}: {converted.by}")
+    print(f"{converted.out} is written, {size}; the model as it was is untouched.")
+    for note in converted.notes:
+        print(f"note: {note}")

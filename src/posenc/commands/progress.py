@@ -1,0 +1,60 @@
+"""How far a long command is: a bar on a terminal, else a line every ten seconds."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Progress = Callable[[str, int, int], None]  # what is being done, how much is, of how much
+
+
+def quiet(doing: str, done: int, of: int) -> None:
+    """Say nothing."""
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A bar on stderr; where that is no terminal, a line every ten seconds."""
+    if not sys.stderr.isatty():
+        yield line_every(10.0)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description:24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        yield lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of)
+
+
+def line_every(seconds: float) -> Progress:
+    begun = last = time.monotonic()
+
+    def say(doing: str, done: int, of: int) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= seconds:
+            last = now
+            left = (now - begun) / done * (of - done) if done else None
+            about = "" if left is None else f", about {_time_in_words(left)} left"
+            print(f"{done} of {of}: {doing}{about}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def _time_in_words(seconds: float) -> str:
+    """A time to wait, in words: "40 s", "12 min"."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

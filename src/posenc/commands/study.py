@@ -1,0 +1,257 @@
+"""`posenc study`: train short, test long, as a plan says."""
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter, validators
+from rich.console import Console
+
+from posenc.commands.app import app
+from posenc.commands.errors import Failure, UsageError, of_studies
+from posenc.commands.options import (
+    AllowCode,
+    AsJson,
+    Flag,
+    Names,
+    Place,
+    allowed,
+    print_json,
+    write_page,
+)
+from posenc.commands.progress import Progress, progress
+from posenc.core.extras import how_to_install
+from posenc.models.files.errors import printable
+
+USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # where none is named
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Content:
+    """What to study, where no plan says it.
+
+    Attributes
+    ----------
+    task
+        copy, copy-constant, reverse, sort, mode, count, addition, hinted-addition, parity, recall,
+        flip-flop; language, passkey, masked and sentences, made of a text; images; or one of your
+        own, as my_tasks.py:double, which runs that code.
+    encoding
+        As `posenc list` spells them, or my_module.py:Mine, which runs that code.
+    seeds
+        Runs of each encoding, which are paired by seed; 6 can show a difference, fewer cannot.
+    profile
+        smoke (minutes), cpu (hours) or gpu: sizes of the model and of its training.
+    text
+        A text file in UTF-8 for language, passkey and masked, by default Jane Austen's Northanger
+        Abbey; for sentences, with a label, a tab and a sentence a line.
+    images
+        An .npz file with arrays `pictures` (picture, side, side) and `labels`, for images; by
+        default the digits of scikit-learn.
+    """
+
+    task: Names = ()
+    encoding: Names = ()
+    seeds: int | None = None
+    profile: str | None = None
+    text: Place | None = None
+    images: Place | None = None
+
+    @property
+    def named(self) -> bool:
+        """True where an option is given."""
+        return any(vars(self).values())
+
+    def of_plan(self) -> dict[str, Any]:
+        """The content of a plan."""
+        profile = self.profile or "smoke"
+        usual = 1 if profile == "smoke" else 6
+        files = {"text": self.text, "images": self.images}
+        return {
+            "tasks": [*self.task] or ["copy"],
+            "encodings": [*self.encoding] or [*USUAL_ENCODINGS],
+            "profile": profile,
+            "seeds": usual if self.seeds is None else self.seeds,
+        } | {name: str(path) for name, path in files.items() if path is not None}
+
+
+NOTHING = Content()
+
+
+@app.command
+def study(
+    plan: Place | None = None,
+    /,
+    *,
+    content: Content = NOTHING,
+    out: Place | None = None,
+    resume: Place | None = None,
+    workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
+    ray: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
+    keep: Flag = False,
+    deviate: Flag = False,
+    allow_code: AllowCode = (),
+    as_json: AsJson = False,
+) -> None:
+    """Train small transformers that differ in their encoding alone, and test them on longer texts.
+
+    What is done is kept: the same command goes on where it was, after Ctrl-C too.
+
+    Parameters
+    ----------
+    plan
+        A TOML file: hypothesis, tasks, encodings, profile, seeds, metric, contrast. Its hash is
+        registered in the results before the first training. Without one, the options say it. Code
+        that it names is run only with --allow-code.
+    out
+        A folder for the results, or one that has some of this plan; by default named by the plan.
+        Its page, `index.html`, opens offline; the numbers of it are in `results.json`.
+    resume
+        A folder with a study: go on with the plan that is registered there.
+    workers
+        Processes, each with one thread: as many as there are cores to spare.
+    ray
+        Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
+        Ray listens to the network: whoever reaches its ports, and has its token where it asks for
+        one, can run code there.
+    max_minutes
+        Begin only what ends in that time, by what was measured, and say what is left out.
+    keep
+        Leave the trained models in the folder.
+    deviate
+        Go on although the plan, the code or a version has changed; the results will say so.
+    as_json
+        Print one JSON document instead of tables.
+    """
+    if resume is not None and (plan or content.named or out):
+        raise UsageError("--resume goes on with the plan in its folder: name nothing beside it.")
+    if plan is not None and content.named:
+        raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
+    folder = out if resume is None else resume
+    code = [*content.task, *content.encoding, *allowed(allow_code)]
+    with of_studies():
+        _refuse_running(folder)
+        from posenc.lab.study import analysis, execute, store
+
+        registered = _registered(plan, content, resume)
+        folder = Path(f"study-{registered.digest[:8]}") if folder is None else folder
+        _check_page_folder(folder)
+        print(
+            f"registered: sha256 {registered.digest}, in {printable(str(folder))}", file=sys.stderr
+        )
+        try:
+            with progress() as say:
+                ended = execute.study(
+                    registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
+                    keep=keep, deviate=deviate, progress=_in_words(say), allow_code=code,
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            print(f"\nto go on: {_resuming(folder, registered.code)}", file=sys.stderr)
+            raise
+        contents = store.read(folder)
+        result = analysis.analyse(contents)
+    missing = [f"{cell.task} {cell.name}, seed {cell.seed}: {why}" for cell, why in ended.missing]
+    if as_json:
+        print_json(result.to_json() | {"missing": missing})
+    else:
+        from posenc.show.report.terminal import studies
+
+        studies.study(result, Console())
+    _write_page(contents, result, folder)
+    for line in missing:
+        print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
+    if missing:
+        print(f"to go on: {_resuming(folder, registered.code)}", file=sys.stderr)
+    wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
+    if wrong:
+        raise Failure(f"{len(wrong)} of {ended.of} cells could not be done.")
+
+
+def _refuse_running(folder: Path | None) -> None:
+    """Refuse a folder in which a study runs: before torch is loaded, so that it answers at once."""
+    from posenc.lab.study import lock
+
+    if folder is not None and folder.exists():
+        with lock.locked(folder):
+            pass
+
+
+def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any:
+    """The plan: of the folder, of the file, or of the options."""
+    from posenc.lab.study import analysis, store
+    from posenc.lab.study.plan import Plan
+
+    if resume is not None:
+        if (registered := analysis.plan_of(store.read(resume))) is None:
+            raise UsageError(f"{resume} has no plan: name one.")
+        return registered
+    return Plan.of(content.of_plan(), "the options") if plan is None else Plan.read(plan)
+
+
+def _engine(ray: list[str] | None) -> Any:
+    """What runs the cells: processes of this machine, or Ray."""
+    if ray is None:
+        return None
+    from posenc.lab.study.on_ray import OnRay
+
+    return partial(OnRay, address=ray[0] if ray else None)
+
+
+def _check_page_folder(folder: Path) -> None:
+    """Refuse a folder whose page is not one of posenc's, before a study begins in it."""
+    from posenc.show.report.saving.folder import reserve
+
+    try:
+        reserve(folder, beside=True)
+    except OSError as error:
+        raise UsageError(f"--out: {error}") from None
+
+
+def _write_page(contents: Any, result: Any, folder: Path) -> None:
+    """Write the page of a study beside its store; without the extra for pages, say how to."""
+    try:
+        from posenc.show.report import page
+    except ImportError as error:
+        print(
+            f"no page: it needs the extra `report` ({error.name} is missing):"
+            f" {how_to_install('report')}",
+            file=sys.stderr,
+        )
+        return
+    from posenc.lab.study.summary import summarise
+
+    write_page(summarise(contents, result), folder)
+    print(f"the page: {printable(str(folder / page.PAGE), 4_000)}", file=sys.stderr)
+
+
+def _resuming(folder: Path, code: Sequence[str]) -> str:
+    words = (word for name in code for word in ("--allow-code", name))
+    return shlex.join(["posenc", "study", "--resume", str(folder), *words])
+
+
+def _in_words(progress: Progress) -> Callable[[Any], None]:
+    """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong."""
+    noted = 0
+
+    def say(status: Any) -> None:
+        nonlocal noted
+        for note in status.notes[noted:]:
+            print(f"note: {printable(note, 1_000)}", file=sys.stderr)
+        noted = len(status.notes)
+        parts = []
+        for name, far in status.running.items():
+            step = f" {far.step}/{far.steps}, loss {far.loss:.3g}" if far else ""
+            parts.append(name + step + (f", {far.speed:,.0f} tokens/s" if far else ""))
+        if status.left is not None:
+            parts.append(f"{-(-status.left // 60):.0f} min left")
+        if status.fit is not None:
+            parts.append(f"{status.fit} fit into the time")
+        progress("; ".join(parts) or "starting", status.done, status.of)
+
+    return say

@@ -1,0 +1,116 @@
+"""`posenc explore`, as a person types it: the file it writes, what it says, and what it refuses."""
+
+import json
+import re
+import subprocess
+import sys
+import webbrowser
+
+import pytest
+
+from posenc.commands import cli
+
+OWN = '''
+import torch
+from posenc import Encoding
+
+
+class Mine(Encoding):
+    """Near words are louder."""
+
+    def __init__(self, heads: int, strength: float = 0.5):
+        super().__init__()
+        self.heads, self.strength = heads, strength
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return lambda b, h, i, j: -self.strength * (q_at[i] - k_at[j]).abs().double().sqrt()
+
+
+class Fourier(Encoding):
+    """Turned by a transform that no page has."""
+
+    def on_queries(self, q, at):
+        return torch.fft.fft(q).real
+'''
+
+
+@pytest.fixture
+def posenc(monkeypatch, capsys, tmp_path):
+    """posenc("explore", …) -> (exit code, stdout, stderr), in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
+
+    def run(*words):
+        try:
+            cli.main([*map(str, words)])
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr(), opened
+
+    return run
+
+
+def data(path):
+    found = re.search(r'id="data">(.*?)</script>', path.read_text("utf-8"), re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_a_page_is_written_and_opened(posenc, tmp_path):
+    code, out, err, opened = posenc("explore", "alibi")
+    assert (code, err) == (0, "")
+    assert out.startswith("explore.html is written, ")
+    assert opened == [(tmp_path / "explore.html").as_uri()]
+    assert data(tmp_path / "explore.html")["first"] == ["alibi"]
+    assert data(tmp_path / "explore.html")["command"] == "posenc explore alibi"
+
+
+def test_a_model_is_baked_in(posenc, tmp_path):
+    (tmp_path / "model").mkdir()
+    config = {"model_type": "qwen2", "rope_theta": 1e6, "max_position_embeddings": 32768}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    code, _, _, opened = posenc("explore", "model", "--no-browser", "--out", "page.html")
+    assert (code, opened) == (0, [])
+    first = data(tmp_path / "page.html")["models"][0]
+    assert (first["name"], first["own"], first["context"]) == ("model", True, 32768)
+
+
+@pytest.mark.slow
+def test_encodings_of_ones_own_are_baked_in_or_said(tmp_path):
+    """In a Python of its own: the shape checker stands in the way of an export."""
+    (tmp_path / "mine.py").write_text(OWN)
+    words = ["explore", "mine.py:Mine", "mine.py:Fourier", "--no-browser"]
+    done = subprocess.run(
+        [sys.executable, "-m", "posenc", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    said = r"note: Fourier uses `_fft_\w+.default`, .* cannot run: .*\n"
+    assert re.fullmatch(said, done.stderr)
+    mine, fourier = data(tmp_path / "explore.html")["encodings"][:2]
+    assert mine["summary"] == "Near words are louder."
+    assert mine["sliders"]["strength"]["values"][mine["sliders"]["strength"]["at"]] == 0.5
+    assert "_fft_" in fourier["graph"]["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rpoe"], "no encoding is called 'rpoe'. Did you mean rope?"),
+        (["nowhere.json"], "error: nowhere.json: does not exist"),
+        (["mine.py:Mine"], "there is no file mine.py"),
+        (["--out", "."], "is a folder: name a file in it"),
+        (["--out", "no/page.html"], "no is no folder: make it first."),
+        (["--out", "taken.html"], "taken.html is there, and no page of posenc"),
+        (["--study", "nothing"], "nothing"),
+    ],
+)
+def test_bad_input_gets_one_line_and_nothing_is_written(posenc, tmp_path, words, said):
+    (tmp_path / "taken.html").write_text("mine")
+    code, out, err, opened = posenc("explore", *words)
+    assert (code, out, opened) == (2, "", [])
+    assert said in err
+    assert err.count("\n") == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["taken.html"]
+    assert (tmp_path / "taken.html").read_text() == "mine"
