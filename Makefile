@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test quick thorough check lint types script fuzz resolve oldest newest table kernels bench weights weights-large
+.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table kernels bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -11,6 +11,15 @@ test:           ## tests, doctests, examples, the code of the README, and the co
 # The shape checker adds two fifths to a test's time; CI and `make test` have it where arithmetic is.
 quick: lint     ## minutes: lint, and tests that are not slow, without the shape checker
 	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
+
+# The library alone, which knows nothing of models, studies and pages
+LIBRARY = core attention rotation encodings properties analysis
+core:           ## the library's lint, types and quick tests: for who adds an encoding or changes attention
+	ruff format --check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
+	ruff check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
+	pyright --pythonpath "$$(command -v python)" $(LIBRARY:%=src/posenc/%) src/posenc/catalog.py
+	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages= \
+		$(LIBRARY:%=tests/%) $(LIBRARY:%=src/posenc/%) tests/test_catalog.py tests/test_rooms.py
 
 thorough:       ## every case of the long sweeps, of which CI takes some, and shapes in every test
 	POSENC_THOROUGH=1 python -m pytest -n 2 --dist worksteal --jaxtyping-packages=posenc,checker.check

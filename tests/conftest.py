@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import jaxtyping
@@ -12,8 +13,8 @@ import torch
 from thorough import QUICK, THOROUGH, quick, slow_first
 
 TESTS = Path(__file__).parent
-CHECKED = {"core", "attention", "rotation", "encodings", "properties", "analysis"}
-CHECKED |= {"test_checker.py", "test_strangers.py"}
+LIBRARY = {"core", "attention", "rotation", "encodings", "properties", "analysis"}
+CHECKED = LIBRARY | {"test_checker.py", "test_strangers.py"}
 
 # Where the root has no handler, Python writes what is logged on stderr, which tests read.
 logging.getLogger().addHandler(logging.NullHandler())
@@ -56,6 +57,26 @@ def pytest_collection_modifyitems(config, items):
         items[:] = kept
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = slow_first(items, lambda item: bool(item.get_closest_marker("slow")), workers)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in which wing of the house tests failed."""
+    failed = Counter(
+        wing(report.nodeid)
+        for kind in ("failed", "error")
+        for report in terminalreporter.getreports(kind)
+    )
+    if failed:
+        counts = ", ".join(f"{name} {count}" for name, count in failed.most_common())
+        terminalreporter.write_line(f"failed by wing: {counts}")
+
+
+def wing(nodeid):
+    """The wing that a test belongs to: the library's rooms are one, loose tests are the house's."""
+    folder = nodeid.replace("src/posenc/", "tests/").removeprefix("tests/").partition("/")[0]
+    if folder in LIBRARY:
+        return "library"
+    return folder if folder in ("models", "lab", "show", "commands") else "house"
 
 
 @pytest.hookimpl(wrapper=True)
