@@ -5,7 +5,6 @@ They are written once here; `attention/cpu` computes attention with them without
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -156,6 +155,7 @@ class VectorBias(ScoreBias):
     scale: float
     project: Tensor
     sinusoids: Callable[[Tensor], Tensor]
+    of_positions: tuple[Tensor, Tensor] | None = field(init=False, default=None)  # `tables`
 
     def __post_init__(self) -> None:
         self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
@@ -178,7 +178,8 @@ class VectorBias(ScoreBias):
         z = x @ self.project.to(self.exact)
         bias = self.by_offset(z, rows, keys)
         if bias is None:
-            bias = turned(z, self.q_table[..., rows, :]) @ self.k_table[..., keys, :].mT
+            q_table, k_table = self.tables()
+            bias = turned(z, q_table[..., rows, :]) @ k_table[..., keys, :].mT
         if self.u is None:
             return bias
         k = per_query_head(self.k[..., keys, :], self.q).to(bias.dtype)
@@ -201,18 +202,16 @@ class VectorBias(ScoreBias):
         size = 2 ** ((high - low).bit_length() // 2)
         coarse = torch.arange(low, high + 1, size, device=apart.device)
         fine = torch.arange(0, -size, -1, device=apart.device)
-        table = self.table(torch.cat((coarse, fine)))
-        at_coarse = turned(z.unsqueeze(-2), table[..., : len(coarse), :])
-        products = (at_coarse @ table[..., len(coarse) :, :].mT).flatten(-2)
+        table = self.table(torch.cat((coarse, fine))).squeeze(0)
+        at_coarse = turned(z.unsqueeze(-2), table[: len(coarse)])
+        products = (at_coarse @ table[len(coarse) :].mT).flatten(-2)
         return products.gather(-1, (apart - low).expand(*z.shape[:3], -1))
 
-    @cached_property
-    def q_table(self) -> Tensor:
-        return self.table(self.q_pos)
-
-    @cached_property
-    def k_table(self) -> Tensor:
-        return self.table(self.k_pos)
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """R of the queries' and of the keys' positions: computed once, if needed."""
+        if self.of_positions is None:
+            self.of_positions = self.table(self.q_pos), self.table(self.k_pos)
+        return self.of_positions
 
     def table(self, pos: Tensor) -> Tensor:
         """R(pos), (*batch, 1 or head, token, w); 1: the same for all heads."""
@@ -227,11 +226,12 @@ class VectorBias(ScoreBias):
         if not wholly:
             return q.to(dtype), k, replace(self, u=None)
         z = (self.q + self.v).to(self.exact) @ self.project.to(self.exact)
-        q = torch.cat((q, turned(z, self.q_table)), -1)
-        if self.k_table.shape[-3] != 1:  # each head stands elsewhere
+        q_table, k_table = self.tables()
+        q = torch.cat((q, turned(z, q_table)), -1)
+        if k_table.shape[-3] != 1:  # each head stands elsewhere
             k = per_query_head(k, self.q)
-        table = self.k_table.to(dtype).expand(*k.shape[:-1], -1)
-        return q.to(dtype), torch.cat((k, table), -1), None
+        k = torch.cat((k, k_table.to(dtype).expand(*k.shape[:-1], -1)), -1)
+        return q.to(dtype), k, None
 
     def terms(self) -> dict[str, ScoreBias]:
         """Name the terms as Transformer-XL's paper does; the fourth is q · k."""
