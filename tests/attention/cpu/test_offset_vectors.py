@@ -56,6 +56,23 @@ def test_it_trains_whatever_learns(learned):
     torch.testing.assert_close(run("toeplitz"), run("reference"), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("queries", [300, 1])
+def test_within_autocast_it_computes_in_full(queries, trains):
+    """Against the same call outside, backward within too."""
+    encoding, pos = BY_CONTENT["transformer-xl"], PLACES["text"][0]
+    at = pos[-queries:]
+    q, k, v = (x.requires_grad_(trains) for x in tensors(at, pos))
+    outcomes = []
+    for enabled in (True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            out = by_path("auto", q, k, v, encoding, at, pos, causal(at, pos))
+            asked = (q, k, v, *encoding.parameters()) if trains else ()
+            grads = torch.autograd.grad(out.float().sin().sum(), asked) if trains else ()
+        outcomes.append([out.float(), *(grad.float() for grad in grads)])
+    torch.testing.assert_close(*outcomes, rtol=3e-2, atol=3e-2)
+
+
 def test_a_second_derivative_is_refused_where_one_is_taken():
     encoding, pos = BY_CONTENT["transformer-xl"], PLACES["text"][0]
     q, k, v = (x.requires_grad_() for x in tensors(pos, pos))

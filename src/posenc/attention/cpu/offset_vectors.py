@@ -23,7 +23,7 @@ from posenc.attention.cpu.kernel import flash
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.core.offset_biases import VectorBias
-from posenc.core.tracing import full
+from posenc.core.tracing import full, in_full
 
 ROWS, HEADS = 128, 2  # of a block
 LOG2_E = log2(e)
@@ -35,14 +35,15 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     assert isinstance(bias, VectorBias)
     q, k, v = fitted(call.q, call.k, call.v)
     # All differences i − j that a block may ask for, largest first, as columns run
-    top = min(strip.queries - 1, strip.high + ROWS)
-    apart = torch.arange(top, max(-strip.keys, strip.low - ROWS), -1, device=q.device)
-    vectors = bias.vectors(step * apart + shift)  # (head, difference, channel)
-    if call.trains:
-        q, k, v = full(q), full(k), full(v)
-        out = Skewed.apply(q, k, v, bias.x, vectors, strip, call.scale)[0]  # type: ignore
-    else:
-        out = _forward(q, k, v, bias.x, vectors, strip, call.scale)[0]
+    end = max(-strip.keys, strip.low - ROWS)
+    apart = torch.arange(_largest(strip), end, -1, device=q.device)
+    with in_full(q):
+        vectors = bias.vectors(step * apart + shift)  # (head, difference, channel)
+        if call.trains:
+            q, k, v = full(q), full(k), full(v)
+            out = Skewed.apply(q, k, v, bias.x, vectors, strip, call.scale)[0]  # type: ignore
+        else:
+            out = _forward(q, k, v, bias.x, vectors, strip, call.scale)[0]
     return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
@@ -62,8 +63,13 @@ class Block(NamedTuple):
         return self.rows.stop - self.rows.start, self.keys.stop - self.keys.start
 
 
+def _largest(strip: Strip) -> int:
+    """The largest difference i − j that a block may ask for."""
+    return min(strip.queries - 1, strip.high + ROWS)
+
+
 def _blocks(strip: Strip, heads: int, group: int) -> Iterator[Block]:
-    top = min(strip.queries - 1, strip.high + ROWS)
+    largest = _largest(strip)
     some = HEADS if group % HEADS == 0 or group == 1 else 1  # heads of a block share their keys
     for start in strip.rows[::ROWS]:
         rows = slice(start, min(start + ROWS, strip.rows.stop))
@@ -71,7 +77,7 @@ def _blocks(strip: Strip, heads: int, group: int) -> Iterator[Block]:
         # n rows and m keys meet at n + m − 1 differences: from that of the last row and the first
         # key, column 0, down to that of the first row and the last key.
         most = rows.stop - 1 - keys.start
-        columns = slice(top - most, top - (rows.start - keys.stop))
+        columns = slice(largest - most, largest - (rows.start - keys.stop))
         # Column c has the difference most − c: hidden below `low`, and above `high`
         ahead, behind = max(0, most - strip.low + 1), max(0, most - strip.high)
         for h in range(0, heads, some):
@@ -134,29 +140,38 @@ class Skewed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative("attention by skewed blocks")
-        q, k, v, x, vectors, out, lse = ctx.saved_tensors
-        inner = (grad * out).sum(-1, keepdim=True)  # Σ dO · O = Σ P dP, of each row
-        # Powers of 2 of scores in bits: `exp` takes many times as long where a weight is hidden
-        bits, lse = x * LOG2_E, (lse * LOG2_E).unsqueeze(-1)
-        dq, dk, dv, dx, dvectors = map(torch.zeros_like, (q, k, v, x, vectors))
-        held = _held(q, x, ctx.strip)
-        for block in _blocks(ctx.strip, q.shape[1], q.shape[1] // k.shape[1]):
-            heads, shared, rows, keys = block[:4]
-            some_q, some_grad = q[:, heads, rows] * ctx.scale, grad[:, heads, rows]
-            some_k, some_v = k[:, shared, keys], v[:, shared, keys]
-            products, view = _products(bits, vectors, block, held)
-            # P = 2^(score − L) in bits; then dS = P (dP − Σ P dP), written where the bias stood
-            weights = (some_q * LOG2_E) @ some_k.mT
-            weights.add_(view).sub_(lse[:, heads, rows]).exp2_()
-            of_weights = (some_grad @ some_v.mT).sub_(inner[:, heads, rows])
-            products.zero_()
-            torch.mul(weights, of_weights, out=view)
-            dq[:, heads, rows] = view @ some_k
-            dk[:, shared, keys] += _of_shared(view.mT @ some_q, some_k)
-            dv[:, shared, keys] += _of_shared(weights.mT @ some_grad, some_v)
-            dx[:, heads, rows] = products @ vectors[heads, block.columns]
-            dvectors[heads, block.columns] += (products.mT @ x[:, heads, rows]).sum(0)
-        return dq.mul_(ctx.scale), dk, dv, dx, dvectors, None, None
+        with in_full(grad):
+            grads = _gradients(ctx.strip, ctx.scale, grad, *ctx.saved_tensors)
+        return *grads, None, None
+
+
+def _gradients(
+    strip: Strip, scale: float, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, x: Tensor,
+    vectors: Tensor, out: Tensor, lse: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The gradients of q, k, v, x and the vectors, block by block."""
+    inner = (grad * out).sum(-1, keepdim=True)  # Σ dO · O = Σ P dP, of each row
+    # Powers of 2 of scores in bits: `exp` takes many times as long where a weight is hidden
+    bits, lse = x * LOG2_E, (lse * LOG2_E).unsqueeze(-1)
+    dq, dk, dv, dx, dvectors = map(torch.zeros_like, (q, k, v, x, vectors))
+    held = _held(q, x, strip)
+    for block in _blocks(strip, q.shape[1], q.shape[1] // k.shape[1]):
+        heads, shared, rows, keys = block[:4]
+        some_q, some_grad = q[:, heads, rows] * scale, grad[:, heads, rows]
+        some_k, some_v = k[:, shared, keys], v[:, shared, keys]
+        products, view = _products(bits, vectors, block, held)
+        # P = 2^(score − L) in bits; then dS = P (dP − Σ P dP), written where the bias stood
+        weights = (some_q * LOG2_E) @ some_k.mT
+        weights.add_(view).sub_(lse[:, heads, rows]).exp2_()
+        of_weights = (some_grad @ some_v.mT).sub_(inner[:, heads, rows])
+        products.zero_()
+        torch.mul(weights, of_weights, out=view)
+        dq[:, heads, rows] = view @ some_k * scale
+        dk[:, shared, keys] += _of_shared(view.mT @ some_q, some_k)
+        dv[:, shared, keys] += _of_shared(weights.mT @ some_grad, some_v)
+        dx[:, heads, rows] = products @ vectors[heads, block.columns]
+        dvectors[heads, block.columns] += (products.mT @ x[:, heads, rows]).sum(0)
+    return dq, dk, dv, dx, dvectors
 
 
 def _of_shared(grad: Tensor, x: Tensor) -> Tensor:
