@@ -487,8 +487,8 @@ def bench(
     ----------
     parts
         rotation, embeddings, attention, training, study (a step of `posenc study` with every
-        encoding), adapter (in a model of transformers), start-up, fast (by Numba);
-        all, unless you name some.
+        encoding), adapter (in a model of transformers), start-up, fast (by Numba); all of these,
+        unless you name some; and growth (a layer with each encoding, up to 65,536 tokens).
     quick
         Fewer cases and samples: three minutes instead of half an hour.
     malloc

@@ -115,7 +115,6 @@ def test_transforms_of_functions_find_another_path():
 PLAIN = [
     (NoPE(), causal(), "auto"),
     (RoPE(DIM), masks.padding([150, 9]), "auto"),
-    (TransformerXL(DIM, 4), None, "auto"),
     (ALiBi(4), masks.padding([150, 9]), "blocks"),
 ]
 

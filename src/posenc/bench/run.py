@@ -16,12 +16,15 @@ import torch
 
 from posenc.bench import adapter, attention, embeddings, growth, rotation, startup, study, training
 from posenc.bench.results import Growth, Table, Target
+from posenc.catalog import CATALOG
 from posenc.provenance import Provenance, since
 
 SCHEMA = 1
 PARTS = (
     "rotation", "embeddings", "attention", "training", "study", "adapter", "start-up", "fast",
+    "growth",
 )  # fmt: skip
+BY_NAME = ("growth",)  # parts that take long, and run where they are named
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -79,8 +82,8 @@ def benchmark(
     quick: bool = False,
     progress: Progress = lambda doing, done, of: None,
 ) -> Benchmark:
-    """Measure the parts named, or all. Raises LookupError for an unknown part."""
-    wanted = list(dict.fromkeys(parts)) or list(PARTS)
+    """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part."""
+    wanted = list(dict.fromkeys(parts)) or [part for part in PARTS if part not in BY_NAME]
     for part in wanted:
         if part not in PARTS:
             raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
@@ -144,6 +147,12 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
             yield (
                 f"adapter, {kind}",
                 lambda k=kind: adapter.benchmark(k, effort.model, rounds, budget),
+            )
+    if part == "growth":
+        for card in CATALOG:
+            yield (
+                f"growth, {card.slug}",
+                lambda name=card.slug: growth.of_layer(name, rounds, 4 * budget),
             )
     if part == "start-up":
         yield part, lambda: startup.benchmark(rounds, budget, effort.peers)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.core.biases import (
@@ -22,6 +23,7 @@ from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import full, readable
 
 FEW_QUERIES = 8  # queries, as in decoding
+SPARSE = 4  # offsets for each key at which most of their products would be looked up by nobody
 
 
 @dataclass(eq=False)
@@ -134,11 +136,14 @@ def _table_rows(table: Tensor, row: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class VectorBias(ScoreBias):
-    """Bias (u_h · k[j] + (q[i] + v_h) · vectors(pᵢ − pⱼ)[h]) · scale,   u and v: (head, 1, channel)
+    """Bias (u_h · k[j] + (q[i] + v_h) · W_h R(pᵢ − pⱼ)) · scale
 
-    `vectors` takes offsets to (head, offset, channel). `products` of some rows and keys takes their
-    (q + v) to the second term, by another formula, which is faster for few queries. `channels` of
-    queries and keys gives them more channels that carry the whole bias, and so its gradients.
+    u and v are (head, 1, channel), W = `project` is (head, channel, w), and R = `sinusoids` takes
+    positions to (…, token, w): all sines of the angles p θ, then all cosines. By the sum formula,
+    with z = Wᵀ(q + v), the second product is one of what is known at i with what is known at j:
+
+        z · R(a − b) = Σ sin bθ (z' sin aθ − z cos aθ) + cos bθ (z sin aθ + z' cos aθ)
+        where z and z' belong to the sine and the cosine of θ
     """
 
     q_pos: Positions
@@ -148,29 +153,85 @@ class VectorBias(ScoreBias):
     u: Tensor | None
     v: Tensor
     scale: float
-    vectors: Callable[[Tensor], Tensor]
-    products: Callable[[slice, slice], Callable[[Tensor], Tensor]]
-    channels: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    project: Tensor
+    sinusoids: Callable[[Tensor], Tensor]
+    of_positions: tuple[Tensor, Tensor] | None = field(init=False, default=None)  # `tables`
+
+    def __post_init__(self) -> None:
+        self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
 
     @property
     def x(self) -> Tensor:
-        """The queries (q + v) · scale, at least float32."""
-        return (self.q + self.v).to(torch.promote_types(self.q.dtype, torch.float32)) * self.scale
+        """The queries (q + v) · scale."""
+        return (self.q + self.v).to(self.exact) * self.scale
+
+    @property
+    def exact(self) -> torch.dtype:
+        return torch.promote_types(self.q.dtype, torch.float32)
+
+    def vectors(self, offset: Tensor) -> Tensor:
+        """W_h R(offset), (head, offset, channel)."""
+        return self.table(offset) @ self.project.to(self.exact).mT
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        bias = self.products(rows, keys)(self.x if rows == ALL else self.x[..., rows, :])
+        x = self.x if rows == ALL else self.x[..., rows, :]
+        z = x @ self.project.to(self.exact)
+        bias = self.by_offset(z, rows, keys)
+        if bias is None:
+            q_table, k_table = self.tables()
+            bias = turned(z, q_table[..., rows, :]) @ k_table[..., keys, :].mT
         if self.u is None:
             return bias
         k = per_query_head(self.k[..., keys, :], self.q).to(bias.dtype)
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
+    def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
+        """Products of few queries with R of all offsets that they meet, looked up for each key.
+
+        With offsets low + size · c + f, c and f are far fewer than the keys, and so are sines.
+        """
+        if z.shape[-2] > FEW_QUERIES or not readable(self.q_pos, self.k_pos):
+            return None
+        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        if apart.is_floating_point() or not apart.numel():
+            return None
+        low, high = map(int, apart.aminmax())
+        if high - low > SPARSE * apart.shape[-1]:
+            return None
+        # R(low + size · c + f) by the formula, of a = low + size · c and b = −f
+        size = 2 ** ((high - low).bit_length() // 2)
+        coarse = torch.arange(low, high + 1, size, device=apart.device)
+        fine = torch.arange(0, -size, -1, device=apart.device)
+        table = self.table(torch.cat((coarse, fine))).squeeze(0)
+        at_coarse = turned(z.unsqueeze(-2), table[: len(coarse)])
+        products = (at_coarse @ table[len(coarse) :].mT).flatten(-2)
+        return products.gather(-1, (apart - low).expand(*z.shape[:3], -1))
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """R of the queries' and of the keys' positions: computed once, if needed."""
+        if self.of_positions is None:
+            self.of_positions = self.table(self.q_pos), self.table(self.k_pos)
+        return self.of_positions
+
+    def table(self, pos: Tensor) -> Tensor:
+        """R(pos), (*batch, 1 or head, token, w); 1: the same for all heads."""
+        sinusoids = self.sinusoids(pos).to(self.exact).to(pos.device)
+        return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
+
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Add u to the queries; wholly, append channels whose products are the bias."""
-        if wholly or q.dtype == torch.float64:  # vectors are rounded to float32
-            return *self.channels(q, k), None
-        if self.u is None:
-            return q, k, self
-        return (q + self.u).to(q.dtype), k, replace(self, u=None)
+        """Add u to the queries; wholly, append w channels whose products are the second term."""
+        dtype = q.dtype
+        if self.u is not None:  # another bias of a sum may have appended channels before
+            q = q + F.pad(self.u, (0, q.shape[-1] - self.u.shape[-1]))
+        if not wholly:
+            return q.to(dtype), k, replace(self, u=None)
+        z = (self.q + self.v).to(self.exact) @ self.project.to(self.exact)
+        q_table, k_table = self.tables()
+        q = torch.cat((q, turned(z, q_table)), -1)
+        if k_table.shape[-3] != 1:  # each head stands elsewhere
+            k = per_query_head(k, self.q)
+        k = torch.cat((k, k_table.to(dtype).expand(*k.shape[:-1], -1)), -1)
+        return q.to(dtype), k, None
 
     def terms(self) -> dict[str, ScoreBias]:
         """Name the terms as Transformer-XL's paper does; the fourth is q · k."""
@@ -180,3 +241,11 @@ class VectorBias(ScoreBias):
             "q·r": replace(self, u=None, v=nobody),
             "v·r": replace(self, u=None, q=none),
         }
+
+
+def turned(z: Tensor, table: Tensor) -> Tensor:
+    """The coefficients of R(b) in z · R(a − b), by the sum formula; `table` is R(a)."""
+    of_sin, of_cos = z.chunk(2, -1)
+    sin, cos = table.chunk(2, -1)
+    to_sin = torch.addcmul(of_cos * sin, of_sin, cos, value=-1)
+    return torch.cat((to_sin, torch.addcmul(of_sin * sin, of_cos, cos)), -1)

@@ -38,7 +38,7 @@ class Strided(Path):
             return UNREADABLE
         if reason := kernel.lacks():
             return reason
-        if call.trains and goes_by_content:
+        if call.trains and isinstance(bias, TableBias):
             return (
                 f"scores of {call.name} go by content and offset, and have no gradients as a view"
             )
