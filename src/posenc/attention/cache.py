@@ -1,5 +1,9 @@
 """Keys and values of the tokens so far, so that each new token costs one query.
 
+They lie in memory with room for as many more, so that a token is written and none is copied. Only
+one cache writes there, behind the tokens it has: a branch, or a cache that was cropped, begins
+with memory of its own. So what came before never changes, whoever still reads it.
+
 Keys are kept as they enter the dot product, values as they are weighed: nothing is turned twice.
 Where an encoding widens keys, or copies them for each head, they are kept as they were projected,
 and encoded again in every call: that is less memory, and Transformer-XL has a faster form of it.
@@ -7,6 +11,7 @@ and encoded again in every call: that is less memory, and Transformer-XL has a f
 Nothing that is kept follows from weights but what a text is made of, its keys and values.
 """
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,8 +31,12 @@ from posenc.core.positions import exact_copy, sequence
 from posenc.core.prepared import appended, cut, of_texts, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.core.sum import leaves
+from posenc.core.tracing import transformed, unwrapped
 
 SCORES = {"on_scores", "by_weight"}
+LEAST_ROOM = 64  # tokens
+Room = tuple[Tensor | None, Tensor | None]
+NO_ROOM: Room = None, None
 
 
 @dataclass(frozen=True)
@@ -41,15 +50,22 @@ class Held:
     axes: int  # numbers that make a position
     pos: Tensor | None = None  # positions of all, if any were given; None: 0, 1, 2, …
     again: bool = False  # whether the layer has been called more than once
+    room: Room = NO_ROOM  # memory that begins with k and with v; the rest is not written yet
 
     @property
     def tokens(self) -> int:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "Held":
+        """The same of other tensors, which have no room yet."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
-        return replace(self, k=of_tensor(self.k), v=of_tensor(self.v), ats=ats, pos=pos)
+        k, v = of_tensor(self.k), of_tensor(self.v)
+        return replace(self, k=k, v=v, ats=ats, pos=pos, room=NO_ROOM)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: of memory that has more in it, the tokens alone."""
+        return vars(replace(self, k=self.k.clone(), v=self.v.clone(), room=NO_ROOM))
 
 
 @dataclass(eq=False)
@@ -117,12 +133,12 @@ class Cache:
         ).held
 
     def __copy__(self) -> "Cache":
-        return self._mapped(lambda held: held)
+        return self._mapped(lambda held: replace(held, room=NO_ROOM))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
         """A branch for the copies of layers that were copied before it, together with it."""
-        branch = Cache()
-        branch.held = {memo.get(id(layer), layer): held for layer, held in self.held.items()}
+        branch = copy(self)
+        branch.held = {memo.get(id(layer), layer): held for layer, held in branch.held.items()}
         return branch
 
     def _mapped(self, change: Any) -> "Cache":
@@ -187,7 +203,8 @@ def attend_cached(
     at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
     new = weighing(call._replace(at=at, k_at=at))
     new = hooks.encoded(new) if held.encoded else new
-    k, v = (torch.cat(both, -2) for both in ((held.k, new.k), (held.v, new.v)))
+    k, k_room = _with(held.k, new.k, held.room[0])
+    v, v_room = _with(held.v, new.v, held.room[1])
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
     call = new._replace(k=k, v=v, k_at=k_at, mask=mask)
     check_mask(call)
@@ -195,8 +212,32 @@ def attend_cached(
     call = hooks.scored(call if held.encoded else hooks.encoded(call))
     out = hooks.finished(call, run(call))
     pos = _all_positions(held, cache.given.pop(layer, None), place)
-    cache.held[layer] = replace(held, k=k, v=v, ats=all_ats, pos=pos, again=layer in cache.held)
+    again, room = layer in cache.held, (k_room, v_room)
+    cache.held[layer] = replace(held, k=k, v=v, ats=all_ats, pos=pos, again=again, room=room)
     return out
+
+
+def _with(x: Tensor, more: Tensor, room: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Write more keys, or values, behind x into the room that begins with x, or else into new room.
+
+    Gradients, transforms and compilers want tensors that nobody writes to: these get a copy.
+    """
+    alike = _all_but_tokens(x) == _all_but_tokens(more)
+    if torch.is_grad_enabled() or transformed() or not unwrapped(more) or not alike:
+        return torch.cat((x, more), -2), None
+    start, stop = x.shape[-2], x.shape[-2] + more.shape[-2]
+    if room is None or room.shape[-2] < stop:
+        # An inference tensor could not be written to outside of inference mode
+        with torch.inference_mode(False), torch.no_grad():
+            room = x.new_empty(*x.shape[:2], max(LEAST_ROOM, 2 * stop), x.shape[-1])
+        room[..., :start, :] = x
+    # Through `data`, which counts no versions: graphs may have saved x, and x stays as it is
+    room.data[..., start:stop, :] = more
+    return room[..., :stop, :], room
+
+
+def _all_but_tokens(x: Tensor) -> tuple[Any, ...]:
+    return x.dtype, x.device, x.shape[:-2], x.shape[-1]
 
 
 def _held(cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any) -> Held:
