@@ -35,8 +35,7 @@ from posenc.core.tracing import transformed, unwrapped
 
 SCORES = {"on_scores", "by_weight"}
 LEAST_ROOM = 64  # tokens
-Room = tuple[Tensor | None, Tensor | None]
-NO_ROOM: Room = None, None
+Room = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Held:
     axes: int  # numbers that make a position
     pos: Tensor | None = None  # positions of all, if any were given; None: 0, 1, 2, …
     again: bool = False  # whether the layer has been called more than once
-    room: Room = NO_ROOM  # memory that begins with k and with v; the rest is not written yet
+    room: Room | None = None  # memory that begins with k, with v; the rest is not written yet
 
     @property
     def tokens(self) -> int:
@@ -61,11 +60,11 @@ class Held:
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)
-        return replace(self, k=k, v=v, ats=ats, pos=pos, room=NO_ROOM)
+        return replace(self, k=k, v=v, ats=ats, pos=pos, room=None)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: of memory that has more in it, the tokens alone."""
-        return vars(replace(self, k=self.k.clone(), v=self.v.clone(), room=NO_ROOM))
+        return vars(replace(self, k=self.k.clone(), v=self.v.clone(), room=None))
 
 
 @dataclass(eq=False)
@@ -133,7 +132,7 @@ class Cache:
         ).held
 
     def __copy__(self) -> "Cache":
-        return self._mapped(lambda held: replace(held, room=NO_ROOM))
+        return self._mapped(lambda held: replace(held, room=None))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
         """A branch for the copies of layers that were copied before it, together with it."""
@@ -158,7 +157,8 @@ def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: 
         cache.given.pop(layer, None)  # of a call that was refused
     if pos is None:
         if known is None:
-            return sequence(x.shape[-2], 0 if held is None else held.tokens, x.device)
+            start = 0 if held is None else held.tokens
+            return torch.arange(start, start + x.shape[-2], device=x.device)
         if axes > 1:
             raise ValueError(
                 f"`pos` must say where these tokens stand, points of {axes} axes as before: none of"
@@ -201,10 +201,9 @@ def attend_cached(
         if goes_on:  # sums over tokens go on from the last in the cache
             ats[index] = cut(so_far, last, place)
     at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
-    new = weighing(call._replace(at=at, k_at=at))
+    new = call._replace(at=at, k_at=at)
     new = hooks.encoded(new) if held.encoded else new
-    k, k_room = _with(held.k, new.k, held.room[0])
-    v, v_room = _with(held.v, new.v, held.room[1])
+    k, v, room = _joined(held, new.k, new.v)
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
     call = new._replace(k=k, v=v, k_at=k_at, mask=mask)
     check_mask(call)
@@ -212,32 +211,45 @@ def attend_cached(
     call = hooks.scored(call if held.encoded else hooks.encoded(call))
     out = hooks.finished(call, run(call))
     pos = _all_positions(held, cache.given.pop(layer, None), place)
-    again, room = layer in cache.held, (k_room, v_room)
-    cache.held[layer] = replace(held, k=k, v=v, ats=all_ats, pos=pos, again=again, room=room)
+    again = layer in cache.held
+    cache.held[layer] = Held(k, v, all_ats, held.encoded, held.axes, pos, again, room)
     return out
 
 
-def _with(x: Tensor, more: Tensor, room: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Write more keys, or values, behind x into the room that begins with x, or else into new room.
+def _joined(held: Held, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Room | None]:
+    """Write new keys and values behind those before, into more room where there is too little.
 
     Gradients, transforms and compilers want tensors that nobody writes to: these get a copy.
     """
-    alike = _all_but_tokens(x) == _all_but_tokens(more)
-    if torch.is_grad_enabled() or transformed() or not unwrapped(more) or not alike:
-        return torch.cat((x, more), -2), None
-    start, stop = x.shape[-2], x.shape[-2] + more.shape[-2]
-    if room is None or room.shape[-2] < stop:
-        # An inference tensor could not be written to outside of inference mode
-        with torch.inference_mode(False), torch.no_grad():
-            room = x.new_empty(*x.shape[:2], max(LEAST_ROOM, 2 * stop), x.shape[-1])
-        room[..., :start, :] = x
-    # Through `data`, which counts no versions: graphs may have saved x, and x stays as it is
-    room.data[..., start:stop, :] = more
-    return room[..., :stop, :], room
+    before, new = (held.k, held.v), (k, v)
+    fit = all([_fits(more, x) for more, x in zip(new, before, strict=True)])
+    if torch.is_grad_enabled() or transformed() or not fit:
+        k, v = (torch.cat(both, -2) for both in zip(before, new, strict=True))
+        return k, v, None
+    start, stop, room = held.tokens, held.tokens + k.shape[2], held.room
+    if room is None or room[0].shape[2] < stop:
+        room = _roomier(held.k, stop), _roomier(held.v, stop)
+    for memory, more in zip(room, new, strict=True):
+        # Through `data`, which counts no versions: graphs may have saved what came before
+        memory.data[:, :, start:stop] = more
+    return room[0][:, :, :stop], room[1][:, :, :stop], room
 
 
-def _all_but_tokens(x: Tensor) -> tuple[Any, ...]:
-    return x.dtype, x.device, x.shape[:-2], x.shape[-1]
+def _fits(more: Tensor, x: Tensor) -> bool:
+    """Whether keys can be written behind x as they are: none is rounded, moved or broadcast."""
+    (*heads, _, channels), (*others, _, others_channels) = x.shape, more.shape
+    alike = heads == others and channels == others_channels and x.dtype is more.dtype
+    return alike and x.device == more.device and unwrapped(more)
+
+
+def _roomier(x: Tensor, tokens: int) -> Tensor:
+    """Memory that begins with x, for twice so many tokens."""
+    batch, heads, before, channels = x.shape
+    # An inference tensor could not be written to outside of inference mode
+    with torch.inference_mode(False), torch.no_grad():
+        memory = x.new_empty(batch, heads, max(LEAST_ROOM, 2 * tokens), channels)
+    memory[:, :, :before] = x
+    return memory
 
 
 def _held(cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any) -> Held:
