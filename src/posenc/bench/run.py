@@ -14,15 +14,25 @@ from typing import Any
 
 import torch
 
-from posenc.bench import adapter, attention, embeddings, growth, rotation, startup, study, training
+from posenc.bench import (
+    adapter,
+    attention,
+    embeddings,
+    growth,
+    rotation,
+    serving,
+    startup,
+    study,
+    training,
+)
 from posenc.bench.results import Growth, Table, Target
 from posenc.catalog import CATALOG
 from posenc.provenance import Provenance, since
 
 SCHEMA = 1
 PARTS = (
-    "rotation", "embeddings", "attention", "training", "study", "adapter", "start-up", "fast",
-    "growth",
+    "rotation", "embeddings", "attention", "serving", "training", "study", "adapter", "start-up",
+    "fast", "growth",
 )  # fmt: skip
 BY_NAME = ("growth",)  # parts that take long, and run where they are named
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
@@ -44,11 +54,14 @@ class Effort:
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
     model: adapter.Size = adapter.FULL  # that encodings are plugged into
     profile: str = "cpu"  # of `posenc study`
+    served: tuple[serving.Served, ...] = serving.FULL
 
 
 LENGTHS = (256, 1024, 4096, 16384)
 FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
-QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke")
+QUICK = Effort(
+    5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke", serving.QUICK
+)
 
 
 @dataclass(frozen=True)
@@ -138,6 +151,12 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                     f"attention, {kind}, {tokens:,}",
                     lambda n=tokens, k=kind: attention.benchmark(n, k, rounds, budget),
                 )
+    if part == "serving":
+        for case in effort.served:
+            yield (
+                f"serving, {case}",
+                lambda c=case: serving.benchmark(c, rounds, budget),
+            )
     if part == "training":
         yield part, lambda: training.benchmark(rounds, budget)
     if part == "study" and find_spec("safetensors"):

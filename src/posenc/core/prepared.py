@@ -152,6 +152,8 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
             f"what is continued must be positions or a `Prepared`, got {shown(at)}: let `prepare`"
             " or `on_hidden` return one."
         )
+    if at.ndim == 1 == more.ndim:
+        return torch.cat((at, more))
     # All other axes are broadcast: positions that all texts share may be followed by each its own.
     shape, more_shape = (list(x.movedim(axis, -1).shape[:-1]) for x in (at, more))
     rest = torch.broadcast_shapes(shape, more_shape)
