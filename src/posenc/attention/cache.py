@@ -192,7 +192,7 @@ def attend_cached(
     call = new._replace(k=k, v=v, k_at=k_at, mask=mask)
     check_mask(call)
     call = visible(weighing(call))
-    call = hooks.scored(call if held.encoded else hooks.encoded(call))
+    call = call if held.encoded else hooks.encoded(call)
     out = hooks.finished(call, run(call))
     pos = _all_positions(held, cache.given.pop(layer, None), place)
     cache.held[layer] = replace(held, k=k, v=v, ats=all_ats, pos=pos, again=layer in cache.held)
