@@ -10,6 +10,7 @@ along the diagonal, if one of all documents would be, and its bias goes by its o
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from posenc.attention import hooks
 from posenc.attention.call import Call
 from posenc.attention.spacing import strip
 from posenc.core.biases import ALL
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, overrides
 from posenc.core.masks import Mask
 from posenc.core.prepared import Prepared, cut, of_texts, where_tokens
 from posenc.core.sum import leaves
@@ -41,17 +42,15 @@ def apart(call: Call) -> list[list[Call]]:
     Empty where the mask keeps no documents apart, where their tokens are scattered, or where
     documents are so many and so short that one call of all is faster.
     """
-    mask = call.mask
-    if call.implementation != "auto" or not call.looks or not min(call.shape):
+    mask, scores = call.mask, prod(call.shape)
+    if call.implementation != "auto" or not call.looks or not scores or scores < WORTH_CUTTING:
         return []
     if not isinstance(mask, Mask) or not mask.ids or not _can_be_cut(call):
         return []
     by_text = _runs_by_text(mask)
     if all([runs == by_text[0] for runs in by_text]):
         by_text = by_text[:1]
-    batch, heads, queries, keys = call.shape
-    calls = sum(map(len, by_text))
-    if not all(by_text) or calls * WORTH_CUTTING > batch * heads * queries * keys:
+    if not all(by_text) or sum(map(len, by_text)) * WORTH_CUTTING > scores:
         return []
     if len(by_text) == 1:
         return [_calls(call, mask, by_text[0], ALL)]
@@ -72,7 +71,7 @@ def _can_be_cut(call: Call) -> bool:
     for leaf, *ats in zip(
         leaves(call.encoding), *map(hooks.flat, (call.at, call.k_at)), strict=True
     ):
-        bare = type(leaf).prepare is Encoding.prepare
+        bare = type(leaf).prepare is Encoding.prepare and not overrides(leaf, "on_hidden")
         if not all([bare or at is None or isinstance(at, Prepared) for at in ats]):
             return False
     return True

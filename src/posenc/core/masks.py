@@ -118,7 +118,7 @@ class Mask:
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
         """The mask of some of the queries and of the keys of one document, of some texts."""
-        sees = _Cut(self.sees, texts.start or 0, rows.start, keys.start)
+        sees = _From(self.sees, texts.start or 0, rows.start, keys.start)
         bands = self.bands and tuple([band.of(rows, keys, texts) for band in self.bands])
         return Mask(sees, bands=bands, made_of=self.made_of)
 
@@ -204,7 +204,7 @@ class _SameId:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cut:
+class _From:
     """Mask function of texts, queries and keys from these on."""
 
     sees: Seen
