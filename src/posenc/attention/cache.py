@@ -208,7 +208,7 @@ def attend_cached(
     call = new._replace(k=k, v=v, mask=mask)
     check_mask(call)
     call = visible(weighing(call, at, k_at))
-    call = hooks.scored(call if held.encoded else hooks.encoded(call))
+    call = call if held.encoded else hooks.encoded(call)
     out = hooks.finished(call, run(call))
     pos = _all_positions(held, cache.given.pop(layer, None), place)
     again = layer in cache.held

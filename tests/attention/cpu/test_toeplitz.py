@@ -190,6 +190,27 @@ def test_what_is_cut_is_less_than_a_rounding(mask, monkeypatch):
         assert (made - full).abs().max() < 2e-6
 
 
+def test_from_512_tokens_on_no_weight_is_so_small_that_processors_are_slow(monkeypatch):
+    """Numbers below 2⁻¹²⁶ in float32: one in fifty weights of an ALiBi that is not cut."""
+    q, k, v = (heads(8, 512) for _ in range(3))
+    used, cut = [], toeplitz.cut_negligible
+
+    def kept(u, *rest):
+        used.append(u)
+        return cut(u, *rest)
+
+    monkeypatch.setattr(toeplitz, "cut_negligible", kept)
+    attend(q.requires_grad_(), k, v, ALiBi(8), mask=causal()).sum().backward()
+    (u,) = used
+    pos = sequence(512)
+    place = 511 - pos.unsqueeze(-1) + pos  # of query and key in u
+    scores = (q @ k.mT).double() * DIM**-0.5
+    whole = ALiBi(8)(pos).double().masked_fill(pos > pos.unsqueeze(-1), float("-inf"))
+    for bias, tiny in ((whole, True), (u[:, place].double(), False)):
+        weights = (scores + bias).softmax(-1)
+        assert ((weights > 0) & (weights < 2.0**-126)).any() == tiny
+
+
 def test_the_bound_holds_for_the_worst_that_it_allows():
     """Equal norms, every far score as high and every near one as low as they can be."""
     q = torch.zeros(1, 1, 2000, DIM)

@@ -41,7 +41,7 @@ from posenc.attention.cpu.sinks import (
 from posenc.attention.spacing import Strip
 
 FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
-WORTH_CUTTING = 768  # the fewest rows of which far terms cost more than to find them
+WORTH_CUTTING = 512  # the fewest rows of which far terms cost more than to find them
 CACHED_SCORES = 2**18  # of several texts at a time: 1 MB in float32, as the nearest cache holds
 LOG2_E = log2(e)
 MOST_SCORES = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
