@@ -2,7 +2,7 @@
 
     sdpa       torch's own kernel; carries no bias
     toeplitz   a bias of distance or of offsets, or a window, on the CPU, over positions at equal
-               steps, as strided views that torch's kernel reads
+               steps, or a bias of gates or counts, as strided views that torch's kernel reads
     flex       FlexAttention, compiled: any bias of one pair; by itself on CUDA, on request for
                inference on the CPU
     blocks     a few queries at a time, made again for the gradients
