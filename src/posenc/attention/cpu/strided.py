@@ -53,7 +53,7 @@ class Strided(Path):
     def suits(self, call: Call) -> str:
         if not call.looks:
             return UNREADABLE
-        if call.q.shape[-2] <= FEW_QUERIES and not isinstance(call.bias, TableBias):
+        if call.q.shape[-2] <= FEW_QUERIES:
             return "the bias of few queries is a few rows"
         return ""
 
