@@ -50,9 +50,12 @@ class TableBias(ScoreBias):
 
     def __post_init__(self) -> None:
         self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
-        if torch.is_grad_enabled() or not readable(self.q):
-            self.query_scores()  # now, not in a block that is made again for gradients
-            self.key_scores()
+        if not readable(self.q):
+            self.hold()
+
+    def hold(self) -> None:
+        self.query_scores()
+        self.key_scores()
 
     def query_scores(self) -> Tensor:
         """The products q · query_table, (batch, head, query, row): computed once, if needed."""
@@ -101,15 +104,6 @@ class TableBias(ScoreBias):
         # Of few queries each key meets few rows: their products, instead of those of all rows.
         k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
         return bias + _own_products(full(k), full(self.key_table), rows_met)
-
-    def beyond(self, end: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
-        """The two terms of keys at offset `end` or beyond: (batch, head, query), (…, key)."""
-        apart = torch.tensor(end, device=self.q_pos.device)
-        of_query = self.query_scores()[..., rows, int(self.query_row(apart))]
-        if self.key_row is None or self.k is None or self.key_table is None:
-            return of_query, None
-        row = self.key_table[..., int(self.key_row(apart)), :].unsqueeze(-1)
-        return of_query, (self.k[..., keys, :] @ row).squeeze(-1)
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:

@@ -38,10 +38,6 @@ class Strided(Path):
             return UNREADABLE
         if reason := kernel.lacks():
             return reason
-        if call.trains and goes_by_content:
-            return (
-                f"scores of {call.name} go by content and offset, and have no gradients as a view"
-            )
         if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
             return "there is nothing to attend to"
         if call.seen is None:
