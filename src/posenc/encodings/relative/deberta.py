@@ -131,9 +131,10 @@ class DeBERTa(Encoding):
         Zeros where there is no such term.
         """
         if to is None:
-            return q, torch.zeros_like(rows[:, : self.dim], dtype=q.dtype)
+            return q, rows.new_zeros(len(rows), self.dim, dtype=q.dtype)
         if readable(q) and q.shape[0] * q.shape[2] <= FEW_QUERIES:
-            return q.to(rows.dtype) @ to.mT, rows * scale
+            exact = torch.promote_types(q.dtype, rows.dtype)
+            return q.to(exact) @ to.mT.to(exact), rows * scale
         return q, (rows @ to * scale).to(q.dtype)
 
     def scale(self, dim: int) -> float:
