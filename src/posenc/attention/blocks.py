@@ -51,6 +51,8 @@ class Blocks(Path):
             return compute(call, slice(None), _columns(call, slice(0, tokens)))
         blocks = rows_of(tokens, most)
         columns = [_columns(call, rows) for rows in blocks]
+        if call.trains and call.bias is not None:
+            call.bias.hold()
         if call.trains and (traced() or not transformed()):  # `torch.func` knows no checkpoint
             # Of a block keep the output only; the rest is made again for the gradients.
             again = functools.partial(

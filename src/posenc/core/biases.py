@@ -42,6 +42,9 @@ class ScoreBias:
         """
         raise NotImplementedError
 
+    def hold(self) -> None:
+        """Compute what all blocks share, before they are made, and made again for gradients."""
+
     def pair(self) -> PairBias | None:
         """The bias of one pair, (b, h, i, j) -> value, which fused kernels compile; or None.
 
@@ -169,6 +172,10 @@ class SumBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         return reduce(add, [bias.block(rows, keys, seen) for bias in self.biases])
+
+    def hold(self) -> None:
+        for bias in self.biases:
+            bias.hold()
 
     def pair(self) -> PairBias | None:
         functions = [bias.pair() for bias in self.biases]

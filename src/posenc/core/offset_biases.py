@@ -52,9 +52,12 @@ class TableBias(ScoreBias):
 
     def __post_init__(self) -> None:
         self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
-        if torch.is_grad_enabled() or not readable(self.q):
-            self.query_scores()  # now, not in a block that is made again for gradients
-            self.key_scores()
+        if not readable(self.q):
+            self.hold()
+
+    def hold(self) -> None:
+        self.query_scores()
+        self.key_scores()
 
     def query_scores(self) -> Tensor:
         """The products q · query_table, (batch, head, query, row): computed once, if needed."""
@@ -95,27 +98,14 @@ class TableBias(ScoreBias):
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
             return bias
-        few = readable(apart) and apart.shape[:2] == (1, 1) and 0 < len(apart[0, 0]) <= FEW_QUERIES
-        if not few or torch.is_grad_enabled():
+        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[2] <= FEW_QUERIES
+        if not few or not apart.numel() or torch.is_grad_enabled():
             by_key = self.key_scores()
             assert by_key is not None
             return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
         # Of few queries each key meets few rows: their products, instead of those of all rows.
         k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
-        k = k.to(torch.promote_types(k.dtype, torch.float32))
-        products = [
-            torch.linalg.vecdot(k, _table_rows(self.key_table, r).to(k.dtype)) for r in rows_met
-        ]
-        return bias + torch.stack(products, -2)
-
-    def beyond(self, end: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
-        """The two terms of keys at offset `end` or beyond: (batch, head, query), (…, key)."""
-        apart = torch.tensor(end, device=self.q_pos.device)
-        of_query = self.query_scores()[..., rows, int(self.query_row(apart))]
-        if self.key_row is None or self.k is None or self.key_table is None:
-            return of_query, None
-        row = self.key_table[..., int(self.key_row(apart)), :].unsqueeze(-1)
-        return of_query, (self.k[..., keys, :] @ row).squeeze(-1)
+        return bias + _own_products(full(k), full(self.key_table), rows_met)
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
@@ -126,12 +116,16 @@ def _looked_up(table: Tensor, row: Tensor) -> Tensor:
     return full(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
 
 
-def _table_rows(table: Tensor, row: Tensor) -> Tensor:
-    """Take table[..., row, :]; a view, where these rows lie one after another."""
-    first = int(row[0]) if len(row) else 0
-    if row.equal(torch.arange(first, first + len(row), device=row.device)):
-        return table[..., first : first + len(row), :]
-    return table.index_select(-2, row)
+def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Compute k[..., j, :] · table[..., row[i, j], :], (batch, head, query, key), query by query.
+
+    The first keys may all be beyond the reach, where they share a row: one product for all.
+    """
+    changes = (row[:, 1:] != row[:, :-1]).any(0).nonzero()
+    shared = int(changes[0]) + 1 if len(changes) else row.shape[-1]
+    far = k[..., :shared, :] @ table[..., row[:, 0], :].mT
+    near = [(k[..., shared:, :] * table[..., some, :]).sum(-1) for some in row[:, shared:]]
+    return torch.cat((far.mT, torch.stack(near, -2)), -1)
 
 
 @dataclass(eq=False)

@@ -41,10 +41,6 @@ class Strided(Path):
             return UNREADABLE
         if reason := kernel.lacks():
             return reason
-        if call.trains and isinstance(bias, TableBias):
-            return (
-                f"scores of {call.name} go by content and offset, and have no gradients as a view"
-            )
         if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
             return "there is nothing to attend to"
         if call.seen is None:
@@ -60,7 +56,7 @@ class Strided(Path):
     def suits(self, call: Call) -> str:
         if not call.looks:
             return UNREADABLE
-        if call.q.shape[-2] <= FEW_QUERIES and not isinstance(call.bias, TableBias):
+        if call.q.shape[-2] <= FEW_QUERIES:
             return "the bias of few queries is a few rows"
         if isinstance(call.bias, DecayBias) and call.shape[2] * call.shape[3] < decay.FEW_SCORES:
             return "the bias of a short text is soon made"
