@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from posenc.attention import sdpa
 from posenc.attention.call import Call, rows_of
+from posenc.attention.cpu import carried
 from posenc.attention.path import Path
 from posenc.attention.reference import attended, bias_block, mask_block, sliced
 from posenc.core.tracing import beyond_gradients, traced, transformed
@@ -39,6 +40,8 @@ class Blocks(Path):
         )
 
     def run(self, call: Call) -> Tensor:
+        if carried.serves(call):
+            return carried.run(call)
         batch, heads, tokens, keys = call.shape
         most = SMALLEST_BLOCK
         if tokens > most:

@@ -15,6 +15,7 @@ those of the keys' heads, and W has full rank; here each head of the queries has
 W x by √(|W x|² + 10⁻⁶), so that a mirror of a W x near 0 is weaker.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -22,14 +23,15 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from posenc.core.arguments import count, layer_sizes
-from posenc.core.biases import ComputedBias, content
+from posenc.core.biases import content
+from posenc.core.carried import CarriedBias, alike
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
 from posenc.properties import norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
-from posenc.rotation.householder import mirrored
+from posenc.rotation.householder import mirrored, mirrored_chunks
 
 
 class Mirrors(
@@ -60,14 +62,17 @@ class PaTH(Encoding):
 
     def on_scores(self, q: Heads, k: Keys, q_at: Mirrors, k_at: Mirrors, scale: float) -> Bias:
         q, k = content(q, k)
+        w, beta, read, order = k_at.w.to(q.dtype), k_at.beta.to(q.dtype), k_at.order, q_at.order
 
-        def block(rows: slice, keys: slice) -> Scores:
+        def scores(rows: slice, keys: slice) -> Scores:
             after = slice(keys.start, None)  # tokens beyond these keys are mirrors too
-            w, beta, read = k_at.of(after)
-            bias = mirrored(q[..., rows, :], k[..., after, :], q_at.order[rows], w, beta, read)
-            return bias[..., : k[..., keys, :].shape[-2]] * scale
+            some_k, some_w, some_beta = k[..., after, :], w[..., after, :], beta[..., after]
+            some = mirrored(q[..., rows, :], some_k, order[rows], some_w, some_beta, read[after])
+            return some[..., : k[..., keys, :].shape[-2]] * scale
 
-        return ComputedBias(block)
+        same = alike(order, read)
+        chunks = partial(mirrored_chunks, q, k, w, beta) if same else None
+        return CarriedBias(q, k, scale, scores, chunks)
 
 
 CARD = Card(

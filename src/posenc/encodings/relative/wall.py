@@ -13,6 +13,7 @@ blog.tilderesearch.com/blog/wall-attn; G and the initial b as in the authors' re
 flash-linear-attention, which they contributed, has no such floor: g = ln σ(W x + b) there.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.core.arguments import layer_sizes
-from posenc.core.biases import ComputedBias, content
+from posenc.core.biases import content
+from posenc.core.carried import CarriedBias, Chunks, alike, in_chunks
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import CHUNK, Running, by_head, chunks, linear, running
@@ -55,6 +57,19 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
     return torch.cat(scores, -1)
 
 
+def faded_chunks(q: Heads, k: Keys, p: Tensor) -> Chunks:
+    """The same of queries and keys that are the same tokens, all chunks at once.
+
+    Between chunks R is P at the end of one, so that both factors are at most 1.
+    """
+    q, k, p = in_chunks(q), in_chunks(k), in_chunks(p)
+    middle, end = p[..., p.shape[-2] // 2, None, :], p[..., -1:, :]
+    start = torch.cat((p[..., :1, :1, :], end[..., :-1, :, :]), -3)
+    fading = lambda later, earlier: (later - earlier).exp().to(q.dtype)  # noqa: E731
+    own = (q * fading(p, middle)) @ (k * fading(middle, p)).mT
+    return Chunks(own, q * fading(p, start), k * fading(end, p), fading(end, start))
+
+
 class Wall(Encoding):
     """`Wall(512, heads=8)`, for layers that read 512 channels."""
 
@@ -72,13 +87,14 @@ class Wall(Encoding):
 
     def on_scores(self, q: Heads, k: Keys, q_at: Decays, k_at: Decays, scale: float) -> Bias:
         q, k = content(q, k)
+        p, p_key = q_at.total, k_at.total
 
-        def block(rows: slice, keys: slice) -> Scores:
+        def scores(rows: slice, keys: slice) -> Scores:
             some_q, some_k = q[..., rows, :], k[..., keys, :]
-            scores = faded(some_q, some_k, q_at.of(rows).total, k_at.of(keys).total)
-            return (scores - some_q @ some_k.mT) * scale  # which with q · k · scale makes the score
+            return faded(some_q, some_k, p[..., rows, :], p_key[..., keys, :]) * scale
 
-        return ComputedBias(block)
+        chunks = partial(faded_chunks, q, k, p) if alike(p, p_key) else None
+        return CarriedBias(q, k, scale, scores, chunks)
 
 
 CARD = Card(
