@@ -23,7 +23,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
-from posenc.core.prepared import appended, cut, of_texts, where_tokens
+from posenc.core.prepared import Prepared, appended, cut, of_texts, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.core.sum import leaves
 
@@ -194,6 +194,8 @@ def attend_cached(
     call = visible(weighing(call))
     call = hooks.scored(call if held.encoded else hooks.encoded(call))
     out = hooks.finished(call, run(call))
+    if held.encoded:
+        all_ats = [at.settled(k) if isinstance(at, Prepared) else at for at in all_ats]
     pos = _all_positions(held, cache.given.pop(layer, None), place)
     cache.held[layer] = replace(held, k=k, v=v, ats=all_ats, pos=pos, again=layer in cache.held)
     return out

@@ -7,15 +7,16 @@ for each chunk of tokens, and queries of the next chunk meet all earlier keys in
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from posenc.core.biases import ScoreBias
-from posenc.core.running import CHUNK
+from posenc.core.prepared import Prepared
+from posenc.core.running import CHUNK, Running
 from posenc.core.shapes import Heads, Keys, Scores
-from posenc.core.tracing import readable
+from posenc.core.tracing import readable, traced
 
 
 class Chunks(NamedTuple):
@@ -52,6 +53,47 @@ class CarriedBias(ScoreBias):
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Scores:
         content = self.q[..., rows, :] @ self.k[..., keys, :].mT * self.scale
         return self.scores(rows, keys) - content
+
+
+class Carrying(Running):
+    """A base to put before `Prepared`, with `past`, the keys that were carried, as its last field.
+
+    They are keys of the first tokens, (batch, head, key, channel), past the last of these.
+    """
+
+    __slots__ = ()
+    past: Tensor
+
+    def of(self: Any, some: slice) -> Any:
+        """Cut out some of the tokens; keys that were carried past others than these are left."""
+        kept = self.past.shape[-2]
+        start, stop, _ = some.indices(self.tokens) if kept else (0, 0, 1)
+        past = self.past if start == 0 and stop >= kept else self.none()
+        rest: Any = Prepared.of(self._replace(past=self.none()), some)
+        return rest._replace(past=past)
+
+    def then(self: Any, more: Any) -> Any:
+        if not self.tokens:
+            return more
+        both: Any = Running.then(self._replace(past=self.none()), more)
+        return both._replace(past=self.past)
+
+    def none(self) -> Keys:
+        return self.past[..., :0, :]
+
+    def settled(self: Any, k: Keys) -> Any:
+        """Carry keys past whole chunks, but for the last 64 tokens, which may be cropped again."""
+        start, stop = self.past.shape[-2], max(0, self.tokens // CHUNK - 1) * CHUNK
+        if traced() or stop <= start:
+            return self
+        chunks, past = self.chunks(k, slice(start, stop)), self.past
+        for n in range(chunks.k.shape[2]):
+            past = torch.cat((carried(past, chunks.step[:, :, n]), chunks.k[:, :, n]), -2)
+        return self._replace(past=past)
+
+    def chunks(self, k: Keys, some: slice) -> Chunks:
+        """The chunks of some of the tokens, whose keys are among k."""
+        raise NotImplementedError
 
 
 def alike(x: Tensor, y: Tensor) -> bool:

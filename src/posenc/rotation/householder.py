@@ -14,8 +14,10 @@ from posenc.core.tracing import visible
 from posenc.rotation.matrices import over_lower
 
 
-def mirrored(q: Heads, k: Keys, order: Tensor, w: Tensor, beta: Tensor, read: Tensor) -> Scores:
-    """Compute kⱼᵀ H_{j+1} ⋯ Hᵢ qᵢ, (batch, head, query, key).
+def mirrored(
+    q: Heads, k: Keys, order: Tensor, w: Tensor, beta: Tensor, read: Tensor
+) -> tuple[Scores, Heads]:
+    """Compute kⱼᵀ H_{j+1} ⋯ Hᵢ qᵢ, (batch, head, query, key), and H₁ ⋯ Hᵢ qᵢ.
 
     `order` (query) and `read` (key) are how many tokens were read when each of these was; w (batch,
     head, key, channel) and β (batch, head, key) are of the keys. Chunks of keys are walked
@@ -33,7 +35,7 @@ def mirrored(q: Heads, k: Keys, order: Tensor, w: Tensor, beta: Tensor, read: Te
         # A key meets only those of the mirrors that come after it.
         parts.append(q @ k_here.mT - taken @ (w_here @ k_here.mT).tril(-1))
         q = q - taken @ w_here
-    return torch.cat(parts[::-1], -1)
+    return torch.cat(parts[::-1], -1), q
 
 
 def mirrored_chunks(q: Heads, k: Keys, w: Tensor, beta: Tensor) -> Chunks:
