@@ -33,6 +33,10 @@ class Chunks(NamedTuple):
     k: Tensor
     step: Tensor
 
+    def past(self, keys: Tensor, n: int) -> Tensor:
+        """Carry the keys before chunk n, (batch, head, key, channel), past it, and add its own."""
+        return torch.cat((carried(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
+
 
 class CarriedBias(ScoreBias):
     """A bias that with q · k · scale makes the `scores` of some rows and keys.
@@ -88,7 +92,7 @@ class Carrying(Running):
             return self
         chunks, past = self.chunks(k, slice(start, stop)), self.past
         for n in range(chunks.k.shape[2]):
-            past = torch.cat((carried(past, chunks.step[:, :, n]), chunks.k[:, :, n]), -2)
+            past = chunks.past(past, n)
         return self._replace(past=past)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:

@@ -20,8 +20,10 @@ from posenc.attention.cpu import kernel
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.sinks import refuse_second_derivative
 from posenc.core.biases import per_query_head
-from posenc.core.carried import CarriedBias, carried, in_chunks
+from posenc.core.carried import CarriedBias, Chunks, carried, in_chunks
 from posenc.core.tracing import in_full
+
+KEPT = 8  # one chunk in so many keeps the keys it meets; backward, the others carry them again
 
 
 def serves(call: Call) -> bool:
@@ -54,35 +56,41 @@ class _Carried(torch.autograd.Function):
     def forward(
         ctx: Any, own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, scale: float
     ) -> Tensor:
+        chunks = Chunks(own, q, k, step)
         weights, lse = _own_weights(own, scale)
-        out, values, keys = weights @ v, v.flatten(2, 3), k[:, :, :0].flatten(2, 3)
+        out, values, keys = weights @ v, v.flatten(2, 3), k[:, :, 0, :0]
         kept = []
         for n in range(1, own.shape[2]):
-            before = n - 1
-            keys = torch.cat((carried(keys, step[:, :, before]), k[:, :, before]), -2)
+            keys = chunks.past(keys, n - 1)
             far, far_lse = flash(q[:, :, n], keys, values[..., : keys.shape[-2], :], None, scale)
             # Z₂ / (Z₁ + Z₂), for Z = exp(lse) the sum of exponentials of a part
             out[:, :, n].lerp_(far, (far_lse - lse[:, :, n]).sigmoid().unsqueeze(-1))
             lse[:, :, n] = torch.logaddexp(lse[:, :, n], far_lse)
-            if any(ctx.needs_input_grad):
+            if any(ctx.needs_input_grad) and n % KEPT == 0:
                 kept.append(keys)
         ctx.scale = scale
-        ctx.save_for_backward(own, q, k, step, v, out, lse, *kept)
+        ctx.save_for_backward(*chunks, v, out, lse, *kept)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         refuse_second_derivative("attention to carried keys")
         own, q, k, step, v, out, lse, *kept = ctx.saved_tensors
+        chunks = Chunks(own, q, k, step)
         weights = _masked(own, ctx.scale).sub_(lse.unsqueeze(-1)).exp_()
         inner = (grad * out).sum(-1, keepdim=True)  # Σ dout · out
         of_v = weights.mT @ grad
         of_own = weights.mul_((grad @ v.mT).sub_(inner)).mul_(ctx.scale)
         of_q, of_k, of_step = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(step)
         values, of_values = v.flatten(2, 3), of_v.flatten(2, 3)
+        met: list[Tensor] = []  # the keys that chunks up to this one meet
         of_later = None  # what later chunks say of the keys that were carried past this one
-        for n in range(len(kept), 0, -1):
-            keys = kept.pop()
+        for n in range(own.shape[2] - 1, 0, -1):
+            if not met:
+                met = [kept.pop() if n >= KEPT else k[:, :, 0, :0]]
+                for before in range(n - n % KEPT, n):
+                    met.append(chunks.past(met[-1], before))
+            keys = met.pop()
             tokens = keys.shape[-2]
             of_q[:, :, n], of_keys, of_far = flash_backward(
                 grad[:, :, n], q[:, :, n], keys, values[..., :tokens, :], out[:, :, n],
@@ -90,10 +98,10 @@ class _Carried(torch.autograd.Function):
             )  # fmt: skip
             of_values[..., :tokens, :] += of_far
             if of_later is not None:
-                before, of_k[:, :, n] = of_later.split([tokens, own.shape[-1]], -2)
+                past, of_k[:, :, n] = of_later[..., :tokens, :], of_later[..., tokens:, :]
                 by_channel = step.shape[-2] == 1
-                of_step[:, :, n] = (keys * before).sum(-2, True) if by_channel else keys.mT @ before
-                of_keys += carried(before, step[:, :, n] if by_channel else step[:, :, n].mT)
+                of_step[:, :, n] = (keys * past).sum(-2, True) if by_channel else keys.mT @ past
+                of_keys += carried(past, step[:, :, n] if by_channel else step[:, :, n].mT)
             of_later = of_keys
         if of_later is not None:
             of_k[:, :, 0] = of_later
