@@ -132,6 +132,16 @@ def test_gradients_flow_through_carried_keys(name):
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", ["PaTH", "Wall"])
+@torch.no_grad()
+def test_carried_keys_are_as_exact_as_scores(name, dtype):
+    layer, x, cache = begun(name)
+    reads(layer.to(dtype), cache, x.to(dtype), mask=causal)
+    (held,) = cache.held.values()
+    assert held.ats[0].past.dtype is torch.promote_types(dtype, torch.float32)
+
+
 class Copies(Encoding):
     """Gives each head of the queries its own key, so that a cache holds keys as projected."""
 

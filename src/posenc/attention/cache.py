@@ -4,7 +4,8 @@ Keys are kept as they enter the dot product, values as they are weighed: nothing
 Where an encoding widens keys, or copies them for each head, they are kept as they were projected,
 and encoded again in every call: that is less memory, and Transformer-XL has a faster form of it.
 
-Nothing that is kept follows from weights but what a text is made of, its keys and values.
+Nothing that is kept follows from weights but what a text is made of: its keys and values, and what
+`on_hidden` said of its tokens, to which `Prepared.settled` may add keys as these tokens left them.
 """
 
 from dataclasses import dataclass, field, replace

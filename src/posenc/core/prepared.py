@@ -76,7 +76,7 @@ class Prepared:
         return self.like(map(appended, self._each(), more._each(), self.places))
 
     def settled(self: P, k: Tensor) -> P:
-        """Add what later queries would else compute of all keys again; a cache holds it.
+        """Add what each later query would else compute of all keys again; a cache asks for it.
 
         `k` are the keys of these tokens, as they enter the dot product.
         """

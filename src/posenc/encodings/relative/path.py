@@ -23,12 +23,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from posenc.core.arguments import count, layer_sizes
-from posenc.core.biases import content
+from posenc.core.biases import content, per_query_head
 from posenc.core.carried import CarriedBias, Carrying, Chunks, alike
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
+from posenc.core.tracing import full
 from posenc.properties import norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.householder import mirrored, mirrored_chunks
@@ -48,7 +49,7 @@ class Mirrors(
     sums = ("order",)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        _, k = content(self.w, k[..., some, :])
+        k = full(per_query_head(k[..., some, :], self.w))
         w, beta = self.w[..., some, :].to(k.dtype), self.beta[..., some].to(k.dtype)
         return mirrored_chunks(k, k, w, beta)
 

@@ -21,12 +21,13 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.core.arguments import layer_sizes
-from posenc.core.biases import content
+from posenc.core.biases import content, per_query_head
 from posenc.core.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import CHUNK, by_head, chunks, linear, running
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
+from posenc.core.tracing import full
 from posenc.properties import decaying, norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 
@@ -42,7 +43,7 @@ class Decays(Carrying, Prepared, NamedTuple("Decays", [("total", Tensor), ("past
     """
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        _, k = content(self.total, k[..., some, :])
+        k = full(per_query_head(k[..., some, :], self.total))
         before = self.total[..., max(0, some.start - 1), None, :]
         return faded_chunks(k, k, self.total[..., some, :], before)
 
