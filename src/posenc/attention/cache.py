@@ -8,7 +8,8 @@ Keys are kept as they enter the dot product, values as they are weighed: nothing
 Where an encoding widens keys, or copies them for each head, they are kept as they were projected,
 and encoded again in every call: that is less memory, and Transformer-XL has a faster form of it.
 
-Nothing that is kept follows from weights but what a text is made of, its keys and values.
+Nothing that is kept follows from weights but what a text is made of: its keys and values, and what
+`on_hidden` said of its tokens, to which `Prepared.settled` may add keys as these tokens left them.
 """
 
 from copy import copy
@@ -28,7 +29,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
-from posenc.core.prepared import appended, cut, of_texts, where_tokens
+from posenc.core.prepared import Prepared, appended, cut, of_texts, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.core.sum import leaves
 from posenc.core.tracing import transformed, unwrapped
@@ -210,6 +211,8 @@ def attend_cached(
     call = visible(weighing(call, at, k_at))
     call = call if held.encoded else hooks.encoded(call)
     out = hooks.finished(call, run(call))
+    if held.encoded:
+        all_ats = [at.settled(k) if isinstance(at, Prepared) else at for at in all_ats]
     pos = _all_positions(held, cache.given.pop(layer, None), place)
     again = layer in cache.held
     cache.held[layer] = Held(k, v, all_ats, held.encoded, held.axes, pos, again, room)

@@ -13,6 +13,7 @@ from posenc.attention import hooks
 from posenc.attention.call import Call
 from posenc.attention.path import Path
 from posenc.core.biases import pairs
+from posenc.core.carried import CarriedBias
 from posenc.core.shapes import Scores
 
 ALL = slice(None)
@@ -47,6 +48,8 @@ def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
 
 
 def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = None) -> Scores:
+    if isinstance(call.bias, CarriedBias) and call.softcap is None:
+        return call.bias.scores(rows, keys)
     q, k = sliced(call.q, rows), sliced(call.k, keys)
     content = _by_group(q.to(call.exact), k.to(call.exact).mT) * call.scale
     if call.softcap is not None:

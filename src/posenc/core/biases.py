@@ -223,16 +223,6 @@ class TensorBias(ScoreBias):
         return self.bias[..., rows, keys]
 
 
-class ComputedBias(ScoreBias):
-    """Blocks that a function computes, (rows, keys) -> bias, whatever the mask hides of them."""
-
-    def __init__(self, f: Callable[[slice, slice], Tensor]):
-        self.f = f
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        return self.f(rows, keys)
-
-
 class ForeignBias(ScoreBias):
     """A bias from outside the library that has `block` and no other form."""
 

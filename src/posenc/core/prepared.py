@@ -75,6 +75,13 @@ class Prepared:
             )
         return self.like(map(appended, self._each(), more._each(), self.places))
 
+    def settled(self: P, k: Tensor) -> P:
+        """Add what each later query would else compute of all keys again; a cache asks for it.
+
+        `k` are the keys of these tokens, as they enter the dot product.
+        """
+        return self
+
     def like(self: P, fields: Iterable[Any]) -> P:
         """Build one of the same class from other tensors."""
         return type(self)(*fields)
