@@ -1,15 +1,22 @@
 """Put numbers and findings into words, the same on the terminal and on the page."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import inf, pi, prod
 from re import sub
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
+from posenc.analysis.frequencies import LONGEST
+from posenc.analysis.rounding import BLIND
 from posenc.core.numerals import number
 from posenc.models.files.errors import printable
-from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
-from posenc.studies.comparison import BLIND, Comparison, Measured
+from posenc.models.inspection import Inspection, Turning, rounded
+
+if TYPE_CHECKING:  # which needs torch
+    from posenc.studies.comparison import Comparison, Measured
 
 QUOTES = '"', "“", "”", "''", "``"
 SHORT = {  # headings of two short lines
