@@ -88,6 +88,21 @@ def test_configs_and_cards_are_shown_without_torch(tmp_path):
     assert "yarn ×4 from 32,768 tokens" in done.stdout
 
 
+@pytest.mark.parametrize(("set_to", "taken"), [(None, "1"), ("2", "2")])
+def test_small_work_takes_one_thread_unless_another_number_is_set(set_to, taken):
+    """On busy cores, two threads took fifteen times the processor time of one."""
+    environment = {name: value for name, value in os.environ.items() if "OMP" not in name}
+    environment |= {} if set_to is None else {"OMP_NUM_THREADS": set_to}
+    script = (
+        "from posenc.cli import main; main(['show', 'alibi', '--measure', '--json'])\n"
+        "import sys, torch; print(torch.get_num_threads(), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stderr.strip()) == (0, taken)
+
+
 def test_cites_a_paper_once(posenc):
     code, out, _ = posenc("cite", "sine", "sinusoidal", "rope")
     assert code == 0

@@ -106,6 +106,7 @@ AllowCode = Annotated[
         " again for more. No other code that a file names is run.",
     ),
 ]
+SMALL_WORK = "show", "compare", "report", "inspect", "convert", "explore"  # small tensors
 USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # of a study that names none
 
 
@@ -957,6 +958,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
         words = sys.argv[1:] if words is None else words
+        _take_threads(words)
         command_line.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
@@ -979,6 +981,17 @@ def main(words: Sequence[str] | None = None) -> None:
         _say_wrong(
             f"{error.filename or 'standard output'} cannot be written to: {error.strerror}.", 1
         )
+
+
+def _take_threads(words: Sequence[str]) -> None:
+    """Take one thread where the work is small, before torch is imported and takes one a core.
+
+    Several would wait for each other: `convert`, beside two busy processes on as many cores, took
+    51 s of processor time with two threads, where one takes 3. A number that the user sets stays.
+    """
+    large = any(word.startswith("--model") for word in words)  # which reads a text
+    if words and words[0] in SMALL_WORK and not large:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _say_wrong(what: object, code: int) -> NoReturn:

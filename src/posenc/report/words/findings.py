@@ -113,7 +113,11 @@ def noise(result: Comparison) -> str:
     low, high = result.noise
     sentence = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
     busy = " The machine was busy: differences of time as small as that are noise."
-    return sentence + busy * result.busy
+    fewer = ""
+    if result.nope_cost.rounds < result.settings.cost_rounds:
+        taken, of = result.nope_cost.rounds, result.settings.cost_rounds
+        fewer = f" Rounds took too long: {taken} of {of} were timed; try again on a quiet machine."
+    return sentence + busy * result.busy + fewer
 
 
 def width(result: Comparison) -> str:
