@@ -116,21 +116,20 @@ def test_products_of_training_may_be_rounded_while_weights_and_tests_are_not(enc
 
 @pytest.mark.slow
 def test_a_rounded_study_ends_as_one_in_float32():
-    """Three seeds of each: at every length the means are as near as the seeds' own spread."""
-    small = Profile(
-        width=32, heads=2, steps=400, batch=32, warmup=40, rate=3e-3, prompts=100
-    )  # fmt: skip
-    base = Cell("copy", "alibi", 0, profile=small, trained=6, tested=(6, 8, 12))
-    shares = {}
+    """Three seeds of each: the means are as near at every length as the seeds' spread allows."""
+    small = Profile(width=32, heads=2, steps=300, batch=32, warmup=40, rate=5e-3, prompts=100)
+    base = Cell("copy", "rope", 0, profile=small, trained=3, tested=(2, 3, 4))
+    shares, losses = {}, {}
     for precision in ("float32", "bfloat16"):
         runs = [train.run(replace(base, seed=n, precision=precision), COPY) for n in (1, 2, 3)]
         outcomes = [[r.outcomes["forced", n].float().mean() for n in base.tested] for r in runs]
         shares[precision] = torch.tensor(outcomes)
-    mean = {precision: share.mean(0) for precision, share in shares.items()}
-    # Twice the standard error of a difference of two means of three, and 0.02 where all agree.
-    spread = sum(share.var(0) / 3 for share in shares.values()) ** 0.5
-    assert ((mean["float32"] - mean["bfloat16"]).abs() <= 2 * spread + 0.02).all()
-    assert mean["float32"][0] > 0.8  # it has learned to copy
+        losses[precision] = torch.tensor([r.losses[-1] for r in runs])
+    for exact, rounded in (shares.values(), losses.values()):
+        # Twice the standard error of a difference of two means, and 0.02 where all seeds agree.
+        allowed = 2 * (exact.var(0) / 3 + rounded.var(0) / 3).sqrt() + 0.02
+        assert ((exact.mean(0) - rounded.mean(0)).abs() <= allowed).all()
+    assert shares["float32"][:, 1].mean() > 0.8  # it has learned to copy
 
 
 def test_weights_and_data_have_seeds_of_their_own():
