@@ -124,7 +124,9 @@ def benchmark_busy(dtype: str, rounds: int, budget: float) -> Table:
 
 @contextmanager
 def _busy_processes(count: int) -> Iterator[None]:
-    begun = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    begun = [
+        subprocess.Popen([sys.executable, "-P", "-c", "while True: pass"]) for _ in range(count)
+    ]
     try:
         yield
     finally:
