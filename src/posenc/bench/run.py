@@ -132,6 +132,11 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                     c, d, b, rounds, budget, c in effort.compiled
                 ),
             )
+        for dtype in rotation.DTYPES:
+            yield (
+                f"rotation on busy cores, {dtype}",
+                lambda d=dtype: rotation.benchmark_busy(d, rounds, budget),
+            )
         yield "rotation, growth", lambda: growth.of_rotations(rounds, budget / 4, effort.longest)
     if part == "fast":
         large = [case for case in effort.rotated if case not in rotation.SMALL]
