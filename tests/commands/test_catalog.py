@@ -1,6 +1,7 @@
 """`posenc list`, `posenc show` and `posenc cite`, as a person types them."""
 
 import json
+import re
 
 from posenc import CATALOG
 
@@ -18,6 +19,20 @@ def test_shows_an_encoding_however_it_is_spelled(posenc):
     assert "arXiv:1901.02860" in out
     _, out, _ = posenc("show", "rope", "--json")
     assert json.loads(out)["properties"]["shift_invariant"]["holds"] is True
+
+
+def test_what_is_packaged_is_shown_as_what_is_measured_anew(posenc):
+    """But for the last digit of a number, which tests/core/test_names.py allows for."""
+    for name in ("fox", "alibi"):
+        packaged, fresh = (
+            json.loads(posenc("show", name, "--json", *option)[1]) for option in ([], ["--measure"])
+        )
+        assert [*packaged] == [*fresh]
+        holds = [[f["holds"] for f in one["properties"].values()] for one in (packaged, fresh)]
+        assert holds[0] == holds[1]
+        assert (packaged["text"], packaged["causal"]) == (fresh["text"], fresh["causal"])
+        tables = [posenc("show", name, *option)[1] for option in ([], ["--measure"])]
+        assert len({re.sub(r"[\d.,−-]+|\s+", "", table) for table in tables}) == 1
 
 
 def test_cites_a_paper_once(posenc):

@@ -85,7 +85,7 @@ def attend(
         encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
         sinks=sinks, implementation=implementation,
     )  # fmt: skip
-    call = _hooked(checked(call))
+    call = _encoded(checked(call))
     return hooks.finished(call, run(call))
 
 
@@ -116,12 +116,12 @@ def explain(
         encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
         sinks=sinks,
     )  # fmt: skip
-    return chosen(_hooked(checked(call)))
+    return chosen(_encoded(checked(call)))
 
 
-def _hooked(call: Call) -> Call:
-    """Apply the hooks that come before the softmax, to nothing that the mask hides from all."""
-    return hooks.scored(hooks.encoded(visible(call)))
+def _encoded(call: Call) -> Call:
+    """Apply the hooks of queries, keys and values, to nothing that the mask hides from all."""
+    return hooks.encoded(visible(call))
 
 
 def scores(

@@ -106,7 +106,7 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
     """The pairs that this mask shows, if they are a strip; else None."""
     if mask is None:
         return Strip(queries, keys, 1 - keys, queries - 1)
-    if not isinstance(mask, Mask) or mask.bands is None:
+    if not isinstance(mask, Mask) or mask.bands is None or mask.ids:
         return None
     if not readable(*mask.made_of or ()):
         return None

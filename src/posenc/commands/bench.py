@@ -24,9 +24,10 @@ def bench(
     Parameters
     ----------
     parts
-        rotation, embeddings, attention, training, study (a step of `posenc study` with every
-        encoding), adapter (in a model of transformers), start-up, fast (by Numba);
-        all, unless you name some.
+        rotation, embeddings, attention, serving (one query on keys that heads share, a cache,
+        packed documents, a small prefill), training, study (a step of `posenc study` with every
+        encoding), adapter (in a model of transformers), start-up, fast (by Numba); all of these,
+        unless you name some; and growth (a layer with each encoding, up to 65,536 tokens).
     quick
         Fewer cases and samples: three minutes instead of half an hour.
     malloc

@@ -5,6 +5,7 @@ stderr; bad input gets one line, and nothing is overwritten. torch is imported i
 so that `posenc --help` answers at once.
 """
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from posenc.models.files.errors import printable
 from posenc.show.report.saving.interrupt import interruptible
 from posenc.show.report.terminal import output
 
+SMALL_WORK = "show", "compare", "report", "inspect", "convert", "explore"  # small tensors
+
 for name in commands():
     app[name].help_epilogue = examples.examples(name)
 
@@ -28,6 +31,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
         words = sys.argv[1:] if words is None else words
+        _take_threads(words)
         command_line.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
@@ -50,6 +54,17 @@ def main(words: Sequence[str] | None = None) -> None:
         _say_wrong(
             f"{error.filename or 'standard output'} cannot be written to: {error.strerror}.", 1
         )
+
+
+def _take_threads(words: Sequence[str]) -> None:
+    """Take one thread where the work is small, before torch is imported and takes one a core.
+
+    Several would wait for each other: `convert`, beside two busy processes on as many cores, took
+    51 s of processor time with two threads, where one takes 3. A number that the user sets stays.
+    """
+    large = any(word.startswith("--model") for word in words)  # which reads a text
+    if words and words[0] in SMALL_WORK and not large:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _say_wrong(what: object, code: int) -> NoReturn:

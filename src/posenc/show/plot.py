@@ -1,8 +1,8 @@
 """Pictures from Python, in a notebook or as files: each function returns a `Picture`.
 
-    posenc.plot.rows("sinusoidal")                     shows itself in a notebook
-    posenc.plot.similarity(RoPE(64)).save("rope.svg")
-    posenc.plot.load("score-against-distance.json")    a figure that the explorer saved
+    posenc.show.plot.rows("sinusoidal")                     shows itself in a notebook
+    posenc.show.plot.similarity(RoPE(64)).save("rope.svg")
+    posenc.show.plot.load("score-against-distance.json")    a figure that the explorer saved
 
 An encoding is given as itself or by its name in the catalogue.
 """
@@ -33,7 +33,7 @@ try:
     from posenc.show.report.picture import Picture, pictures
 except ImportError as error:  # pragma: no cover
     raise ImportError(
-        f"`posenc.plot` needs the extra `report` ({error.name} is missing):"
+        f"`posenc.show.plot` needs the extra `report` ({error.name} is missing):"
         f" {how_to_install('report')}"
     ) from error
 

@@ -23,7 +23,7 @@ def trained(tmp_path, task="copy", encoding="kerple"):
 
 def test_a_kept_model_is_the_trained_one(tmp_path):
     cell, path = trained(tmp_path)
-    again, task = posenc.study.load(path), tasks.find("copy")
+    again, task = posenc.lab.study.load(path), tasks.find("copy")
     assert again.cell == cell
     assert again.vocabulary == task.vocabulary
     model = build(cell, len(task.vocabulary))
@@ -36,7 +36,7 @@ def test_a_kept_model_is_the_trained_one(tmp_path):
 def test_a_kept_model_goes_on_with_a_text(tmp_path):
     """Against the likeliest symbols of the whole text, read anew each time."""
     _, path = trained(tmp_path)
-    model, prompt = posenc.study.load(path), ["w3", "w5", "<sep>"]
+    model, prompt = posenc.lab.study.load(path), ["w3", "w5", "<sep>"]
     said, tokens = [], [1, *(model.vocabulary.index(symbol) for symbol in prompt)]
     while len(said) < 6:
         tokens.append(model.model(torch.tensor([tokens]))[0, -1].argmax().item())

@@ -167,7 +167,7 @@ def test_a_plan_is_launched_by_accelerate(tmp_path, how, way):
     for digest, record in alone.records.items():
         assert ours.records[digest].outcomes.keys() == record.outcomes.keys()
         assert ours.records[digest].losses == pytest.approx(record.losses, rel=1e-4)
-        kept = posenc.study.load(out / "models" / f"{digest}.safetensors")
+        kept = posenc.lab.study.load(out / "models" / f"{digest}.safetensors")
         assert kept.cell.digest == digest
         assert len(kept.say(["w1", "<sep>"], 2)) <= 2
     with pytest.raises(execute.PlanError, match=f"`processes` is '2, {way}, cpu' there and None"):

@@ -137,12 +137,12 @@ def test_a_store_whose_task_is_code_is_read_without_running_it():
 def test_a_kept_model_is_loaded_with_allowed_code_of_the_same_digest():
     path = kept()
     with pytest.raises(CodeRefused, match=r"safetensors names code, mine\.py:Mine"):
-        posenc.study.load(path)
+        posenc.lab.study.load(path)
     assert not ran()
-    assert posenc.study.load(path, allow_code=MINE).cell.encoding == MINE
+    assert posenc.lab.study.load(path, allow_code=MINE).cell.encoding == MINE
     Path("mine.py").write_text(f"{CODE}\n# louder")
     with pytest.raises(CodeRefused, match="is not the code"):
-        posenc.study.load(path, allow_code=MINE)
+        posenc.lab.study.load(path, allow_code=MINE)
 
 
 def test_bands_are_swapped_in_models_of_allowed_code_alone():

@@ -31,7 +31,6 @@ from posenc.properties.probe import Probe
 SCHEMA = 2
 MEASURED = "forward", "training", "forward_memory", "training_memory"
 NOISY = 0.1  # of its median, in which half of the runs of one layer lie: the machine is busy
-BLIND = 1e-4  # a smaller change is rounding: attention sees nothing
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class Comparison:
         return f"Comparison of {len(self.encodings)} encodings on {self.source}: {names}"
 
     def _repr_html_(self) -> str:
-        """A table for a notebook; `posenc.plot.pictures` has the figures."""
+        """A table for a notebook; `posenc.show.plot.pictures` has the figures."""
         heads = ["", *(name.replace("_", " ") for name in self.encodings[0].properties)]
         heads += ["change when shuffled", "time × NoPE", "training × NoPE"]
         rows = [

@@ -1,6 +1,6 @@
 """Trained models that a study kept: one safetensors file each, with the cell that it came from.
 
-model = posenc.study.load("runs/models/0123456789abcdef.safetensors")
+model = posenc.lab.study.load("runs/models/0123456789abcdef.safetensors")
 model.say(["w3", "w5", "<sep>"], 3)
 """
 
@@ -20,7 +20,7 @@ from posenc.lab.study.checkpoints import write_whole
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.tasks import BEGIN, END, Task
 
-KEY = "posenc.study"  # of the metadata
+KEY = "posenc.lab.study"  # of the metadata
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Picture:
     def save(self, path: str | Path, width: float = paper.WIDE) -> Path:
         """Write it as the name says, .png, .svg or .pdf; `width` in millimetres, 85 for a column.
 
-        As .json it is what `posenc.plot.load` reads: numbers and words, in one state.
+        As .json it is what `posenc.show.plot.load` reads: numbers and words, in one state.
 
         Raises ValueError for another kind of file or a width that no page has.
         """

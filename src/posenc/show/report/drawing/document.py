@@ -62,7 +62,7 @@ def from_json(document: Any) -> Figure:
         got = document.get("schema") if isinstance(document, Mapping) else document
         raise ValueError(
             f'a figure is a JSON object with `schema` "{SCHEMA}", got {shown(got)}: save it by'
-            " JSON in the explorer, or by `posenc.plot`."
+            " JSON in the explorer, or by `posenc.show.plot`."
         )
     content = {key: value for key, value in document.items() if key not in BESIDE}
     panels = [_panel(panel) for panel in _listed(content.get("panels"), "panels")]

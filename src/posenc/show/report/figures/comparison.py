@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from posenc.lab.compare.comparison import BLIND, Comparison, Measured, Order
+from posenc.analysis.rounding import BLIND
+from posenc.lab.compare.comparison import Comparison, Measured, Order
 from posenc.show.report import words
 from posenc.show.report.drawing.figure import (
     BLUE,
