@@ -14,8 +14,8 @@ import torch
 
 from posenc import RoPE
 from posenc.analysis.geometry import turned
-from posenc.show.report.figures import rotation
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.plane import rotation
 
 sentences = "the mouse ate some cheese", "in the house a cat ate some cheese"
 torch.manual_seed(3)

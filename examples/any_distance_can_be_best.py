@@ -13,8 +13,8 @@ import torch
 
 from posenc import frequencies
 from posenc.analysis.similarity import peak
-from posenc.show.report import figures
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures import positions
 
 torch.manual_seed(0)
 q, theta = torch.randn(128), frequencies(128)
@@ -25,7 +25,7 @@ ones = peak(frequencies(64), torch.ones(64), 0, 1001)
 print(f"vectors of 64 ones: {ones.score[0]:.0f} at distance 0, {ones.score[1000]:.1f} at 1,000")
 
 figure = replace(
-    figures.peak(peak(theta, q, 777, 2000)),
+    positions.peak(peak(theta, q, 777, 2000)),
     title="A key can be made that RoPE finds best at any distance",
 )
 if __name__ == "__main__" and sys.argv[1:]:

@@ -11,8 +11,9 @@ import torch
 
 from posenc import Binary, Sinusoidal
 from posenc.analysis.trajectory import advance
-from posenc.show.report.drawing.figure import Figure, Line, Panel
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import Line
+from posenc.show.report.drawing.matplotlib import save
 
 bits = Binary(8)(torch.zeros(1, 256, 8))[0].int()
 print(f"252 is {''.join(map(str, bits[252].tolist()))}")

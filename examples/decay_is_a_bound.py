@@ -13,8 +13,8 @@ import torch
 
 from posenc import frequencies
 from posenc.analysis.similarity import bound
-from posenc.show.report import figures
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures import positions
 
 torch.manual_seed(0)
 q, k = torch.randn(2, 128)
@@ -31,7 +31,7 @@ print(f"the largest score is {near:.0f} within 100 tokens,", end=" ")
 print(f"and {far:.0f} between 3,900 and 4,000")
 
 figure = replace(
-    figures.bound(found), title="“Long-term decay” is an upper bound: scores need not fall"
+    positions.bound(found), title="“Long-term decay” is an upper bound: scores need not fall"
 )
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -13,8 +13,8 @@ import torch
 
 from posenc import frequencies
 from posenc.analysis.precision import precision
-from posenc.show.report import figures
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures import rotary
 
 distinct = len(set(torch.arange(4096).bfloat16().tolist()))
 print(
@@ -28,7 +28,7 @@ for way, errors in found.error.items():
     print(f"{way}: cos and sin are off by up to {told}")
 
 figure = replace(
-    figures.precision(found), title="Where positions are 16-bit numbers, near tokens change places"
+    rotary.precision(found), title="Where positions are 16-bit numbers, near tokens change places"
 )
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from posenc import RoPE, Sinusoidal
-from posenc.show.report.figures import encoding
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.positions import encoding
 
 small = Sinusoidal(8)(torch.zeros(1, 10, 8))[0]
 for position in (0, 1, 9):

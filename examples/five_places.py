@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from posenc import plot
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
 
 figure = plot.places().figure
 listed = figure.listed

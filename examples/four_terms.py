@@ -14,8 +14,8 @@ import torch
 from posenc import SelfAttention, Sinusoidal
 from posenc.analysis.decomposition import of_layer
 from posenc.analysis.text import novel
-from posenc.show.report.figures import decomposition
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.attention import decomposition
 
 text = novel()
 span = text.sentences()[12]

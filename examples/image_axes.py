@@ -13,8 +13,8 @@ import torch
 
 from posenc import Mixed, RoPE, axial, frequencies
 from posenc.analysis.grids import to_patch
-from posenc.show.report.figures import grids
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.plane import grids
 
 size, chosen = 15, (7, 7)
 torch.manual_seed(2)

@@ -12,8 +12,8 @@ from posenc import Integer, Sinusoidal
 from posenc.analysis.clouds import clouds
 from posenc.analysis.geometry import project
 from posenc.analysis.text import novel
-from posenc.show.report import figures
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures import plane as figures
 
 text = novel()
 span = text.sentences(shortest=20)[3]

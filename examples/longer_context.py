@@ -11,8 +11,8 @@ from pathlib import Path
 
 from posenc import frequencies
 from posenc.analysis.frequencies import extended
-from posenc.show.report.figures import extensions
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.rotary import extensions
 
 trained, factor = 4096, 8.0
 found = extended(frequencies(128).tolist(), trained, factor)

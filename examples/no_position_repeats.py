@@ -14,8 +14,9 @@ import torch
 
 from posenc import frequencies
 from posenc.analysis.similarity import of_distance
-from posenc.show.report.drawing.figure import Figure, Line, Panel, Rule, style
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Line, Rule
+from posenc.show.report.drawing.matplotlib import save
 
 print(f"sin 0 = 0 and sin 6 = {math.sin(6):.3f}; the period is {2 * math.pi:.3f}")
 print(

@@ -14,8 +14,8 @@ import torch
 
 from posenc import Integer, Sinusoidal, frequencies
 from posenc.analysis.shift_matrix import group
-from posenc.show.report.figures import shift
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.positions import shift
 
 errors = {}
 for dtype in (torch.float32, torch.float64):

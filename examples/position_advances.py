@@ -14,8 +14,9 @@ import torch
 from posenc import Binary, Integer, RoPE, Sinusoidal
 from posenc.analysis.text import novel
 from posenc.analysis.trajectory import advance
-from posenc.show.report.drawing.figure import Figure, Line, Panel, style
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Line
+from posenc.show.report.drawing.matplotlib import save
 
 text = novel()
 word = text.vectors(16)[text.distinct.index("catherine")]

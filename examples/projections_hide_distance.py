@@ -14,8 +14,9 @@ import torch
 from posenc import RoPE, Sinusoidal
 from posenc.attention.attend import scores
 from posenc.core.positions import sequence
-from posenc.show.report.drawing.figure import Figure, Line, Panel, style
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Line
+from posenc.show.report.drawing.matplotlib import save
 
 tokens, dim = 64, 64
 torch.manual_seed(0)

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from posenc.models.published import models
-from posenc.show.report import figures
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures import rotary
 
 found = models()
 for model in found:
@@ -18,6 +18,6 @@ for model in found:
 still = sum(model.unfinished > 0 for model in found)
 print(f"{still} of {len(found)} models have such pairs")
 
-figure = figures.models(found)
+figure = rotary.models(found)
 if __name__ == "__main__" and sys.argv[1:]:
     save(figure, Path(sys.argv[1]))

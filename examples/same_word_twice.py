@@ -14,8 +14,8 @@ import torch
 
 from posenc import NoPE, RoPE, SelfAttention, attend, masks
 from posenc.analysis import order
-from posenc.show.report.figures import attention
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.attention import attention
 
 words = "the dog chased another dog".split()
 first, second = order.repeated(words) or (0, 0)

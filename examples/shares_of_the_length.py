@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 
 from posenc import Normalized
-from posenc.show.report.drawing.figure import Figure, Line, Panel, style
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Line
+from posenc.show.report.drawing.matplotlib import save
 
 lengths = (4, 10, 100, 1000)
 encoding = Normalized(1, "N-1")

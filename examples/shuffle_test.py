@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from posenc import NoPE, attend, masks
-from posenc.show.report.figures import attention
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.attention import attention
 
 words = ["dog", "bites", "man"]
 np.random.seed(42)

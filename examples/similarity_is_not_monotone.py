@@ -12,8 +12,8 @@ from pathlib import Path
 
 from posenc import Sinusoidal, frequencies
 from posenc.analysis.similarity import between, of_distance
-from posenc.show.report.figures import decay
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures.positions import decay
 
 found = {f"d = {dim}": of_distance(frequencies(dim), 4000) for dim in (64, 128, 512)}
 rising = {}

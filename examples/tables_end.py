@@ -13,8 +13,9 @@ import torch
 from posenc import Learned, RoPE, SelfAttention, Sinusoidal
 from posenc.analysis import length
 from posenc.analysis.text import novel
-from posenc.show.report.drawing.figure import Figure, Line, Panel, Rule, style
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Line, Rule
+from posenc.show.report.drawing.matplotlib import save
 
 text, starts = novel(), [1, 10, 100, 960, 10_000, 100_000]
 x = text.vectors(64)[text.windows(64, 2)]

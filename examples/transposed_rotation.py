@@ -13,8 +13,9 @@ import torch
 from posenc import RoPE, frequencies
 from posenc.attention.attend import scores
 from posenc.core.positions import sequence
-from posenc.show.report.drawing.figure import Figure, Panel, heat
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import heat
+from posenc.show.report.drawing.matplotlib import save
 
 tokens, dim = 32, 16
 torch.manual_seed(0)

@@ -15,8 +15,9 @@ from posenc.analysis.similarity import turned
 from posenc.attention.attend import scores
 from posenc.core.positions import sequence
 from posenc.models.layouts import permutation
-from posenc.show.report.drawing.figure import Figure, Line, Panel, style
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Line
+from posenc.show.report.drawing.matplotlib import save
 
 tokens, dim = 40, 64
 torch.manual_seed(0)

@@ -9,8 +9,9 @@ from math import pi
 from pathlib import Path
 
 from posenc import frequencies
-from posenc.show.report.drawing.figure import VERMILION, Figure, Line, Panel, Points, Rule, style
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import VERMILION, Figure, Panel, style
+from posenc.show.report.drawing.marks import Line, Points, Rule
+from posenc.show.report.drawing.matplotlib import save
 
 waves = {d: [2 * pi / theta for theta in frequencies(d).tolist()] for d in (64, 128, 256, 512)}
 table = {0: 6.3, 64: 40, 128: 250, 192: 1580, 254: 62832}  # channel: tokens, as printed

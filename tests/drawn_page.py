@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 
 from PIL import Image
 
-from posenc.show.report import screen
+from posenc.show.report.drawing import html
 
 OUTSIDE = re.compile(r"[ML](\S+?) ([^MLZ]+)")
 
 
 def read(figure):
     """The panels of a figure, with values on their axes and what is written."""
-    drawn = screen.draw(figure)
+    drawn = html.draw(figure)
     root = ElementTree.fromstring(f"<div>{drawn.html}</div>")
     return [panel(one) for one in root.iter("div") if one.get("class") in ("panel", "panel square")]
 

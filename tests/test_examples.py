@@ -15,7 +15,7 @@ from small_models import minilm_folder
 
 from posenc.catalog import find
 from posenc.properties import check
-from posenc.show.report.paper import matplotlib
+from posenc.show.report.drawing import matplotlib
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def run(name, run_name=None):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         made = runpy.run_path(str(SCRIPTS[name]), run_name=run_name)
     if "figure" in made:
-        matplotlib(made["figure"])
+        matplotlib.draw(made["figure"])
         assert made["figure"].alt
     return made, said.getvalue()
 

@@ -9,6 +9,7 @@ from onnx import helper, numpy_helper
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
 from posenc.models.weights import open_weights
+from posenc.show.report.kinds.inspection.weights import sections
 
 FUZZ = settings(
     max_examples=200,
@@ -16,6 +17,15 @@ FUZZ = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+
+
+def sentences(weighing):
+    """All that is said of measured weights, behind its name what is said of one tensor."""
+    return [
+        f"{heading}: {line}" if place.startswith(("table-", "bias-")) else line
+        for place, (heading, *lines) in sections(weighing).items()
+        for line in lines
+    ]
 
 
 def weights(path):

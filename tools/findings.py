@@ -37,8 +37,7 @@ from posenc.lab.study.published import published
 from posenc.lab.study.repetition import Repeated, equal_cells, repetition
 from posenc.lab.study.statistics import Interval, bootstrap, sign_flip
 from posenc.lab.study.store import RESULTS, Contents, read
-from posenc.show.report.figures.studies import in_order
-from posenc.show.report.words import studies as words
+from posenc.show.report.kinds.study import words
 
 STUDIES = Path(__file__).parent.parent / "studies"
 AGAIN = "again"  # a second run of the whole plan
@@ -197,7 +196,7 @@ def table(rows: list[Row], metric: str) -> Iterator[str]:
     heads += ["seeds", "parameters", "ms a step"]
     yield f"| {rows[0].task} | {' | '.join(heads)} | |"
     yield f"|---|{'--:|' * len(heads)}---|"
-    for row in in_order(rows):
+    for row in words.in_order(rows):
         cells = ["" if row.in_range is None else number(row.in_range, row.bits)]
         cells += [interval(row.value, row.bits)]
         cells += [interval(row.cropped, row.bits)] * cropping

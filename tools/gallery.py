@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from posenc.show.report.paper import write
+from posenc.show.report.drawing.matplotlib import write
 
 FOLDER = Path(__file__).parent.parent / "examples"
 PICTURES = FOLDER / "pictures"

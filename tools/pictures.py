@@ -8,9 +8,10 @@ from posenc.analysis.dials import by_method
 from posenc.catalog import create, find
 from posenc.core.biases import ALL, as_bias
 from posenc.encodings.rotary.theta import frequencies
-from posenc.show.report import figures
-from posenc.show.report.drawing.figure import Figure, Panel, heat
-from posenc.show.report.paper import save
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import heat
+from posenc.show.report.drawing.matplotlib import save
+from posenc.show.report.figures import rotary
 
 FOLDER = Path(__file__).parent.parent / "docs/pictures"
 SHOWN = ("integer", "binary", "sinusoidal", "rope", "xpos", "alibi", "kerple", "fire")
@@ -41,7 +42,7 @@ panels = [
 ]
 figure = Figure("", panels, "What eight encodings add to a score.", columns=4)
 found = by_method(frequencies(128, 500_000), TRAINED, TARGET)  # of Llama 3
-dials = figures.dials({name: found[name] for name in USUAL}, TRAINED, TARGET)
+dials = rotary.dials({name: found[name] for name in USUAL}, TRAINED, TARGET)
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     save(figure, FOLDER / "encodings.png")

@@ -9,7 +9,7 @@ from published import KINDS
 from published import published as config_of
 
 from posenc.models.published import models
-from posenc.show.report import figures
+from posenc.show.report.figures import rotary
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_of_gemma_the_layers_that_see_the_whole_text_are_shown(found):
 
 
 def test_each_model_is_a_row_of_the_chart(found):
-    figure = figures.models([*found.values()])
+    figure = rotary.models([*found.values()])
     fast, slow, trained, context, bases = figure.panels[0].marks
     for row, model in enumerate(found.values()):
         for points, turns in ((fast, True), (slow, False)):

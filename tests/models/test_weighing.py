@@ -11,15 +11,14 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import save_file
+from weight_files import sentences
 
 from posenc.models.config import specify
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
 from posenc.models.weighing import weigh
 from posenc.models.weights import open_weights
-from posenc.show.report.figures import weights as weights_figures
-from posenc.show.report.terminal import weights as weights_terminal
-from posenc.show.report.words.weights import sentences
+from posenc.show.report.kinds.inspection.weights import figures, terminal
 
 LLAMA = {
     "model_type": "llama",
@@ -422,7 +421,7 @@ def test_tables_of_hardly_anything_raise_nothing(tmp_path, shape):
 
 def drawn(found, width=80):
     console = Console(file=io.StringIO(), width=width)
-    weights_terminal.weighing(found, console)
+    terminal.show(found, console)
     return console.file.getvalue()
 
 
@@ -445,14 +444,14 @@ def test_everything_is_drawn(tmp_path):
         assert line.split(": ", 1)[-1] in text
     for word in ("norm", "likeness", "head 2", "x.emb_rel_k", "queries"):
         assert word in text
-    table = weights_figures.table(next(one for one in found.tables if one.learned))
+    table = figures.table(next(one for one in found.tables if one.learned))
     assert list(table.panels[0].marks[0].y) == found.tables[1].learned.norms
-    assert weights_figures.table(found.tables[0]) is None
-    bias = weights_figures.bias(found.biases[0])
+    assert figures.table(found.tables[0]) is None
+    bias = figures.bias(found.biases[0])
     assert [line.x for line in bias.panels[0].marks] == [found.biases[0].steps.distance] * 3
-    assert len(weights_figures.relative(found.relative).panels) == 1
-    assert [line.name for line in weights_figures.bands(found.bands).panels[0].marks] == [
+    assert len(figures.relative(found.relative).panels) == 1
+    assert [line.name for line in figures.bands(found.bands).panels[0].marks] == [
         "queries, layers 0–2",
         "keys, layers 0–2",
     ]
-    assert weights_figures.bands([]) is weights_figures.relative([]) is None
+    assert figures.bands([]) is figures.relative([]) is None

@@ -8,7 +8,7 @@ import torch
 
 import posenc.catalog
 from posenc import ALiBi, RoPE, Shaw, plot
-from posenc.show.report.drawing.figure import Line
+from posenc.show.report.drawing.marks import Line
 
 
 def marks(picture, panel=0):

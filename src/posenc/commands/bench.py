@@ -51,6 +51,4 @@ def bench(
             output.write(benchmarked, say)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
-    from posenc.show.report.terminal import benchmarks
-
-    output.show(benchmarked, lambda console: benchmarks.benchmark(benchmarked, console))
+    output.show(benchmarked)

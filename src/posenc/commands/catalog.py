@@ -57,9 +57,9 @@ def show(
         described = _measured(name)
     if as_json:
         return print_json(described)
-    from posenc.show.report.terminal import tables
+    from posenc.show.report.terminal import catalog
 
-    tables.card(described, Console())
+    catalog.card(described, Console())
 
 
 @app.command

@@ -33,9 +33,7 @@ def compare(*names: str, text: Place | None = None, output: Output = NOWHERE) ->
     with own_code(cards), progress() as say:
         result = comparison.compare(cards, parsed, progress=say)
         output.write(result, say, _explorer(cards, output.out))
-    from posenc.show.report.terminal import tables
-
-    output.show(result, lambda console: tables.comparison(result, console))
+    output.show(result)
 
 
 @app.command
@@ -71,9 +69,7 @@ def report(
         reading = None if model is None else _read_quietly(model, parsed)
         result = portrait.portray(cards, parsed, reading, progress=say)
         output.write(result, say, _explorer(cards, output.out))
-    from posenc.show.report.terminal import tables
-
-    output.show(result, lambda console: tables.comparison(result.comparison, console))
+    output.show(result)
 
 
 def _read(path: Path | None) -> Any:

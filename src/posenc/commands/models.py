@@ -43,9 +43,7 @@ def inspect(
             say("reading weights", 0, 1)
         inspected = inspection.inspect(path, target, weights, "" if str(path) == model else model)
         output.write(inspected, say)
-    from posenc.show.report.terminal import tables
-
-    output.show(inspected, lambda console: tables.inspection(inspected, console))
+    output.show(inspected)
 
 
 @app.command

@@ -2,7 +2,7 @@
 
 import json as json_text
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,13 +108,15 @@ class Output:
         if self.out is not None:
             write_page(result, self.out, progress, self.figures, self.width, views)
 
-    def show(self, result: Any, table: Callable[[Console], None]) -> None:
-        """Say what was found, as JSON or as its table, and where its page is; open that."""
+    def show(self, result: Any) -> None:
+        """Say what was found, as JSON or as its tables, and where its page is; open that."""
         if self.json:
             print_json(result.to_json())
         else:
+            from posenc.show.report.kinds import kind_of
+
             console = Console()
-            table(console)
+            kind_of(result).show(result, console)
             self.say_where(console)
         self.open_page()
 

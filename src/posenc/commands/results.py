@@ -224,17 +224,17 @@ def _cells(chosen: Any) -> list[dict[str, Any]]:
 
 def _print(result: Any, chosen: Any, answers: Answers, output: Output) -> None:
     """Print the table of a result, and its answers; without one, its cells."""
-    from posenc.show.report.terminal import studies
+    from posenc.show.report.kinds.study import terminal
 
     console = Console()
     if result is None:
-        studies.cells(chosen, console)
+        terminal.cells(chosen, console)
     else:
-        studies.study(result, console)
+        terminal.show(result, console)
         for prediction in answers.properties or ():
-            studies.prediction(prediction, console)
-        studies.bands(answers.bands, console)
-        studies.repetition(answers.repetition, console)
+            terminal.prediction(prediction, console)
+        terminal.bands(answers.bands, console)
+        terminal.repetition(answers.repetition, console)
     output.say_where(console)
 
 

@@ -160,9 +160,9 @@ def study(
     if as_json:
         print_json(result.to_json() | {"missing": missing})
     else:
-        from posenc.show.report.terminal import studies
+        from posenc.show.report.kinds.study import terminal
 
-        studies.study(result, Console())
+        terminal.show(result, Console())
     _write_page(contents, result, folder)
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)

@@ -28,8 +28,10 @@ from posenc.models import inspection, published
 from posenc.properties.probe import Probe
 
 try:
-    from posenc.show.report import figures
     from posenc.show.report.drawing import document
+    from posenc.show.report.figures import animations, positions, rotary
+    from posenc.show.report.figures import attention as attention_figures
+    from posenc.show.report.figures import places as places_figures
     from posenc.show.report.picture import Picture, pictures
 except ImportError as error:  # pragma: no cover
     raise ImportError(
@@ -69,13 +71,13 @@ def rows(
     if of not in ("values", "angle", "cos"):
         raise ValueError(f'`of` must be "values", "angle" or "cos", got {shown(of)}.')
     if of == "values":
-        return Picture(figures.encoding(_name(encoding), _rows(encoding, tokens)))
+        return Picture(positions.encoding(_name(encoding), _rows(encoding, tokens)))
     instance, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
     angle = analysis_clocks.angles(instance, pos)
     if not angle.any():
         raise ValueError(_turns_nothing(encoding, "`plot.rows` with angles"))
     values = angle if of == "angle" else angle.cos()
-    return Picture(figures.angles(_name(encoding), values.tolist(), of))
+    return Picture(positions.angles(_name(encoding), values.tolist(), of))
 
 
 def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
@@ -83,7 +85,7 @@ def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
 
     Raises ValueError for encodings that act on scores alone.
     """
-    return Picture(figures.channels(_name(encoding), _rows(encoding, tokens)))
+    return Picture(positions.channels(_name(encoding), _rows(encoding, tokens)))
 
 
 def _rows(encoding: Encoding | str, tokens: int) -> list[list[float]]:
@@ -105,7 +107,7 @@ def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
     alike = similarities.between(instance, count(tokens, "tokens", 2))
     if alike is None:
         raise ValueError(_no_rows(encoding, instance))
-    return Picture(figures.similarity(_name(encoding), alike))
+    return Picture(positions.similarity(_name(encoding), alike))
 
 
 def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
@@ -128,7 +130,7 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
             " no picture: `plot.attention` shows it on words."
         ) from error
     learned = ", untrained" if isinstance(encoding, str) and [*instance.parameters()] else ""
-    return Picture(figures.bias(_name(encoding) + learned, scores.tolist()))
+    return Picture(positions.bias(_name(encoding) + learned, scores.tolist()))
 
 
 def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
@@ -138,7 +140,7 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
     """
     instance = _turns(encoding, "`plot.clocks`", dim=16)
     moving = analysis_clocks.clocks(instance, range(count(tokens, "tokens", 2)))
-    return Picture(figures.turning(_name(encoding), moving))
+    return Picture(animations.turning(_name(encoding), moving))
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
@@ -181,7 +183,7 @@ def attention(
     x = vectors[[distinct.index(word) for word in tokens]].unsqueeze(0)
     mask = earlier() if causal or instance.causal else None
     plain, weights = (attention_weights(part, x, mask) for part in (without(layer), layer))
-    return Picture(figures.compared(plain, weights, tokens))
+    return Picture(attention_figures.compared(plain, weights, tokens))
 
 
 def wavelengths(model: str | Path, target: int | None = None) -> Picture:
@@ -190,7 +192,7 @@ def wavelengths(model: str | Path, target: int | None = None) -> Picture:
     `model` is a config.json or a model folder; `target` a length in tokens.
     Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
     """
-    return Picture(figures.bands(_turning(model, target)))
+    return Picture(rotary.bands(_turning(model, target)))
 
 
 def dials(model: str | Path, target: int) -> Picture:
@@ -207,18 +209,18 @@ def dials(model: str | Path, target: int) -> Picture:
             f"{f', {turning.trained:,} tokens' if turning.trained else ''}, got {target:,}: within"
             " that no angle is new; see `plot.wavelengths`."
         )
-    return Picture(figures.dials(turning.dials, turning.trained, turning.span))
+    return Picture(rotary.dials(turning.dials, turning.trained, turning.span))
 
 
 def models() -> Picture:
     """Draw base, trained length, context and wavelengths of published models with RoPE."""
-    return Picture(figures.models(published.models()))
+    return Picture(rotary.models(published.models()))
 
 
 def places() -> Picture:
     """Draw the places of attention at which encodings of the catalogue act, by their hooks."""
     hooks = {card.name: _encoding(card.slug).acts_on for card in CATALOG}
-    return Picture(figures.places(hooks))
+    return Picture(places_figures.places(hooks))
 
 
 def load(path: str | Path) -> Picture:

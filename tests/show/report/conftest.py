@@ -20,11 +20,20 @@ from posenc.analysis.text import novel
 from posenc.analysis.trajectory import advance
 from posenc.models.inspection import inspect
 from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
-from posenc.show.report import figures
+from posenc.show.report.figures import animations, attention, plane, positions, rotary
+from posenc.show.report.kinds.comparison import figures as comparison
 
 
 @pytest.fixture(scope="session")
-def drawn(everything, tmp_path_factory):
+def llama(tmp_path_factory):
+    """The folder of a model that is for texts of 131,072 tokens."""
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def drawn(everything, llama):
     """By name. Words and vectors are those of the packaged novel."""
     text = novel()
     span = text.sentences(shortest=14)[3]
@@ -37,50 +46,48 @@ def drawn(everything, tmp_path_factory):
     torch.manual_seed(0)
     parts = decomposition.of_layer(SelfAttention(32, 2, RoPE(16)), x.unsqueeze(0))
     weights = torch.tensor(list(parts.parts.values())).sum(0).softmax(-1).tolist()
-    config = tmp_path_factory.mktemp("model") / "config.json"
-    config.write_text(json.dumps(LLAMA))
     pair = x[:, :2]
     seen = order.Order(
         words, list(range(len(words)))[::-1], [0.3] * 24, [1e-7] * 24, (0, 4), 0.3, 1e-7
     )
     return {
-        "attention": figures.attention(weights, words),
-        "compared": figures.compared(weights, weights, words),
-        "bands": figures.bands(inspect(config).groups[0].turning),
-        "bound": figures.bound(similarity.bound(frequencies(32), x[0], x[1], 300)),
-        "codes": figures.codes(moved),
-        "costs": figures.costs(everything),
-        "curves": figures.curves(everything),
-        "decay": figures.decay({"64 channels": similarity.of_distance(frequencies(64), 1000)}),
-        "decomposition": figures.decomposition(parts, words),
-        "encoding": figures.encoding("Sinusoidal", everything.encodings[7].rows),
-        "dials": figures.dials(by_method(frequencies(64), 512, 2048), 512, 2048),
-        "stretch": figures.stretch(turns.extended(frequencies(64), 512, 4.0)),
-        "extensions": figures.extensions(turns.extended(frequencies(64), 512, 4.0)),
-        "grids": figures.grids(
+        "attention": attention.attention(weights, words),
+        "compared": attention.compared(weights, weights, words),
+        "bands": rotary.bands(inspect(llama).groups[0].turning),
+        "bound": positions.bound(similarity.bound(frequencies(32), x[0], x[1], 300)),
+        "codes": animations.codes(moved),
+        "costs": comparison.costs(everything),
+        "curves": comparison.curves(everything),
+        "decay": positions.decay({"64 channels": similarity.of_distance(frequencies(64), 1000)}),
+        "decomposition": attention.decomposition(parts, words),
+        "encoding": positions.encoding("Sinusoidal", everything.encodings[7].rows),
+        "dials": rotary.dials(by_method(frequencies(64).tolist(), 512, 2048), 512, 2048),
+        "stretch": rotary.stretch(turns.extended(frequencies(64).tolist(), 512, 4.0)),
+        "extensions": rotary.extensions(turns.extended(frequencies(64).tolist(), 512, 4.0)),
+        "grids": plane.grids(
             {
                 "Axial RoPE": grids.to_patch(RoPE(axial(32, axes=2)), 7, 5, (2, 3)),
                 "RoPE-Mixed": grids.to_patch(Mixed(32, heads=2), 7, 5, (2, 3)),
             }
         ),
-        "order": figures.order(everything),
-        "peak": figures.peak(similarity.peak(frequencies(32), x[0], 77, 300)),
-        "precision": figures.precision(precision(frequencies(32))),
-        "clouds": figures.clouds({"Integer": clouds(text, text.vectors(32), Integer(32))}),
-        "properties": figures.properties(everything),
-        "rotation": figures.rotation(
+        "order": comparison.order(everything),
+        "peak": positions.peak(similarity.peak(frequencies(32), x[0], 77, 300)),
+        "precision": rotary.precision(precision(frequencies(32))),
+        "clouds": plane.clouds({"Integer": clouds(text, text.vectors(32), Integer(32))}),
+        "properties": comparison.properties(everything),
+        "rotation": plane.rotation(
             {
                 " ".join(words[start:]): geometry.turned(words[start:], pair[start:], 0.4)
                 for start in (0, 3)
             },
             (words[3], words[5]),
         ),
-        "rows": figures.rows(everything),
-        "shift": figures.shift("Sinusoidal", group(Sinusoidal(8), 3, 5)),
-        "shuffled": figures.shuffled(seen),
-        "similarity": figures.similarity("Binary", similarity.between(Binary(64), 300)),
-        "turning": figures.turning("RoPE", clocks(RoPE(16), range(12))),
-        "vectors": figures.vectors(moved),
+        "rows": comparison.rows(everything),
+        "shift": positions.shift("Sinusoidal", group(Sinusoidal(8), 3, 5)),
+        "shuffled": attention.shuffled(seen),
+        "similarity": positions.similarity("Binary", similarity.between(Binary(64), 300)),
+        "turning": animations.turning("RoPE", clocks(RoPE(16), range(12))),
+        "vectors": animations.vectors(moved),
     }
 
 

@@ -12,9 +12,11 @@ from lookup import missing
 from made_studies import plan, study
 
 from posenc.lab.study.summary import summarise
-from posenc.show.report import figures, page
-from posenc.show.report.contents import figures_of
-from posenc.show.report.words.guide import READ_ON
+from posenc.models.inspection import inspect
+from posenc.show.report import page
+from posenc.show.report.kinds import kind_of
+from posenc.show.report.kinds.comparison import figures as comparison
+from posenc.show.report.kinds.comparison.guide import READ_ON
 
 EVIL = [
     "<img src=x onerror=alert(1)>",
@@ -25,9 +27,21 @@ EVIL = [
 ]
 
 
+def drawn_on_page(result):
+    return {name: one for name, one in kind_of(result).draw(result).items() if one.on_page}
+
+
 @pytest.fixture(scope="module")
 def html(everything):
     return page.render(everything)
+
+
+def test_every_page_links_a_glossary(llama, everything):
+    for result in (inspect(llama), everything):
+        html = page.render(result)
+        assert html.count('href="#glossary"') == 1
+        assert html.count('id="glossary"') == 1
+        assert html.partition('id="glossary"')[2].partition("</dl>")[0].count("<dt>") == 10
 
 
 def test_asks_for_nothing_from_outside(html):
@@ -56,16 +70,16 @@ def test_says_the_width_that_all_are_measured_at(html, everything, small):
 def test_every_number_that_is_shown_is_in_the_json(html, everything):
     # what the guide asks, and where its studies hold
     numbers = everything.to_json() | {"guide": [8000, 1.2, 1.4, 0.001, 1500, 2000, READ_ON]}
-    assert missing(html, numbers, figures_of(everything)) == []
+    assert missing(html, numbers, drawn_on_page(everything)) == []
     assert (
-        len(missing(html, _shifted(numbers), figures_of(everything))) > 1000
+        len(missing(html, _shifted(numbers), drawn_on_page(everything))) > 1000
     )  # so it would be seen
 
 
 def test_every_number_of_a_closer_look_is_in_its_json(portrait):
     # of frames, circles and labels, and what follows from the lengths alone
     places = {"codes", "turning", "rotation", "dials", "stretch"}
-    found = missing(page.render(portrait), portrait.to_json(), figures_of(portrait))
+    found = missing(page.render(portrait), portrait.to_json(), drawn_on_page(portrait))
     assert [one for one in found if one.split(":")[0] not in places] == []
 
 
@@ -75,7 +89,7 @@ def test_every_number_of_a_study_is_in_its_json():
     )
     result = summarise(study(planned, failures=[("rope", 2)]))
     html = page.render(result)
-    drawn = figures_of(result)
+    drawn = drawn_on_page(result)
     assert missing(html, result.to_json(), drawn) == []
     assert len(missing(html, _shifted(result.to_json()), drawn)) > 100
 
@@ -163,14 +177,16 @@ def test_a_figure_cannot_end_its_script():
 
 
 def test_figures_show_the_numbers_of_the_result(everything):
-    (drawn,) = [m for m in figures.costs(everything).panels[0].marks if m.name == "time, forward"]
+    (drawn,) = [
+        m for m in comparison.costs(everything).panels[0].marks if m.name == "time, forward"
+    ]
     assert drawn.x == [m.cost_ratio["forward"] for m in everything.encodings]
-    order = figures.order(everything).panels[0]
+    order = comparison.order(everything).panels[0]
     nope = list(order.y_names).index("NoPE")
     assert order.marks[1].x[nope] == pytest.approx(0, abs=1e-3)
     panels = [m for m in everything.encodings if m.rows]
     assert [m.slug for m in panels][:2] == ["integer", "normalized"]
-    drawn = figures.rows(everything)
+    drawn = comparison.rows(everything)
     assert drawn is not None
     assert drawn.panels[0].marks[0].z[2][5] == panels[0].rows[5][2] == 5  # channel 2 of position 5
 
@@ -231,7 +247,7 @@ def test_every_number_of_benchmarks_is_in_their_json(benchmarked):
     seconds += [value for one in tree["growth"] for value in one["seconds"]]
     shown_as = {unit: [size * s for s in seconds] for unit, size in (("ms", 1e3), ("µs", 1e6))}
     totals = [len(tree["tables"]), 4, 8]  # met, of all
-    known, drawn = tree | {"shown as": shown_as, "totals": totals}, figures_of(benchmarked)
+    known, drawn = tree | {"shown as": shown_as, "totals": totals}, drawn_on_page(benchmarked)
     assert missing(page.render(benchmarked), known, drawn) == []
     assert "48.2" in page.render(benchmarked)
 

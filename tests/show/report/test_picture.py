@@ -3,7 +3,8 @@
 import pytest
 
 from posenc.show.plot import pictures
-from posenc.show.report.drawing.figure import Figure, Line, Panel
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import Line
 from posenc.show.report.picture import Picture
 
 PICTURE = Picture(Figure("A <line>", [Panel("", [Line([0, 1], [0, 1])])], "It & rises."))

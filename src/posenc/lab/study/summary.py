@@ -23,7 +23,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Study:
     """Contents of the page of a study."""
 
     analysis: Analysis
@@ -49,13 +49,13 @@ class Summary:
         return rest.pop("analysis") | rest
 
 
-def summarise(contents: Contents, analysis: Analysis | None = None) -> Summary:
+def summarise(contents: Contents, analysis: Analysis | None = None) -> Study:
     """Sum up a store; `analysis` where it is not that of all its tasks and encodings."""
     begun = time.time()
     analysis = analyse(contents) if analysis is None else analysis
     plan = plan_of(contents)
     shapes = {row.task: published(row.task) for row in analysis.rows}
-    return Summary(
+    return Study(
         analysis,
         contents.plans[-1][1] if plan else "",
         contents.digest,

@@ -19,7 +19,8 @@ from posenc.models.files.errors import ModelError
 from posenc.models.inspection import Inspection, Verdict, inspect, inspect_spec, judge
 from posenc.models.inspection import Turning as Inspected
 from posenc.show.explorer.graphs import numbers
-from posenc.show.report import words
+from posenc.show.report.kinds.inspection import words
+from posenc.show.report.words import runs
 
 FACTORS = 2, 4, 8, 16  # wanted lengths, in multiples of the trained one
 METHODS = {  # of extensions, by the names of analysis.frequencies
@@ -118,7 +119,7 @@ def _described(
                 turnings[key] = turning(group.turning, spec.trained or spec.context)
         layers.append(
             {
-                "layers": words.runs(group.layers),
+                "layers": runs(group.layers),
                 "does": group.does,
                 "window": group.window,
                 "turning": key,

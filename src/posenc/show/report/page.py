@@ -6,25 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import ChoiceLoader, Environment, PackageLoader, Template
 from markupsafe import Markup
 
-from posenc.lab.bench.run import Benchmark
-from posenc.lab.compare.comparison import Comparison
-from posenc.lab.study.summary import Summary
 from posenc.models.files.errors import printable
-from posenc.models.inspection import Inspection
-from posenc.models.weighing import Weighing
 from posenc.properties import ALL
-from posenc.show.report import contents, mathml, paper, screen, words
-from posenc.show.report.contents import Result
+from posenc.show.report import mathml, words
+from posenc.show.report.drawing import html, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import COLOURS, Figure, Table
-from posenc.show.report.figures.studies import in_order
+from posenc.show.report.kinds import kind_of
 from posenc.show.report.saving import folder
 from posenc.show.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
-from posenc.show.report.words import studies as study_words
-from posenc.show.report.words import weights as weights_words
 
 __all__ = ["render", "reserve", "write"]
 
@@ -32,11 +25,11 @@ PROPERTIES = [(measure.__name__, (measure.__doc__ or "").splitlines()[0]) for me
 
 
 def write(
-    result: Result,
+    result: Any,
     out: Path,
     figures: str | None = None,
     views: Mapping[str, str] | None = None,
-    width: float = paper.WIDE,
+    width: float = matplotlib.WIDE,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> None:
     """Write `results.json` and `index.html`, which replace an earlier report as a whole.
@@ -46,13 +39,13 @@ def write(
     kind as well, `width` millimetres across. `results.json` lists them, so that the next report
     recognises them and removes them.
     """
-    drawn = contents.figures_for_paper(result) if figures else {}
+    drawn = kind_of(result).draw(result) if figures else {}
     with folder.replacing(out) as new:
         if drawn:
             (new / FIGURES).mkdir()
         for n, (name, figure) in enumerate(drawn.items()):
             progress(f"drawing {name}", n, len(drawn) + 1)
-            paper.save(figure, new / FIGURES / f"{name}.{figures}", width)
+            matplotlib.save(figure, new / FIGURES / f"{name}.{figures}", width)
         progress("drawing the page", len(drawn), len(drawn) + 1)
         tree = result.to_json() | {"figures": [f"{name}.{figures}" for name in drawn]}
         numbers = json.dumps(tree, ensure_ascii=False, allow_nan=False, indent=1)
@@ -61,41 +54,19 @@ def write(
             (new / name).write_text(text, "utf-8", "backslashreplace")
 
 
-def render(result: Result, views: Mapping[str, str] | None = None) -> str:
+def render(result: Any, views: Mapping[str, str] | None = None) -> str:
     """Render the page; text of users and models is escaped."""
-    shown = {name: _shown(figure) for name, figure in contents.figures_of(result).items()}
-    if isinstance(result, Inspection):
-        stacks = {"": result, **result.parts}
-        sections = _weight_sections(result.weighing) if result.weighing else {}
-        return _filled("inspect.html", shown, inspection=result, stacks=stacks, sections=sections)
-    if isinstance(result, Comparison):
-        return _filled("compare.html", shown, result=result, views=views)
-    if isinstance(result, Benchmark):
-        return _filled("bench.html", shown, result=result)
-    if isinstance(result, Summary):
-        rows = in_order(result.analysis.rows)
-        bits = {row.task: row.bits for row in rows}
-        return _filled("study.html", shown, result=result, rows=rows, bits=bits, say=study_words)
-    return _filled("portrait.html", shown, portrait=result, views=views)
-
-
-def _weight_sections(weighing: Weighing) -> dict[str, list[str]]:
-    """A heading and sentences on each tensor that was measured, by the name of its figure."""
-    say = weights_words
-    sections = {
-        f"table-{n}": [printable(part.tensor), *say.table(part)]
-        for n, part in enumerate(weighing.tables)
-    } | {
-        f"bias-{n}": [printable(part.tensor), *say.bias(part)]
-        for n, part in enumerate(weighing.biases)
-    }
-    if weighing.relative:
-        sections["relative"] = ["Vectors for distances", *say.relative(weighing.relative)]
-    if weighing.bands:
-        lines = [line for part in weighing.bands for line in say.bands(part)]
-        sections["strength"] = ["Strength of each pair", *lines]
-    others = {"Layout": [*say.layout(weighing)], "Not measured": [*say.unmeasured(weighing)]}
-    return sections | {name: [name, *lines] for name, lines in others.items() if lines}
+    kind = kind_of(result)
+    drawn = {name: figure for name, figure in kind.draw(result).items() if figure.on_page}
+    return _template(f"{kind.__name__.rpartition('.')[2]}.html").render(
+        mark=MARK,
+        colours=COLOURS,
+        properties=PROPERTIES,
+        kind=kind,
+        result=result,
+        views=views,
+        figures={name: _shown(figure) for name, figure in drawn.items()},
+    )
 
 
 @dataclass(frozen=True)
@@ -109,7 +80,7 @@ class Shown:
 
 
 def _shown(figure: Figure) -> Shown:
-    drawn = screen.draw(figure)
+    drawn = html.draw(figure)
     title, table = printable(figure.title, 200), data_table(figure)
     more: dict[str, Any] = {"title": title, "table": _printable_table(table)}
     if drawn.frames:
@@ -126,16 +97,19 @@ def _printable_table(table: Table) -> dict[str, Any]:
     return {"heading": heading, "rows": rows, "note": _visible(table.note)}
 
 
-def _filled(template: str, shown: dict[str, Shown], **values: Any) -> str:
-    loader = PackageLoader("posenc.show.report")
+def _template(name: str) -> Template:
+    """The page of a kind, or what all pages share."""
+    places = PackageLoader("posenc.show.report", "kinds"), PackageLoader("posenc.show.report")
     environment = Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_visible
+        loader=ChoiceLoader(places),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
     )
     environment.globals |= {"words": words, "mathml": mathml, "explorer": EXPLORER}
     environment.filters |= {"code": _code, "visible": _visible}
-    return environment.get_template(template).render(
-        mark=MARK, colours=COLOURS, figures=shown, properties=PROPERTIES, **values
-    )
+    return environment.get_template(name)
 
 
 def _visible(value: Any) -> Any:

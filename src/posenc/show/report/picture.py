@@ -8,11 +8,10 @@ from io import BytesIO
 from pathlib import Path
 
 from posenc.core.arguments import shown
-from posenc.show.report import contents, paper
-from posenc.show.report.contents import Result
-from posenc.show.report.drawing import document
+from posenc.show.report.drawing import document, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import Figure, Table
+from posenc.show.report.kinds import kind_of
 
 KINDS = ".png", ".svg", ".pdf", ".json"
 
@@ -37,7 +36,7 @@ class Picture:
         """The numbers behind it."""
         return data_table(self.figure)
 
-    def save(self, path: str | Path, width: float = paper.WIDE) -> Path:
+    def save(self, path: str | Path, width: float = matplotlib.WIDE) -> Path:
         """Write it as the name says, .png, .svg or .pdf; `width` in millimetres, 85 for a column.
 
         As .json it is what `posenc.show.plot.load` reads: numbers and words, in one state.
@@ -53,7 +52,7 @@ class Picture:
         if path.suffix == ".json":
             path.write_text(json.dumps(document.to_json(self.figure), allow_nan=False), "utf-8")
         else:
-            paper.save(self.figure, path, width)
+            matplotlib.save(self.figure, path, width)
         return path
 
     def _repr_png_(self) -> bytes:
@@ -69,13 +68,13 @@ class Picture:
 
     def _drawn(self, kind: str) -> bytes:
         drawn = BytesIO()
-        paper.write(self.figure, drawn, kind)
+        matplotlib.write(self.figure, drawn, kind)
         return drawn.getvalue()
 
     def __repr__(self) -> str:
         return f"{self.title}: {self.says} (`.save('figure.svg')` writes it to a file)"
 
 
-def pictures(result: Result) -> dict[str, Picture]:
+def pictures(result: object) -> dict[str, Picture]:
     """The figures of a result of `posenc.compare`, of a report, of `inspect`, by their names."""
-    return {name: Picture(figure) for name, figure in contents.figures_for_paper(result).items()}
+    return {name: Picture(figure) for name, figure in kind_of(result).draw(result).items()}

@@ -5,17 +5,8 @@ from itertools import pairwise
 import pytest
 
 from posenc.show.report.drawing.axis import axis
-from posenc.show.report.drawing.figure import (
-    Band,
-    Figure,
-    Frame,
-    Heat,
-    Line,
-    Panel,
-    Points,
-    Stems,
-    heat,
-)
+from posenc.show.report.drawing.figure import Figure, Frame, Panel
+from posenc.show.report.drawing.marks import Band, Heat, Line, Points, Stems, heat
 
 
 def of(*marks, most=6, name="y", **kind):

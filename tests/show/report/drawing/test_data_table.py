@@ -2,19 +2,8 @@
 
 from posenc.show.report.drawing.data_table import data_table as listed
 from posenc.show.report.drawing.data_table import evenly_spaced
-from posenc.show.report.drawing.figure import (
-    Area,
-    Band,
-    Figure,
-    Frame,
-    Heat,
-    Line,
-    Panel,
-    Points,
-    Rule,
-    Stems,
-    Table,
-)
+from posenc.show.report.drawing.figure import Figure, Frame, Panel, Table
+from posenc.show.report.drawing.marks import Area, Band, Heat, Line, Points, Rule, Stems
 
 
 def table(*panels, **options):

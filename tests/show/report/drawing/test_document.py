@@ -5,10 +5,11 @@ import json
 import pytest
 
 from posenc import plot
-from posenc.show.report import paper
+from posenc.show.report.drawing import matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.document import SCHEMA, from_json, to_json
-from posenc.show.report.drawing.figure import COLOURS, Figure, Line, Panel, heat
+from posenc.show.report.drawing.figure import COLOURS, Figure, Panel
+from posenc.show.report.drawing.marks import Line, heat
 
 
 def test_every_figure_reads_back(drawn):
@@ -43,7 +44,7 @@ def test_a_saved_picture_is_loaded_and_drawn(tmp_path):
     assert again.numbers == plot.similarity("sinusoidal", 8).numbers
     again.save(tmp_path / "figure.svg", width=85)
     assert "cosine" in (tmp_path / "figure.svg").read_text()
-    assert paper.WIDE > 85
+    assert matplotlib.WIDE > 85
 
 
 GOOD = to_json(Figure("t", [Panel("", [Line([0, 1], [2, 3]), heat([[1, 2]])])], "s"))

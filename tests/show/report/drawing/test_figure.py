@@ -4,7 +4,8 @@ import torch
 from torch.nn.functional import max_pool2d
 
 from posenc.show.report.drawing import figure as drawing
-from posenc.show.report.drawing.figure import Figure, Heat, Panel, heat, style
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Heat, heat
 
 LIGHT, DARK = "#fdfdfc", "#16181b"  # the papers of the page
 

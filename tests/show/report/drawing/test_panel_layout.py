@@ -2,12 +2,12 @@
 
 import pytest
 
-from posenc.show.report.drawing.figure import Band, Figure, Heat, Line, Panel, Points, Rule
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import Band, Heat, Line, Points, Rule
 from posenc.show.report.drawing.panel_layout import (
     BAR,
     LINE,
     PanelLayout,
-    decades,
     legend_names,
     one_palette,
 )
@@ -57,9 +57,3 @@ def test_palettes_of_one_span_share_a_bar():
 def test_the_legend_has_each_name_once_and_no_rule():
     marks = [*LINES, Points([1], [1], "a"), Line([1], [1], "named at its end", direct=True)]
     assert legend_names(Figure("", [Panel("", marks), Panel("", marks)], "")) == ["a", "b"]
-
-
-def test_decades_are_powers_of_ten_between_the_least_and_the_largest():
-    panel = Panel("", [Line([0.1, None, 100], [0, 1, 1])])
-    assert decades(panel, "x") == pytest.approx(3)
-    assert decades(panel, "y") == 0

@@ -8,7 +8,7 @@ import torch
 from posenc import RoPE, Sinusoidal
 from posenc.analysis.clocks import clocks
 from posenc.analysis.trajectory import advance
-from posenc.show.report import figures
+from posenc.show.report.figures import animations as figures
 
 X = torch.tensor([3.0, 4.0, 1.0, 0.0])
 

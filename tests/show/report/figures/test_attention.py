@@ -8,7 +8,7 @@ import torch
 from posenc import ALiBi, SelfAttention
 from posenc.analysis.decomposition import of_layer
 from posenc.analysis.order import Order
-from posenc.show.report import figures
+from posenc.show.report.figures import attention as figures
 from posenc.show.report.figures.attention import _percent
 
 

@@ -2,7 +2,7 @@
 
 from posenc import RoPE
 from posenc.core.encoding import Encoding
-from posenc.show.report import figures
+from posenc.show.report.figures import places as figures
 
 
 class AtValues(Encoding):

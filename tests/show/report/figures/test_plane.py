@@ -8,7 +8,7 @@ import torch
 from posenc import RoPE, axial
 from posenc.analysis import geometry, grids
 from posenc.analysis.clouds import Clouds
-from posenc.show.report import figures
+from posenc.show.report.figures import plane as figures
 
 
 def test_two_words_are_turned_by_where_they_stand():

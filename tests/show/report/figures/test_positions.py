@@ -6,7 +6,7 @@ import torch
 from posenc import Binary, Integer, RoPE, Sinusoidal, frequencies
 from posenc.analysis import similarity
 from posenc.analysis.shift_matrix import group
-from posenc.show.report import figures
+from posenc.show.report.figures import positions as figures
 
 
 def test_decay_names_where_similarity_first_rises_and_turns_negative():

@@ -11,8 +11,8 @@ from posenc.analysis.dials import by_method
 from posenc.analysis.frequencies import extended
 from posenc.analysis.precision import Precision, precision
 from posenc.models.inspection import inspect
-from posenc.show.report import figures
-from posenc.show.report.drawing.figure import Points
+from posenc.show.report.drawing.marks import Points
+from posenc.show.report.figures import rotary as figures
 from posenc.show.report.words import METHODS
 
 

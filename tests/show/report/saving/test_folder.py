@@ -268,11 +268,12 @@ def test_names_of_strange_files_are_safe_to_print(tmp_path):
 
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
 def test_a_figure_says_what_made_it(tmp_path, kind):
-    from posenc.show.report import paper
-    from posenc.show.report.drawing.figure import Figure, Line, Panel
+    from posenc.show.report.drawing import matplotlib
+    from posenc.show.report.drawing.figure import Figure, Panel
+    from posenc.show.report.drawing.marks import Line
 
     figure = Figure("A title", [Panel("", [Line([0, 1], [1, 2])])], "what it says " * 150)
-    paper.save(figure, tmp_path / f"one.{kind}")
+    matplotlib.save(figure, tmp_path / f"one.{kind}")
     assert folder.has_mark(tmp_path / f"one.{kind}", FIGURE_MARK)
 
 

@@ -1,7 +1,15 @@
-"""The list of encodings against the order in which a reader looks for them."""
+"""The list of encodings against the order in which a reader looks for them, and one of them."""
+
+import io
+
+from rich.console import Console
 
 from posenc import CATALOG
+from posenc.catalog import find
 from posenc.commands import cli
+from posenc.properties import check
+from posenc.properties.card import described
+from posenc.show.report.terminal import catalog
 
 
 def test_the_list_is_by_family_and_use(capsys):
@@ -23,3 +31,13 @@ def test_the_list_has_every_encoding_with_what_it_does(capsys, monkeypatch):
     for card in CATALOG:
         assert card.slug in shown
         assert card.summary.rstrip(".") in shown
+
+
+def test_a_card_shows_formula_witness_and_bibtex():
+    card = find("sinusoidal")
+    console = Console(file=io.StringIO(), width=80)
+    catalog.card(described(card, False, check(card.make(16, 4))), console)
+    text = console.file.getvalue()
+    assert "PE(p, 2j) = sin(p θⱼ)" in text
+    assert "first rises at offset 6" in text
+    assert "@misc{vaswani2017attention" in text

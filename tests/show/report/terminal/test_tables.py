@@ -1,50 +1,15 @@
-"""Tables as a person sees them: recorded by rich at several widths."""
+"""Tables as rich prints them: the first column whole, others as wide as there is room."""
 
 import io
 
-import pytest
 from rich.console import Console
 
-from posenc.catalog import find
-from posenc.properties import check
-from posenc.properties.card import described
-from posenc.show.report.terminal import tables as terminal
+from posenc.show.report.terminal.tables import empty_table
 
 
-def drawn(draw, *given, width=80):
-    console = Console(file=io.StringIO(), width=width)
-    draw(*given, console)
-    return console.file.getvalue()
-
-
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_nothing_is_cut_off(everything, width):
-    text = drawn(terminal.comparison, everything, width=width)
-    assert "…" not in text
-    assert max(map(len, text.splitlines())) <= width
-    for measured in everything.encodings:
-        assert text.count(measured.name) >= 2
-
-
-def test_the_width_of_all_and_what_grows_with_length_stand_below(everything, small):
-    text = " ".join(drawn(terminal.comparison, everything).split())
-    width = small.dim * small.heads
-    assert f"the same width, {width} channels: {small.heads} heads of {small.dim}." in text
-    assert "What grows from 2 to 32 tokens, over NoPE:" in text
-
-
-def test_marks_agree_with_the_findings(everything):
-    lines = drawn(terminal.comparison, everything, width=140).splitlines()
-    for measured in everything.encodings:
-        marks = next(line for line in lines if line.startswith(measured.name + " "))
-        marks = marks.removeprefix(measured.name).split()
-        holds = [finding.holds for finding in measured.properties.values()]
-        assert marks == [{True: "✓", False: "·", None: "–"}[held] for held in holds]
-
-
-def test_a_card_shows_formula_witness_and_bibtex():
-    card = find("sinusoidal")
-    text = drawn(terminal.card, described(card, False, check(card.make(16, 4))))
-    assert "PE(p, 2j) = sin(p θⱼ)" in text
-    assert "first rises at offset 6" in text
-    assert "@misc{vaswani2017attention" in text
+def test_names_in_the_first_column_are_never_broken():
+    console = Console(file=io.StringIO(), width=24)
+    table = empty_table("", "what it does")
+    table.add_row("a name of words", "turns queries and keys")
+    console.print(table)
+    assert "a name of words" in console.file.getvalue()

@@ -1,1 +1,1 @@
-"""Figures described for both renderers: marks in panels, their layout, their numbers as a table."""
+"""Figures described once: marks in panels, their layout, their numbers; and both renderers."""

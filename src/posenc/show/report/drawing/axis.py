@@ -1,27 +1,13 @@
 """Say where an axis begins and ends, and where it has ticks and with which words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
-from typing import Literal
 
 from posenc.core.numerals import RAISED
-from posenc.show.report.drawing.figure import (
-    Area,
-    Arrows,
-    Band,
-    Figure,
-    Heat,
-    Line,
-    Mark,
-    Panel,
-    Points,
-    Rule,
-    Stems,
-)
+from posenc.show.report.drawing.figure import Figure, Name, Panel
 
 MARGIN = 0.04  # of an axis at each end, where the values themselves say how long it is
-Name = Literal["x", "y"]
 
 
 @dataclass(frozen=True)
@@ -69,24 +55,9 @@ def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
 
 def at_whole_numbers(panel: Panel, name: Name) -> bool:
     """True if all marks stand at whole numbers along an axis, as tokens do: so do its ticks."""
-    marks = [mark for mark in panel.marks if not isinstance(mark, Rule)]
-    values = [
-        value
-        for mark in marks
-        for value in (getattr(mark, name) if isinstance(mark, Heat) else _values(mark, name))
-        if value is not None
-    ]
+    data = [mark for mark in panel.marks if not mark.guide]
+    values = [value for mark in data for value in mark.along(name) if value is not None]
     return bool(values) and all(isfinite(value) and value == round(value) for value in values)
-
-
-def edges(cells: Sequence[float]) -> tuple[float, float]:
-    """The outer edges of cells whose middles are evenly apart.
-
-    >>> edges([0, 10, 20])
-    (-5.0, 25.0)
-    """
-    half = (cells[-1] - cells[0]) / (len(cells) - 1) / 2 if len(cells) > 1 else 0.5
-    return cells[0] - half, cells[-1] + half
 
 
 def tick_text(value: float, log: bool) -> str:
@@ -103,14 +74,13 @@ def tick_text(value: float, log: bool) -> str:
 
 
 def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:
-    """The room that all marks need; half a step beyond the outer cells of a heat map."""
+    """The room that all marks need; a heat map fills its panel."""
     if names:
         return -0.5, names - 0.5
     marks = [mark for panel in panels for mark in panel.marks]
-    cells = [getattr(mark, name) for mark in marks if isinstance(mark, Heat)]
-    if cells:
-        return edges(cells[0])
-    values = [v for mark in marks for v in _values(mark, name) if v is not None and isfinite(v)]
+    if ends := next((ends for mark in marks if (ends := mark.ends(name))), None):
+        return ends
+    values = [v for mark in marks for v in mark.along(name) if v is not None and isfinite(v)]
     values = [v for v in values if v > 0] if log else values
     low, high = min(values, default=1.0), max(values, default=1.0)
     if log:
@@ -118,23 +88,6 @@ def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple
         return low / room, high * room
     room = MARGIN * (high - low) or 0.05 * abs(high) or 0.5
     return low - room, high + room
-
-
-def _values(mark: Mark, name: Name) -> Iterator[float | None]:
-    match mark:
-        case Line() | Points() | Area():
-            yield from getattr(mark, name)
-        case Stems():
-            yield from mark.x if name == "x" else [0.0, *mark.y]
-        case Band():
-            yield from mark.x if name == "x" else [*mark.low, *mark.high]
-        case Arrows():
-            ends = (mark.x, mark.to_x) if name == "x" else (mark.y, mark.to_y)
-            yield from [value for end in ends for value in end]
-        case Rule():
-            yield from [mark.at] if mark.axis == name else []
-        case Heat():
-            pass
 
 
 def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float]:

@@ -4,37 +4,11 @@ Curves over the same places are columns side by side, others have one row a poin
 or cells a few are listed, evenly spaced and with both ends, and the note says of how many.
 """
 
-from collections.abc import Iterator, Sequence
-from math import isfinite
-from typing import NamedTuple
-
-from posenc.show.report.drawing.figure import (
-    Area,
-    Arrows,
-    Band,
-    Figure,
-    Heat,
-    Line,
-    Panel,
-    Points,
-    Rule,
-    Stems,
-    Table,
-    Values,
-)
+from posenc.show.report.drawing.figure import Figure, Panel, Series, Table, format_number
+from posenc.show.report.drawing.marks import Heat
 
 ROWS, COLUMNS = 24, 12
 MOST_ROWS = 240  # rows of all panels together
-
-
-class Series(NamedTuple):
-    """Values at places, with the names of both."""
-
-    panel: str
-    name: str
-    at: str
-    places: Sequence[str]
-    values: Values
 
 
 def data_table(figure: Figure) -> Table:
@@ -44,33 +18,17 @@ def data_table(figure: Figure) -> Table:
     """
     if figure.listed is not None:
         return figure.listed
-    notes = [
-        f"{mark.name}."
-        for panel in figure.panels
-        for mark in panel.marks
-        if isinstance(mark, Rule) and mark.name
-    ]
+    notes = [f"{mark.name}." for mark in figure.marks if mark.guide and mark.name]
     if figure.frames:
         notes.append(f"One of {len(figure.frames)} states.")
     heats = [(p, mark) for p in figure.panels for mark in p.marks if isinstance(mark, Heat)]
     if len(heats) == len(figure.panels) and len({tuple(mark.x) for _, mark in heats}) == 1:
         cells = _heat_table(heats)
     else:
-        series = [line for panel in figure.panels for line in _series(panel)]
+        series = [one for p in figure.panels for mark in p.marks for one in mark.series(p)]
         same = all(line.places == series[0].places for line in series)
         cells = _side_by_side(series) if same else _point_by_point(series)
     return Table(cells.heading, cells.rows, " ".join([cells.note, *dict.fromkeys(notes)]).strip())
-
-
-def format_number(value: float | None) -> str:
-    """A number with four digits, or whole with separators; – for None.
-
-    >>> format_number(4096), format_number(0.123456), format_number(None)
-    ('4,096', '0.1235', '–')
-    """
-    if value is None or not isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if value == round(value) else f"{value:.4g}"
 
 
 def evenly_spaced(count: int, wanted: int) -> list[int]:
@@ -90,51 +48,18 @@ def _heat_table(heats: list[tuple[Panel, Heat]]) -> Table:
     deep = max(6, min(ROWS, MOST_ROWS // len(heats)))
     rows = []
     for panel, mark in heats:
-        columns, y = evenly_spaced(len(mark.x), COLUMNS), _axis_texts(panel, mark.x, mark.y)[1]
+        columns, y = evenly_spaced(len(mark.x), COLUMNS), panel.texts("y", mark.y)
         rows += [
             [panel.title] * several + [y[r]] + [format_number(mark.z[r][c]) for c in columns]
             for r in evenly_spaced(len(mark.y), deep)
         ]
     first, mark = heats[0]
-    x = _axis_texts(first, mark.x, mark.y)[0]
+    x = first.texts("x", mark.x)
     corner = " \\ ".join(title for title in (first.y_title, first.x_title) if title)
     complete = len(mark.y) <= deep and len(mark.x) <= COLUMNS
     note = f"Picked evenly from {len(mark.y)} rows and {len(mark.x)} columns."
     heading = [x[c] for c in evenly_spaced(len(mark.x), COLUMNS)]
     return Table(["panel"] * several + [corner, *heading], rows, "" if complete else note)
-
-
-def _series(panel: Panel) -> Iterator[Series]:
-    """The series of a panel, at the names of an axis where it has names, else at its numbers."""
-    for mark in panel.marks:
-        name = getattr(mark, "name", "")
-        match mark:
-            case Points() if not mark.marker:
-                pass  # words, which are not numbers
-            case Line() | Points() if panel.y_names:
-                _, places = _axis_texts(panel, mark.x, mark.y)
-                yield Series(panel.title, name or panel.x_title, panel.y_title, places, mark.x)
-            case Line() | Stems() | Points():
-                places, _ = _axis_texts(panel, mark.x, mark.y)
-                yield Series(panel.title, name or panel.y_title, panel.x_title, places, mark.y)
-            case Band():
-                places, _ = _axis_texts(panel, mark.x, mark.low)
-                for end, values in (("lower end", mark.low), ("upper end", mark.high)):
-                    full_name = ", ".join(part for part in (name, end) if part)
-                    yield Series(panel.title, full_name, panel.x_title, places, values)
-            case Arrows():
-                places = [
-                    f"({format_number(x)}, {format_number(y)})"
-                    for x, y in zip(mark.x, mark.y, strict=True)
-                ]
-                for end, values in (("to x", mark.to_x), ("to y", mark.to_y)):
-                    yield Series(panel.title, f"{name} {end}".strip(), "from", places, values)
-            case Heat():
-                x, y = _axis_texts(panel, mark.x, mark.y)
-                for row, values in zip(y, mark.z, strict=True):
-                    yield Series(panel.title, row, panel.x_title, x, values)
-            case Rule() | Area():
-                pass
 
 
 def _side_by_side(series: list[Series]) -> Table:
@@ -174,10 +99,3 @@ def _full_name(curve: Series, series: list[Series]) -> str:
     """The name of a series, with that of its panel where there are several."""
     several = len({other.panel for other in series}) > 1
     return ": ".join(part for part in (curve.panel if several else "", curve.name) if part)
-
-
-def _axis_texts(panel: Panel, x: Values, y: Values) -> tuple[list[str], list[str]]:
-    def names(values: Values, labels: Sequence[str]) -> list[str]:
-        return [labels[int(v)] if labels and v is not None else format_number(v) for v in values]
-
-    return names(x, panel.x_names), names(y, panel.y_names)

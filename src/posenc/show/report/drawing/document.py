@@ -13,24 +13,11 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from posenc.core.arguments import shown
-from posenc.show.report.drawing import figure as neutral
+from posenc.show.report.drawing import marks
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 
 SCHEMA = "posenc.figure/1"
-MARKS = {
-    kind.__name__.lower(): kind
-    for kind in (
-        neutral.Line,
-        neutral.Stems,
-        neutral.Band,
-        neutral.Area,
-        neutral.Points,
-        neutral.Arrows,
-        neutral.Rule,
-        neutral.Heat,
-    )
-}
-SERIES = (neutral.Line, neutral.Band, neutral.Points, neutral.Stems)  # one colour for each name
+MARKS = {kind.__name__.lower(): kind for kind in marks.KINDS}
 WORDS = {
     float: ("a number", "numbers"),
     int: ("a whole number", "whole numbers"),
@@ -38,8 +25,7 @@ WORDS = {
     bool: ("true or false", "true or false"),
     NoneType: ("null", "null"),
 }
-COORDINATES = {"x", "y", "low", "high", "to_x", "to_y"}
-LEFT_OUT = ("frames", "listed")
+LEFT_OUT = ("frames", "listed", "on_page")
 BESIDE = ("schema", "address", "provenance", *LEFT_OUT)  # keys beside those of a figure
 
 
@@ -97,18 +83,14 @@ def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
         raise ValueError(f"`mark` must be one of {', '.join(MARKS)}, got {shown(name)}.")
     kind = MARKS[name]
     read = _checked_fields(kind, {k: v for k, v in content.items() if k != "mark"}, f"a {name}")
-    if kind in SERIES and "colour" not in read:
+    if kind.styled and "colour" not in read:
         look = styles.setdefault(read.get("name", ""), dict(style(len(styles))))
         own = {field.name for field in fields(kind)} - {"marker"}
         read = {key: value for key, value in look.items() if key in own} | read
-    if name == "heat":
-        wide, high = {len(row) for row in read["z"]}, len(read["z"])
-        even = wide == {len(read["x"])} and high == len(read["y"])
-    else:
-        even = len({len(read[key]) for key in COORDINATES & read.keys()}) < 2
-    if not even:
+    mark = kind(**read)
+    if not mark.even:
         raise ValueError(f"the lists of a {name} differ in length: a number of each for each.")
-    return kind(**read)
+    return mark
 
 
 def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:

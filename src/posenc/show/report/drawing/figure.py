@@ -1,19 +1,19 @@
 """Describe a figure before anything draws it: panels of marks, in plain numbers and words.
 
-    Figure ─ panels ─▶ Panel ─ marks ─▶ Line Stems Band Area Points Arrows Rule Heat
+    Figure ─ panels ─▶ Panel ─ marks ─▶ Mark: Line Stems Band Area Points Arrows Rule Heat
 
-`screen.draw` and `paper.matplotlib` draw it; `Figure.alt` describes it, and
-`data_table` lists its numbers.
-A point of an axis is a number; None leaves a gap. Where a panel gives names for an axis, the
-number n stands for the n-th name, so that two tokens may have the same name.
+`html.draw` and `matplotlib.draw` draw it; `Figure.alt` describes it, and `data_table` lists
+its numbers. A point of an axis is a number; None leaves a gap. Where a panel gives names for an
+axis, the number n stands for the n-th name, so that two tokens may have the same name.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil, isfinite
-from typing import Literal, TypedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Literal, NamedTuple, TypedDict
 
 Values = Sequence[float | None]
+Name = Literal["x", "y"]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 Side = Literal["above", "right above", "left below", "right", "middle"]
 Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
@@ -24,125 +24,56 @@ WHITE = "#FFFFFF"  # of marks on the strongest colours alone
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, GREY)
 DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
 MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
-CELLS = 256  # of a heat map along a side
+
+
+class Series(NamedTuple):
+    """Numbers behind a mark, at places, with the names of both."""
+
+    panel: str
+    name: str
+    at: str
+    places: Sequence[str]
+    values: Values
 
 
 @dataclass(frozen=True)
-class Line:
-    """A curve; with a name in the legend, or written at its end if `direct`."""
+class Mark:
+    """A thing that is drawn in a panel, with its answers to axes, legends, tables and documents.
 
-    x: Values
-    y: Values
-    name: str = ""
-    colour: str = BLUE
-    dash: Dash = "solid"
-    marker: Marker = ""
-    width: float = 2
-    direct: bool = False
-
-
-@dataclass(frozen=True)
-class Stems:
-    """Values of things that nothing joins, channels for instance: a line from 0 and a head each."""
-
-    x: Sequence[float]
-    y: Values
-    name: str = ""
-    colour: str = BLUE
-    marker: Marker = "circle"
-
-
-@dataclass(frozen=True)
-class Band:
-    """The room between two curves."""
-
-    x: Values
-    low: Values
-    high: Values
-    name: str = ""
-    colour: str = BLUE
-
-
-@dataclass(frozen=True)
-class Area:
-    """Filled polygons; None stands between two of them. `faint` lets the paper through."""
-
-    x: Values
-    y: Values
-    name: str = ""
-    colour: str = BLUE
-    faint: bool = False
-
-
-@dataclass(frozen=True)
-class Points:
-    """Marks that nothing joins; `labels` are written beside them, on one `side`.
-
-    Without a marker only the labels are seen, in the colour of text if `colour` is "".
+    A kind of mark gives answers of its own where these do not fit.
     """
 
-    x: Values
-    y: Values
-    name: str = ""
-    colour: str = BLUE
-    marker: Marker = "circle"
-    size: float = 9
-    labels: Sequence[str] = ()
-    side: Side = "above"
-
-
-@dataclass(frozen=True)
-class Arrows:
-    """Arrows from points (x, y) to points (to_x, to_y); `labels` stand at their heads."""
-
-    x: Sequence[float]
-    y: Sequence[float]
-    to_x: Sequence[float]
-    to_y: Sequence[float]
-    name: str = ""
-    colour: str = BLUE
-    dash: Dash = "solid"
-    labels: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A line through the whole panel where an axis has the value `at`, named beside it."""
-
-    at: float
-    axis: Literal["x", "y"]
-    name: str = ""
-    dash: Dash = "dot"
-
-
-@dataclass(frozen=True)
-class Heat:
-    """Values as colours, z[row][column]; `heat` makes one of any size.
-
-    `signed`: 0 shows the paper, above it is vermilion, below blue. Else from `low` to `high`,
-    viridis. Where there is no value the paper shows. `high` is the largest magnitude found if None.
-    """
-
-    z: Sequence[Values]
-    x: Sequence[float]
-    y: Sequence[float]
-    signed: bool = False
-    unit: str = ""
-    low: float = 0
-    high: float | None = None
-    bar: bool = True
-    block: tuple[int, int] = (1, 1)  # cells of which each shows the one farthest from 0
-    digits: int | None = None  # of the number that is written in each cell; None: no number
+    name = ""
+    guide = False  # points at a place and is no datum, as rules do
+    styled = False  # has the colour of its name in a document that gives it none
 
     @property
-    def span(self) -> tuple[float, float]:
-        """The values at both ends of the palette."""
-        magnitudes = [abs(v) for row in self.z for v in row if v is not None]
-        high = max(magnitudes, default=1.0) or 1.0 if self.high is None else self.high
-        return (-high if self.signed else self.low), high
+    def legend(self) -> str:
+        """The entry in the legend; "" for none."""
+        return "" if self.guide else self.name
 
+    @property
+    def note(self) -> str:
+        """A sentence on how the drawing departs from the data; "" if it does not."""
+        return ""
 
-Mark = Line | Stems | Band | Area | Points | Arrows | Rule | Heat
+    @property
+    def even(self) -> bool:
+        """True if all lists of coordinates are equally long."""
+        lists = [getattr(self, field.name) for field in fields(self) if field.name != "labels"]
+        return len({len(one) for one in lists if isinstance(one, list | tuple | range)}) < 2
+
+    def along(self, axis: Name) -> Iterable[float | None]:
+        """The values that an axis has to hold."""
+        return getattr(self, axis)
+
+    def ends(self, axis: Name) -> tuple[float, float] | None:
+        """The ends of an axis that the mark fills; None if an axis leaves room around it."""
+        return None
+
+    def series(self, panel: "Panel") -> Iterator[Series]:
+        """The numbers behind it, in a panel that may have names for places."""
+        return iter(())
 
 
 @dataclass(frozen=True)
@@ -162,6 +93,11 @@ class Panel:
     y_down: bool = False
     square: bool = False  # a step along x is as long as one along y
     bare: bool = False  # no grid, no numbers along the axes: names alone
+
+    def texts(self, axis: Name, values: Values) -> list[str]:
+        """Places along an axis as they are written: by name, where the axis has names."""
+        names = self.x_names if axis == "x" else self.y_names
+        return [names[int(v)] if names and v is not None else format_number(v) for v in values]
 
 
 @dataclass(frozen=True)
@@ -190,46 +126,20 @@ class Figure:
     height: int = 0  # of a row of panels, in pixels of the screen; 0: as it fits
     frames: Sequence[Frame] = ()
     listed: Table | None = None  # in place of `data_table`, where numbers alone would not say it
+    on_page: bool = True  # False: its page has it as a table
 
     def __repr__(self) -> str:
         return f"Figure({self.title!r}, {len(self.panels)} panels)"
 
     @property
+    def marks(self) -> list[Mark]:
+        """The marks of all panels."""
+        return [mark for panel in self.panels for mark in panel.marks]
+
+    @property
     def alt(self) -> str:
-        """Text in place of the figure: `says`, and how heat maps were thinned."""
-        blocks = {m.block for p in self.panels for m in p.marks if isinstance(m, Heat)} - {(1, 1)}
-        thinned = [
-            f"Each cell shows, of {rows} × {columns}, the value farthest from 0."
-            for rows, columns in sorted(blocks)
-        ]
-        return " ".join([self.says, *thinned])
-
-
-def heat(
-    z: Sequence[Values],
-    x: Sequence[float] = (),
-    y: Sequence[float] = (),
-    signed: bool = False,
-    unit: str = "",
-    low: float = 0,
-    high: float | None = None,
-    bar: bool = True,
-    digits: int | None = None,
-) -> Heat:
-    """A heat map of at most 256 cells a side; larger ones show the extreme value of each block."""
-    rows, columns = ceil(len(z) / CELLS), ceil(len(z[0]) / CELLS)
-    cells = [
-        short([_farthest(z[r : r + rows], c, c + columns) for c in range(0, len(z[0]), columns)])
-        for r in range(0, len(z), rows)
-    ]
-    x, y = x or range(len(z[0])), y or range(len(z))
-    x, y, block = x[::columns], y[::rows], (rows, columns)
-    return Heat(cells, x, y, signed, unit, low, high, bar, block, digits)
-
-
-def _farthest(rows: Sequence[Values], first: int, last: int) -> float | None:
-    """The value of a block whose magnitude is largest; None where the block has no value."""
-    return max((v for row in rows for v in row[first:last] if v is not None), key=abs, default=None)
+        """Text in place of the figure: `says`, and how the drawing departs from the data."""
+        return " ".join([self.says, *sorted({mark.note for mark in self.marks} - {""})])
 
 
 class Style(TypedDict):
@@ -251,3 +161,14 @@ def style(n: int) -> Style:
 def short(values: Values) -> list[float | None]:
     """Five digits, which is more than can be seen; None for what is not finite."""
     return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
+
+
+def format_number(value: float | None) -> str:
+    """A number with four digits, or whole with separators; – for None.
+
+    >>> format_number(4096), format_number(0.123456), format_number(None)
+    ('4,096', '0.1235', '–')
+    """
+    if value is None or not isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if value == round(value) else f"{value:.4g}"

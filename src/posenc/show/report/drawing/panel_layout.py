@@ -1,6 +1,6 @@
 """Lay out the panels of a figure: how wide, how high, and what is written around them.
 
-Both renderers use it: `screen` once for a page and once for a telephone, `paper` for one page.
+`matplotlib` lays figures out by it; `html` leaves widths to the browser.
 All lengths are pixels of the screen. Across, a figure is
 
     60 + columns · column + (columns − 1) · gap + BAR      60: the first y axis; BAR: with heat maps
@@ -9,21 +9,11 @@ and down, a row of panels is `head` (titles), `row` (the panel) and `foot` (tick
 """
 
 from functools import cached_property
-from math import ceil, inf, log10
+from math import ceil
 from textwrap import wrap
-from typing import Literal
 
-from posenc.show.report.drawing.figure import (
-    Band,
-    Figure,
-    Heat,
-    Line,
-    Mark,
-    Panel,
-    Points,
-    Rule,
-    Stems,
-)
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import Heat
 
 LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
 BAR = 70  # pixels of a colour bar with its numbers and unit
@@ -35,7 +25,7 @@ class PanelLayout:
     def __init__(self, figure: Figure, columns: int, width: int):
         self.panels, self.columns, self.width = figure.panels, columns, width
         self.rows = ceil(len(figure.panels) / columns)
-        self.heats = [m for p in figure.panels for m in p.marks if isinstance(m, Heat)]
+        self.heats = [mark for mark in figure.marks if isinstance(mark, Heat)]
         self.wanted = figure.height
         self.shared = one_palette(figure)
 
@@ -134,29 +124,13 @@ class PanelLayout:
 
 def one_palette(figure: Figure) -> bool:
     """True if all heat maps have the same palette from end to end."""
-    heats = [m for panel in figure.panels for m in panel.marks if isinstance(m, Heat)]
+    heats = [mark for mark in figure.marks if isinstance(mark, Heat)]
     return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in heats}) < 2
 
 
 def legend_names(figure: Figure) -> list[str]:
     """The entries of the legend, each once."""
-    marks = [mark for panel in figure.panels for mark in panel.marks]
-    labels = [m.name for m in marks if not isinstance(m, Heat | Rule) and not _direct(m)]
-    return [name for name in dict.fromkeys(labels) if name]
-
-
-def _direct(mark: Mark) -> bool:
-    return isinstance(mark, Line) and mark.direct
-
-
-def decades(panel: Panel, axis: Literal["x", "y"]) -> float:
-    """Number of powers of ten that the values along an axis span."""
-    coordinates = [
-        getattr(mark, axis) for mark in panel.marks if isinstance(mark, Line | Stems | Points)
-    ]
-    coordinates += [end for m in panel.marks if isinstance(m, Band) for end in (m.low, m.high)]
-    values = [v for series in coordinates for v in series if v is not None and 0 < v < inf]
-    return log10(max(values) / min(values)) if values else 0
+    return [name for name in dict.fromkeys(mark.legend for mark in figure.marks) if name]
 
 
 def _shape(panel: Panel) -> float:

@@ -12,16 +12,12 @@ from posenc.show.report.drawing.figure import (
     GREY,
     PURPLE,
     VERMILION,
-    Arrows,
     Figure,
     Frame,
-    Line,
     Mark,
     Panel,
-    Points,
-    Stems,
-    heat,
 )
+from posenc.show.report.drawing.marks import Arrows, Line, Points, Stems, heat
 from posenc.show.report.words import tokens
 
 CIRCLE = [pi * n / 36 for n in range(73)]

@@ -4,17 +4,8 @@ from collections.abc import Sequence
 
 from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.order import Order
-from posenc.show.report.drawing.figure import (
-    CELLS,
-    PURPLE,
-    VERMILION,
-    Figure,
-    Line,
-    Panel,
-    Points,
-    Values,
-    heat,
-)
+from posenc.show.report.drawing.figure import PURPLE, VERMILION, Figure, Panel, Values
+from posenc.show.report.drawing.marks import CELLS, Line, Points, heat
 from posenc.show.report.words import change
 
 NUMBERED = 12  # tokens up to which a cell has room for its number

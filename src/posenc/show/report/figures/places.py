@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from posenc.core.encoding import HOOK_PLACES
-from posenc.show.report.drawing.figure import BLUE, GREY, Figure, Line, Panel, Points, Table
+from posenc.show.report.drawing.figure import BLUE, GREY, Figure, Panel, Table
+from posenc.show.report.drawing.marks import Line, Points
 
 PLACES = [*dict.fromkeys(HOOK_PLACES.values())]  # of attention, from its input to its output
 

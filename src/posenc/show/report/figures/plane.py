@@ -12,16 +12,13 @@ from posenc.show.report.drawing.figure import (
     GREEN,
     GREY,
     WHITE,
-    Arrows,
     Figure,
-    Line,
     Mark,
     Panel,
-    Points,
     Values,
-    heat,
     style,
 )
+from posenc.show.report.drawing.marks import Arrows, Line, Points, heat
 from posenc.show.report.words import sentence
 
 

@@ -15,16 +15,13 @@ from posenc.show.report.drawing.figure import (
     DASHES,
     VERMILION,
     Figure,
-    Line,
     Mark,
     Panel,
-    Points,
-    Rule,
     Side,
     Values,
-    heat,
     style,
 )
+from posenc.show.report.drawing.marks import Line, Points, Rule, heat
 
 CURVES = 6  # channels that are drawn as curves
 

@@ -16,18 +16,15 @@ from posenc.show.report.drawing.figure import (
     GREEN,
     GREY,
     VERMILION,
-    Area,
     Figure,
-    Line,
     Mark,
     Marker,
     Panel,
-    Points,
-    Rule,
     Table,
     Values,
     style,
 )
+from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.words import CHANGES, METHODS, SEEN, tokens
 
 DIALS = 12  # of the pairs of a method

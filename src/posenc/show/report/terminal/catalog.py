@@ -1,6 +1,7 @@
-"""The catalogue on the terminal, by families, from the printed cards: needs no torch."""
+"""The catalogue on the terminal, by families, and one encoding: from cards, without torch."""
 
 from collections.abc import Collection
+from textwrap import indent
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from posenc.show.report import words
+from posenc.show.report.terminal.tables import MARKS, empty_table
+
+BROKEN = "✗", "bold red"  # a promise, which must hold, where a property may or may not
 FAMILIES = {  # the most used first
     "rotary": "Turned: queries and keys are rotated by position",
     "bias": "Biases: added to scores, by distance or by what tokens say",
@@ -38,3 +43,30 @@ def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
         console.print()
     hint = "Right, who uses it; dim, its paper, where no well-known model does. More of one:"
     console.print(Text(f"{hint} posenc show NAME", "dim"))
+
+
+def card(card: dict[str, Any], console: Console) -> None:
+    """Print an encoding as `posenc show --json` has it."""
+    for kind, block in words.blocks(card["text"]):
+        if kind == "formula":  # its lines are as they must be
+            console.print(Text(indent(block, "    ")), soft_wrap=True)
+        else:
+            console.print(Text(block))
+        console.print()
+    table = empty_table("property", "", "measured")
+    for name, finding in card["properties"].items():
+        mark, style = MARKS[finding["holds"]]
+        table.add_row(words.label(name), Text(mark, style), escape(finding["why"]))
+    console.print(table)
+    if card["causal"]:
+        console.print(Text(words.masked([card["title"]]), "dim"))
+    if promises := card.get("promises"):
+        table = empty_table("promise", "", "tried")
+        for name, outcome in promises.items():
+            mark, style = BROKEN if outcome["holds"] is False else MARKS[outcome["holds"]]
+            table.add_row(name, Text(mark, style), escape(outcome["why"]))
+        console.print()
+        console.print(table)
+    if card["paper"]:
+        console.print()
+        console.print(Text(card["paper"]["bibtex"]), soft_wrap=True)

@@ -1,0 +1,39 @@
+"""A comparison of many encodings: what holds, what happens to words, what it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from posenc.lab.compare.comparison import Comparison
+from posenc.show.report.drawing.figure import Figure
+from posenc.show.report.kinds.comparison import figures
+from posenc.show.report.kinds.comparison import guide as guide
+from posenc.show.report.kinds.comparison import words as words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show(result: Comparison, console: Console) -> None:
+    from posenc.show.report.kinds.comparison import terminal
+
+    terminal.show(result, console)
+
+
+def draw(result: Comparison) -> dict[str, Figure]:
+    drawn = {
+        "properties": figures.properties(result),
+        "rows": figures.rows(result),
+        "curves": figures.curves(result),
+        "order": figures.order(result),
+        "costs": figures.costs(result),
+        "lengths": figures.lengths(result),
+    }
+    return {name: figure for name, figure in drawn.items() if figure} | cards(result)
+
+
+def cards(result: Comparison) -> dict[str, Figure]:
+    """A figure of each encoding by itself."""
+    return {
+        f"{measured.slug}-figure": figures.card(result, measured) for measured in result.encodings
+    }

@@ -1,0 +1,108 @@
+"""A comparison on the terminal: what holds, and what happens to words."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from posenc.lab.compare.comparison import Comparison
+from posenc.show.report import words
+from posenc.show.report.kinds.comparison import words as findings
+from posenc.show.report.terminal.tables import MARKS, empty_table
+
+WIDE = 124  # columns of a terminal on which properties are spelled out
+UNTRAINED = " *: it learns, and has random numbers here."
+SHORT = {  # headings of two short lines
+    "unique_positions": "unique\nrows",
+    "bounded": "bounded",
+    "norm_constant": "norm\nconst.",
+    "linear_shift": "linear\nshift",
+    "shift_invariant": "shift\ninvar.",
+    "symmetric": "symmetric",
+    "decaying": "decaying",
+    "norm_preserving": "keeps\nnorms",
+    "any_length": "any\nlength",
+    "length_independent": "length\nindep.",
+    "order_sensitive": "order\nsensit.",
+    "learned": "learned",
+    "several_axes": "several\naxes",
+}
+
+
+def show(result: Comparison, console: Console) -> None:
+    _properties(result, console)
+    console.print()
+    _measurements(result, console)
+    console.print()
+    for line in findings.verdict(result):
+        console.print(Text(line))
+    console.print(Text(findings.growth(result)))
+    console.print(Text(findings.noise(result), "bold yellow" if result.busy else "dim"))
+
+
+def _properties(result: Comparison, console: Console) -> None:
+    names = [*result.encodings[0].properties]
+    spelled = console.width >= WIDE
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    heads = [SHORT[name] if spelled else letters[n] for n, name in enumerate(names)]
+    table = empty_table("properties", *heads)
+    for column in table.columns[1:]:
+        column.justify = "center"
+    for measured in result.encodings:
+        marks = [MARKS[measured.properties[name].holds] for name in names]
+        table.add_row(measured.name, *(Text(mark, style) for mark, style in marks))
+    console.print(table)
+    if not spelled:
+        legend = [f"{a} {words.label(name)}" for a, name in zip(letters, names, strict=False)]
+        together = "  ".join(entry.replace(" ", "\N{NO-BREAK SPACE}") for entry in legend)
+        console.print(Text(together, "dim"))
+    console.print(Text("✓ holds   · does not   – not applicable", "dim"))
+    if masked := words.masked([m.name for m in result.encodings if m.causal]):
+        console.print(Text(masked, "dim"))
+
+
+def _measurements(result: Comparison, console: Console) -> None:
+    settings = result.settings
+    starts = tuple(words.count(start) for start in settings.starts)
+    costs = ("time", "train", "mem")
+    heads = ("on real words", "params", "shuffle", "repeat", *(f"+{s}" for s in starts), *costs)
+    table = empty_table(*heads, gap=1 if console.width < 90 else 2)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for m in result.encodings:
+        ratio = m.cost_ratio
+        table.add_row(
+            f"{m.name}*" if m.untrained else m.name,
+            words.count(m.parameters),
+            _share(m.shuffle.plain),
+            _share(m.duplicate.plain if m.duplicate else None),
+            *(_change_text(far.change) for far in m.far),
+            *(f"{ratio[key]:.1f}" for key in ("forward", "training", "training_memory")),
+        )
+    console.print(table)
+    any_untrained = any(m.untrained for m in result.encodings)
+    console.print(
+        Text(
+            f"{result.source}, {result.words:,} words. shuffle: change of what attention computes"
+            " when a sentence is shuffled; repeat: difference between two occurrences of a word; no"
+            f" mask. {_moved(settings.starts)}: change when the same {settings.window} words are"
+            " moved by so many tokens. time, train (with backward), mem (of train): as multiples of"
+            f" NoPE, {settings.cost_tokens} tokens. {findings.width(result)}"
+            f"{UNTRAINED * any_untrained}",
+            "dim",
+        )
+    )
+
+
+def _moved(starts: Sequence[int]) -> str:
+    return ", ".join(f"+{words.count(start)}" for start in starts)
+
+
+def _share(change: float | None) -> Text:
+    text = words.change(change)
+    return Text(text, {"none": "red", "": "dim"}.get(text, ""))
+
+
+def _change_text(change: float | None) -> Text:
+    text = words.moved(change)
+    return Text(text, {"same": "green", "refused": "red"}.get(text, ""))

@@ -1,0 +1,89 @@
+"""An inspected model on the terminal: its layers, and what would break."""
+
+from rich.console import Console
+from rich.text import Text
+
+from posenc.models.inspection import Inspection, LayerGroup, Turning
+from posenc.show.report import words
+from posenc.show.report.kinds.inspection import words as findings
+from posenc.show.report.terminal.tables import empty_table
+
+VERDICTS = {"fits": "", "breaks": "bold", "cannot say": "bold yellow"}
+SEEN = {"all": "green", "part": "yellow", "new": "bold red", "still": "dim"}
+BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
+
+
+def show(inspected: Inspection, console: Console, name: str = "") -> None:
+    """Print the positions that a config describes, layer by layer, and what would break."""
+    spec = inspected.spec
+    title = Text(name or findings.model(inspected), "bold")
+    console.print(title, Text(findings.facts(inspected), "dim"))
+    if inspected.embedding:
+        console.print(Text(f"embeddings: {inspected.embedding}"))
+    for group in inspected.groups:
+        console.print(Text(f"{words.runs(group.layers)}: {group.does}"))
+    for group in inspected.groups:
+        if group.turning:
+            console.print()
+            _turning(group, group.turning, console)
+    for note in spec.notes:
+        console.print(Text(f"note: {note}", "yellow"))
+    if inspected.weighing:
+        # Who reads weights has torch
+        from posenc.show.report.kinds.inspection.weights import terminal
+
+        console.print()
+        terminal.show(inspected.weighing, console)
+    if inspected.target:
+        console.print()
+        sure = inspected.verdict == "fits" and not findings.warned(inspected)
+        style = "green" if sure else VERDICTS[inspected.verdict or ""]
+        console.print(Text(findings.verdict_of(inspected), style))
+        for problem in inspected.problems:
+            console.print(Text(f"  ✗ {problem}", "red"))
+        for open_ in inspected.unknown:
+            console.print(Text(f"  ? {open_}", "yellow"))
+        for advice in inspected.advice:
+            console.print(Text(f"  → {advice}"), soft_wrap=True)
+        console.print(Text(findings.basis(inspected), "dim"))
+    for part, inner in inspected.parts.items():
+        console.print()
+        show(inner, console, f"{part} ({findings.model(inner)})")
+
+
+def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
+    trained = turning.trained
+    layout = turning.rotary.layout or "layout not known"
+    console.print(Text(f"{words.runs(group.layers)}, {layout}, fastest pair to slowest", "bold"))
+    step = -(-len(turning.pairs) // 64)
+    shown = turning.pairs[::step]
+    bar = [
+        (BLOCKS[p.change], SEEN[seen]) for p, seen in zip(shown, turning.seen[::step], strict=True)
+    ]
+    console.print(Text.assemble(*bar) if trained else Text("".join(block for block, _ in bar)))
+    if trained:
+        done = sum(pair.turns >= 1 for pair in shown)
+        marks = "└" + "─" * max(done - 2, 0) + ("┘" if done > 1 else "")
+        console.print(
+            Text(f"{marks if done else ''} complete a turn within {trained:,} tokens", "dim")
+        )
+    changes = ", ".join(
+        f"{BLOCKS[kind]} {n} {words.CHANGES[kind]}" for kind, n in turning.changes.items()
+    )
+    console.print(Text(changes, "dim"))
+    if trained:
+        counts = [([*map(str, turning.seen)].count(kind), kind) for kind in SEEN]
+        entries = [(f"{words.SEEN[kind]}: {n}", SEEN[kind]) for n, kind in counts if n]
+        parts = [part for entry in entries for part in (entry, "; ")][:-1]
+        console.print(Text.assemble(*parts))
+    table = empty_table("pair", "wavelength", "turns within training", "slowed by")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    last = len(turning.pairs) - 1
+    for n in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
+        pair = turning.pairs[n]
+        slower = "" if pair.slower == 1 else f"{pair.slower:.3g}×"
+        table.add_row(str(n), words.tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
+    console.print(table)
+    for line in findings.turning(turning):
+        console.print(Text(line))

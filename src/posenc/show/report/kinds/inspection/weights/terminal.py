@@ -1,0 +1,67 @@
+"""Weights on the terminal: curves drawn with block characters, and sentences."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from rich.console import Console
+from rich.text import Text
+
+from posenc.models.files.errors import printable
+from posenc.models.weighing import Weighing
+from posenc.show.report.kinds.inspection.weights import words
+from posenc.show.report.words import runs
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+WIDE = 48
+
+
+def show(weights: Weighing, console: Console) -> None:
+    """Print the curves and sentences of each tensor, then the layout."""
+    for table in weights.tables:
+        lines = words.table(table)
+        learned = table.learned
+        curves = {"norm": learned.norms, "likeness": learned.likeness} if learned else {}
+        _block(printable(table.tensor), curves, lines, console)
+    for bias in weights.biases:
+        heads = {f"head {n}": head for n, head in enumerate(bias.steps.heads[:8])}
+        ends = f"{bias.steps.distance[0]} … {bias.steps.distance[-1]} tokens back, by buckets"
+        _block(f"{printable(bias.tensor)}, {ends}", heads, words.bias(bias), console)
+    if weights.relative:
+        norms = {
+            printable(relative.tensor): relative.vectors.norms for relative in weights.relative[:24]
+        }
+        ends = f"{weights.relative[0].vectors.distance[0]} … tokens back to ahead"
+        _block(f"length of vectors, {ends}", norms, words.relative(weights.relative), console)
+    for bands in weights.bands:
+        title = f"{runs(bands.layers)}, strength by pair, fastest first"
+        strengths = {"queries": bands.queries, "keys": bands.keys}
+        _block(title, strengths, words.bands(bands), console)
+    for line in (*words.layout(weights), *words.unmeasured(weights)):
+        console.print(Text(line))
+
+
+def _block(
+    title: str, curves: dict[str, list[float]], lines: Iterable[str], console: Console
+) -> None:
+    console.print(Text(title, "bold"))
+    wide = max(map(len, curves), default=0)
+    for name, values in curves.items():
+        ends = f"{min(values):.3g} … {max(values):.3g}"
+        console.print(Text(f"{name:{wide}} {blocks(values)} {ends}"), soft_wrap=True)
+    for line in lines:
+        console.print(Text(line))
+    console.print()
+
+
+def blocks(values: Sequence[float], wide: int = WIDE) -> str:
+    """A curve in one line, means over neighbours where it is longer.
+
+    >>> blocks([0, 1, 2, 3, 4, 5, 6, 7]), blocks([1, 1]), blocks([0, 0, 4, 4], wide=2)
+    ('▁▂▃▄▅▆▇█', '▁▁', '▁█')
+    """
+    count = min(wide, len(values))
+    edges = [len(values) * n // count for n in range(count + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    low, high = min(means), max(means)
+    step = (len(BLOCKS) - 1) / (high - low) if high > low else 0
+    return "".join(BLOCKS[round((mean - low) * step)] for mean in means)

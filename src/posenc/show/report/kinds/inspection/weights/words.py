@@ -1,0 +1,179 @@
+"""Sentences on what the weights of a model say of its positions."""
+
+import re
+from collections.abc import Iterator
+from statistics import median
+
+from posenc.analysis.formula import Formula
+from posenc.analysis.rotary_pairs import DECISIVE_T, FEWEST_PAIRS
+from posenc.analysis.tables import WINDOW, Rows
+from posenc.core.numerals import number
+from posenc.models.files.errors import printable
+from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
+from posenc.show.report.words import runs, tokens
+
+MOST_SKIPPED = 8  # tensors that are named; of more, their number
+
+
+def table(positions: Positions) -> Iterator[str]:
+    """A position table in sentences."""
+    size = f"{positions.rows:,} rows of {positions.width}"
+    if positions.formula:
+        yield f"{size}, {_formula(positions.formula)}"
+    elif positions.learned:
+        yield from _learned(size, positions.learned, positions.rows)
+
+
+def _formula(formula: Formula) -> str:
+    names = ("sines", "cosines") if formula.sine_first else ("cosines", "sines")
+    beside = f"{names[0][:-1]} beside {names[1][:-1]}"
+    order = f"all {names[0]}, then all {names[1]}" if formula.layout == "half" else beside
+    form = "j/(d/2 − 1)" if formula.closed else "2j/d"
+    times = "" if abs(formula.size - 1) < 1e-3 else f", times {formula.size:.4g}"
+    empty = f"; zero rows: {', '.join(map(str, formula.empty[:4]))}" if formula.empty else ""
+    return (
+        f"made by a formula: {order}, base {formula.base:,.6g}, exponents {form}, position"
+        f" {formula.offset} in the first row{times}{empty}; it leaves"
+        f" {number(formula.residual, 1)} of the"
+        " table"
+    )
+
+
+def _learned(size: str, measured: Rows, count: int) -> Iterator[str]:
+    what = {"random": "as random as they are drawn", "alike": "all the same", "zero": "all zero"}
+    if not measured.trained:
+        yield f"{size}, {what[measured.untrained or 'random']}: it looks untrained"
+        return
+    alike = " ".join(f"{value:.2f}" for value in measured.likeness_quarters)
+    yield (
+        f"{size}, learned; cosine of neighbouring rows, by quarters: {alike};"
+        f" the rows differ along about {measured.directions:.1f} directions"
+    )
+    if measured.untrained:
+        rows = f"rows {measured.trained:,} … {count - 1:,}"
+        yield f"{rows} are {what[measured.untrained]}: training has not met them"
+    if measured.seam is not None:
+        yield _seam(measured, measured.seam)
+    if measured.falls is not None:
+        yield (
+            f"from row {measured.falls:,} on neighbours are less and less alike, as where training"
+            " met ever fewer texts so long"
+        )
+
+
+def _seam(measured: Rows, row: int) -> str:
+    beside = range(max(1, row - WINDOW), row - 1), range(row + 1, row + WINDOW)
+    before, after = (median(measured.norms[n] for n in rows) for rows in beside)
+    usual = median(measured.likeness[n - 1] for rows in beside for n in rows)
+    cosine = measured.likeness[row - 1]
+    return (
+        f"row {row:,} begins another table: norms go from {before:.2f} to {after:.2f}, and its"
+        f" cosine to the row before is {cosine:.2f}, where {usual:.2f} is usual. Both parts are"
+        f" smooth: the last training met texts of up to {row:,} tokens, and left rows"
+        f" {row:,} … {measured.trained - 1:,} as an earlier one had made them"
+    )
+
+
+def bias(measured: Bias) -> Iterator[str]:
+    """A T5 bias in sentences."""
+    way = "bidirectional" if measured.bidirectional else "causal"
+    guess = ", as no config says" if measured.assumed else ""
+    values, distance = measured.steps.heads, measured.steps.distance
+    near, zero = sum(head[distance.index(1)] > head[-1] for head in values), distance.index(0)
+    yield (
+        f"T5 bias, {measured.buckets} {way} buckets up to {measured.reach} tokens{guess};"
+        f" {near} of {len(values)} heads prefer the next token back to the farthest"
+    )
+    for n, head in enumerate(values):
+        before_last, last = head[zero:-2], head[-1]
+        if abs(last - head[-3]) > max(before_last) - min(before_last) and abs(last - head[-3]) > 1:
+            yield (
+                f"in head {n} the last bucket, from {distance[-2]} tokens on, stands out:"
+                f" {last:+.1f}, and {head[-3]:+.1f} before it"
+            )
+
+
+def relative(tables: list[Relative]) -> Iterator[str]:
+    """Tables of vectors in sentences, one for those whose names differ in numbers only."""
+    alike: dict[str, list[Relative]] = {}
+    for table in tables:
+        alike.setdefault(re.sub(r"\d+", "…", table.tensor), []).append(table)
+    for name, same_kind in alike.items():
+        means = [sum(table.vectors.likeness) / len(table.vectors.likeness) for table in same_kind]
+        peaks = [
+            table.vectors.distance[table.vectors.norms.index(max(table.vectors.norms))]
+            for table in same_kind
+        ]
+        reach = same_kind[0].vectors.distance[0]
+        yield (
+            f"{printable(name)}: vectors for up to {reach} tokens each way;"
+            " cosine of neighbours, table by table:"
+            f" {' '.join(f'{mean:.2f}' for mean in means)}; longest at"
+            f" {' '.join(f'{peak:+d}' if peak else '0' for peak in peaks)}"
+        )
+
+
+def bands(stack: Bands) -> Iterator[str]:
+    """The strongest and the weakest pair of some layers, in a sentence."""
+    products = [q * k for q, k in zip(stack.queries, stack.keys, strict=True)]
+    if not max(products):
+        yield f"{runs(stack.layers)}: queries or keys are zero in every pair"
+        return
+    ends = products.index(max(products)), products.index(min(products))
+    named = [
+        f"pair {n}"
+        + (f" ({tokens(stack.wavelengths[n])} tokens a turn)" if stack.wavelengths else "")
+        for n in ends
+    ]
+    ratio = products[ends[0]] / products[ends[1]] if products[ends[1]] else float("inf")
+    yield (
+        f"{runs(stack.layers)}: queries and keys are strongest in {named[0]} of {len(products)},"
+        f" weakest in {named[1]}, {ratio:,.3g} times, as products"
+    )
+
+
+def layout(weighing: Weighing) -> Iterator[str]:
+    """The layout that the weights speak for, in sentences."""
+    evidence = weighing.evidence
+    if evidence is None:
+        return
+    values = ", ".join(f"{name!r} t = {t:.1f}" for name, t in evidence.t.items())
+    count = f"{evidence.count:,} pairs, {values}"
+    if evidence.verdict is None:
+        need = f"it takes {DECISIVE_T:g}, of {FEWEST_PAIRS} pairs or more"
+        yield f"the weights speak for neither layout ({count}; {need})"
+        return
+    tied = evidence.pairs[evidence.verdict] / evidence.others[evidence.verdict]
+    yield (
+        f"the weights speak for layout {evidence.verdict!r}: rows of such pairs are tied in queries"
+        f" and keys {tied:.2g} times as much as others"
+        f" ({count})"
+    )
+    if weighing.layout and weighing.layout != evidence.verdict:
+        yield (
+            f"but the model is said to be in layout {weighing.layout!r}: with that, its queries and"
+            " keys would turn wrongly"
+        )
+
+
+def unmeasured(weighing: Weighing) -> Iterator[str]:
+    """Tensors that were not measured, and why, in sentences."""
+    for name in weighing.broken:
+        yield f"{printable(name)}: holds numbers that are not finite, so it is not measured"
+    for name in [*weighing.skipped][:MOST_SKIPPED]:
+        yield f"{printable(name)}: {weighing.skipped[name]}"
+    if len(weighing.skipped) > MOST_SKIPPED:
+        yield f"{len(weighing.skipped) - MOST_SKIPPED:,} more tensors are not measured"
+    if not weighing.recognised:
+        examples = ", ".join(map(printable, weighing.some)) + (
+            ", …" if weighing.tensors > 3 else ""
+        )
+        content = (
+            f"{weighing.tensors:,} tensors ({examples})"
+            if weighing.tensors
+            else "the file, which is empty"
+        )
+        yield (
+            "nothing about positions is recognised by name and shape: no table, no bias, no"
+            f" queries and keys that turn, in {content}"
+        )

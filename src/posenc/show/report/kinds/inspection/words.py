@@ -1,0 +1,115 @@
+"""Sentences on an inspected model, the same on the terminal, on a page and in the explorer."""
+
+from math import inf, pi
+
+from posenc.analysis.frequencies import LONGEST
+from posenc.core.numerals import number
+from posenc.models.files.errors import printable
+from posenc.models.inspection import Inspection, Turning, rounded
+
+
+def model(inspection: Inspection) -> str:
+    """The name of a model, that of its folder, and its `model_type`; safe to print."""
+    kind, name = printable(inspection.spec.model), printable(inspection.name, 80)
+    if name and kind and name != kind:
+        return f"{name} ({kind})"
+    return name or kind or printable(inspection.file)
+
+
+def facts(inspection: Inspection) -> str:
+    """Layers, heads and lengths of a model: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
+    spec = inspection.spec
+    nothing = "no attention, nothing to encode" if spec.model else "no config beside it"
+    parts = [f"{len(spec.layers)} layers"] if spec.layers else [nothing]
+    if spec.heads:
+        shared = "" if spec.groups == spec.heads else f" in {spec.groups} groups"
+        parts.append(f"{spec.heads} heads{shared}")
+    if spec.context:
+        parts.append(f"{spec.context:,} tokens")
+    if spec.trained and spec.trained != spec.context:
+        parts.append(f"stretched from {spec.trained:,}")
+    return ", ".join(parts)
+
+
+def verdict_of(inspection: Inspection) -> str:
+    """The verdict on the target: it fits, breaks, or cannot be judged.
+
+    Beside a warning it does not say that nothing breaks.
+    """
+    target = f"{inspection.target:,} tokens"
+    if inspection.verdict == "fits" and warned(inspection):
+        return f"No fault is known at {target}; mind the notes on the layers."
+    return {
+        "fits": f"Nothing breaks at {target}.",
+        "breaks": f"This breaks at {target}:",
+        "cannot say": f"Whether it serves {target} cannot be said:",
+    }[inspection.verdict or "fits"]
+
+
+def warned(inspection: Inspection) -> bool:
+    """Test whether anything said of a model or its parts speaks against a text of the target."""
+    target = inspection.target or 0
+    weak = any(
+        group.turning and not group.window and group.turning.reach < target
+        for group in inspection.groups
+    )
+    return weak or bool(inspection.spec.notes) or any(map(_noted, inspection.parts.values()))
+
+
+def _noted(part: Inspection) -> bool:
+    return bool(part.spec.notes) or any(map(_noted, part.parts.values()))
+
+
+def basis(inspection: Inspection) -> str:
+    """The files that the verdict was judged by."""
+    config = [printable(inspection.file)] if inspection.spec.model or inspection.spec.layers else []
+    if inspection.weighing:
+        return f"judged by {' and '.join([*config, 'the weights'])}"
+    return f"judged by {''.join(config)} alone; with --weights the weights are read too"
+
+
+def turning(rotation: Turning) -> list[str]:
+    """The positions that a rotation can tell apart, and how exactly, in sentences."""
+    rotary = rotation.rotary
+    lines = []
+    if rotary.gain != 1:
+        lines.append(f"attention factor {rotary.gain:.6g}: logits × {rotary.gain**2:.6g}")
+    if rotary.logit_gain != 1:
+        lines.append(
+            f"softmax scale × {rotary.logit_gain:.6g}, for turned and unturned channels alike"
+        )
+    if rotation.trained:
+        lines.append(
+            f"{rotation.unfinished} of {len(rotation.pairs)} pairs complete no turn within the"
+            f" trained {rotation.trained:,} tokens: training has shown only part of their angles"
+            if rotation.unfinished
+            else f"all pairs complete a turn within the trained {rotation.trained:,} tokens"
+        )
+    behind = "a key equal to the query can score below a random one (Σ cos mθ < 0)"
+    if rotation.reach >= LONGEST:
+        lines.append(
+            f"up to {rotation.reach:,} tokens a key equal to the query scores above a random one"
+        )
+    else:
+        lines.append(f"from {rotation.reach:,} tokens on, {behind}")
+    if rotation.smallest_base is not None and rotation.span:
+        least = f"≥ {rounded(rotation.smallest_base)}"
+        lines.append(
+            f"for that not to happen within {rotation.span:,} tokens, without scaling, takes a base"
+            f" {'> 10¹⁵' if rotation.smallest_base == inf else least} (now {rotary.base:,.10g})"
+        )
+    errors = "; ".join(
+        f"in {name}: {_radians(error)} ({_judged(error)})"
+        for name, error in rotation.errors.items()
+    )
+    lines.append(f"angle error at the last position if frequencies are stored {errors}")
+    return lines
+
+
+def _radians(error: float) -> str:
+    return f"{number(error, 2)} rad" if error < 10 else f"{error:.0f} rad"
+
+
+def _judged(error: float) -> str:
+    """Judge the error of an angle: a tenth of a radian is 6 degrees, π is the other side."""
+    return "fine" if error < 0.1 else "harmful" if error < pi else "meaningless"

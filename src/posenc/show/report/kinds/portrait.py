@@ -1,0 +1,161 @@
+"""A portrait of a few encodings, closely, and of what a real model does with its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from posenc.analysis.similarity import Waves
+from posenc.core.numerals import number
+from posenc.lab.compare.portrait import Closeup, Portrait, Turning
+from posenc.lab.compare.real_model import Layer, Reading
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import Band, Line
+from posenc.show.report.figures import animations, attention, plane, positions, rotary
+from posenc.show.report.kinds import comparison as comparison
+from posenc.show.report.kinds import inspection as inspection
+from posenc.show.report.kinds.comparison import figures
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show(result: Portrait, console: Console) -> None:
+    comparison.show(result.comparison, console)
+
+
+def draw(result: Portrait) -> dict[str, Figure]:
+    names = {closeup.slug: closeup.name for closeup in result.comparison.encodings}
+    close = {names[closeup.slug]: closeup for closeup in result.encodings}
+    moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
+    clouds = {name: closeup.clouds for name, closeup in close.items() if closeup.clouds}
+    patches = {name: closeup.patches for name, closeup in close.items() if closeup.patches}
+    drawn = {
+        "properties": figures.properties(result.comparison),
+        "order": figures.order(result.comparison),
+        "costs": figures.costs(result.comparison),
+    } | comparison.cards(result.comparison)
+    if moved:
+        drawn |= {"codes": animations.codes(moved), "vectors": animations.vectors(moved)}
+    if waves := _waves(close):
+        drawn["decay"] = positions.decay(waves)
+    if patches:
+        drawn["grids"] = plane.grids(patches)
+    if clouds:
+        drawn["clouds"] = plane.clouds(clouds)
+    if result.turning:
+        drawn |= _of_turning(result.turning, names[result.turning.slug], result)
+    for name, closeup in close.items():
+        drawn |= _of_closeup(name, closeup, result.sentence)
+    return drawn | (_of_reading(result.reading) if result.reading else {})
+
+
+def _waves(close: Mapping[str, Closeup]) -> dict[str, Waves]:
+    """The waves of encodings by name; those of equal frequencies share one."""
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for name, closeup in close.items():
+        if closeup.waves:
+            alike.setdefault(tuple(closeup.waves.share), []).append(name)
+    shared = {" and ".join(names): close[names[0]].waves for names in alike.values()}
+    return {f"{names}, {one.channels} channels": one for names, one in shared.items() if one}
+
+
+def _of_closeup(name: str, closeup: Closeup, sentence: list[str]) -> dict[str, Figure]:
+    drawn = {
+        "attention": attention.compared(closeup.without, closeup.attention, sentence),
+        "parts": attention.decomposition(closeup.parts, sentence),
+    }
+    if closeup.similarity:
+        drawn["similarity"] = positions.similarity(name, closeup.similarity)
+    if closeup.shift:
+        drawn["shift"] = positions.shift(name, closeup.shift)
+    return {f"{closeup.slug}-{what}": figure for what, figure in drawn.items()}
+
+
+def _of_turning(turning: Turning, name: str, result: Portrait) -> dict[str, Figure]:
+    reached = turning.extended
+    drawn = {
+        "dials": rotary.dials(turning.dials, reached.trained, reached.target),
+        "stretch": rotary.stretch(reached),
+        "extensions": rotary.extensions(reached),
+        "precision": rotary.precision(turning.precision),
+        "bound": positions.bound(turning.bound),
+        "peak": positions.peak(turning.peak),
+    }
+    if turning.pair:
+        drawn["rotation"] = plane.rotation(turning.sentences, turning.pair)
+    clocks = next(closeup.clocks for closeup in result.encodings if closeup.slug == turning.slug)
+    return drawn | ({"turning": animations.turning(name, clocks)} if clocks else {})
+
+
+def _of_reading(reading: Reading) -> dict[str, Figure]:
+    drawn = {
+        "model-layers": layers(reading),
+        "model-heads": heads(reading),
+        "model-distances": distances(reading),
+    } | {f"model-{name}": figure for name, figure in inspection.draw(reading.inspection).items()}
+    if reading.parts:
+        drawn["model-parts"] = attention.decomposition(reading.parts, reading.tokens)
+    if reading.bound:
+        drawn["model-bound"] = positions.bound(reading.bound)
+    if reading.order:
+        drawn["model-order"] = attention.shuffled(reading.order)
+    return drawn
+
+
+def layers(reading: Reading) -> Figure:
+    """Draw the attention of some layers, the mean of their heads."""
+    names = [f"layer {layer.number}" for layer in reading.layers]
+    figure = attention.attention([layer.weights for layer in reading.layers], reading.tokens, names)
+    return replace(figure, title="Attention, the mean of the heads of a layer", columns=3)
+
+
+def heads(reading: Reading) -> Figure:
+    """Draw the attention of heads of the first layer."""
+    figure = attention.attention(reading.heads, reading.tokens)
+    title, says = "Attention of the first layer, head by head", f"{figure.says}{_looks(reading)}"
+    return replace(figure, title=title, says=says, columns=4)
+
+
+def _looks(reading: Reading) -> str:
+    """Name the heads that look at one place by position: over half of their weight goes there."""
+    sentences = ""
+    for n, weights in enumerate(reading.heads):
+        for back, place in (
+            (1, "the token before"),
+            (0, "the token itself"),
+            (-1, "the next token"),
+        ):
+            there = [row[q - back] for q, row in enumerate(weights) if 0 <= q - back < len(row)]
+            mean = sum(weight or 0.0 for weight in there) / max(1, len(there))
+            if mean > 0.5:
+                sentences += f" Head {n} looks at {place}: {mean:.2f} of its weight, on average."
+    return sentences
+
+
+def distances(reading: Reading) -> Figure:
+    """Draw scores of a window of the text against how far apart its tokens are."""
+    panels = [_curve(layer) for layer in reading.layers]
+    scores = ", ".join(
+        f"{number(layer.curve.mean[1])} to {number(layer.curve.mean[-1])} in layer {layer.number}"
+        for layer in reading.layers
+    )
+    return Figure(
+        "Scores of a model against distance",
+        panels,
+        f"{reading.window} tokens of the text. From neighbours to the tokens farthest apart, the"
+        f" mean score goes from {scores}.",
+        columns=len(panels),
+        height=220,
+    )
+
+
+def _curve(layer: Layer) -> Panel:
+    curve, others = layer.curve, slice(1, None)  # a token is most like itself
+    x = curve.distance[others]
+    marks = [
+        Band(x, curve.low[others], curve.high[others], "80 % of the scores"),
+        Line(x, curve.mean[others], "mean score"),
+    ]
+    return Panel(f"layer {layer.number}", marks, "tokens back", "score, logits")

@@ -1,0 +1,217 @@
+"""Studies on the terminal: a table for each task, then what the plan contrasts."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from posenc.lab.study.analysis import Analysis, Contrast, Overall, Row
+from posenc.lab.study.bands import Recovery
+from posenc.lab.study.cell import Cell
+from posenc.lab.study.prediction import Prediction
+from posenc.lab.study.repetition import Repeated
+from posenc.lab.study.store import Contents
+from posenc.show.report import words
+from posenc.show.report.kinds.study import words as findings
+from posenc.show.report.terminal.tables import empty_table
+
+NARROW = 120  # columns, below which notes on rows stand under the table
+
+
+def show(result: Analysis, console: Console) -> None:
+    if result.hypothesis:
+        console.print(Text(f"hypothesis, as registered: {result.hypothesis}"))
+    if result.registered:
+        console.print(Text(f"registered: sha256 {result.registered}", "dim"), soft_wrap=True)
+    for deviation in result.deviations:
+        console.print(Text(f"deviation: {deviation}", "yellow"))
+    console.print(Text(f"{result.done} of {result.of} cells", "dim"))
+    console.print(Text(f"outcomes hold {findings.conditions(result)}", "dim"))
+    for task in dict.fromkeys(row.task for row in result.rows):
+        console.print()
+        _rows(task, [row for row in result.rows if row.task == task], result.metric, console)
+    if result.overall and len(result.overall[0].tasks) > 1:
+        console.print()
+        _over_tasks(result.overall, result.metric, console)
+    if result.contrasts:
+        console.print()
+        _contrasts(result.contrasts, findings.in_bits(result.rows), console)
+    if result.stamp:
+        console.print()
+        console.print(Text(result.stamp, "bold yellow"))
+
+
+def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None:
+    bits = any(row.bits for row in rows)
+    protocol = next((row.protocol for row in rows if row.protocol), "no outcomes yet")
+    unit = findings.unit(rows[0]) + (", less is better" if bits else "")
+    console.print(Text(task, "bold"), Text(f"{protocol}: {unit}", "dim"))
+    heads = (
+        "",
+        "rank",
+        "n ≤ L",
+        findings.span(metric),
+        "95 %",
+        findings.CROPPED.replace(" ", "\n", 1) if bits else "below ½",
+        "params",
+        "ms/step",
+        "seeds",
+    )
+    noted = []
+    for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
+        beside = "" if not row.curve else "–" if row.below is None else str(row.below)
+        if bits:
+            beside = findings.share(row.cropped.value if row.cropped else None, bits)
+        cells = (
+            Text(row.encoding, "bold"),
+            "" if row.rank is None else str(row.rank),
+            findings.share(row.in_range, bits),
+            findings.share(row.value.value if row.value else None, bits),
+            findings.interval(row.value, bits),
+            beside,
+            "" if row.parameters is None else words.count(row.parameters),
+            "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
+            str(len(row.seeds)),
+        )
+        noted.append((row.encoding, cells, findings.note(row)))
+    _print_noted(heads, 1, noted, console)
+
+
+def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> None:
+    span = findings.span(metric)
+    console.print(Text("over tasks", "bold"), Text(f"{', '.join(overall[0].tasks)}, {span}", "dim"))
+    heads = [f"> {100 * score:g} %" for score in findings.SCORES]
+    table = empty_table("", "interquartile mean", "95 %", *heads, "runs")
+    for column in table.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    for row in overall:
+        table.add_row(
+            Text(row.encoding, "bold"),
+            findings.share(row.interquartile.value, False),
+            findings.interval(row.interquartile, False),
+            *(findings.share(row.profile[score], False) for score in findings.SCORES),
+            str(row.runs),
+        )
+    console.print(table)
+
+
+def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console: Console) -> None:
+    console.print(Text("contrasts", "bold"), Text("paired by seed; above 0 for the first", "dim"))
+    heads = ("task", "", "difference", "95 %", "p", "Holm", "P(better)", "seeds")
+    noted = []
+    for contrast in contrasts:
+        known, sides = contrast.difference is not None, findings.sides(contrast)
+        cells = (
+            contrast.task,
+            sides,
+            findings.difference(contrast.difference.value, bits[contrast.task])
+            if contrast.difference
+            else "",
+            findings.interval(contrast.difference, bits[contrast.task]),
+            f"{contrast.p:.3g}" if contrast.p is not None else "",
+            f"{contrast.adjusted:.3g}" if contrast.adjusted is not None else "",
+            f"{contrast.improvement:.2f}" if known and contrast.improvement is not None else "",
+            str(len(contrast.seeds)),
+        )
+        noted.append((f"{contrast.task} {sides}", cells, findings.verdict(contrast)))
+    _print_noted(heads, 2, noted, console)
+
+
+def _print_noted(
+    heads: Sequence[str],
+    words_first: int,
+    rows: Sequence[tuple[str, Sequence[str | Text], str]],
+    console: Console,
+) -> None:
+    """Print a table of rows (name, cells, note), with words in the first columns, then numbers.
+
+    Notes are the last column; where there is no room for it they stand below, alike ones once.
+    """
+    narrow = console.width < NARROW
+    table = empty_table(*heads, *([] if narrow else [""]), gap=1 if narrow else 2)
+    for column in table.columns[words_first : len(heads)]:
+        column.justify, column.no_wrap = "right", True
+    for _, cells, note in rows:
+        table.add_row(*cells, *([] if narrow else [Text(note, "yellow")]))
+    console.print(table)
+    if not narrow:
+        return
+    for note in dict.fromkeys(note for _, _, note in rows if note):
+        names = [name for name, _, one in rows if one == note]
+        few = ", ".join(names) if len(names) <= 3 else f"{len(names)} of {len(rows)}"
+        of = "" if len(names) == len(rows) else f"{few}: "
+        console.print(Text(f"{of}{note}", "yellow"))
+
+
+def prediction(predicted: Prediction, console: Console) -> None:
+    """Print whether properties foretold the outcomes, then each property by itself."""
+    console.print()
+    console.print(Text(f"{predicted.task}: do measured properties foretell it?", "bold"))
+    console.print(Text(findings.foretold(predicted)))
+    table = empty_table(
+        "property", "rank correlation", "p (Holm)", "holds for", "does not hold for"
+    )
+    for column in table.columns[1:3]:
+        column.justify, column.no_wrap = "right", True
+    for effect in predicted.effects:
+        table.add_row(*findings.effect(effect))
+    console.print(table)
+    console.print(Text(findings.ALIKE, "dim"))
+
+
+def bands(recoveries: Sequence[Recovery], console: Console) -> None:
+    """Print what each band of pairs brings back, slowed and stopped, at each length."""
+    for name, length in dict.fromkeys(
+        (recovery.encoding, recovery.length) for recovery in recoveries
+    ):
+        rows = [
+            recovery
+            for recovery in recoveries
+            if (recovery.encoding, recovery.length) == (name, length)
+        ]
+        console.print()
+        console.print(
+            Text(f"{name} at {length} tokens: what its bands of pairs bring back", "bold"),
+            Text(f"of the bits that were lost; {len(rows[0].by_seed)} seeds", "dim"),
+        )
+        table = empty_table("pairs", *findings.WAYS.values())
+        for column in table.columns[1:]:
+            column.justify, column.no_wrap = "right", True
+        for row in findings.by_band(rows):
+            table.add_row(*row)
+        console.print(table)
+
+
+def repetition(rows: Sequence[Repeated], console: Console) -> None:
+    """Print each row of the first study and of the repetition, and how many cells are equal."""
+    if not rows:
+        return
+    console.print()
+    console.print(Text("the repetition", "bold"), Text(findings.repeated(rows), "dim"))
+    table = empty_table("", "", "first", "95 %", "again", "agrees", "equal cells", "seeds")
+    for column in table.columns[2:]:
+        column.justify, column.no_wrap = "right", True
+    for row in rows:
+        table.add_row(*findings.repeated_row(row))
+    console.print(table)
+
+
+def cells(contents: Contents, console: Console) -> None:
+    """Print a line for each cell of a store."""
+    table = empty_table("cell", "task", "encoding", "seed", "last loss", "outcomes", "")
+    order = sorted(contents.records.items(), key=lambda item: _place(item[1].cell))
+    for digest, record in order:
+        table.add_row(
+            digest,
+            record.cell.task,
+            record.cell.name,
+            str(record.cell.seed),
+            f"{record.losses[-1]:.3g}" if record.losses else "",
+            str(len(record.outcomes)),
+            Text(record.failure or "", "yellow"),
+        )
+    console.print(table)
+
+
+def _place(cell: Cell) -> tuple[str, str, int]:
+    return cell.task, cell.name, cell.seed

@@ -1,0 +1,204 @@
+"""Sentences and cells on the outcome of a study."""
+
+from collections.abc import Iterator, Sequence
+
+from posenc.core.numerals import number
+from posenc.lab.study.analysis import Analysis, Contrast, Row
+from posenc.lab.study.bands import How, Recovery
+from posenc.lab.study.prediction import Effect, Prediction
+from posenc.lab.study.repetition import Repeated
+from posenc.lab.study.statistics import Interval
+
+LEVEL = 0.05  # of Holm's p, below which a contrast is decided
+UNDECIDED = "no difference shown"  # which is not equality
+CROPPED = "cropped to L"  # the baseline of reading on
+ALIKE = "p takes the encodings for independent: near-doubles among them count twice."
+WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
+SCORES = (0.25, 0.5, 0.75, 0.95)  # of performance profiles, in tables
+
+
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    """Rows by rank; where nothing is ranked, as the plan has them."""
+    return sorted(rows, key=lambda row: (row.rank is None, row.rank or 0))
+
+
+def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
+    """For each task, whether its outcomes are bits, of which fewer are better."""
+    return {row.task: row.bits for row in rows}
+
+
+def unit(row: Row) -> str:
+    """Name the unit that the outcomes of a task count in."""
+    if not row.bits:
+        what = {"images": "pictures", "sentences": "sentences"}.get(row.task, "texts")
+        return f"{what} all right, %"
+    return "bits per word" if row.task == "masked" else "bits per character"
+
+
+def span(metric: str) -> str:
+    """The lengths that the metric is about: "L…2L", "1.2 L"."""
+    return "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
+
+
+def conditions(analysis: Analysis) -> str:
+    """Name the lengths, rate, steps and seeds at which outcomes hold: nothing says more of others.
+
+    "at 1.2 L, L = 10, learning rate 0.001, 2,000 steps, 10 seeds"
+    """
+    over = "over" if analysis.metric == "area" else "at"
+    parts = [f"{over} {span(analysis.metric)}"]
+    trained = sorted({row.trained for row in analysis.rows if row.trained})
+    if trained:
+        parts.append(f"L = {' or '.join(map(str, trained))}")
+    if analysis.profile is not None:
+        parts.append(f"learning rate {number(analysis.profile.rate, 2)}")
+        parts.append(f"{analysis.profile.steps:,} steps")
+    return ", ".join([*parts, *([seeds(analysis.rows)] if analysis.rows else [])])
+
+
+def share(value: float | None, bits: bool) -> str:
+    return "" if value is None else f"{value:.3f}" if bits else f"{100 * value:.1f} %"
+
+
+def interval(interval: Interval | None, bits: bool) -> str:
+    if interval is None:
+        return ""
+    low, high = interval.low, interval.high
+    return f"{low:.3f} … {high:.3f}" if bits else f"{100 * low:.1f} … {100 * high:.1f}"
+
+
+def note(row: Row) -> str:
+    """Say what speaks against a row: too little training, and seeds that failed."""
+    notes = ["undertrained"] * row.undertrained
+    for seed, why in row.failures.items():
+        notes.append(f"seed {seed} failed: {why}")
+    return "; ".join(notes)
+
+
+def seeds(rows: Sequence[Row]) -> str:
+    """The number of seeds of each row: "6 seeds", "2 to 6 seeds"."""
+    counts = sorted({len(row.seeds) for row in rows})
+    few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{few} seed{'' if counts == [1] else 's'}"
+
+
+def sides(contrast: Contrast) -> str:
+    """Both sides: "nope − rope", "nope + alibi − rope", each side the mean of its encodings."""
+    return f"{' + '.join(contrast.one)} − {' + '.join(contrast.other)}"
+
+
+def difference(value: float, bits: bool) -> str:
+    """A difference in bits, or in percentage points."""
+    return f"{value:+.3f}" if bits else f"{100 * value:+.1f}"
+
+
+def verdict(contrast: Contrast) -> str:
+    """Say which side is better, if Holm's p and the interval both say so."""
+    if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
+        return contrast.verdict
+    between = contrast.difference.low <= 0 <= contrast.difference.high
+    if contrast.adjusted >= LEVEL or between:
+        return UNDECIDED
+    better = contrast.one if contrast.difference.value > 0 else contrast.other
+    return f"{' + '.join(better)} is better"
+
+
+def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]:
+    """Say what is decided on one task, a sentence each with its conditions, and what is not."""
+    sentences, open_, uncalled = [], [], []
+    for contrast in contrasts:
+        decision = verdict(contrast)
+        if decision == UNDECIDED:
+            open_.append(sides(contrast))
+            continue
+        if contrast.difference is None or not decision.endswith("is better"):
+            uncalled.append(f"{sides(contrast)} ({decision})")
+            continue
+        unit = "bits" if bits else "percentage points"
+        low, high = sorted((abs(contrast.difference.low), abs(contrast.difference.high)))
+        less = contrast.other if contrast.difference.value > 0 else contrast.one
+        ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
+        sentences.append(f"{decision} than {' + '.join(less)}, by {ends} {unit}, {where}.")
+    if open_:
+        sentences.append(f"No difference is shown, nor that there is none: {'; '.join(open_)}.")
+    return sentences + ([f"Not decided: {'; '.join(uncalled)}."] if uncalled else [])
+
+
+def effect(measured: Effect) -> tuple[str, str, str, str, str]:
+    """A property, its rank correlation, p by Holm, who has it, who lacks it."""
+    numbers = f"{measured.correlation:+.2f}", f"{measured.adjusted:.2g}"
+    return (
+        measured.property.replace("_", " "),
+        *numbers,
+        ", ".join(measured.having),
+        ", ".join(measured.lacking),
+    )
+
+
+def foretold(prediction: Prediction) -> str:
+    """Say how well properties foretold the order of encodings, and whether it may be chance."""
+    rho = prediction.correlation
+    kinds = len({*prediction.families})
+    chance = prediction.p >= LEVEL or rho.low <= 0
+    verdict = "not told from chance" if chance else "more than by chance"
+    return (
+        f"Of {len(prediction.encodings)} encodings of {kinds} families, each predicted by a fit on"
+        f" the other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}]"
+        f" of what was foretold with {span(prediction.metric)} as measured,"
+        f" p = {prediction.p:.2g}: {verdict}."
+    )
+
+
+def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
+    """A row for each band, the fastest first: its pairs, then what comes back in either way."""
+    for pairs in dict.fromkeys(recovery.pairs for recovery in rows):
+        shares = {recovery.how: recovery.recovered for recovery in rows if recovery.pairs == pairs}
+        ends = f"{pairs[0]} to {pairs[1] - 1}"
+        yield ends, *(_share(shares[how]) for how in WAYS if how in shares)
+
+
+def _share(recovered: Interval) -> str:
+    """Write a share with its interval: "+12 % [+3, +20]"."""
+    return (
+        f"{100 * recovered.value:+.0f} % [{100 * recovered.low:+.0f}, {100 * recovered.high:+.0f}]"
+    )
+
+
+def repeated(rows: Sequence[Repeated]) -> str:
+    """Say how much of a repetition agrees."""
+    measured = [row for row in rows if row.agrees is not None]
+    agree = sum(row.agrees is True for row in measured)
+    equal, both = (sum(getattr(row, name) for row in rows) for name in ("equal", "both"))
+    return (
+        f"{agree} of {len(measured)} rows agree within their intervals; {equal} of {both} cells of"
+        " the same settings are equal, bit by bit"
+    )
+
+
+def repeated_row(row: Repeated) -> tuple[str, ...]:
+    agrees = {True: "yes", False: "no", None: "not measured"}[row.agrees]
+    first, again = (share(v.value if v else None, row.bits) for v in (row.first, row.again))
+    equal = f"{row.equal} of {row.both}"
+    span = interval(row.first, row.bits)
+    return row.task, row.encoding, first, span, again, agrees, equal, str(row.seeds)
+
+
+def design(analysis: Analysis) -> str:
+    """Say how much was run, of which size, and how it was trained."""
+    profile = analysis.profile
+    tasks = len({row.task for row in analysis.rows})
+    names = len({row.encoding for row in analysis.rows})
+    plural = "" if tasks == 1 else "s"
+    text = (
+        f"{analysis.done} of {analysis.of} runs are done: {names} encodings on {tasks} task{plural}"
+    )
+    if analysis.rows:
+        text += f", {seeds(analysis.rows)} each"
+    if profile is None:
+        return f"{text}."
+    return (
+        f"{text}. Each run trains a transformer of {profile.layers} layers, width {profile.width},"
+        f" {profile.heads} heads, for {profile.steps:,} steps of {profile.batch} texts at one"
+        f" learning rate, {number(profile.rate, 2)}, and tests {profile.prompts} prompts of each"
+        " length. What is found holds there; of other lengths, rates and steps it says nothing."
+    )

@@ -1,0 +1,233 @@
+"""Drawn figures against the marks, read back from the HTML that the page holds."""
+
+import json
+import re
+from dataclasses import replace
+from html import unescape
+from itertools import pairwise
+from math import isfinite, log10
+
+import pytest
+from drawn_page import read
+
+from posenc.show.report.drawing import html
+from posenc.show.report.drawing.figure import COLOURS, Figure, Frame, Panel
+from posenc.show.report.drawing.marks import (
+    Area,
+    Arrows,
+    Band,
+    Heat,
+    Line,
+    Points,
+    Rule,
+    Stems,
+    heat,
+)
+
+EVIL = "<b>&\"'</b>\u202e\x00"
+STEP = 1e-4  # of an axis: what a coordinate tells apart
+
+
+def one(*marks, **kind):
+    (drawn,) = read(Figure("", [Panel("", marks, **kind)], ""))
+    return drawn
+
+
+def test_every_line_point_and_cell_stands_where_its_value_says(drawn):
+    """Shares of the panel, times the ends of its axes, are the values of the marks."""
+    for name, figure in drawn.items():
+        for wanted, found in zip(figure.panels, read(figure), strict=True):
+            lines, points = iter(found.lines), [p for _, places in found.points for p in places]
+            images = iter(found.images)
+            for mark in wanted.marks:
+                if isinstance(mark, Line):
+                    _, corners = next(lines)
+                    seen = [
+                        (x, y)
+                        for x, y in zip(mark.x, mark.y, strict=True)
+                        if usable(x, wanted.x_log) and usable(y, wanted.y_log)
+                    ]
+                    assert len(corners) == len(seen), name
+                    for (x, y), (at, height) in zip(seen, corners, strict=True):
+                        assert near(x, at, found.plot.get("data-x")), name
+                        assert near(y, height, found.plot.get("data-y")), name
+                elif isinstance(mark, Points) and mark.marker:
+                    for x, y in zip(mark.x, mark.y, strict=True):
+                        if usable(x, wanted.x_log) and usable(y, wanted.y_log):
+                            assert any(
+                                near(x, at, found.plot.get("data-x"))
+                                and near(y, height, found.plot.get("data-y"))
+                                for at, height in points
+                            ), name
+                elif isinstance(mark, Heat):
+                    cells = next(images)
+                    cells = cells if wanted.y_down else cells[::-1]
+                    low, high = mark.span
+                    for row, shown in zip(mark.z, cells, strict=True):
+                        for value, seen in zip(row, shown, strict=True):
+                            assert (value is None) == (seen is None), name
+                            within = (high - low) / 508 + 1e-6 * (abs(high) + abs(low))
+                            assert (
+                                value is None or abs(min(max(value, low), high) - seen) <= within
+                            ), name
+
+
+def usable(value, log):
+    return value is not None and isfinite(value) and (value > 0 or not log)
+
+
+def near(value, seen, ends):
+    low, high, *log = ends.split(" ")
+    low, high, value, seen = map(
+        log10 if log else float, (float(low), float(high), float(value), seen)
+    )
+    return abs(value - seen) <= 2 * STEP * abs(high - low)
+
+
+def test_marks_are_drawn_one_by_one():
+    x = [1, 2, 3]
+    drawn = one(
+        Line(x, [1.25, float("nan"), None], "line", dash="dash"),
+        Band(x, [0, 1, None], [2, 3, 4]),
+        Arrows([0], [0], [1], [2], labels=["head"]),
+        Rule(2, "x", "trained"),
+        Stems([1, 2, 3], [0.5, -0.5, None], "stems"),
+        Area([0, 1, 1, None, 2], [0, 0, 1, None, 2], faint=False),
+        x_range=(0, 4),
+        y_range=(-1, 4),
+    )
+    close = pytest.approx
+    assert drawn.lines == [("line", [close((1, 1.25))])]
+    ((_, corners),) = drawn.bands
+    assert corners == [close((1, 0)), close((2, 1)), close((2, 3)), close((1, 2))]
+    assert drawn.arrows == [close([0, 0, 1, 2])]
+    assert {"head", "trained"} <= set(drawn.texts)
+    assert [places for name, places in drawn.points if name == "stems"] == [
+        [close((1, 0.5)), close((2, -0.5))]
+    ]
+    assert [len(corners) for _, corners in drawn.areas] == [4]
+    page = html.draw(Figure("", [Panel("", [Line(x, x, "twice"), Line(x, x, "twice")])], "")).html
+    assert page.count("</svg>twice</span>") == 1  # one name, once in the legend
+
+
+def test_a_line_may_have_its_name_at_its_end():
+    drawn = one(
+        Line([1, 2, 3], [4, 5, None], "named", direct=True), x_range=(0, 4), y_range=(0, 10)
+    )
+    (text,) = [each for each in drawn.plot.iter("text") if each.text == "named"]
+    assert (text.get("x"), text.get("y")) == ("50%", "50%")
+    assert (
+        "legend"
+        not in html.draw(Figure("", [Panel("", [Line([1], [1], "n", direct=True)])], "")).html
+    )
+
+
+def test_every_arrow_has_the_head_of_its_colour():
+    arrows = [Arrows([0], [0], [1], [1], colour=colour) for colour in COLOURS]
+    drawn = one(*arrows)
+    heads = [line.get("marker-end") for line in drawn.plot.iter("line")]
+    assert heads == [f"url(#arrow-{colour[1:].lower()})" for colour in COLOURS]
+
+
+def test_a_bare_panel_has_its_words_alone():
+    bare = one(Points([1], [1], marker="", labels=["word"]), bare=True)
+    assert (bare.texts, bare.points) == (["word"], [])
+    assert not [path for path in bare.plot.iter("path") if path.get("class") == "grid"]
+
+
+def test_numbers_are_written_in_cells_where_that_is_asked():
+    plain, numbered = (one(Heat([[0.25]], [0], [0], digits=n), bare=True) for n in (None, 2))
+    assert plain.texts == []
+    assert numbered.texts == ["0.25"]
+
+
+def test_text_is_shown_as_it_is_written():
+    marks = [Line([0], [0], EVIL), Points([0], [0], EVIL, labels=[EVIL]), Rule(0, "y", EVIL)]
+    heat = Heat([[1.0]], [0], [0], unit=EVIL)
+    named = {"x_title": EVIL, "y_title": EVIL, "x_names": [EVIL], "y_names": [EVIL]}
+    panels = [Panel(EVIL, marks, **named), Panel(EVIL, [heat], **named)]
+    figure = Figure(EVIL, panels, "", 2, frames=[Frame(EVIL, panels)])
+    drawn = html.draw(figure)
+    text = json.dumps([drawn.html, drawn.states])
+    assert "<b>" not in text
+    assert "&lt;b&gt;" in text
+    assert "\\u202e" not in text.replace("\\\\u202e", "")
+    assert "\\u0000" not in text
+    assert len(read(figure)) == 2  # well-formed
+
+
+def test_tokens_of_one_name_keep_places_of_their_own():
+    drawn = one(Heat([[1, 2]], [0, 1], [0]), x_names=["dog", "dog"])
+    assert [text for text in drawn.texts if text == "dog"] == ["dog", "dog"]
+    names = [str(n) for n in range(900)]
+    drawn = one(Heat([[1] * 900], range(900), [0]), x_names=names)
+    assert 2 < len(drawn.texts) < 30  # as many as can be read
+
+
+def test_heat_maps_of_one_palette_share_a_bar():
+    def bars(*heats):
+        panels = [Panel("", [heat]) for heat in heats]
+        return html.draw(Figure("", panels, "", 2)).html.count('class="bar"')
+
+    same, other = Heat([[1.0]], [0], [0]), Heat([[2.0]], [0], [0])
+    assert bars(same, same) == 1
+    assert bars(same, other) == 2
+
+
+def test_frames_lead_to_every_state(drawn):
+    """A state is what the figure would show if it were still, on the axes of all states."""
+    for name in ("vectors", "codes", "turning"):
+        figure = drawn[name]
+        moving = html.draw(figure)
+        assert moving.frames == [frame.name for frame in figure.frames]
+        assert figure.panels == figure.frames[moving.start].panels
+        assert len(json.dumps(moving.states)) < 400_000, name
+        for state, frame in zip(moving.states, figure.frames, strict=True):
+            still = html.draw(replace(figure, panels=frame.panels)).html
+            for marks in filter(None, state):
+                assert all(part in still for part in marks), name
+
+
+def test_figures_without_frames_do_not_move(drawn):
+    assert html.draw(drawn["costs"]).states == []
+
+
+def test_ticks_that_would_touch_on_a_telephone_are_left_out_there():
+    """By hand: along 190 pixels from 0.9 to 300 a letter takes 6.2, and 1.5 would touch 1."""
+    x_ticks = [1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200]
+    panel = Panel("", [], x_log=True, x_range=(0.9, 300), x_ticks=x_ticks, y_range=(0, 1))
+    page = html.draw(Figure("", [panel], "")).html
+    ticks = re.findall(r'<text x="([\d.]+)%" y="100%"[^>]*middle"( class="spare")?>([^<]*)<', page)
+    assert [text for *_, text in ticks] == [f"{value:g}" for value in x_ticks]
+    assert [text for _, spare, text in ticks if spare] == ["1.5", "200"]
+    kept = [(1.9 * float(at), 6.2 * len(text)) for at, spare, text in ticks if not spare]
+    for (left, wide), (right, wider) in pairwise(kept):
+        assert right - left > (wide + wider) / 2 + 6
+
+
+def test_words_beside_small_squares_leave_them_room():
+    """Eight heads of 17 words each, beside one another, were squares of 50 pixels."""
+    words = [f"word {n}" for n in range(17)]
+    square = Panel("", [heat([[0.0] * 17] * 17)], x_names=words, y_names=words, square=True)
+    least = lambda panel: int(  # noqa: E731
+        re.search(r"--least: (\d+)px", html.draw(Figure("", [panel] * 8, "", columns=4)).html)[1]
+    )
+    assert least(square) > 240
+    assert least(replace(square, x_names=[], y_names=[])) == 150
+
+
+def test_small_numbers_in_cells_are_left_out_on_a_telephone():
+    cells = heat([[0.99, 0.04], [0.5, -0.2]])
+    page = html.draw(Figure("", [Panel("", [replace(cells, digits=2)])], "")).html
+    numbers = re.findall(r'class="cell( spare)?"[^>]*>([^<]*)<', page)
+    assert numbers == [("", "0.99"), (" spare", "0.04"), ("", "0.50"), ("", "-0.20")]
+
+
+def test_names_over_two_lines_are_written_in_two():
+    """As sides of a contrast are; a line break in a name is no sign to be seen."""
+    panel = Panel("", [Points([1], [0])], y_names=["nope\n− rope"])
+    page = html.draw(Figure("", [panel], "")).html
+    words = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", page) if "o" in text]
+    assert words == ["nope", "− rope"]
+    assert "\\n" not in page
+    assert r"nope \u2212 rope" in unescape(page)  # under the pointer, in one

@@ -1,0 +1,17 @@
+"""Benchmarks as a person sees them, against the numbers that were given."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from posenc.show.report.kinds.benchmark import terminal
+
+
+def test_tables_on_the_terminal(benchmarked):
+    console = Console(width=100, record=True, file=StringIO())
+    terminal.show(benchmarked, console)
+    text = console.export_text()
+    for said in ("posenc half: blocks", "2.97", "2.41", "19 / 4", "4 of 8 targets met", "missed"):
+        assert said in text
+    assert "left out: torchtune" in text
+    assert max(map(len, text.splitlines())) <= 100

@@ -1,0 +1,57 @@
+"""Tables of studies at three widths of a terminal, against what their rows say of themselves."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from made_studies import plan, study
+from rich.console import Console
+
+from posenc.lab.study.analysis import analyse
+from posenc.show.report.kinds.study import terminal
+
+
+def drawn(result, width):
+    console = Console(file=io.StringIO(), width=width)
+    terminal.show(result, console)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def weak():
+    """Copy and a language model by three seeds, which rank nothing; ALiBi learned too little."""
+    contrasts = [["nope", "rope"], ["t5", "rope"], [["nope", "alibi"], ["rope", "sinusoidal"]]]
+    planned = plan(tasks=("copy", "language"), seeds=3, contrast=contrasts)
+    result = analyse(study(planned, failures=[("sinusoidal", 2)]))
+    rows = [replace(row, undertrained=row.encoding == "alibi") for row in result.rows]
+    return replace(result, rows=rows)
+
+
+@pytest.mark.parametrize("width", [80, 119, 120, 140])
+def test_nothing_is_cut_off(weak, width):
+    registered, text = drawn(weak, width).split("\n", 1)
+    assert registered == f"registered: sha256 {weak.registered}"  # whole, to be copied
+    assert "…" not in text.replace(" … ", " ").replace("L…2L", "")  # intervals are written so
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("undertrained") == 2
+    assert text.count("mean loss 3 of 16 is nan") == 2
+
+
+def test_cropping_to_l_stands_beside_bits(weak):
+    (bits,) = [row for row in weak.rows if (row.task, row.encoding) == ("language", "rope")]
+    text = drawn(weak, 140).partition("language")[2]
+    assert bits.cropped.value < bits.value.value
+    heads, line = (
+        next(line for line in text.splitlines() if word in line) for word in ("to L", "rope")
+    )
+    end = heads.index("to L") + len("to L")
+    assert line[:end].split()[-1] == f"{bits.cropped.value:.3f}"
+
+
+def test_where_there_is_no_room_notes_stand_below_and_alike_ones_once(weak):
+    narrow = drawn(weak, 80).splitlines()
+    assert narrow.count("alibi: undertrained") == 2  # below the table of each task
+    assert [line for line in drawn(weak, 140).splitlines() if "3  undertrained" in line]
+    last = max(n for n, line in enumerate(narrow) if "nope − rope " in line)
+    assert any("seeds: no ranking claims" in line for line in narrow[last:])
+    assert sum("no ranking claims" in line for line in narrow) < len(weak.contrasts)

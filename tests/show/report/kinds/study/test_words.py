@@ -1,0 +1,77 @@
+"""Words on contrasts and rows against numbers that are put in."""
+
+from dataclasses import replace
+
+import pytest
+from made_studies import plan, study
+
+from posenc.lab.study.analysis import Contrast, analyse
+from posenc.lab.study.statistics import Interval
+from posenc.show.report.kinds.study import words
+
+CONTRAST = Contrast(
+    "copy", ["nope"], ["rope", "sinusoidal"], [1, 2, 3, 4, 5, 6],
+    Interval(0.5, 0.4, 0.6), [0.5] * 6, 0.03, 0.04, 1.0, "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "nope is better"),
+        ({"difference": Interval(-0.5, -0.6, -0.4)}, "rope + sinusoidal is better"),
+        ({"adjusted": 0.06}, "no difference shown"),
+        ({"difference": Interval(0.5, -0.1, 0.6)}, "no difference shown"),
+        ({"verdict": "undertrained: rope"}, "undertrained: rope"),
+        ({"difference": None, "verdict": "no paired seeds yet"}, "no paired seeds yet"),
+    ],
+)
+def test_a_side_is_better_only_if_p_and_interval_say_so(change, said):
+    assert words.verdict(replace(CONTRAST, **change)) == said
+
+
+def test_what_is_decided_is_said_with_its_interval_and_conditions_and_the_rest_is_named():
+    back = replace(CONTRAST, difference=Interval(-0.5, -0.6, -0.4))
+    weak = replace(CONTRAST, verdict="undertrained: rope")
+    same = replace(CONTRAST, adjusted=1.0)
+    assert words.findings([CONTRAST, back, weak, same], False, "at 1.2 L") == [
+        "nope is better than rope + sinusoidal, by 40.0 to 60.0 percentage points, at 1.2 L.",
+        "rope + sinusoidal is better than nope, by 40.0 to 60.0 percentage points, at 1.2 L.",
+        "No difference is shown, nor that there is none: nope − rope + sinusoidal.",
+        "Not decided: nope − rope + sinusoidal (undertrained: rope).",
+    ]
+    assert words.findings([CONTRAST], True, "over L…2L") == [
+        "nope is better than rope + sinusoidal, by 0.400 to 0.600 bits, over L…2L."
+    ]
+
+
+def test_conditions_name_lengths_rate_steps_and_seeds():
+    planned = plan(seeds=2, metric="at 1.2")
+    found = analyse(study(planned, missing=[("rope", 2)]), resamples=20)
+    assert words.conditions(found) == (
+        "at 1.2 L, L = 20, learning rate 0.001, 5 steps, 1 to 2 seeds"
+    )
+    nothing = replace(found, metric="area", rows=[], profile=None)
+    assert words.conditions(nothing) == "over L…2L"
+
+
+def test_the_design_counts_runs_encodings_tasks_and_seeds():
+    planned = plan(seeds=2, tasks=["copy", "sort"])
+    found = analyse(study(planned, missing=[("rope", 2)]), resamples=20)
+    said = words.design(found)
+    assert said.startswith("18 of 20 runs are done: 5 encodings on 2 tasks, 1 to 2 seeds each.")
+    assert "2 layers, width 64, 4 heads, for 5 steps of 64 texts" in said
+    assert "at one learning rate, 0.001, and tests 40 prompts" in said
+    assert "of other lengths, rates and steps it says nothing" in said
+
+
+def test_units_and_spans():
+    rows = analyse(study(plan(seeds=1, tasks=["copy", "language"])), resamples=20).rows
+    units = {row.task: words.unit(row) for row in rows}
+    assert units == {"copy": "texts all right, %", "language": "bits per character"}
+    assert words.unit(replace(rows[-1], task="masked")) == "bits per word"
+    assert words.unit(replace(rows[0], task="images")) == "pictures all right, %"
+    assert (words.span("area"), words.span("at 1.2")) == ("L…2L", "1.2 L")
+    assert words.note(replace(rows[0], undertrained=True, failures={3: "nan"})) == (
+        "undertrained; seed 3 failed: nan"
+    )

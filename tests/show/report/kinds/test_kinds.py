@@ -1,0 +1,68 @@
+"""Kinds of results against the protocol, and the names of figures against the results."""
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from made_studies import plan, study
+
+from posenc.lab.study.summary import summarise
+from posenc.show.report import kinds
+from posenc.show.report.kinds import KINDS, Kind, kind_of
+
+
+def draw(result):
+    return kind_of(result).draw(result)
+
+
+def test_a_result_is_shown_by_the_module_of_its_name(everything, portrait, benchmarked):
+    for result in (everything, portrait, benchmarked, summarise(study(plan(seeds=1)))):
+        assert kind_of(result).__name__ == f"{kinds.__name__}.{type(result).__name__.lower()}"
+
+
+@pytest.mark.parametrize("result", ["rope", None, {}])
+def test_what_is_no_result_is_refused(result):
+    with pytest.raises(TypeError, match=r"`result` must be one of benchmark, comparison, .*, got"):
+        kind_of(result)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_has_what_the_protocol_asks_for_and_a_page(name):
+    module = import_module(f"{kinds.__name__}.{name}")
+    for asked in ("draw", "show"):
+        wanted, there = (inspect.signature(getattr(one, asked)) for one in (Kind, module))
+        assert [*wanted.parameters][1:] == [*there.parameters], asked
+    assert Path(kinds.__file__).with_name(f"{name}.html").exists()
+
+
+def test_a_comparison_has_a_figure_for_each_encoding(everything):
+    names = set(draw(everything))
+    assert names >= {f"{measured.slug}-figure" for measured in everything.encodings}
+    assert names >= {"curves", "rows", "order", "costs"}
+
+
+@pytest.mark.parametrize("kind", ["everything", "portrait"])
+def test_the_page_shows_properties_as_a_table_and_all_else_as_figures(kind, request):
+    drawn = draw(request.getfixturevalue(kind))
+    assert [name for name, figure in drawn.items() if not figure.on_page] == ["properties"]
+
+
+def test_benchmarks_have_a_figure_for_each_table_and_each_growth(benchmarked):
+    assert [*draw(benchmarked)] == [*(f"table-{n}" for n in range(4)), "growth-rotation"]
+
+
+def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):
+    names = set(draw(portrait))
+    assert {"codes", "vectors", "turning", "decay", "grids", "clouds"} <= names
+    assert {"sinusoidal-shift", "rope-attention", "alibi-parts"} <= names
+    assert {"dials", "stretch", "extensions", "bound"} <= names
+    assert "alibi-similarity" not in names  # its positions have no rows
+
+
+def test_a_study_has_figures_of_each_task_that_has_outcomes():
+    planned = plan(tasks=["copy", "sort"], seeds=1, contrast=[["nope", "rope"]])
+    names = [f"{what}-{n}" for n in range(2) for what in ("lengths", "seeds", "contrasts")]
+    assert [*draw(summarise(study(planned)))] == [*names, "profiles"]
+    missed = [(name, 1) for name in planned.labels]
+    assert draw(summarise(study(planned, missing=missed))) == {}
