@@ -54,7 +54,7 @@ def drawn(everything, tmp_path_factory):
         "decay": figures.decay({"64 channels": similarity.of_distance(frequencies(64), 1000)}),
         "decomposition": figures.decomposition(parts, words),
         "encoding": figures.encoding("Sinusoidal", everything.encodings[7].rows),
-        "dials": figures.dials(by_method(frequencies(64), 512, 2048), 512, 2048),
+        "dials": figures.dials(by_method(frequencies(64).tolist(), 512, 2048), 512, 2048),
         "stretch": figures.stretch(turns.extended(frequencies(64), 512, 4.0)),
         "extensions": figures.extensions(turns.extended(frequencies(64), 512, 4.0)),
         "grids": figures.grids(
