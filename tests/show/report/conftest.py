@@ -55,8 +55,8 @@ def drawn(everything, tmp_path_factory):
         "decomposition": figures.decomposition(parts, words),
         "encoding": figures.encoding("Sinusoidal", everything.encodings[7].rows),
         "dials": figures.dials(by_method(frequencies(64).tolist(), 512, 2048), 512, 2048),
-        "stretch": figures.stretch(turns.extended(frequencies(64), 512, 4.0)),
-        "extensions": figures.extensions(turns.extended(frequencies(64), 512, 4.0)),
+        "stretch": figures.stretch(turns.extended(frequencies(64).tolist(), 512, 4.0)),
+        "extensions": figures.extensions(turns.extended(frequencies(64).tolist(), 512, 4.0)),
         "grids": figures.grids(
             {
                 "Axial RoPE": grids.to_patch(RoPE(axial(32, axes=2)), 7, 5, (2, 3)),
