@@ -75,7 +75,7 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Case:
+class Encoded:
     encoding: Encoding
     causal: bool = True
     path: Implementation = "auto"
@@ -101,14 +101,14 @@ class Windowed:
 
 
 @dataclass(frozen=True)
-class Held:
+class RowHeld:
     """The row of a bias, held by the caller for all layers of one token."""
 
     encoding: Encoding
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if torch.is_grad_enabled() or q.shape[2] != 1:
-            return Case(self.encoding)(q, k, v)
+            return Encoded(self.encoding)(q, k, v)
         return _decoding(self.encoding, k.shape[2]).attend(q, k, v)
 
 
@@ -250,21 +250,21 @@ def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
     shaw = Shaw(DIM, reach=REACH)
     deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
     ways = {
-        LIMIT: Case(NoPE()),
-        LIMIT_BOTH_WAYS: Case(NoPE(), causal=False),
-        "posenc ALiBi": Case(ALiBi(HEADS)),
-        "posenc T5": Case(t5),
-        "posenc KERPLE": Case(Kerple(HEADS)),
-        "posenc FIRE, up to its L": Case(FIRE(HEADS, length=2**15)),
-        "posenc FIRE, L = 512": Case(FIRE(HEADS)),
-        "posenc Shaw": Case(shaw),
-        "posenc Transformer-XL": Case(TransformerXL(DIM, HEADS)),
-        "posenc CoPE": Case(CoPE(DIM)),
-        "posenc FoX": Case(FoX(HEADS * DIM, HEADS)),
-        "posenc PaTH": Case(PaTH(HEADS * DIM, HEADS)),
-        "posenc Wall": Case(Wall(HEADS * DIM, HEADS)),
-        "posenc DeBERTa": Case(deberta, causal=False),
-        "posenc DeBERTa in blocks": Case(deberta, causal=False, path="blocks"),
+        LIMIT: Encoded(NoPE()),
+        LIMIT_BOTH_WAYS: Encoded(NoPE(), causal=False),
+        "posenc ALiBi": Encoded(ALiBi(HEADS)),
+        "posenc T5": Encoded(t5),
+        "posenc KERPLE": Encoded(Kerple(HEADS)),
+        "posenc FIRE, up to its L": Encoded(FIRE(HEADS, length=2**15)),
+        "posenc FIRE, L = 512": Encoded(FIRE(HEADS)),
+        "posenc Shaw": Encoded(shaw),
+        "posenc Transformer-XL": Encoded(TransformerXL(DIM, HEADS)),
+        "posenc CoPE": Encoded(CoPE(DIM)),
+        "posenc FoX": Encoded(FoX(HEADS * DIM, HEADS)),
+        "posenc PaTH": Encoded(PaTH(HEADS * DIM, HEADS)),
+        "posenc Wall": Encoded(Wall(HEADS * DIM, HEADS)),
+        "posenc DeBERTa": Encoded(deberta, causal=False),
+        "posenc DeBERTa in blocks": Encoded(deberta, causal=False, path="blocks"),
     }
     usual: dict[str, tuple[Callable[[], Run], int]] = {
         "materialised ALiBi": (lambda: alibi_matrix, 8192),
@@ -339,7 +339,7 @@ def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tenso
     if q.shape[2] * k.shape[2] > 1024**2:
         return
     for run in runs.values():
-        if isinstance(run, Case | Windowed):
+        if isinstance(run, Encoded | Windowed):
             with torch.no_grad():
                 expected = replace(run, path="reference")(q, k, v)
                 torch.testing.assert_close(run(q, k, v), expected, rtol=1e-4, atol=2e-5)
@@ -352,8 +352,8 @@ def check(tokens: int = 512) -> dict[str, float]:
     errors, ways = {}, cases(tokens)
     for name, run in ways.items():
         counterpart = ways[name.replace("materialised", "posenc")]
-        assert isinstance(counterpart, Case)
-        expected = Case(counterpart.encoding, counterpart.causal, "reference")(q, k, v)
+        assert isinstance(counterpart, Encoded)
+        expected = Encoded(counterpart.encoding, counterpart.causal, "reference")(q, k, v)
         trained = run(q, k, v)
         with torch.no_grad():
             inferred = run(q, k, v)
@@ -381,17 +381,17 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
         turned = KeysTurnedBefore(RoPE(DIM))
         ways |= {
             LIMIT: torch_attention,
-            "posenc NoPE": Case(PLAIN),
+            "posenc NoPE": Encoded(PLAIN),
             f"posenc {KEYS_TURNED}": turned,
-            **{f"posenc {name}, row held": Held(encoding) for name, encoding in HELD.items()},
+            **{f"posenc {name}, row held": RowHeld(encoding) for name, encoding in HELD.items()},
         }
         if tokens == LONGEST_CACHE:
-            ways["posenc FIRE, up to its L"] = Case(FIRE(HEADS, length=2 * tokens))
+            ways["posenc FIRE, up to its L"] = Encoded(FIRE(HEADS, length=2 * tokens))
     if kind == "window":
         names = {"posenc ALiBi": ALiBi(HEADS), "posenc NoPE": PLAIN, "posenc RoPE": RoPE(DIM)}
         return {name: Windowed(encoding) for name, encoding in names.items()}
     if kind == "prefill":
-        ways |= {LIMIT: torch_attention, "posenc NoPE": Case(PLAIN)}
+        ways |= {LIMIT: torch_attention, "posenc NoPE": Encoded(PLAIN)}
         return {name: ways[name] for name in (LIMIT, "posenc NoPE", "posenc ALiBi", "posenc T5")}
     return ways
 
