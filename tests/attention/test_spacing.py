@@ -10,7 +10,7 @@ from posenc import (
     Shaw,
     attend,
 )
-from posenc.attention.spacing import Line, line, lines, strip
+from posenc.attention.spacing import EqualSteps, line, lines, strip
 from posenc.core.masks import Mask, causal
 from posenc.core.positions import sequence
 
@@ -18,10 +18,10 @@ from posenc.core.positions import sequence
 @pytest.mark.parametrize(
     ("pos", "expected"),
     [
-        ([3, 4, 5], Line(3, 1)),
-        ([3, 7, 11], Line(3, 4)),
-        ([[3, 4], [3, 4]], Line(3, 1)),
-        ([9], Line(9, 0)),
+        ([3, 4, 5], EqualSteps(3, 1)),
+        ([3, 7, 11], EqualSteps(3, 4)),
+        ([[3, 4], [3, 4]], EqualSteps(3, 1)),
+        ([9], EqualSteps(9, 0)),
         ([3, 3, 3], None),
         ([5, 4, 3], None),
         ([3, 4, 6], None),

@@ -40,7 +40,7 @@ Room = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Held:
+class CachedTokens:
     """The keys, values and positions of the tokens so far, in one layer; never written to."""
 
     k: Keys
@@ -56,7 +56,7 @@ class Held:
     def tokens(self) -> int:
         return self.k.shape[-2]
 
-    def mapped(self, of_tensor: Any, of_at: Any) -> "Held":
+    def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
         """The same of other tensors, which have no room yet."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
@@ -79,7 +79,7 @@ class Cache:
     copied together with them, with the copies.
     """
 
-    held: dict[nn.Module, Held] = field(default_factory=dict, init=False)
+    held: dict[nn.Module, CachedTokens] = field(default_factory=dict, init=False)
     given: dict[nn.Module, Tensor] = field(default_factory=dict, init=False)  # while layers work
 
     @property
@@ -215,11 +215,11 @@ def attend_cached(
         all_ats = [at.settled(k) if isinstance(at, Prepared) else at for at in all_ats]
     pos = _all_positions(held, cache.given.pop(layer, None), place)
     again = layer in cache.held
-    cache.held[layer] = Held(k, v, all_ats, held.encoded, held.axes, pos, again, room)
+    cache.held[layer] = CachedTokens(k, v, all_ats, held.encoded, held.axes, pos, again, room)
     return out
 
 
-def _joined(held: Held, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Room | None]:
+def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Room | None]:
     """Write new keys and values behind those before, into more room where there is too little.
 
     Gradients, transforms and compilers want tensors that nobody writes to: these get a copy.
@@ -255,7 +255,9 @@ def _roomier(x: Tensor, tokens: int) -> Tensor:
     return memory
 
 
-def _held(cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any) -> Held:
+def _held(
+    cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any
+) -> CachedTokens:
     """What the cache holds of this layer; nothing, in its first call."""
     held = cache.held.get(layer)
     if held is None:
@@ -267,7 +269,7 @@ def _held(cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values
             )
         encoded = keeps_keys(encoding, k, at)
         none = [None] * len(leaves(encoding))
-        return Held(k[..., :0, :], v[..., :0, :], none, encoded, encoding.axes)
+        return CachedTokens(k[..., :0, :], v[..., :0, :], none, encoded, encoding.axes)
     if held.k.shape[0] != k.shape[0]:
         raise ValueError(
             f"`cache` holds a batch of {held.k.shape[0]}, `x` is a batch of {k.shape[0]}: start"
@@ -276,7 +278,9 @@ def _held(cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values
     return held
 
 
-def _all_positions(held: Held, given: Tensor | None, place: tuple[int, int]) -> Tensor | None:
+def _all_positions(
+    held: CachedTokens, given: Tensor | None, place: tuple[int, int]
+) -> Tensor | None:
     """The positions of all tokens, where those of some were given."""
     if given is None or not held.tokens:
         return given

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.masks import Band, Mask
+from posenc.core.masks import Mask, OffsetRange
 from posenc.core.shapes import Seen
 from posenc.core.tracing import readable
 
 
 @dataclass(frozen=True)
-class Line:
+class EqualSteps:
     """Positions start, start + step, start + 2 · step, …"""
 
     start: int
@@ -69,7 +69,7 @@ class Strip(NamedTuple):
         return Strip(self.queries, self.keys, max(self.low, low), min(self.high, high))
 
 
-def line(pos: Tensor, step: int = 0) -> Line | None:
+def line(pos: Tensor, step: int = 0) -> EqualSteps | None:
     """Read whole positions at equal steps forwards, alike in all texts and heads; else None.
 
     A single position may be said to have any `step`.
@@ -82,13 +82,13 @@ def line(pos: Tensor, step: int = 0) -> Line | None:
     if pos.ndim > 1 and not (pos == first).all():
         return None
     if len(first) == 1:
-        return Line(int(first), step)
+        return EqualSteps(int(first), step)
     (start, second), last = first[:2].tolist(), int(first[-1])
     step = second - start
     if step < 1 or last != start + step * (len(first) - 1):
         return None
     alike = torch.arange(start, last + 1, step, dtype=first.dtype, device=first.device)
-    return Line(start, step) if first.equal(alike) else None
+    return EqualSteps(start, step) if first.equal(alike) else None
 
 
 def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
@@ -98,7 +98,7 @@ def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     k = line(k_pos, step=1)
     q = k if q_pos is k_pos else line(q_pos, step=k.step if k else 1)
     if q and k and k_pos.shape[-1] == 1:
-        k = Line(k.start, q.step)
+        k = EqualSteps(k.start, q.step)
     return (k.step, q.start - k.start) if q and k and q.step == k.step else None
 
 
@@ -126,7 +126,7 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
     return Strip(queries, keys, low, high)
 
 
-def _hides_nothing(band: Band, q_pos: Tensor, k_pos: Tensor) -> bool:
+def _hides_nothing(band: OffsetRange, q_pos: Tensor, k_pos: Tensor) -> bool:
     """Test by the ends of the positions whether all pairs are seen, as in decoding."""
     if not q_pos.numel() or not k_pos.numel():
         return True

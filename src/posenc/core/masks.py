@@ -28,8 +28,8 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries 
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
-    """Band of pairs: low ≤ position of the query − position of the key ≤ high, in whole positions.
+class OffsetRange:
+    """Pairs with low ≤ position of the query − position of the key ≤ high, whole numbers.
 
     None stands for 0, 1, 2, …
     """
@@ -39,14 +39,14 @@ class Band:
     q_pos: Tensor | None = None
     k_pos: Tensor | None = None
 
-    def of(self, rows: slice, keys: slice, texts: slice = ALL) -> "Band":
+    def of(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
         """The band of some of the queries and of the keys, of some texts."""
         q, k = self.q_pos, self.k_pos
         if q is None or k is None:
             q, k = (sequence(some.stop - some.start, some.start) for some in (rows, keys))
         else:
             q, k = _of_texts(q, texts, rows), _of_texts(k, texts, keys)
-        return Band(self.low, self.high, q, k)
+        return OffsetRange(self.low, self.high, q, k)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Mask:
     shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
     is_causal: bool = False  # exactly the triangle that kernels have built in
     # The bands that say the same, within a document
-    bands: tuple[Band, ...] | None = field(default=None, compare=False)
+    bands: tuple[OffsetRange, ...] | None = field(default=None, compare=False)
     made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
     ids: tuple["_SameId", ...] = field(default=(), compare=False)  # of documents, kept apart
 
@@ -255,12 +255,12 @@ def _banded(
     if pos is None:
         if k_pos is not None:
             raise TypeError("`k_pos` says where keys stand, `pos` where queries do: pass both.")
-        return Mask(see(), (NOWHERE,), bands=(Band(low, high),), made_of=())
+        return Mask(see(), (NOWHERE,), bands=(OffsetRange(low, high),), made_of=())
     q = exact_copy(pos)
     k = q if k_pos is None else exact_copy(k_pos, "k_pos")
     if max(q.ndim, k.ndim) > 3:
         raise ValueError(not_positions((q if q.ndim > 3 else k).shape))
-    bands = (Band(low, high, q, k),)
+    bands = (OffsetRange(low, high, q, k),)
     return Mask(see(q, k), ((tuple(q.shape), tuple(k.shape)),), bands=bands, made_of=(q, k))
 
 

@@ -24,8 +24,8 @@ from posenc.properties.promises import (
     PROMISES,
     TRACED,
     Case,
+    MustEqual,
     NotApplicable,
-    Pair,
     Promise,
     Sizes,
     attended,
@@ -194,13 +194,13 @@ def case_of(
     return in_32_bits if fails_as_it_is and tried(runs, in_32_bits).holds else case
 
 
-def runs(case: Case) -> Iterator[Pair]:
+def runs(case: Case) -> Iterator[MustEqual]:
     """A layer with the encoding computes numbers."""
     shape = case.sizes.batch, case.sizes.heads, case.sizes.tokens, case.dim
     layer, x = case.layer(), case.x()
     for path in ("auto", "reference"):
         out = attended(layer, x, case.line(), case.mask, path)
-        yield Pair(f"finite numbers, path {path!r}", out.isfinite(), torch.ones(shape).bool())
+        yield MustEqual(f"finite numbers, path {path!r}", out.isfinite(), torch.ones(shape).bool())
 
 
 def outcome(promise: Promise, case: Case) -> Outcome:
@@ -258,7 +258,7 @@ def tried(promise: Promise, case: Case) -> Outcome:
     return Outcome(name, True, largest, f"{count} comparison{'s' * (count > 1)}, {apart}")
 
 
-def _defect(pair: Pair) -> float:
+def _defect(pair: MustEqual) -> float:
     """The largest difference, as a share of the largest number expected."""
     if _unlike(pair):
         return float("inf")
@@ -268,7 +268,7 @@ def _defect(pair: Pair) -> float:
     return _apart(pair).max().item() / unit
 
 
-def _unlike(pair: Pair) -> str:
+def _unlike(pair: MustEqual) -> str:
     """Say what keeps the two from being compared; "" where nothing does."""
     if not isinstance(pair.actual, torch.Tensor):
         return f"{shown(pair.actual)} instead of a tensor"
@@ -279,11 +279,11 @@ def _unlike(pair: Pair) -> str:
     return ""
 
 
-def _apart(pair: Pair) -> torch.Tensor:
+def _apart(pair: MustEqual) -> torch.Tensor:
     return (pair.actual.detach().double() - pair.expected.detach().double()).abs()
 
 
-def _witness(pair: Pair) -> str:
+def _witness(pair: MustEqual) -> str:
     """The two numbers that differ most, with as many digits as tell them apart, and their place."""
     if unlike := _unlike(pair):
         return unlike

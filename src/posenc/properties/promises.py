@@ -51,7 +51,7 @@ class Sizes:
         return f"{texts} of {tokens}, {self.heads} head{'s' * (self.heads > 1)}"
 
 
-class Pair(NamedTuple):
+class MustEqual(NamedTuple):
     """Two tensors that must be equal."""
 
     what: str  # the first was computed from
@@ -62,7 +62,7 @@ class Pair(NamedTuple):
     unit: float = 0.0  # difference that counts as 1; the largest number expected, if that is more
 
 
-Pairs = Iterator[Pair]
+Pairs = Iterator[MustEqual]
 
 
 class Promise(Protocol):
@@ -146,7 +146,7 @@ def cache(case: Case) -> Pairs:
     whole = layer(x, pos, masks.causal(), "reference")
     first = max(1, case.sizes.tokens - 4)
     for path, parts in by_path(partial(_decoded, layer, x, pos, first)):
-        yield Pair(f"token by token with a cache, path {path!r}", parts, whole, TEXT)
+        yield MustEqual(f"token by token with a cache, path {path!r}", parts, whole, TEXT)
 
 
 def packed_texts(case: Case) -> Pairs:
@@ -164,7 +164,7 @@ def packed_texts(case: Case) -> Pairs:
     ]
     for path, row in by_path(partial(attended, layer, x, pos, mask=mask)):
         what = f"documents of {lengths} tokens in one row, path {path!r}"
-        yield Pair(what, row, torch.cat(alone, 2))
+        yield MustEqual(what, row, torch.cat(alone, 2))
 
 
 def padding(case: Case) -> Pairs:
@@ -184,7 +184,7 @@ def padding(case: Case) -> Pairs:
         alone = attended(layer, x[-1:, text], case.line(lengths[-1]), masks.causal(), "reference")
         for path, out in by_path(partial(attended, layer, x, pos, mask=mask)):
             what = f"a text of {tokens} tokens, some filling to its {side}, path {path!r}"
-            yield Pair(what, out[-1:, :, text], alone)
+            yield MustEqual(what, out[-1:, :, text], alone)
 
 
 def batches(case: Case) -> Pairs:
@@ -195,7 +195,7 @@ def batches(case: Case) -> Pairs:
         alone = [attended(layer, x[[n]], pos[n], case.mask, "reference") for n in texts]
         for path, out in by_path(partial(attended, layer, x, pos, mask=case.mask)):
             what = f"in a batch where texts have {which}, path {path!r}"
-            yield Pair(what, out, torch.cat(alone))
+            yield MustEqual(what, out, torch.cat(alone))
 
 
 def positions_by_head(case: Case) -> Pairs:
@@ -206,7 +206,9 @@ def positions_by_head(case: Case) -> Pairs:
     pos = case.lines(case.sizes.heads)
     alike = [attended(layer, x, pos[h], case.mask, "reference")[:, [h]] for h in heads]
     for path, out in by_path(partial(attended, layer, x, pos[None], mask=case.mask)):
-        yield Pair(f"each head at positions of its own, path {path!r}", out, torch.cat(alike, 1))
+        yield MustEqual(
+            f"each head at positions of its own, path {path!r}", out, torch.cat(alike, 1)
+        )
 
 
 def grouped_heads(case: Case) -> Pairs:
@@ -221,7 +223,7 @@ def grouped_heads(case: Case) -> Pairs:
         expected = compute(q, each_k, each_v, implementation="reference")
         for path, out in by_path(partial(compute, q, k, v)):
             what = f"{case.sizes.heads} heads that share {groups} of keys, path {path!r}"
-            yield Pair(what, out, expected)
+            yield MustEqual(what, out, expected)
 
 
 def dtypes(case: Case) -> Pairs:
@@ -235,7 +237,7 @@ def dtypes(case: Case) -> Pairs:
         at, exact_at = layer.encoding.prepare(pos), exact.encoding.prepare(pos)
         added = layer.encoding.on_embeddings(x, at)
         expected = exact.encoding.on_embeddings(x.to(case.dtype), exact_at).to(dtype)
-        yield Pair(f"embeddings in {dtype}", added, expected, TEXT, tolerance)
+        yield MustEqual(f"embeddings in {dtype}", added, expected, TEXT, tolerance)
         q, k, v, at = layer.project(added, at)
         exact_at = exact.encoding.on_hidden(added.to(case.dtype), exact_at)
         exact_q, exact_k, exact_v = (heads.to(case.dtype) for heads in (q, k, v))
@@ -243,7 +245,7 @@ def dtypes(case: Case) -> Pairs:
         right = partial(attend, encoding=exact.encoding, at=exact_at, mask=case.mask)
         expected = right(exact_q, exact_k, exact_v, implementation="reference").to(dtype)
         for path, out in by_path(partial(compute, q, k, v)):
-            yield Pair(f"in {dtype}, path {path!r}", out, expected, tolerance=tolerance)
+            yield MustEqual(f"in {dtype}, path {path!r}", out, expected, tolerance=tolerance)
 
 
 def token_by_token(case: Case) -> Pairs:
@@ -265,7 +267,7 @@ def token_by_token(case: Case) -> Pairs:
         place = where_tokens(case.axes)
         both = zip(tensors(cut(at, slice(tokens // 2), place)), tensors(first), strict=True)
         for whole, alone in both:
-            yield Pair("`on_hidden` of tokens without those that follow", alone, whole, "")
+            yield MustEqual("`on_hidden` of tokens without those that follow", alone, whole, "")
         ats = {"without those before": cut(at, slice(tokens // 2, None), place)}
     else:
         at = encoding.prepare(pos)
@@ -279,7 +281,7 @@ def token_by_token(case: Case) -> Pairs:
         for name, some in ats.items():
             alone = apply(given[..., orders[name], :], some)
             axes = TEXT if hook == "on_embeddings" else HEADS
-            yield Pair(f"`{hook}` of tokens {name}", alone, whole[..., orders[name], :], axes)
+            yield MustEqual(f"`{hook}` of tokens {name}", alone, whole[..., orders[name], :], axes)
 
 
 def queries_without_keys(case: Case) -> Pairs:
@@ -289,10 +291,10 @@ def queries_without_keys(case: Case) -> Pairs:
     learned = [x, *learning(layer).values()]
     for path, out in by_path(partial(attended, layer, x, case.line(), mask=blind)):
         what, alone = f"a query that sees no key, path {path!r}", out[..., tokens // 2, :]
-        yield Pair(what, alone, torch.zeros_like(alone), "batch head channel", unit=1.0)
+        yield MustEqual(what, alone, torch.zeros_like(alone), "batch head channel", unit=1.0)
         for gradient in _gradients(out.sum(), learned):
             finite = gradient.isfinite().to(case.dtype)
-            yield Pair(f"{what}: finite gradients", finite, torch.ones_like(finite), "")
+            yield MustEqual(f"{what}: finite gradients", finite, torch.ones_like(finite), "")
 
 
 def parameters_learn(case: Case) -> Pairs:
@@ -306,7 +308,7 @@ def parameters_learn(case: Case) -> Pairs:
         named, _gradients(out.square().sum(), [*named.values()]), strict=True
     ):
         some = gradient.count_nonzero().clamp_max(1)
-        yield Pair(f"whether `{name}` gets a gradient", some, torch.ones_like(some), "")
+        yield MustEqual(f"whether `{name}` gets a gradient", some, torch.ones_like(some), "")
 
 
 def no_hidden_state(case: Case) -> Pairs:
@@ -314,11 +316,11 @@ def no_hidden_state(case: Case) -> Pairs:
     layer, x, pos = case.layer(), case.x(), case.line()
     x_before, pos_before = x.clone(), pos.clone()
     first = attended(layer, x, pos, case.mask)
-    yield Pair("the input of the layer after the call", x, x_before, TEXT, 0.0)
-    yield Pair("the positions after the call", pos, pos_before, "token axis", 0.0)
+    yield MustEqual("the input of the layer after the call", x, x_before, TEXT, 0.0)
+    yield MustEqual("the positions after the call", pos, pos_before, "token axis", 0.0)
     attended(layer, 2 * case.x(), case.line(start=1), case.mask)
     again = attended(layer, x, pos, case.mask)
-    yield Pair("the same call after another one", again, first, tolerance=0.0)
+    yield MustEqual("the same call after another one", again, first, tolerance=0.0)
 
 
 def compiled(case: Case) -> Pairs:
@@ -328,7 +330,7 @@ def compiled(case: Case) -> Pairs:
     for tokens in (case.sizes.tokens, case.sizes.tokens + 1):
         x, pos = case.x(tokens), case.line(tokens)
         expected = layer(x, pos, case.mask)
-        yield Pair(f"compiled, {tokens} tokens", graph(x, pos, case.mask), expected, TEXT)
+        yield MustEqual(f"compiled, {tokens} tokens", graph(x, pos, case.mask), expected, TEXT)
 
 
 def exported(case: Case) -> Pairs:
@@ -339,7 +341,7 @@ def exported(case: Case) -> Pairs:
         module, (case.x(), case.line()), dynamic_shapes=({1: dynamic}, {0: dynamic}), strict=False
     ).module()
     x, pos = case.x(tokens + 1), case.line(tokens + 1)
-    yield Pair(f"exported, {tokens + 1} tokens", program(x, pos), module(x, pos), TEXT)
+    yield MustEqual(f"exported, {tokens + 1} tokens", program(x, pos), module(x, pos), TEXT)
 
 
 PROMISES: tuple[Promise, ...] = (
@@ -418,15 +420,15 @@ def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[.
     # A gradient that is small beside all other numbers may be nothing but rounding.
     unit = max(float(x.detach().abs().max()) for x in (expected, *gradients)) / 10
     for path, out in by_path(compute):
-        yield Pair(f"{where}, path {path!r}", out, expected)
+        yield MustEqual(f"{where}, path {path!r}", out, expected)
         its = _gradients((out * weights).sum(), [*learned.values()])
         for name, actual, right in zip(learned, its, gradients, strict=True):
             what = f"the gradient of `{name}` {where}, path {path!r}"
-            yield Pair(what, actual, right, "", unit=unit)
+            yield MustEqual(what, actual, right, "", unit=unit)
     with torch.no_grad():
         without = [*by_path(compute)]
     for path, out in without:
-        yield Pair(f"{where}, without gradients, path {path!r}", out, expected)
+        yield MustEqual(f"{where}, without gradients, path {path!r}", out, expected)
 
 
 def _gradients(of: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:

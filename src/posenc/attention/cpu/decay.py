@@ -44,7 +44,7 @@ MOST_SCORES = 2**20  # of a triangle at a time, whose bias is made: 8 MB in floa
 FALL = 16.0  # of c among queries, in logits; of more than that float32 loses 2⁻²⁰
 
 
-class Part(NamedTuple):
+class DecayTile(NamedTuple):
     """Some heads, queries and keys; in a triangle the keys go on to the queries' own."""
 
     tile: Tile
@@ -83,7 +83,9 @@ def attended(call: Call, strip: Strip) -> Tensor:
     return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
-def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: float) -> list[Part]:
+def cut(
+    bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: float
+) -> list[DecayTile]:
     """Cut the strip into triangles along its edge and the rectangles before them."""
     c_key, rows = bias.c_key.detach(), strip.rows
     batch, heads = q.shape[:2]
@@ -99,7 +101,7 @@ def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: f
         own = _own_keys(strip, some)
         last = own.start
         r = last if _fall(c_key, own) <= FALL else None
-        parts.append(Part(Tile(slice(0, heads), some, own), True, r))
+        parts.append(DecayTile(Tile(slice(0, heads), some, own), True, r))
         if last:
             gone = c_key[..., last, None] - c_key[..., :last] < -enough
             firsts = gone.all(0).sum(-1).tolist()
@@ -107,7 +109,7 @@ def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: f
             for these in runs_of_like_width(widths, heads // k.shape[1]):
                 before = slice(min(firsts[these]), last)
                 if before.start < last:
-                    parts.append(Part(Tile(these, some, before), False, last))
+                    parts.append(DecayTile(Tile(these, some, before), False, last))
     return parts
 
 
@@ -126,7 +128,7 @@ def _fall(c: Tensor, keys: slice) -> float:
     return float((some[..., 0] - some[..., -1]).amax())
 
 
-def _biases(c: Tensor, c_key: Tensor, part: Part, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _biases(c: Tensor, c_key: Tensor, part: DecayTile, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The bias r − cⱼ of a part, (batch, head, query, key), and cᵢ − r, (batch, head, query)."""
     heads, rows, keys = part.tile
     c, c_key = c[:, heads, rows].unsqueeze(-1), c_key[:, heads]
@@ -136,7 +138,7 @@ def _biases(c: Tensor, c_key: Tensor, part: Part, dtype: torch.dtype) -> tuple[T
 
 
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, c: Tensor, c_key: Tensor, parts: list[Part], scale: float
+    q: Tensor, k: Tensor, v: Tensor, c: Tensor, c_key: Tensor, parts: list[DecayTile], scale: float
 ) -> tuple[Tensor, Tensor]:
     """The output, and log-sum-exps in float32 at least; queries that see no key are in no part."""
     exact = torch.promote_types(q.dtype, torch.float32)
@@ -165,7 +167,7 @@ class Decayed(torch.autograd.Function):
     @staticmethod
     def forward(
         q: Tensor, k: Tensor, v: Tensor, c: Tensor, c_key: Tensor, sinks: Tensor | None,
-        parts: list[Part], scale: float,
+        parts: list[DecayTile], scale: float,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         out, lse = joined(*_forward(q, k, v, c, c_key, parts, scale), sinks)
         return out.to(q.dtype), lse

@@ -34,7 +34,7 @@ FEWEST_ROWS, MOST_ROWS = 128, 256  # queries at a time
 LOG2_E = log2(e)
 
 
-class Part(NamedTuple):
+class TableTile(NamedTuple):
     """Some queries and some of the keys that they see; far: they share one row of each table."""
 
     rows: slice
@@ -78,7 +78,7 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
     return q, k, v, bias.q.to(call.exact), y, a, b, c
 
 
-def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[Part]:
+def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[TableTile]:
     """The parts of the keys that some rows see.
 
     From left to right: the corner below the strip's edge, far behind, near by, far ahead, and the
@@ -95,19 +95,19 @@ def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[P
         after = slice(keys.stop, keys.stop)
     yield from _tiles(rows, slice(keys.start, before.start))
     if before.start < before.stop:
-        yield Part(rows, before, True)
+        yield TableTile(rows, before, True)
     yield from _tiles(rows, slice(before.stop, after.start))
     if after.start < after.stop:
-        yield Part(rows, after, True)
+        yield TableTile(rows, after, True)
     yield from _tiles(rows, slice(after.stop, keys.stop))
 
 
-def _tiles(rows: slice, keys: slice) -> Iterator[Part]:
+def _tiles(rows: slice, keys: slice) -> Iterator[TableTile]:
     """Cut keys that are near by into tiles about as wide as high."""
     count = max(1, round(_count(keys) / _count(rows)))
     size = max(1, ceil(_count(keys) / count))
     for start in range(keys.start, keys.stop, size):
-        yield Part(rows, slice(start, min(start + size, keys.stop)), False)
+        yield TableTile(rows, slice(start, min(start + size, keys.stop)), False)
 
 
 def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
@@ -125,7 +125,7 @@ class _Terms(NamedTuple):
     largest first, b the smallest first.
     """
 
-    parts: list[Part]
+    parts: list[TableTile]
     strip: Strip
     scale: float
     q: Tensor
@@ -137,23 +137,23 @@ class _Terms(NamedTuple):
     b: Tensor | None
     c: Tensor | None
 
-    def of_query(self, part: Part) -> slice:
+    def of_query(self, part: TableTile) -> slice:
         """The rows of a and c that a part meets: of its last query and first key, and on."""
         first = part.keys.start + self.strip.queries - part.rows.stop
         return slice(first, first + _count(part.rows) + _count(part.keys) - 1)
 
-    def of_key(self, part: Part) -> slice:
+    def of_key(self, part: TableTile) -> slice:
         """The rows of b that a part meets: of its first query and last key, and on."""
         first = part.rows.start + self.strip.keys - part.keys.stop
         return slice(first, first + _count(part.rows) + _count(part.keys) - 1)
 
-    def some(self, part: Part) -> tuple[Tensor, Tensor, Tensor]:
+    def some(self, part: TableTile) -> tuple[Tensor, Tensor, Tensor]:
         """The queries, keys and values of a part, in the dtype of scores, head by head."""
         q = self.q[:, :, part.rows].to(self.a.dtype)
         k, v = (per_query_head(x[:, :, part.keys], q).to(q.dtype) for x in (self.k, self.v))
         return q, k, v
 
-    def scores(self, part: Part, q: Tensor, k: Tensor) -> Tensor:
+    def scores(self, part: TableTile, q: Tensor, k: Tensor) -> Tensor:
         """Scores of a part as they are defined, (batch, head, query, key)."""
         products = self.x[:, :, part.rows] @ self.a[..., self.of_query(part), :].mT
         scores = torch.add(_diagonals(products, k.shape[2]), q @ k.mT, alpha=self.scale)
@@ -219,7 +219,7 @@ def _joined(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[T
     return out, torch.logaddexp(lse, other_lse)
 
 
-def _near_part(terms: _Terms, part: Part) -> tuple[Tensor, Tensor]:
+def _near_part(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor]:
     """Compute attention of some rows to some keys as it is defined."""
     q, k, v = terms.some(part)
     scores = terms.scores(part, q, k)
@@ -233,7 +233,7 @@ def _near_part(terms: _Terms, part: Part) -> tuple[Tensor, Tensor]:
     return out, lse
 
 
-def _far_part(terms: _Terms, part: Part) -> tuple[Tensor, Tensor]:
+def _far_part(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor]:
     """Compute attention of some rows to keys that share one row of each table."""
     rows, keys, _ = part
     q, k, v = fitted(terms.q[:, :, rows], terms.k[:, :, keys], terms.v[:, :, keys])
@@ -247,7 +247,7 @@ def _far_part(terms: _Terms, part: Part) -> tuple[Tensor, Tensor]:
     return out if c is None else out + c, lse
 
 
-def _of_far_keys(terms: _Terms, part: Part) -> tuple[Tensor, Tensor | None, Tensor | None]:
+def _of_far_keys(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The row of a as a column, y · b of each key, (batch, head, key, 1), and the row of c."""
     some = terms.of_query(part).start
     of_key = None
@@ -286,7 +286,7 @@ class NearAndFar(torch.autograd.Function):
 
 
 def _near_gradients(
-    terms: _Terms, grads: _Terms, part: Part, grad: Tensor, out: Tensor, lse: Tensor
+    terms: _Terms, grads: _Terms, part: TableTile, grad: Tensor, out: Tensor, lse: Tensor
 ) -> None:
     """Add the gradients from some rows and keys as they are defined."""
     q, k, v = terms.some(part)
@@ -313,7 +313,7 @@ def _near_gradients(
 
 
 def _far_gradients(
-    terms: _Terms, grads: _Terms, part: Part, grad: Tensor, out: Tensor, lse: Tensor
+    terms: _Terms, grads: _Terms, part: TableTile, grad: Tensor, out: Tensor, lse: Tensor
 ) -> None:
     """Add the gradients from some rows and keys that share one row of each table, by the kernel.
 

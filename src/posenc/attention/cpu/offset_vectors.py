@@ -47,7 +47,7 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
-class Block(NamedTuple):
+class SkewedBlock(NamedTuple):
     """Some queries and the keys that they see, whose differences are `columns` of all."""
 
     heads: slice
@@ -68,7 +68,7 @@ def _largest(strip: Strip) -> int:
     return min(strip.queries - 1, strip.high + ROWS)
 
 
-def _blocks(strip: Strip, heads: int, group: int) -> Iterator[Block]:
+def _blocks(strip: Strip, heads: int, group: int) -> Iterator[SkewedBlock]:
     largest = _largest(strip)
     some = HEADS if group % HEADS == 0 or group == 1 else 1  # heads of a block share their keys
     for start in strip.rows[::ROWS]:
@@ -83,7 +83,7 @@ def _blocks(strip: Strip, heads: int, group: int) -> Iterator[Block]:
         for h in range(0, heads, some):
             these = slice(h, min(h + some, heads))
             shared = slice(h // group, (these.stop - 1) // group + 1)
-            yield Block(these, shared, rows, keys, columns, ahead, behind)
+            yield SkewedBlock(these, shared, rows, keys, columns, ahead, behind)
 
 
 def _held(q: Tensor, x: Tensor, strip: Strip) -> Tensor:
@@ -91,7 +91,9 @@ def _held(q: Tensor, x: Tensor, strip: Strip) -> Tensor:
     return x.new_empty(len(q) * HEADS * ROWS * (strip.keys + ROWS))
 
 
-def _products(x: Tensor, vectors: Tensor, block: Block, held: Tensor) -> tuple[Tensor, Tensor]:
+def _products(
+    x: Tensor, vectors: Tensor, block: SkewedBlock, held: Tensor
+) -> tuple[Tensor, Tensor]:
     """E of a block, (batch, head, row, column), and the view of it that is the bias."""
     (n, m), heads = block.size, block.heads.stop - block.heads.start
     shape = (len(x), heads, n, n + m - 1)

@@ -10,7 +10,7 @@ from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings
 
 
-class Rows(Prepared, NamedTuple("Rows", [("rows", Tensor)])):
+class TokenRows(Prepared, NamedTuple("TokenRows", [("rows", Tensor)])):
     """A row for each token, (*batch, token, channel)."""
 
     shape = "token channel"

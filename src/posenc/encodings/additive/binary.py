@@ -16,7 +16,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.positions import exact, whole
 from posenc.core.shapes import Embeddings, Positions
 from posenc.core.tracing import visible
-from posenc.encodings.additive.add import Rows, add
+from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import (
     bounded,
@@ -30,7 +30,7 @@ from posenc.properties.card import Card
 class Binary(Encoding):
     """`Binary(512)` has 32 bits, the most up to 32 that fit the width; `Binary(512, bits=8)`."""
 
-    prepared = Rows
+    prepared = TokenRows
 
     def __init__(self, dim: int, bits: int | None = None):
         super().__init__()
@@ -41,7 +41,7 @@ class Binary(Encoding):
         self.width = dim
         self.bits = bits
 
-    def prepare(self, pos: Positions) -> Rows:
+    def prepare(self, pos: Positions) -> TokenRows:
         """Raises IndexError past 2^bits positions, and TypeError for fractions."""
         pos = whole(exact(pos), "Binary")
         if pos.numel() and visible(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
@@ -51,9 +51,11 @@ class Binary(Encoding):
                 " within, or take more `bits`."
             )
         worth = 2 ** torch.arange(self.bits - 1, -1, -1, device=pos.device)
-        return Rows((pos.unsqueeze(-1) // worth % 2).repeat_interleave(self.width // self.bits, -1))
+        return TokenRows(
+            (pos.unsqueeze(-1) // worth % 2).repeat_interleave(self.width // self.bits, -1)
+        )
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)
 
 

@@ -12,7 +12,7 @@ from posenc.core.arguments import channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact_copy
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import Rows, add
+from posenc.encodings.additive.add import TokenRows, add
 from posenc.properties import any_length, length_independent, order_sensitive, unique_positions
 from posenc.properties.card import Card, Paper
 
@@ -20,16 +20,16 @@ from posenc.properties.card import Card, Paper
 class Integer(Encoding):
     """`Integer(512)` for embeddings of 512 channels."""
 
-    prepared = Rows
+    prepared = TokenRows
 
     def __init__(self, dim: int):
         super().__init__()
         self.width = channels(dim)
 
-    def prepare(self, pos: Positions) -> Rows:
-        return Rows(exact_copy(pos).unsqueeze(-1).expand(*pos.shape, self.width))
+    def prepare(self, pos: Positions) -> TokenRows:
+        return TokenRows(exact_copy(pos).unsqueeze(-1).expand(*pos.shape, self.width))
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)
 
 

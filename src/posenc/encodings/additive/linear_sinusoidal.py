@@ -15,7 +15,7 @@ import torch
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import Rows, add
+from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.sinusoidal import VASWANI, waves
 from posenc.properties import (
     any_length,
@@ -32,17 +32,17 @@ from posenc.properties.card import Card
 class LinearSinusoidal(Encoding):
     """`LinearSinusoidal(512)` for embeddings of 512 channels."""
 
-    prepared = Rows
+    prepared = TokenRows
 
     def __init__(self, dim: int):
         super().__init__()
         self.width = dim
         self.freqs = 1 / torch.ones_like(frequencies(dim)).cumsum(0)
 
-    def prepare(self, pos: Positions) -> Rows:
-        return Rows(waves(pos, self.freqs))
+    def prepare(self, pos: Positions) -> TokenRows:
+        return TokenRows(waves(pos, self.freqs))
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)
 
 

@@ -18,7 +18,7 @@ from posenc.core.arguments import channels, shown
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import Rows, add
+from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import any_length, bounded, order_sensitive, unique_positions
 from posenc.properties.card import Card
@@ -29,7 +29,7 @@ Divisor = Literal["N", "N-1"]
 class Normalized(Encoding):
     """`Normalized(512)`, or `Normalized(512, "N-1")` so that the last token stands at 1."""
 
-    prepared = Rows
+    prepared = TokenRows
 
     def __init__(self, dim: int, divisor: Divisor = "N"):
         super().__init__()
@@ -38,13 +38,13 @@ class Normalized(Encoding):
         self.width = channels(dim)
         self.divisor: Divisor = divisor
 
-    def prepare(self, pos: Positions) -> Rows:
+    def prepare(self, pos: Positions) -> TokenRows:
         pos = exact(pos).double()
         last = F.pad(pos, (0, 1)).amax(-1, keepdim=True)  # at least 0, of no token too
         divisor = last + 1 if self.divisor == "N" else last.clamp_min(1)  # one token stands at 0
-        return Rows((pos / divisor).float().unsqueeze(-1).expand(*pos.shape, self.width))
+        return TokenRows((pos / divisor).float().unsqueeze(-1).expand(*pos.shape, self.width))
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)
 
 

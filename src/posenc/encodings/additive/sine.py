@@ -15,7 +15,7 @@ from posenc.core.arguments import channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import Rows, add
+from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.sinusoidal import VASWANI
 from posenc.properties import any_length, bounded, length_independent, order_sensitive
 from posenc.properties.card import Card
@@ -24,17 +24,17 @@ from posenc.properties.card import Card
 class Sine(Encoding):
     """`Sine(512)` for embeddings of 512 channels."""
 
-    prepared = Rows
+    prepared = TokenRows
 
     def __init__(self, dim: int):
         super().__init__()
         self.width = channels(dim)
 
-    def prepare(self, pos: Positions) -> Rows:
+    def prepare(self, pos: Positions) -> TokenRows:
         sine = torch.sin(exact(pos).double()).float()
-        return Rows(sine.unsqueeze(-1).expand(*pos.shape, self.width))
+        return TokenRows(sine.unsqueeze(-1).expand(*pos.shape, self.width))
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)
 
 

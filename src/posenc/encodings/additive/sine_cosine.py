@@ -15,7 +15,7 @@ from posenc.core.arguments import number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
-from posenc.encodings.additive.add import Rows, add
+from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.sinusoidal import VASWANI, waves
 from posenc.properties import (
     any_length,
@@ -31,7 +31,7 @@ from posenc.properties.card import Card
 class SineCosine(Encoding):
     """`SineCosine(512)`, or slower: `SineCosine(512, theta=0.01)`."""
 
-    prepared = Rows
+    prepared = TokenRows
 
     def __init__(self, dim: int, theta: float = 1.0):
         super().__init__()
@@ -39,10 +39,10 @@ class SineCosine(Encoding):
         self.theta = float(number(theta, "theta"))
         self.freqs = torch.full_like(frequencies(dim), self.theta)
 
-    def prepare(self, pos: Positions) -> Rows:
-        return Rows(waves(pos, self.freqs))
+    def prepare(self, pos: Positions) -> TokenRows:
+        return TokenRows(waves(pos, self.freqs))
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, checked, frequencies, join
 from posenc.core.shapes import Embeddings, Frequencies, Positions
-from posenc.encodings.additive.add import Rows, add
+from posenc.encodings.additive.add import TokenRows, add
 from posenc.properties import (
     any_length,
     bounded,
@@ -38,7 +38,7 @@ def waves(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") ->
 class Sinusoidal(Encoding):
     """`Sinusoidal(512)`, or `Sinusoidal(512, base=500.0, layout="half")`."""
 
-    prepared = Rows
+    prepared = TokenRows
 
     def __init__(self, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"):
         super().__init__()
@@ -46,10 +46,10 @@ class Sinusoidal(Encoding):
         self.freqs, self.base = frequencies(dim, base), float(base)
         self.layout: Layout = checked(layout)
 
-    def prepare(self, pos: Positions) -> Rows:
-        return Rows(waves(pos, self.freqs, self.layout))
+    def prepare(self, pos: Positions) -> TokenRows:
+        return TokenRows(waves(pos, self.freqs, self.layout))
 
-    def on_embeddings(self, x: Embeddings, at: Rows) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)
 
 

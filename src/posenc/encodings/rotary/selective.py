@@ -31,26 +31,28 @@ from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn
 
 
-class Steps(
+class RunningAngles(
     Running,
     Prepared,
-    NamedTuple("Steps", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]),
+    NamedTuple(
+        "RunningAngles", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]
+    ),
 ):
     """cos and sin of φ, and its two terms in float64, all (batch, head, token, pair)."""
 
     @classmethod
-    def turned(cls, place: Tensor, total: Tensor) -> "Steps":
+    def turned(cls, place: Tensor, total: Tensor) -> "RunningAngles":
         angle = place + total
         return cls(angle.cos().float(), angle.sin().float(), place, total)
 
-    def before(self, more: "Steps") -> "Steps":
+    def before(self, more: "RunningAngles") -> "RunningAngles":
         return self.turned(more.place, super().before(more).total)
 
 
 class SelectiveRoPE(Encoding):
     """`SelectiveRoPE(512, heads=8)`, for layers that read 512 channels."""
 
-    prepared = Steps
+    prepared = RunningAngles
     causal = True
 
     def __init__(
@@ -68,17 +70,17 @@ class SelectiveRoPE(Encoding):
         self.down, self.up = linear(width, count(rank, "rank")), linear(rank, width // 2)
         self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))  # b: e^b of 1 at first
 
-    def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Steps:
+    def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> RunningAngles:
         said = normalize(x.unflatten(-1, (self.heads, -1)), dim=-1).flatten(-2)
         theta = self.freqs.to(x.device)
         total = running(by_head(said, self.heads, self.down, self.up)) * theta
         place = for_heads(at.double().unsqueeze(-1)) * self.pace.double().exp() * theta
-        return Steps.turned(place.expand_as(total), total)
+        return RunningAngles.turned(place.expand_as(total), total)
 
-    def on_queries(self, q: Heads, at: Steps) -> Heads:
+    def on_queries(self, q: Heads, at: RunningAngles) -> Heads:
         return rotate(q, Turn(at.cos, at.sin), self.layout)
 
-    def on_keys(self, k: Heads, at: Steps) -> PerHead:
+    def on_keys(self, k: Heads, at: RunningAngles) -> PerHead:
         return rotate_keys(k, Turn(at.cos, at.sin), self.layout)
 
 

@@ -30,12 +30,16 @@ from posenc.core.masks import Mask
 from posenc.core.positions import sequence
 from posenc.encodings.bias.alibi import ALiBi, slopes
 from posenc.encodings.bias.fire import FIRE
+from posenc.encodings.bias.fox import FoX
 from posenc.encodings.bias.kerple import Kerple
 from posenc.encodings.bias.t5 import T5Bias
 from posenc.encodings.nope import NoPE
+from posenc.encodings.relative.cope import CoPE
 from posenc.encodings.relative.deberta import DeBERTa
+from posenc.encodings.relative.path import PaTH
 from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.relative.transformer_xl import TransformerXL
+from posenc.encodings.relative.wall import Wall
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.bench import memory
 from posenc.lab.bench.results import Table, Target, table
@@ -49,6 +53,18 @@ LONGEST_TRAINED = 4096
 SHORTEST_CACHE, LONGEST_CACHE = 256, 65_536
 WINDOW = 256
 DECODED_SOON = 2.0  # the most times torch's call on 256 keys: of a bias of distance, or without
+MOST = {  # times the limit, and MB, by kind and tokens
+    ("forward", 2048): (("FoX", 1.4), ("PaTH", 4.0), ("Wall", 2.8), ("FIRE, L = 512", 3.5)),
+    ("forward", 4096): (("FIRE, L = 512", 5.0),),
+    ("training", 512): (("ALiBi", 1.2), ("Transformer-XL", 3.0)),
+    ("training", 2048): (
+        ("Transformer-XL", 4.5), ("Shaw", 4.0), ("CoPE", 6.0), ("DeBERTa", 8.0), ("FoX", 2.0),
+    ),
+    ("training", 4096): (
+        ("ALiBi", 1.3), ("T5", 2.0), ("Transformer-XL", 4.5, 400), ("Shaw", 4.0, 400),
+        ("CoPE", 6.0, 400), ("DeBERTa", 8.0, 1000),
+    ),
+}  # fmt: skip
 BY_CONTENT = ("Shaw", "Transformer-XL", "DeBERTa")
 DECODED = {  # the most times torch's call on 65,536 keys
     "NoPE": 1.3, "RoPE, keys turned before": 1.3, "ALiBi": 1.5, "T5": 1.5, "KERPLE": 1.5,
@@ -59,7 +75,7 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Case:
+class Encoded:
     encoding: Encoding
     causal: bool = True
     path: Implementation = "auto"
@@ -67,7 +83,8 @@ class Case:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = masks.causal() if self.causal else None
         if q.shape[2] == k.shape[2]:
-            return attend(q, k, v, self.encoding, mask=mask, implementation=self.path)
+            at = _said(self.encoding, q.shape[2])
+            return attend(q, k, v, self.encoding, at, mask=mask, implementation=self.path)
         at, k_at, causal = _prepared_step(self.encoding, q.shape[2], k.shape[2])
         mask = causal if self.causal else None
         return attend(q, k, v, self.encoding, at, k_at, mask, implementation=self.path)
@@ -84,14 +101,14 @@ class Windowed:
 
 
 @dataclass(frozen=True)
-class Held:
+class RowHeld:
     """The row of a bias, held by the caller for all layers of one token."""
 
     encoding: Encoding
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if torch.is_grad_enabled() or q.shape[2] != 1:
-            return Case(self.encoding)(q, k, v)
+            return Encoded(self.encoding)(q, k, v)
         return _decoding(self.encoding, k.shape[2]).attend(q, k, v)
 
 
@@ -114,6 +131,18 @@ class KeysTurnedBefore:
 
 
 PLAIN = NoPE()
+
+
+def _said(encoding: Encoding, tokens: int) -> Any:
+    """What the tokens of a layer say of their positions, where it is more than these."""
+    pos = sequence(tokens)
+    at = encoding.on_hidden(_hidden(tokens), pos)
+    return None if at is pos else at
+
+
+@cache
+def _hidden(tokens: int) -> Tensor:
+    return torch.randn(1, tokens, HEADS * DIM, generator=torch.Generator().manual_seed(1))
 
 
 @cache
@@ -221,17 +250,21 @@ def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
     shaw = Shaw(DIM, reach=REACH)
     deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
     ways = {
-        LIMIT: Case(NoPE()),
-        LIMIT_BOTH_WAYS: Case(NoPE(), causal=False),
-        "posenc ALiBi": Case(ALiBi(HEADS)),
-        "posenc T5": Case(t5),
-        "posenc KERPLE": Case(Kerple(HEADS)),
-        "posenc FIRE, up to its L": Case(FIRE(HEADS, length=2**15)),
-        "posenc FIRE, L = 512": Case(FIRE(HEADS)),
-        "posenc Shaw": Case(shaw),
-        "posenc Transformer-XL": Case(TransformerXL(DIM, HEADS)),
-        "posenc DeBERTa": Case(deberta, causal=False),
-        "posenc DeBERTa in blocks": Case(deberta, causal=False, path="blocks"),
+        LIMIT: Encoded(NoPE()),
+        LIMIT_BOTH_WAYS: Encoded(NoPE(), causal=False),
+        "posenc ALiBi": Encoded(ALiBi(HEADS)),
+        "posenc T5": Encoded(t5),
+        "posenc KERPLE": Encoded(Kerple(HEADS)),
+        "posenc FIRE, up to its L": Encoded(FIRE(HEADS, length=2**15)),
+        "posenc FIRE, L = 512": Encoded(FIRE(HEADS)),
+        "posenc Shaw": Encoded(shaw),
+        "posenc Transformer-XL": Encoded(TransformerXL(DIM, HEADS)),
+        "posenc CoPE": Encoded(CoPE(DIM)),
+        "posenc FoX": Encoded(FoX(HEADS * DIM, HEADS)),
+        "posenc PaTH": Encoded(PaTH(HEADS * DIM, HEADS)),
+        "posenc Wall": Encoded(Wall(HEADS * DIM, HEADS)),
+        "posenc DeBERTa": Encoded(deberta, causal=False),
+        "posenc DeBERTa in blocks": Encoded(deberta, causal=False, path="blocks"),
     }
     usual: dict[str, tuple[Callable[[], Run], int]] = {
         "materialised ALiBi": (lambda: alibi_matrix, 8192),
@@ -248,13 +281,9 @@ def _transformers() -> bool:
 
 
 TRAINED = (LIMIT, "posenc ALiBi", "posenc T5", "posenc KERPLE", "posenc FIRE, up to its L")
-TRAINED += (
-    "posenc Shaw",
-    "posenc Transformer-XL",
-    "posenc DeBERTa",
-    "materialised ALiBi",
-    "materialised T5",
-)
+TRAINED += ("posenc Shaw", "posenc Transformer-XL", "posenc DeBERTa", "posenc CoPE", "posenc FoX")
+TRAINED += ("posenc PaTH", "posenc Wall", "materialised ALiBi", "materialised T5")
+SAID = "posenc FoX", "posenc PaTH", "posenc Wall"  # positions go by what each token says
 
 
 def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
@@ -310,7 +339,7 @@ def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tenso
     if q.shape[2] * k.shape[2] > 1024**2:
         return
     for run in runs.values():
-        if isinstance(run, Case | Windowed):
+        if isinstance(run, Encoded | Windowed):
             with torch.no_grad():
                 expected = replace(run, path="reference")(q, k, v)
                 torch.testing.assert_close(run(q, k, v), expected, rtol=1e-4, atol=2e-5)
@@ -323,8 +352,8 @@ def check(tokens: int = 512) -> dict[str, float]:
     errors, ways = {}, cases(tokens)
     for name, run in ways.items():
         counterpart = ways[name.replace("materialised", "posenc")]
-        assert isinstance(counterpart, Case)
-        expected = Case(counterpart.encoding, counterpart.causal, "reference")(q, k, v)
+        assert isinstance(counterpart, Encoded)
+        expected = Encoded(counterpart.encoding, counterpart.causal, "reference")(q, k, v)
         trained = run(q, k, v)
         with torch.no_grad():
             inferred = run(q, k, v)
@@ -347,22 +376,22 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
     if kind == "training":
         return {name: run for name, run in ways.items() if name in TRAINED}
     if kind == "decode":
-        for name in ("materialised DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS):
+        for name in ("materialised DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS, *SAID):
             ways.pop(name, None)  # the first has no cache; one query at the end sees all keys
         turned = KeysTurnedBefore(RoPE(DIM))
         ways |= {
             LIMIT: torch_attention,
-            "posenc NoPE": Case(PLAIN),
+            "posenc NoPE": Encoded(PLAIN),
             f"posenc {KEYS_TURNED}": turned,
-            **{f"posenc {name}, row held": Held(encoding) for name, encoding in HELD.items()},
+            **{f"posenc {name}, row held": RowHeld(encoding) for name, encoding in HELD.items()},
         }
         if tokens == LONGEST_CACHE:
-            ways["posenc FIRE, up to its L"] = Case(FIRE(HEADS, length=2 * tokens))
+            ways["posenc FIRE, up to its L"] = Encoded(FIRE(HEADS, length=2 * tokens))
     if kind == "window":
         names = {"posenc ALiBi": ALiBi(HEADS), "posenc NoPE": PLAIN, "posenc RoPE": RoPE(DIM)}
         return {name: Windowed(encoding) for name, encoding in names.items()}
     if kind == "prefill":
-        ways |= {LIMIT: torch_attention, "posenc NoPE": Case(PLAIN)}
+        ways |= {LIMIT: torch_attention, "posenc NoPE": Encoded(PLAIN)}
         return {name: ways[name] for name in (LIMIT, "posenc NoPE", "posenc ALiBi", "posenc T5")}
     return ways
 
@@ -408,6 +437,8 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
         if usual and row.memory and usual.memory:
             yield Target(f"{name}, memory / usual", row.memory / usual.memory, share)
 
+    for name, most, *mb in MOST.get((kind, tokens), ()):
+        yield from within(name, most, *mb)
     if kind == "forward" and tokens == 4096:
         for name in ("T5", "KERPLE", "FIRE, up to its L"):
             yield from within(name, 1.3, 30)
@@ -430,10 +461,6 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
         for name in ("NoPE", "ALiBi", "T5"):
             more = rows[f"posenc {name}"].times.median - rows[LIMIT].times.median
             yield Target(f"{name}, µs above plain", more * 1e6, 30.0)
-    if kind == "training" and tokens == 4096:
-        yield from within("ALiBi", 1.3)
-        yield from within("T5", 2.0)
-        yield from within("Transformer-XL", 4.5, 400)
     if kind == "forward" and tokens == 16384:
         yield from within("ALiBi", 0.5)
         for row in table.rows:

@@ -33,7 +33,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Case:
+class Sizes:
     """Shapes (batch, head, token, channel)."""
 
     q: tuple[int, int, int, int]
@@ -55,13 +55,13 @@ class Case:
 
 
 CASES = {
-    "long": Case((1, 32, 4096, 128), (1, 32, 4096, 128)),
-    "wide": Case((8, 12, 2048, 64), (8, 12, 2048, 64)),
-    "mid": Case((8, 12, 512, 64), (8, 12, 512, 64)),
-    "grouped": Case((1, 32, 4096, 128), (1, 8, 4096, 128)),
-    "strided": Case((1, 32, 4096, 128), (1, 32, 4096, 128), strided=True),
-    "decode": Case((32, 32, 1, 128), (32, 32, 1, 128)),
-    "tiny": Case((1, 32, 1, 128), (1, 8, 1, 128)),
+    "long": Sizes((1, 32, 4096, 128), (1, 32, 4096, 128)),
+    "wide": Sizes((8, 12, 2048, 64), (8, 12, 2048, 64)),
+    "mid": Sizes((8, 12, 512, 64), (8, 12, 512, 64)),
+    "grouped": Sizes((1, 32, 4096, 128), (1, 8, 4096, 128)),
+    "strided": Sizes((1, 32, 4096, 128), (1, 32, 4096, 128), strided=True),
+    "decode": Sizes((32, 32, 1, 128), (32, 32, 1, 128)),
+    "tiny": Sizes((1, 32, 1, 128), (1, 8, 1, 128)),
 }
 SMALL = ("decode", "tiny")  # cases that cost calls rather than numbers
 LARGE = 8 * 2**20  # bytes of the queries from which on targets hold

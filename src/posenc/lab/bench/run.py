@@ -57,10 +57,10 @@ class Effort:
     served: tuple[serving.Served, ...] = serving.FULL
 
 
-LENGTHS = (256, 1024, 4096, 16384)
+LENGTHS = (512, 2048, 4096, 16384)
 FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
 QUICK = Effort(
-    5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke", serving.QUICK
+    5, 2.0, (256, 1024), 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke", serving.QUICK
 )
 
 

@@ -33,7 +33,7 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.bench import memory
-from posenc.lab.bench.attention import Case, torch_attention
+from posenc.lab.bench.attention import Encoded, torch_attention
 from posenc.lab.bench.results import OURS, Table, Target, table
 from posenc.lab.bench.timing import timed
 
@@ -85,9 +85,9 @@ class Grouped:
             return scaled_dot_product_attention(rows, k, v, bias).view_as(q)
 
         cases = {
-            "NoPE": Case(NoPE()),
-            "ALiBi": Case(ALiBi(self.heads)),
-            "T5": Case(T5Bias(self.heads, bidirectional=False)),
+            "NoPE": Encoded(NoPE()),
+            "ALiBi": Encoded(ALiBi(self.heads)),
+            "T5": Encoded(T5Bias(self.heads, bidirectional=False)),
         }
         ways: dict[str, Way] = {
             self.limit: lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True),
@@ -98,7 +98,7 @@ class Grouped:
         if self.keys > COMPARED_KEYS:
             return ways, {}
         expected = {
-            name: lambda case=case: Case(case.encoding, path="reference")(q, k, v)
+            name: lambda case=case: Encoded(case.encoding, path="reference")(q, k, v)
             for name, case in cases.items()
         }
         return ways, expected
@@ -234,7 +234,7 @@ class Prefill:
         ways: dict[str, Way] = {self.limit: lambda: torch_attention(q, k, v)}
         expected: dict[str, Way] = {}
         for name, encoding in encodings.items():
-            case, reference = Case(encoding), Case(encoding, path="reference")
+            case, reference = Encoded(encoding), Encoded(encoding, path="reference")
             ways[f"{OURS} {name}"] = lambda case=case: case(q, k, v)
             expected[name] = lambda case=reference: case(q, k, v)
         return ways, expected

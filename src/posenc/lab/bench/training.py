@@ -32,7 +32,7 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 Begin = Callable[[], Attention]
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Pre-LN: attention, then an MLP of twice the width."""
 
     def __init__(self, width: int):
@@ -53,7 +53,7 @@ class Decoder(nn.Module):
         super().__init__()
         width = HEADS * DIM
         self.tokens = nn.Embedding(VOCABULARY, width)
-        self.blocks = nn.ModuleList([Block(width) for _ in range(LAYERS)])
+        self.blocks = nn.ModuleList([DecoderBlock(width) for _ in range(LAYERS)])
 
     def forward(self, ids: Tensor, attention: Attention) -> Tensor:
         x = self.tokens(ids)

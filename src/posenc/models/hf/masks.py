@@ -11,7 +11,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from posenc.core.masks import Band, Mask, causal
+from posenc.core.masks import Mask, OffsetRange, causal
 from posenc.core.tracing import readable
 
 
@@ -47,7 +47,7 @@ def _strip(low: float, high: float, queries: int, keys: int) -> Mask | None:
         if low == 0 and queries == keys:
             return causal()
     sees = lambda b, h, i, j: (i - j >= low) & (i - j <= high)  # noqa: E731
-    return Mask(sees, bands=(Band(low, high),), made_of=())
+    return Mask(sees, bands=(OffsetRange(low, high),), made_of=())
 
 
 def _dense(seen: Tensor, batch: int) -> Mask:

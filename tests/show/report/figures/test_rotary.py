@@ -58,7 +58,7 @@ def test_errors_that_are_no_numbers_leave_gaps():
 
 def test_dials_are_as_large_as_the_shares_of_their_circles():
     """The area of a sector is ½ r² α; of a polygon it is found by the shoelace formula."""
-    found = by_method(frequencies(8, 100.0), 20, 80)
+    found = by_method(frequencies(8, 100.0).tolist(), 20, 80)
     figure = figures.dials(found, 20, 80)
     assert "as trained 2, PI 0" in figure.says
     assert figure.panels[0].title == "as trained: 2 of 4 pairs meet new angles"
