@@ -61,9 +61,9 @@ def test_pages_of_all_kinds_are_looked_through(said):
     names = {str(path.relative_to(ROOT)) for path in said}
     assert names >= {
         "README.md", "CHANGELOG.md", "studies/README.md", "studies/pairs-copy/finding.md",
-        "docs/results.md", "src/posenc/show/report/words/guide.py",
+        "docs/results.md", "src/posenc/show/report/kinds/comparison/guide.py",
         "src/posenc/show/explorer/page/tour.js",
-        "src/posenc/show/report/templates/study.html", "src/posenc/core/cards.json",
+        "src/posenc/show/report/kinds/study.html", "src/posenc/core/cards.json",
     }  # fmt: skip
 
 

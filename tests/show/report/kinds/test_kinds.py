@@ -36,6 +36,13 @@ def test_each_kind_has_what_the_protocol_asks_for_and_a_page(name):
     assert Path(kinds.__file__).with_name(f"{name}.html").exists()
 
 
+def test_nothing_else_of_reports_names_a_kind():
+    """So a new kind is a new module with its page, and no other file is touched."""
+    report = Path(kinds.__file__).parent.parent
+    others = [one for one in report.rglob("*.py") if "kinds" not in one.parts]
+    assert not [one for one in others if f"{kinds.__name__}." in one.read_text("utf-8")]
+
+
 def test_a_comparison_has_a_figure_for_each_encoding(everything):
     names = set(draw(everything))
     assert names >= {f"{measured.slug}-figure" for measured in everything.encodings}
