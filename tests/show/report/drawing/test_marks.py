@@ -40,7 +40,7 @@ def test_a_new_mark_is_a_class_and_two_functions():
             yield Series(panel.title, self.name, panel.x_title, panel.texts("x", self.x), self.y)
 
     @html.draw_mark.register
-    def _(mark: Cross, panel, x, y):
+    def _(mark: Cross, x, y):
         yield True, f'<path class="cross" d="M{x.share(mark.x[0])} {y.share(mark.y[0])}"/>'
 
     @matplotlib.draw_mark.register

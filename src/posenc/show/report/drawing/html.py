@@ -136,19 +136,19 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
     """The stretched marks of a panel, and the others."""
     stretched, others = [], []
     for mark in panel.marks:
-        for inside, markup in draw_mark(mark, panel, x, y):
+        for inside, markup in draw_mark(mark, x, y):
             (stretched if inside else others).append(markup)
     return "".join(stretched), "".join(others)
 
 
 @singledispatch
-def draw_mark(mark: Mark, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def draw_mark(mark: Mark, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     """The elements of a mark; True: stretched with the panel."""
     raise NotImplementedError(f"{type(mark).__name__} is not drawn here yet.")
 
 
 @draw_mark.register
-def _(mark: Line, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Line, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     look = f'stroke="{mark.colour}" stroke-width="{mark.width:g}"{_dash(mark.dash)}'
     drawn = _path(mark.x, mark.y, x, y)
     yield True, f'<path class="line" {look}{_data_name(mark)} d="{drawn}"/>'
@@ -165,7 +165,7 @@ def _(mark: Line, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
 
 
 @draw_mark.register
-def _(mark: Stems, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Stems, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     bottom = y.share(0)
     drawn = [
         f"M{_unit(x.share(at))} {_unit(1 - bottom)}V{_unit(1 - y.share(value))}"
@@ -178,20 +178,20 @@ def _(mark: Stems, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]
 
 
 @draw_mark.register
-def _(mark: Band, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Band, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     look = f'fill="{mark.colour}"{_data_name(mark)}'
     yield True, f'<path class="band" {look} d="{_band(mark, x, y)}"/>'
 
 
 @draw_mark.register
-def _(mark: Area, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Area, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     kind = "band" if mark.faint else "area"
     drawn = _path(mark.x, mark.y, x, y, "Z")
     yield True, f'<path class="{kind}" fill="{mark.colour}" d="{drawn}"/>'
 
 
 @draw_mark.register
-def _(mark: Points, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Points, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     if mark.marker:
         looks = mark.marker, mark.colour, mark.size
         yield False, _markers(mark.x, mark.y, x, y, *looks, _data_name(mark))
@@ -204,7 +204,7 @@ def _(mark: Points, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]
 
 
 @draw_mark.register
-def _(mark: Arrows, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Arrows, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     for n, ends in enumerate(zip(mark.x, mark.y, mark.to_x, mark.to_y, strict=True)):
         x1, y1, x2, y2 = ends
         begin, end = (x.share(x1), y.share(y1)), (x.share(x2), y.share(y2))
@@ -217,7 +217,7 @@ def _(mark: Arrows, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]
 
 
 @draw_mark.register
-def _(mark: Rule, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Rule, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     along = x if mark.axis == "x" else y
     at = along.share(mark.at)
     drawn = f"M{_unit(at)} 0V1000" if mark.axis == "x" else f"M0 {_unit(1 - at)}H1000"
@@ -229,14 +229,14 @@ def _(mark: Rule, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
 
 
 @draw_mark.register
-def _(mark: Heat, panel: Panel, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
+def _(mark: Heat, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     low, high = mark.span
     ends = f'data-span="{low:.6g} {high:.6g}" data-unit="{safe(mark.unit or "value")}"'
     left, right = sorted(x.share(edge) for edge in mark.ends("x"))
     below, above = sorted(y.share(edge) for edge in mark.ends("y"))
     place = f'x="{_unit(left)}" y="{_unit(1 - above)}" preserveAspectRatio="none"'
     size = f'width="{_unit(right - left)}" height="{_unit(above - below)}"'
-    image = heat_image.image(mark, panel.y_down)
+    image = heat_image.image(mark, down=y.low > y.high)
     yield True, f'<image {place} {size} {ends} href="{image}"/>'
     if mark.digits is None:
         return
