@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.biases import ScoreBias, added, as_bias, per_query_head
 from posenc.core.encoding import Encoding, overrides
 from posenc.core.prepared import Parts
@@ -165,5 +165,5 @@ def _shape(sizes: Shape, open_end: bool = False) -> str:
 
 def _came(out: Any) -> str:
     if not isinstance(out, Tensor):
-        return shown(out)
+        return brief(out)
     return f"{out.dtype} of shape {_shape(out.shape)}"

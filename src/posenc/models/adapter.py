@@ -40,11 +40,12 @@ from posenc.attention.cache import keeps_keys
 from posenc.core.encoding import Encoding
 from posenc.core.positions import sequence
 from posenc.core.sum import Sum, leaves
+from posenc.core.text import printable
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.encodings.temperature import Temperature
 from posenc.models.config.parse import ENTRY
-from posenc.models.files.errors import ModelError, printable
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, inside
 from posenc.models.files.strict import read_json
 from posenc.models.hf.hooks import (

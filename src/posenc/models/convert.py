@@ -28,10 +28,11 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posenc.core.text import printable
 from posenc.models import from_gguf
 from posenc.models.config import families, specify
 from posenc.models.config.gguf import specify_gguf
-from posenc.models.files.errors import ModelError, printable
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import ModelFiles, find_files, inside, read_json
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, config_of, plan

@@ -19,9 +19,10 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Any
 
+from posenc.core.text import shown
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
-from posenc.models.files.errors import ModelError, shown
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")

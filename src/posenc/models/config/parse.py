@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from posenc.core.text import printable, shown
 from posenc.models.config import families
 from posenc.models.config.families import Family
 from posenc.models.config.fields import Fields, head_dim
@@ -26,7 +27,7 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.files.errors import ModelError, Unread, printable, shown
+from posenc.models.files.errors import ModelError, Unread
 
 ENTRY = "posenc"  # of a config saved by `posenc.models.adapter`: the encodings that are applied
 LARGEST = 2**30  # bytes of a table that is made without being asked twice

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from math import log, sqrt
 from typing import Any
 
+from posenc.core.text import shown
 from posenc.models.config.families import Family
 from posenc.models.config.fields import WIDEST, Fields, head_dim
 from posenc.models.config.layers import layers
 from posenc.models.config.spec import Rotary
-from posenc.models.files.errors import ModelError, shown
+from posenc.models.files.errors import ModelError
 
 METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
     "default": (),

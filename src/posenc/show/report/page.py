@@ -9,10 +9,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from posenc.core.text import printable
 from posenc.lab.bench.run import Benchmark
 from posenc.lab.compare.comparison import Comparison
 from posenc.lab.study.summary import Summary
-from posenc.models.files.errors import printable
 from posenc.models.inspection import Inspection
 from posenc.models.weighing import Weighing
 from posenc.properties import ALL

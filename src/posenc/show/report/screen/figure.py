@@ -19,7 +19,7 @@ from html import escape
 from math import ceil, inf
 
 from posenc.core.numerals import number
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.show.report.drawing.axis import Axis, axis, edges
 from posenc.show.report.drawing.figure import (
     GREY,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from posenc.analysis.frequencies import LONGEST
 from posenc.analysis.rounding import BLIND
 from posenc.core.numerals import number
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.models.inspection import Inspection, Turning, rounded
 
 if TYPE_CHECKING:  # which needs torch
