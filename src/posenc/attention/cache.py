@@ -155,7 +155,8 @@ def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: 
     held = None if cache is None else cache.held.get(layer)
     known = None if held is None else held.pos
     if cache is not None:
-        cache.given.pop(layer, None)  # of a call that was refused
+        # What a refused call gave is dropped.
+        cache.given.pop(layer, None)
     if pos is None:
         if known is None:
             start = 0 if held is None else held.tokens

@@ -138,7 +138,8 @@ def _checked(leaf: Encoding, hook: str, out: Any, *due: Shape) -> Tensor:
     if isinstance(out, Tensor) and out.is_floating_point():
         if out.shape in due or (out.ndim == 4 and out.shape[:3] in due):
             return out
-    channels = hook != "on_embeddings"  # whose due shape ends with them
+    # Embeddings (batch, token, channel) name their channels within the shape; heads do not.
+    channels = hook != "on_embeddings"
     shapes = " or ".join(dict.fromkeys(_shape(shape, channels) for shape in due))
     raise TypeError(
         f"`{type(leaf).__name__}.{hook}` must return floats of shape {shapes}, got {_came(out)}."

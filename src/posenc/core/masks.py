@@ -59,7 +59,8 @@ class Mask:
     # The bands that say the same, within a document
     bands: tuple[OffsetRange, ...] | None = field(default=None, compare=False)
     made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
-    ids: tuple["_SameId", ...] = field(default=(), compare=False)  # of documents, kept apart
+    # The ids of documents, which tell where one can be attended to by itself.
+    ids: tuple["_SameId", ...] = field(default=(), compare=False)
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)

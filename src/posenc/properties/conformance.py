@@ -231,7 +231,8 @@ def _smallest(promise: Promise, case: Case, broken: Outcome) -> Outcome:
 def _can_be_made(case: Case) -> bool:
     try:
         case.layer()
-    except Exception:  # of the user's code
+    except Exception:
+        # Code of the user may raise anything.
         return False
     return True
 
@@ -249,7 +250,8 @@ def tried(promise: Promise, case: Case) -> Outcome:
             largest, count = max(largest, defect), count + 1
     except NotApplicable as reason:
         return Outcome(name, None, float("nan"), f"not applicable: {reason}")
-    except Exception as error:  # of the user's code
+    except Exception as error:
+        # Code of the user may raise anything.
         where = user_code.failure(error, [case.card]) or f"{type(error).__name__}: {error}"
         return Outcome(name, False, float("inf"), " ".join(where.split()))
     if not count:

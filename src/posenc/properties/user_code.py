@@ -30,7 +30,8 @@ from posenc.core.sum import leaves
 from posenc.properties.card import Card
 from posenc.properties.probe import copied
 
-FORMULA = "\n\n    "  # is indented
+# A formula of a docstring is a paragraph of its own, indented.
+FORMULA = "\n\n    "
 FILLED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 
