@@ -139,6 +139,8 @@ READ: dict[str, dict[str, Any]] = {
             "rotary_emb_fraction": "partial_rotary_factor",
         },
     },
+    # its layers see all of a text that they were given, and a window of what they wrote
+    "unlimited_ocr_text": {"switched": {"is_causal": True}},
     "ultrabert": {
         "windows": {"sliding_attention": BOTH_SIDES["sliding_attention"]},
     },
@@ -154,6 +156,8 @@ READ: dict[str, dict[str, Any]] = {
     "glm_moe_dsa": {**MLA, "fixed": {"rope_interleave": True}},
     "hy_v4": {"keys": {**MLA["keys"], "num_key_value_heads": "num_attention_heads"}}
     | {"place": MLA["place"], "logit_gain": MLA["logit_gain"]},
+    "hunyuan_v1_dense": {"form": {"alpha": True}},
+    "hunyuan_v1_moe": {"form": {"alpha": True}},
     "minimax": {"windows": {"full_attention": "sliding_window"}},
     "longcat_flash": MLA,
     "minicpm3": MLA,
@@ -185,6 +189,19 @@ READ: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
     "qwen3_omni_moe_talker_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
     "qwen4_exp_text": {"mrope": {"sections": [11, 11, 10], "woven": True}},
+    "kimi_linear": {
+        "layers": {
+            "every": 4,
+            "at": 0,
+            "is": "full_attention",
+            "else": "linear_attention",
+            "first": ["linear_attention"],
+            "numbers": {
+                "key": "linear_attn_config",
+                "lists": {"full_attn_layers": "full_attention", "kda_layers": "linear_attention"},
+            },
+        },
+    },
     "glm5_next_text": {
         "attention": ["indexed_attention"],
         "layers": {
@@ -197,8 +214,17 @@ READ: dict[str, dict[str, Any]] = {
     },
     "nemotron_h": {
         "defaults": {"num_hidden_layers": 4},
-        "layers": {"cycle": ["linear_attention", "moe", "full_attention", "mlp"]},
+        "layers": {
+            "cycle": ["linear_attention", "moe", "full_attention", "mlp"],
+            "letters": {
+                "hybrid_override_pattern": {
+                    **{"M": "linear_attention", "*": "full_attention"},
+                    **{"E": "moe", "-": "mlp"},
+                },
+            },
+        },
         "attention": ["full_attention"],
+        "ignored": ["num_hidden_layers", "sliding_window"],
     },
     # other names, other bases
     "codegen": {
@@ -239,6 +265,7 @@ READ: dict[str, dict[str, Any]] = {
     },
     "granitemoehybrid": {
         "layout": "half",
+        "layers": {"cycle": ["linear_attention"]},
         "attention": ["full_attention"],
         "switch": {"key": "position_embedding_type", "rope": {}, "": {"kind": "none"}},
     },
@@ -652,14 +679,18 @@ def line(model_type: str) -> dict[str, Any]:
     """Make the line of families.json for a model."""
     kind = CONFIG_MAPPING[model_type]
     made: dict[str, Any] = {"folder": kind.__module__.split(".")[-2], **read(model_type)}
-    if made.get("kind") in ("refused", "nothing") or "parts" in made:
+    if "parts" in made:
+        return made | {"inner": inner(model_type, made["parts"])}
+    if made.get("kind") in ("refused", "nothing"):
         return made
     config = watched.config(model_type)
     made["parts"] = parts(model_type)
+    made["inner"] = inner(model_type, made["parts"])
     own = "num_hidden_layers" in vars(config) or made.get("kind")
     if watched.inner(config) and not own and "rope_parameters" not in vars(config):
         made["flat"] = flat(model_type)
-        return made | {"kind": "parts", "parts": made["parts"] or list(watched.inner(config))}
+        made["parts"] = made["parts"] or list(watched.inner(config))
+        return made | {"kind": "parts", "inner": inner(model_type, made["parts"])}
     names = keys(kind, config)
     made["keys"] = names | made.get("keys", {})
     made["defaults"] = defaults(model_type, made["keys"]) | made.get("defaults", {})
@@ -751,6 +782,9 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
         found += [] if SHARE in code else [f"rope_parameters.{SHARE}"]
         if "head_dim" not in named and _computed(kind, "head_dim", 48):
             found.append("head_dim")
+    typed = re.search("layer_type|block_type", code) or model_type == "mistral"
+    if made.get("kind") in ("rotary", "none") and not typed:
+        found.append("layer_types")  # AutoConfig makes of a Mistral that lists them a Ministral
     ruled = '"sliding_window"' in json.dumps(made.get("windows"))
     if not ruled and not ("sliding" in code and _slides(model_type, made)):
         found.append("sliding_window")
@@ -834,6 +868,35 @@ def parts(model_type: str) -> list[str]:
     ]
 
 
+def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
+    """What a class takes each config inside it for, that states no type or another one."""
+    kind: Any = CONFIG_MAPPING[model_type]
+
+    def made(name: str, **values: Any) -> Any:
+        for given in ({name: values}, {}):
+            with suppress(Exception):  # the class cannot take it so
+                return getattr(kind(**given), name)
+        return None
+
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        part = made(name)
+        if part is None or part.model_type not in CONFIG_MAPPING:
+            continue
+        other = "bert" if part.model_type != "bert" else "gpt2"
+        fixed = type(made(name, model_type=other)) is type(part)
+        found[name] = {"model_type": part.model_type} | ({"fixed": True} if fixed else {})
+        with suppress(Exception):  # its class has no defaults that fit each other
+            own = type(part)()
+            values = {key: getattr(part, key, None) for key in (*USUAL, "sliding_window")}
+            values["rope_parameters"] = getattr(part, "rope_parameters", None)
+            differ = {k: v for k, v in values.items() if v != getattr(own, k, None)}
+            stated = getattr(kind.sub_configs_defaults.get(name), "init_kwargs", {})
+            differ |= {k: v for k, v in stated.items() if differ and k in USUAL}
+            found[name] |= {"defaults": differ} if differ else {}
+    return found
+
+
 def flat(model_type: str) -> str:
     """Type of the text model inside that the class makes of keys at the top level; "" if none."""
     kind: Any = CONFIG_MAPPING[model_type]
@@ -873,8 +936,12 @@ def defaults(model_type: str, names: Mapping[str, str]) -> dict[str, Any]:
         value = stated.get(names.get(usual, usual))
         if value is not None:
             found[usual] = list(value) if isinstance(value, tuple) else value
-    made = vars(watched.config(model_type))
-    rope = made.get("rope_parameters")
+    mended = watched.config(model_type)
+    plain: Any = mended
+    with suppress(Exception):  # its own defaults contradict each other
+        plain = kind()
+    made, rope = vars(plain), vars(plain).get("rope_parameters")
+    rope = rope or vars(mended).get("rope_parameters")
     if rope:
         found["rope_parameters"] = json.loads(json.dumps(rope))
     for usual in (

@@ -141,6 +141,22 @@ def test_an_offset_beyond_the_period_is_refused():
         specify({"model_type": "jamba", "attn_layer_period": 4})
 
 
+def test_letters_numbers_and_old_words_of_layers_are_read_as_their_classes_do():
+    same("nemotron_h", num_hidden_layers=6, hybrid_override_pattern="M-M*-E")
+    same("nemotron_h", num_hidden_layers=9)
+    lists = {"full_attn_layers": [3], "kda_layers": [1, 2, 4]}
+    same("kimi_linear", num_hidden_layers=4, linear_attn_config=lists)
+    same("kimi_linear", num_hidden_layers=9, linear_attn_config={"full_attn_layers": [3]})
+    types = ["mamba", "attention"]
+    same("granitemoehybrid", num_hidden_layers=2, layer_types=types, position_embedding_type="rope")
+    same("qwen3_next", num_hidden_layers=2, layer_types=types)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma3_text", "llama4_text", "gpt2", "gptj"])
+def test_what_is_told_not_to_be_causal_looks_both_ways(model_type: str):
+    same(model_type, is_causal=False)
+
+
 def test_embedding_gemma_sees_a_window_to_both_sides():
     same("gemma3_text", num_hidden_layers=6, sliding_window=512, use_bidirectional_attention=True)
     config = {"model_type": "gemma3_text", "sliding_window": 512}
