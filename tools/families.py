@@ -156,6 +156,62 @@ READ: dict[str, dict[str, Any]] = {
     "glm_moe_dsa": {**MLA, "fixed": {"rope_interleave": True}},
     "hy_v4": {"keys": {**MLA["keys"], "num_key_value_heads": "num_attention_heads"}}
     | {"place": MLA["place"], "logit_gain": MLA["logit_gain"]},
+    # which layers attend is listed, or goes round
+    "bamba": {
+        "layers": {
+            "listed": "attn_layer_indices",
+            "is": "full_attention",
+            "else": "linear_attention",
+            "unlisted": "linear_attention",
+        },
+        "attention": ["full_attention"],
+    },
+    "recurrent_gemma": {
+        "layers": {
+            "round": "block_types",
+            "cycle": ["recurrent", "recurrent", "attention"],
+            "renamed": {"recurrent": "linear_attention", "attention": "sliding_attention"},
+        },
+        "attention": ["sliding_attention"],
+    },
+    "zamba2": {
+        "layers": {
+            "cycle": ["linear_attention"],
+            "first": [
+                *["linear_attention"],
+                *[*["linear_attention"] * 5, "hybrid"] * 7,
+                *[*["linear_attention"] * 4, "hybrid", *["linear_attention"] * 3, "hybrid"],
+            ],
+        },
+        "attention": ["hybrid"],
+        "form": {"times": 2},
+        "defaults": {"use_mem_rope": False},
+        "switch": {"key": "use_mem_rope", "true": {}, "": {"kind": "none"}},
+    },
+    "granite_swa": {"form": {"bases": "layer_rope_theta"}},
+    "granitemoe_swa": {"form": {"bases": "layer_rope_theta"}},
+    "mistral4": {**INTERLEAVE, "temperature": MINISTRAL},
+    # heads of full layers are wider
+    **{
+        name: {
+            "form": {"wide": {"full_attention": "global_head_dim"}},
+            "defaults": {"global_head_dim": 512},
+            "layers": {
+                **{"every": 6, "at": -1, "is": "full_attention", "else": "sliding_attention"},
+                **{"last": "full_attention", "forced": True},
+            },
+            "switch": {
+                "key": "use_bidirectional_attention",
+                "all": {
+                    "causal": False,
+                    "windows": {
+                        "sliding_attention": {"key": "sliding_window", "over": 2, "plus": 2}
+                    },
+                },
+            },
+        }
+        for name in ("gemma4_text", "gemma4_unified_text")
+    },
     "hunyuan_v1_dense": {"form": {"alpha": True}},
     "hunyuan_v1_moe": {"form": {"alpha": True}},
     "minimax": {"windows": {"full_attention": "sliding_window"}},
@@ -506,17 +562,13 @@ REFUSED: dict[str, str] = {
     "queries, keys and values are turned": "clvp_encoder",
     "a learned bias for distances between frames": "phi4_multimodal_audio",
     "it says its base in `attn_config.rope_theta`, which transformers 5 does not read": "dbrx",
-    "each layer has a base of its own, in `layer_rope_theta`": (
-        "granite_swa granitemoe_swa muse_glimmer_text muse_spark_text"
-    ),
-    "which layers attend stands in a key that posenc does not read": (
-        "bamba recurrent_gemma zamba2"
+    "layers without a base in `layer_rope_theta` do not turn, and the others by one of their own": (
+        "muse_glimmer_text muse_spark_text"
     ),
     "its full layers sharpen queries by a power of the position": "beam",
     "its rotations have a learned factor each": "mistral_large4_text",
     "heads of its layers differ, as `per_layer_config` says": (
-        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant "
-        "gemma4_text gemma4_unified_text step3p5"
+        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant step3p5"
     ),
     "each layer has a window of its own": "neomme",
     "its frequencies are woven of height, width and time in an order of their own": (
@@ -527,7 +579,6 @@ REFUSED: dict[str, str] = {
     ),
     "it turns the output of attention back": "deepseek_v4",
     "only layers in `rope_scaling_layers` are scaled": "molmo2_text",
-    "a share of channels turns that its two other keys must agree with": "mistral4",
     "its dense layers turn by a rule of their own": "cohere2_moe",
     "its layers run again and again, and keys of their own say how often": "hrm_text",
     "it is a tokenizer or vocoder of sound, whose positions are frames": (
@@ -583,6 +634,7 @@ BOTH: dict[str, str] = {
 }
 SCALES: list[tuple[dict[str, Any], str]] = [
     ({"is": 1.0}, "dia_decoder dia_encoder gemma3n_text gpt_neo mt5 pix2struct_text_model"),
+    ({"is": 1.0}, "gemma4_text gemma4_unified_text"),
     ({"is": 1.0}, "pop2piano switch_transformers t5 umt5"),
     (
         {"key": "query_pre_attn_scalar", "power": -0.5},
@@ -590,17 +642,19 @@ SCALES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"key": "attention_multiplier"},
-        "granite granite4_vision_text granite_docling_text granitemoe granitemoehybrid "
-        "granitemoeshared",
+        "granite granite4_vision_text granite_docling_text granite_swa granitemoe "
+        "granitemoe_swa granitemoehybrid granitemoeshared",
     ),
     ({"key": "attention_multiplier", "else": "width"}, "hyperclovax"),
     ({"key": "attn_config.softmax_scale"}, "mpt"),
-    ({"key": "attention_head_dim", "times": 0.5, "power": -0.5, "else": "width"}, "zamba"),
+    ({"key": "attention_head_dim", "times": 0.5, "power": -0.5, "else": "width"}, "zamba zamba2"),
     ({"flag": "scale_attn_weights"}, "gpt-sw3 gpt2 gpt_bigcode imagegpt"),
 ]
 SOFTCAP = {"attn_logit_softcapping": "gemma2 t5_gemma_module vaultgemma"}
 SINKS = {
-    "full_attention sliding_attention": "flint gpt_oss openai_privacy_filter",
+    "full_attention sliding_attention": (
+        "flint gpt_oss granite_swa granitemoe_swa openai_privacy_filter"
+    ),
     "indexed_attention": "hy_v4",
     "sliding_attention": "mimo_v2_flash",
 }
@@ -708,7 +762,7 @@ def line(model_type: str) -> dict[str, Any]:
             made["layers"] = rule
     if made.get("kind") == "none" and made.get("layers") and "attention" not in made:
         made |= attending(watched.trace(model_type))
-    made.setdefault("ignored", ignored(model_type, made))
+    made["ignored"] = [*dict.fromkeys([*made.get("ignored", []), *ignored(model_type, made)])]
     if "rotary_dim" in made["ignored"]:
         made["defaults"].pop("rotary_dim", None)
     made["switched"] = made.get("switched", {}) | switched(model_type, made | attention(model_type))

@@ -63,7 +63,9 @@ class Family:
                  with "nope" layers without encoding are, where `use_sliding_window` says so;
                  "renamed" are types of `layer_types` that the class calls otherwise; "letters" is
                  {key of a string: {letter: type}}, "numbers" {"key": of an object, "lists": {key of
-                 a list of layers, counted from 1: type}}
+                 a list of layers, counted from 1: type}}, "round" the key of types that go round,
+                 "unlisted" the type of all layers where nothing is listed; with "forced" the last
+                 layer is of type "last" whatever is listed
     `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not
     `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
@@ -89,7 +91,9 @@ class Family:
     `form`       what else tells one model of a kind from another: T5 "bidirectional"; ALiBi
                  "divided" by √channels and rounded to bfloat16; tables with as many rows as a
                  "grid" of patches has, "width" the key of their channels; with "alpha" dynamic
-                 scaling may raise the base by a factor of that name
+                 scaling may raise the base by a factor of that name; "bases" is the key of a base
+                 for each layer, "wide" {type of layer: key of its channels of a head}, and "times"
+                 how many even shares of the width a head has
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
     `inner`      such a key → {"model_type": what its class takes it for where it states none,
@@ -180,7 +184,7 @@ class Family:
     def named(self) -> tuple[str, ...]:
         """Every key of a config that its rule of layers reads."""
         rule = self.layers
-        keys = [rule[key] for key in ("key", "at_key", "listed", "flags") if key in rule]
+        keys = [rule[k] for k in ("key", "at_key", "listed", "flags", "round") if k in rule]
         return (*keys, *rule.get("letters", ()), *rule.get("numbers", {}).get("key", "").split())
 
     @property

@@ -288,8 +288,11 @@ def _qwen3_next(config: dict[str, Any], values: Mapping[str, Any]) -> None:
 def _even_share(config: Mapping[str, Any]) -> float:
     """Channels of a head, an even share of the width where the file does not say."""
     dim, heads, width = map(config.get, SIZES)
-    fits = isinstance(heads, int) and isinstance(width, int) and heads > 0
-    return dim if isinstance(dim, int) and dim > 0 else max(width // heads, 1) if fits else 1
+    if isinstance(dim, int) and dim > 0:
+        return dim
+    if isinstance(heads, int) and isinstance(width, int) and heads > 0:
+        return max(width // heads, 1)
+    return 1
 
 
 PATTERN = ("attention.sliding_window_pattern", "rope.freq_base_swa")

@@ -4,11 +4,13 @@ The rules differ from model to model, some with opposite meanings of one flag; `
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from posenc.models.config.families import Family
 from posenc.models.config.fields import Fields, head_dim
 from posenc.models.config.spec import Layer, Rotary, Sharpened
+from posenc.models.files.strict import MOST_INT
 
 OLD_WORDS = {  # types of layers in older files → what transformers 5 takes them for
     "attention": "full_attention",
@@ -30,9 +32,12 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
     types = _types(config, family, count)
     bare = _bare(config, family, types)
     sharpened = _sharpened(config, family)
+    bases = _bases(config, family, count)
     stack = []
-    for kind, without in zip(types, bare, strict=True):
+    for kind, without, base in zip(types, bare, bases, strict=True):
         turn = None if turns is None or without else _of(turns, kind, config, family)
+        if base is not None:
+            turn = replace(turn, base=base) if base and turn else None
         temperature = sharpened if without or not family.temperature.get("nope") else None
         attends = _attends(kind, config, family)
         more = _attention(config, family, kind, len(stack)) if attends else {}
@@ -42,6 +47,19 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
         encoding = turn if attends else None
         stack.append(Layer(encoding, kind, attends, window, temperature, **more))
     return tuple(stack)
+
+
+def _bases(config: Fields, family: Family, count: int) -> tuple[float | None, ...]:
+    """A base for each layer, where the config lists them: 0 for none; None: that of all."""
+    key = family.form.get("bases", "")
+    listed = config.value(key)
+    if listed is None:
+        return (None,) * count
+    numbers = isinstance(listed, list) and all(type(base) in (int, float) for base in listed)
+    fits = numbers and all(base == 0 or 1 < base <= MOST_INT for base in listed)
+    if not fits or len(listed) != count:
+        config.fail(key, f"must list a base above 1, or 0, for each of {count} layers", listed)
+    return tuple(map(float, listed))
 
 
 def _attends(kind: str, config: Fields, family: Family) -> bool:
@@ -121,7 +139,8 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
             config.fail(
                 "layer_types", f"must name the type of each of {count} layers, has", len(listed)
             )
-        return tuple(renamed.get(kind, kind) for kind in listed)
+        kinds = [renamed.get(kind, kind) for kind in listed]
+        return (*kinds[:-1], family.layers["last"]) if "forced" in family.layers else (*kinds,)
     flags = config.counts(family.layers["flags"]) if "flags" in family.layers else None
     if flags is not None:
         if len(flags) != count:
@@ -140,9 +159,9 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
     if "listed" in family.layers:
         listed = config.counts(family.layers["listed"])
         listed_type, other_type = family.layers["is"], family.layers["else"]
-        return tuple(
-            listed_type if listed is None or i in listed else other_type for i in range(count)
-        )
+        if listed is None:
+            return (family.layers.get("unlisted", listed_type),) * count
+        return tuple(listed_type if i in listed else other_type for i in range(count))
     if (types := family.types(count, *_step(config, family))) is not None:
         return types
     first = config.count("max_window_layers", 0)  # of those with a window, as in Qwen2
@@ -165,13 +184,17 @@ def _listed(config: Fields, family: Family) -> tuple[str, ...] | None:
             allowed = f"a string of {' '.join(letters[key])}"
             config.fail(key, "must have a letter for each layer", spelled, allowed)
         return tuple(letters[key][letter] for letter in spelled)
+    if key := family.layers.get("round"):  # RecurrentGemma: types that go round
+        kinds = config.words(key) or family.layers["cycle"]
+        return tuple(kinds[n % len(kinds)] for n in range(config.count("num_hidden_layers") or 0))
     if numbers := family.layers.get("numbers"):  # Kimi-Linear: lists of layers, counted from 1
         fields = config.object(numbers["key"])
-        lists = {kind: fields and fields.counts(key, 1) for key, kind in numbers["lists"].items()}
-        if fields is None or None in lists.values():
+        stated = [(fields and fields.counts(k, 1), kind) for k, kind in numbers["lists"].items()]
+        if fields is None or any(listed is None for listed, _ in stated):
             return None
-        kinds = {number: kind for kind, listed in lists.items() for number in listed or ()}
-        if sum(map(len, lists.values())) != len(kinds) or {*kinds} != {*range(1, len(kinds) + 1)}:
+        every = [(number, kind) for listed, kind in stated for number in listed or ()]
+        kinds = dict(every)
+        if sorted(number for number, _ in every) != [*range(1, len(kinds) + 1)]:
             each = " and ".join(map(fields.at, numbers["lists"]))
             config.fail(numbers["key"], f"must name each layer once, in {each}", fields.values)
         return tuple(kinds[number] for number in sorted(kinds))

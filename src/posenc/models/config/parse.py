@@ -158,6 +158,11 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
         if values.pop(key, None) not in (None, value):
             why = f"its class takes {key} for {shown(value)}, and its makers' code as it stands"
             config.refuse(key, family.name, why)
+    if (times := family.form.get("times")) and not values.get(family.keys["head_dim"]):
+        width, heads = (config.count(key) for key in ("hidden_size", "num_attention_heads"))
+        width = width or family.defaults["hidden_size"]
+        heads = heads or family.defaults["num_attention_heads"]
+        values[family.keys["head_dim"]] = times * width // heads
     for older, usual in family.older.items():
         if (value := values.pop(older, None)) is None:
             continue

@@ -44,7 +44,10 @@ def rotary(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
     config.number("partial_rotary_factor", above=0, most=1.0)
     config.count("original_max_position_embeddings")
     by_type = _settings(config, family, notes)
-    turns = {label: _rotation(rope, config, family, notes) for label, rope in by_type.items()}
+    turns = {
+        label: _rotation(rope, _of_label(config, family, label), family, notes)
+        for label, rope in by_type.items()
+    }
     doubts = _doubts(by_type, turns, config, family, notes)
     stack = layers(config, family, turns)
     scaled = [turn for turn in turns.values() if turn and turn.method != "default"]
@@ -53,6 +56,22 @@ def rotary(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
         notes.append("the layout is not known: whether the channels of a pair sit side by side")
     longest = config.count("max_position_embeddings")
     return {"layers": stack, "doubts": doubts, **_reach(longest, scaled, notes)}
+
+
+def _of_label(config: Fields, family: Family, label: str) -> Fields:
+    """The config as layers of one type see it, whose heads may be wider than those of others."""
+    key = family.form.get("wide", {}).get(label)
+    if key is None:
+        return config
+    dim, saved = config.count(key, most=WIDEST), config.object("per_layer_config")
+    if saved is not None:  # as transformers writes them, by the number of the layer
+        layers = [saved.object(number) for number in saved.values]
+        dims = {layer.count("head_dim", most=WIDEST) for layer in layers if layer} - {None}
+        if len(dims) > 1:
+            config.refuse("per_layer_config", family.name, f"heads of {len(dims)} other widths")
+        dim = next(iter(dims), dim)
+    values = {**config.values, "head_dim": dim}
+    return Fields(values, config.file, config.path, config.names, config.defaults)
 
 
 def _doubts(
@@ -134,7 +153,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         base = config.stated(rule.get("theta", theta))
         kept = default.get(label, {}) if not values else _defaults_kept(default.get(label, {}))
         rope.defaults = {**kept, **({} if base is None else {theta: base})}
-        if share in config.values:
+        if share in config.values and not family.form.get("wide"):  # Gemma 4 reads no share here
             rope.defaults[share] = config.stated(share)
         rope.defaults.setdefault(
             "original_max_position_embeddings", config.stated("original_max_position_embeddings")
@@ -305,6 +324,8 @@ def _width(
     share = rope.number("partial_rotary_factor", above=0, most=1.0) or 1.0
     within = rope.stated("partial_rotary_factor") is not None
     stated = within or config.stated("partial_rotary_factor") is not None
+    if rest and (not stated or abs(share * (dim + rest) - dim) < 0.5):
+        share = 1.0  # it is that of the whole head, of which all turns that can
     unheeded = "rope_parameters.partial_rotary_factor" in family.ignored
     if stated and share < 1 and name != "proportional" and unheeded:
         ignores = f"the code of {family.name} ignores: its heads turn as a whole"
