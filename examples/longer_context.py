@@ -15,7 +15,7 @@ from posenc.report.figures import extensions
 from posenc.report.paper import save
 
 trained, factor = 4096, 8.0
-found = extended(frequencies(128), trained, factor)
+found = extended(frequencies(128).tolist(), trained, factor)
 print(f"{found.critical} of {found.channels} channels complete a turn within {trained:,} tokens")
 new, slower = {}, {}
 for name, method in found.methods.items():

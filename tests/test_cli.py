@@ -49,6 +49,60 @@ def test_shows_an_encoding_however_it_is_spelled(posenc):
     assert json.loads(out)["properties"]["shift_invariant"]["holds"] is True
 
 
+def test_what_is_packaged_is_shown_as_what_is_measured_anew(posenc):
+    """But for the last digit of a number, which tests/test_names.py allows for."""
+    for name in ("fox", "alibi"):
+        packaged, fresh = (
+            json.loads(posenc("show", name, "--json", *option)[1]) for option in ([], ["--measure"])
+        )
+        assert [*packaged] == [*fresh]
+        holds = [[f["holds"] for f in one["properties"].values()] for one in (packaged, fresh)]
+        assert holds[0] == holds[1]
+        assert (packaged["text"], packaged["causal"]) == (fresh["text"], fresh["causal"])
+        tables = [posenc("show", name, *option)[1] for option in ([], ["--measure"])]
+        assert len({re.sub(r"[\d.,−-]+|\s+", "", table) for table in tables}) == 1
+
+
+def test_configs_and_cards_are_shown_without_torch(tmp_path):
+    """Of 2 s, its import took 1.9."""
+    config = {"model_type": "qwen3", "hidden_size": 4096, "num_attention_heads": 32}
+    config |= {"num_hidden_layers": 4, "max_position_embeddings": 40960, "rope_theta": 1e6}
+    config |= {
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 32768,
+        }
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config | {"head_dim": 128}))
+    script = (
+        "import sys; from posenc.cli import main\n"
+        f"for words in (['inspect', {str(tmp_path)!r}], ['inspect', {str(tmp_path)!r}, '--json'],\n"
+        f"              ['inspect', {str(tmp_path)!r}, '--target', '200000'],\n"
+        "              ['show', 'rope'], ['show', 'rope', '--json']):\n"
+        "    main(words)\n"
+        "    assert not {'torch', 'numpy'} & {*sys.modules}, words"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "yarn ×4 from 32,768 tokens" in done.stdout
+
+
+@pytest.mark.parametrize(("set_to", "taken"), [(None, "1"), ("2", "2")])
+def test_small_work_takes_one_thread_unless_another_number_is_set(set_to, taken):
+    """On busy cores, two threads took fifteen times the processor time of one."""
+    environment = {name: value for name, value in os.environ.items() if "OMP" not in name}
+    environment |= {} if set_to is None else {"OMP_NUM_THREADS": set_to}
+    script = (
+        "from posenc.cli import main; main(['show', 'alibi', '--measure', '--json'])\n"
+        "import sys, torch; print(torch.get_num_threads(), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stderr.strip()) == (0, taken)
+
+
 def test_cites_a_paper_once(posenc):
     code, out, _ = posenc("cite", "sine", "sinusoidal", "rope")
     assert code == 0

@@ -1,19 +1,54 @@
 """What is printed without torch against the cards, and answers to names that are no encoding's."""
 
+import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
+import torch
 
 from posenc import names
 from posenc.catalog import CATALOG, create, find
 from posenc.encodings.rotary.rope import RoPE
 from posenc.names import NOT_ENCODINGS, SYNONYMS
+from posenc.properties import check
 
 
 def test_what_is_printed_is_what_the_cards_say():
     assert [*names.cards().values()] == [card.to_json() for card in CATALOG]
+
+
+NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?")
+
+
+def numbers(why):
+    return [float(number.replace(",", "").replace("−", "-")) for number in NUMBER.findall(why)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
+def test_packaged_findings_are_those_of_a_fresh_measure(card):
+    """Word for word; numbers to 1 %, as another processor rounds otherwise."""
+    packaged = json.loads(names.FINDINGS.read_text("utf-8"))["encodings"][card.slug]
+    torch.manual_seed(0)
+    encoding = card.make(64, 4)
+    assert (packaged["causal"], packaged["text"]) == (encoding.causal, card.text)
+    fresh = check(encoding, 64, 4)
+    assert [*packaged["properties"]] == [*fresh]
+    for name, finding in fresh.items():
+        kept = packaged["properties"][name]
+        assert kept["holds"] is finding.holds, name
+        assert NUMBER.sub("#", kept["why"]) == NUMBER.sub("#", finding.why), name
+        assert numbers(kept["why"]) == pytest.approx(numbers(finding.why), rel=0.01), name
+
+
+def test_findings_of_other_sources_are_not_shown(monkeypatch):
+    """What was measured of an encoding says nothing of one that was changed since."""
+    assert names.described("rope")["measured_by"]["sources"] == names.sources()
+    monkeypatch.setattr(names, "sources", lambda: "changed")
+    assert names.described("rope") is None
 
 
 @pytest.mark.parametrize(

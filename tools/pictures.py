@@ -7,7 +7,7 @@ import torch
 from posenc.analysis.dials import by_method
 from posenc.catalog import create, find
 from posenc.core.biases import ALL, as_bias
-from posenc.core.frequencies import frequencies
+from posenc.encodings.rotary.theta import frequencies
 from posenc.report import figures
 from posenc.report.drawing.figure import Figure, Panel, heat
 from posenc.report.paper import save

@@ -1,13 +1,18 @@
-"""Write what is made from the cards: the property table of README.md, and `cards.json`, which is
-read where torch is not loaded. With --check, only say what is stale.
+"""Write what is made from the cards: the property table of README.md, and what is read where torch
+is not loaded, `cards.json`, and `findings.json`, where encodings are others than were measured or
+--measure is passed. With --check, only say what is stale.
 """
 
 import json
 import sys
 from pathlib import Path
 
+import torch
+
+from posenc import names
 from posenc.catalog import CATALOG
-from posenc.properties import ALL
+from posenc.properties import ALL, check
+from posenc.properties.card import described, measured_by
 
 ROOT = Path(__file__).parent.parent
 README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/cards.json"
@@ -32,17 +37,39 @@ def printed() -> str:
     return json.dumps(cards, ensure_ascii=False, indent=1) + "\n"
 
 
+def findings() -> str:
+    """What `posenc show` prints of each encoding beyond its printed card."""
+    torch.set_num_threads(1)
+    encodings = {}
+    for card in CATALOG:
+        torch.manual_seed(0)
+        encoding = card.make(64, 4)
+        whole = described(card, encoding.causal, check(encoding, 64, 4))
+        encodings[card.slug] = {name: whole[name] for name in ("causal", "text", "properties")}
+    measured = {"measured_by": measured_by(), "encodings": encodings}
+    return json.dumps(measured, ensure_ascii=False, indent=1) + "\n"
+
+
+def measured_now() -> bool:
+    """Test whether what is packaged was measured of these encodings."""
+    if not names.FINDINGS.exists() or "--measure" in sys.argv:
+        return False
+    return json.loads(names.FINDINGS.read_text())["measured_by"]["sources"] == names.sources()
+
+
 def main() -> None:
     text = README.read_text()
     before, rest = text.split(START)
     after = rest.split(END)[1]
     fresh = {README: f"{before}{START}\n{table()}\n{END}{after}", PRINTED: printed()}
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
+    if not measured_now():
+        stale.append(names.FINDINGS)
     if stale and "--check" in sys.argv:
-        names = " and ".join(path.name for path in stale)
-        sys.exit(f"what is made from the cards is stale in {names}: run `make table`.")
+        files = " and ".join(path.name for path in stale)
+        sys.exit(f"what is made from the cards is stale in {files}: run `make table`.")
     for path in stale:
-        path.write_text(fresh[path])
+        path.write_text(findings() if path == names.FINDINGS else fresh[path])
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ AllowCode = Annotated[
         " again for more. No other code that a file names is run.",
     ),
 ]
+SMALL_WORK = "show", "compare", "report", "inspect", "convert", "explore"  # small tensors
 USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # of a study that names none
 
 
@@ -126,7 +127,13 @@ def list_(*, as_json: AsJson = False) -> None:
 
 
 @app.command
-def show(name: str, /, *, as_json: AsJson = False) -> None:
+def show(
+    name: str,
+    /,
+    *,
+    measure: Annotated[bool, Parameter(negative="")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show one encoding: what it means, its formula, its properties as measured, its paper.
 
     Of one of your own, also what attention, caches and packed texts ask of it, tried on it.
@@ -136,25 +143,22 @@ def show(name: str, /, *, as_json: AsJson = False) -> None:
     name
         As `posenc list` spells it; case and dashes do not matter. Or an encoding of your own, as
         my_module.py:Mine or package.module:Mine, which runs that code.
+    measure
+        Measure the properties anew, not as they came with this version.
     as_json
         Print one JSON document instead.
     """
-    (card,) = cards = _chosen([name])
-    from posenc.properties import check, conform
-
-    with _own_code(cards):
-        encoding = card.make(64, 4)
-        findings = check(encoding, 64, 4)
-        outcomes = conform(card, 64, 4) if names.is_own(name) else []
+    described = None
+    if not names.is_own(name):
+        _printed(name)
+        described = None if measure else names.described(name)
+    if described is None:
+        described = _measured(name)
     if as_json:
-        properties = {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}
-        described = card.to_json() | {"causal": encoding.causal, "text": card.text}
-        promises = {one.name: {"holds": one.holds, "why": str(one)[2:]} for one in outcomes}
-        described |= {"promises": promises} if promises else {}
-        return _print_json(described | {"properties": properties})
+        return _print_json(described)
     from posenc.report.terminal import tables
 
-    tables.card(card, findings, Console(), encoding.causal, outcomes)
+    tables.card(described, Console())
 
 
 @app.command
@@ -486,9 +490,10 @@ def bench(
     Parameters
     ----------
     parts
-        rotation, embeddings, attention, training, study (a step of `posenc study` with every
-        encoding), adapter (in a model of transformers), start-up, fast (by Numba);
-        all, unless you name some.
+        rotation, embeddings, attention, serving (one query on keys that heads share, a cache,
+        packed documents, a small prefill), training, study (a step of `posenc study` with every
+        encoding), adapter (in a model of transformers), start-up, fast (by Numba); all of these,
+        unless you name some; and growth (a layer with each encoding, up to 65,536 tokens).
     quick
         Fewer cases and samples: three minutes instead of half an hour.
     malloc
@@ -954,6 +959,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code."""
     try:
         words = sys.argv[1:] if words is None else words
+        _take_threads(words)
         command_line.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
@@ -978,6 +984,17 @@ def main(words: Sequence[str] | None = None) -> None:
         )
 
 
+def _take_threads(words: Sequence[str]) -> None:
+    """Take one thread where the work is small, before torch is imported and takes one a core.
+
+    Several would wait for each other: `convert`, beside two busy processes on as many cores, took
+    51 s of processor time with two threads, where one takes 3. A number that the user sets stays.
+    """
+    large = any(word.startswith("--model") for word in words)  # which reads a text
+    if words and words[0] in SMALL_WORK and not large:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def _say_wrong(what: object, code: int) -> NoReturn:
     """Exit with a line on stderr that has no name without end and nothing a terminal obeys."""
     words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(what).split())
@@ -991,6 +1008,22 @@ def _printed(name: str) -> dict[str, Any]:
         return names.find(name)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
+
+
+def _measured(name: str) -> dict[str, Any]:
+    """Measure the properties of an encoding; try on one's own what attention asks of it, too."""
+    (card,) = cards = _chosen([name])
+    import torch
+
+    from posenc.properties import check, conform
+    from posenc.properties.card import described
+
+    torch.manual_seed(0)  # of weights that are learned: findings are packaged with these
+    with _own_code(cards):
+        encoding = card.make(64, 4)
+        findings = check(encoding, 64, 4)
+        outcomes = conform(card, 64, 4) if names.is_own(name) else []
+    return described(card, encoding.causal, findings, outcomes)
 
 
 def _chosen(wanted: Sequence[str]) -> list[Any]:

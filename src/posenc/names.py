@@ -2,13 +2,19 @@
 
 `cards.json` is made from the cards by `make table`, so that `posenc list`, `posenc cite` and the
 answer to a mistyped name need not wait for torch; a test holds it against the cards.
+`findings.json` holds what `posenc show` prints of each: its text, and its properties as they were
+measured, with what they were measured by.
 """
 
 import json
 from collections.abc import Iterable
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+HERE = Path(__file__).parent
+FINDINGS = HERE / "findings.json"
 
 STRETCHED = (
     "a stretching of RoPE's frequencies: `RoPE({function}(frequencies(64), …))`, with {function}"
@@ -94,5 +100,26 @@ def find(name: str) -> dict[str, Any]:
     return by_name[plain(name)]
 
 
+def described(name: str) -> dict[str, Any] | None:
+    """The printed card of that name with its measured properties, as `posenc show --json` has it.
+
+    None where the encodings, or what measures them, are others than when that was measured.
+    """
+    card, packaged = find(name), json.loads(FINDINGS.read_text("utf-8"))
+    if packaged["measured_by"]["sources"] != sources():
+        return None
+    return card | packaged["encodings"][card["name"]] | {"measured_by": packaged["measured_by"]}
+
+
+def sources() -> str:
+    """A digest of the encodings, and of what measures them."""
+    digest = sha256()
+    measures = (HERE / "properties" / file for file in ("measures.py", "probe.py"))
+    for file in sorted([*HERE.glob("encodings/**/*.py"), *measures]):
+        digest.update(f"{file.relative_to(HERE).as_posix()}\n".encode())
+        digest.update(file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
+    return digest.hexdigest()[:16]
+
+
 def _printed() -> Path:
-    return Path(__file__).with_name("cards.json")
+    return HERE / "cards.json"

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from posenc import Learned, NoPE, SelfAttention, T5Bias, create
+from posenc.analysis import cost
 from posenc.analysis.cost import Count, _peak, by_length, cost_of_encoding, costs, count
 
 x = torch.randn(1, 100, 10)  # 4,000 bytes
@@ -75,3 +76,13 @@ def test_costs_by_length_are_those_of_each_length_and_none_where_it_is_refused()
     (alone,) = costs(layers[:1], torch.randn(1, 32, 32), 1)
     assert plain[1].memory == alone.forward_memory
     assert (ends[1].seconds, ends[1].range, ends[1].memory) == (None, None, None)
+
+
+def test_rounds_that_last_too_long_are_the_fewest_and_are_counted(monkeypatch):
+    """Of 50 rounds, on a machine on which each would take a minute."""
+    monkeypatch.setattr(cost, "PATIENCE", 0.0)
+    (busy,) = costs([SelfAttention(32, 4, NoPE())], torch.randn(1, 8, 32), 50)
+    assert busy.rounds == 3
+    monkeypatch.setattr(cost, "PATIENCE", 1e9)
+    (quiet,) = costs([SelfAttention(32, 4, NoPE())], torch.randn(1, 8, 32), 5)
+    assert quiet.rounds == 5

@@ -4,13 +4,17 @@ Similarity, reach, smallest bases and single pairs are held to Men et al. 2024 i
 tests/models/test_inspection.py.
 """
 
+import json
 import math
+from pathlib import Path
 
 import pytest
+import torch
 from published import MODELS
 
-from posenc import frequencies
-from posenc.analysis.frequencies import critical, extended
+from posenc.analysis.base_search import search
+from posenc.analysis.frequencies import LONGEST, critical, extended, reach, smallest_base
+from posenc.encodings.rotary.theta import frequencies
 
 
 @pytest.mark.parametrize(
@@ -22,12 +26,12 @@ def test_the_critical_dimension_is_that_of_the_papers_formula(dim, base, trained
 
 
 def test_most_pairs_of_a_small_model_never_complete_a_turn():
-    assert 32 - critical(frequencies(64), 128) // 2 == 21
-    assert 16 - critical(frequencies(32), 64) // 2 == 11
+    assert 32 - critical(frequencies(64, 1e4), 128) // 2 == 21
+    assert 16 - critical(frequencies(32, 1e4), 64) // 2 == 11
 
 
 def test_each_method_does_what_it_says():
-    found = extended(frequencies(128), 4096, 8.0)
+    found = extended(frequencies(128, 1e4), 4096, 8.0)
     slower = {name: [pair.slower for pair in one.pairs] for name, one in found.methods.items()}
     assert (found.target, found.critical, found.channels) == (32768, 92, 128)
     assert slower["none"] == [1] * 64
@@ -49,7 +53,9 @@ def test_each_method_does_what_it_says():
 
 def test_reach_grows_as_frequencies_are_stretched():
     """1,707 is where the sum of 64 cosines first turns negative."""
-    reach = {name: one.reach for name, one in extended(frequencies(128), 1024, 4.0).methods.items()}
+    reach = {
+        name: one.reach for name, one in extended(frequencies(128, 1e4), 1024, 4.0).methods.items()
+    }
     assert reach["none"] == 1707
     assert reach["interpolate"] == 4096  # that is, nowhere: 4 · 1,707 is beyond the target
     assert reach["none"] < reach["ntk"] <= 4096
@@ -64,3 +70,36 @@ def test_longrope_takes_the_factors_of_a_published_model():
     assert [pair.slower for pair in one.pairs] == pytest.approx(long)
     assert one.gain == pytest.approx(1.190238, abs=1e-6)
     assert "longrope" not in extended(theta, trained, factor).methods
+
+
+@pytest.mark.parametrize("theta", [frequencies(128, 3e4), [1.0] * 3 + [0.01] * 9, [0.0, 0.3, 0.2]])
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_reach_is_found_where_each_distance_with_its_cosines_says(theta, factor):
+    slower = [turn / factor for turn in theta]
+    m = torch.arange(12_000, dtype=torch.float64)[:, None]
+    below = ((m * torch.tensor(slower, dtype=torch.float64)).cos().sum(-1) < 0).nonzero()
+    assert reach(slower, 12_000) == (int(below[0]) if len(below) else 12_000)
+    assert reach([-turn for turn in slower], 12_000) == reach(slower[::-1], 12_000)
+
+
+TABLE = Path(frequencies.__code__.co_filename).parents[2] / "analysis/smallest_bases.json"
+ROWS = {int(dim): rows for dim, rows in json.loads(TABLE.read_text()).items()}
+
+
+@pytest.mark.parametrize("dim", ROWS)
+def test_bases_that_are_looked_up_are_those_of_the_search(dim):
+    """And those of each row reach as far as it says, but for the rounding of powers."""
+    bases, lengths = zip(*ROWS[dim], strict=True)
+    assert [*bases] == sorted(bases)
+    assert [*lengths] == sorted(set(lengths))
+    assert lengths[-1] >= LONGEST
+    for length in (512, 4096, 40_000):
+        assert smallest_base(dim, length) == search(dim, length)
+    row = len(bases) // 3
+    assert reach(frequencies(dim, bases[row])) == lengths[row]
+    assert smallest_base(dim, lengths[row]) == bases[row]
+    assert smallest_base(dim, lengths[row] + 1) == bases[row + 1]
+
+
+def test_bases_of_other_widths_are_searched_for():
+    assert smallest_base(20, 1000) == search(20, 1000)

@@ -60,11 +60,11 @@ def test_the_path_is_explained(encoding, pos, mask, path, why):
     assert said.why.endswith(".")
 
 
-def test_gradients_and_few_queries_are_reasons_too():
+def test_few_queries_are_a_reason_too_and_gradients_are_none():
     q, k, v = tensors(POS, POS)
-    said = explain(q, k, v, Shaw(DIM))
-    assert said.path == "blocks"
-    assert "scores of Shaw go by content and offset, and have no gradients" in str(said)
+    assert explain(q, k, v, Shaw(DIM)).path == "toeplitz"
+    said = explain(q[..., :1, :], k, v, Shaw(DIM), POS[-1:], POS)
+    assert said.passed["toeplitz"] == "the bias of few queries is a few rows"
     said = explain(q[..., :5, :], k, v, ALiBi(4), POS[:5] * 0.5, POS)
     assert said.path == "blocks"
     assert "5 queries in one block" in said.why
@@ -86,7 +86,6 @@ def test_gradients_and_few_queries_are_reasons_too():
             "carry Sum here: the bias of Sum is no view",
         ),
         (ALiBi(4), masks.padding([9, 9]), "the mask is no strip along the diagonal; use "),
-        (DeBERTa(DIM, 4), None, "DeBERTa go by content and offset, and have no gradients"),
     ],
 )
 def test_what_is_no_view_is_refused(encoding, mask, message):
@@ -115,7 +114,6 @@ def test_transforms_of_functions_find_another_path():
 PLAIN = [
     (NoPE(), causal(), "auto"),
     (RoPE(DIM), masks.padding([150, 9]), "auto"),
-    (TransformerXL(DIM, 4), None, "auto"),
     (ALiBi(4), masks.padding([150, 9]), "blocks"),
 ]
 

@@ -12,7 +12,7 @@ from posenc.attention.path import Path
 
 def call():
     q = torch.randn(1, 2, 5, 8)
-    return weighing(Call(NoPE(), q, q, q, torch.arange(5), torch.arange(5)))
+    return weighing(Call(NoPE(), q, q, q), torch.arange(5), torch.arange(5))
 
 
 @pytest.mark.parametrize("name", PATHS)

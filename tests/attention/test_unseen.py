@@ -54,7 +54,6 @@ def test_gradients_too_are_those_of_a_text_without(path):
 
 def test_keys_that_are_finite_are_left_as_they_are():
     q = torch.randn(1, 2, 9, 8)
-    call = weighing(Call(NoPE(), q, q, q, mask=masks.padding([6], tokens=9)))
+    call = weighing(Call(NoPE(), q, q, q, mask=masks.padding([6], tokens=9)), None, None)
     assert visible(call).k is q
-    strip = visible(call._replace(mask=masks.causal())).seen
-    assert strip.is_causal
+    assert weighing(call._replace(mask=masks.causal()), None, None).seen.is_causal

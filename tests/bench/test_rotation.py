@@ -34,6 +34,21 @@ def test_numba_has_a_table_of_its_own(backward):
     }
 
 
+def test_busy_cores_are_timed_with_all_threads_and_left_quiet(monkeypatch):
+    threads, begun, popen = torch.get_num_threads(), [], rotation.subprocess.Popen
+    monkeypatch.setitem(rotation.CASES, "long", rotation.CASES["tiny"])
+    monkeypatch.setattr(
+        rotation.subprocess, "Popen", lambda words: begun.append(popen(words)) or begun[-1]
+    )
+    table = rotation.benchmark_busy("bfloat16", 1, 0.0)
+    assert {row.name for row in table.rows} >= {"a copy", "posenc half: halves", "transformers"}
+    assert [target.most for target in table.targets] == [1.0]
+    assert table.threads == (rotation.os.cpu_count() or 1)
+    assert torch.get_num_threads() == threads
+    assert len(begun) == 2
+    assert all(process.returncode is not None for process in begun)
+
+
 def test_a_rotation_that_is_wrong_is_not_timed(monkeypatch):
     wrong = lambda x, by, layout, start=None: x * 1.001  # noqa: E731
     monkeypatch.setattr("posenc.bench.rotation.rotate", wrong)

@@ -60,3 +60,10 @@ def test_without_calm_samples_the_others_are_told(monkeypatch):
     monkeypatch.setattr(timing, "_waited", lambda: float(next(waits)))
     found = timed({"one": of_50_ms(monkeypatch)}, 4, 0.2)["one"]
     assert found.samples == found.disturbed >= 3
+
+
+def test_on_busy_cores_every_sample_counts(monkeypatch):
+    """That a thread waits for a core is what is measured there."""
+    monkeypatch.setattr(timing, "_waited", iter(range(1000)).__next__)
+    found = timed({"waits": lambda: timing.time.sleep(0.001)}, 3, 1.0, busy=True)["waits"]
+    assert (found.samples, found.disturbed) == (3, 0)

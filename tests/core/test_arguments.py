@@ -99,7 +99,7 @@ CALLS = {  # the call, as a beginner writes it -> what it is told
     "given(XPos(8), at=pos.expand(3, 4, 5))": "XPos for 5 tokens in a batch of 3, .* batch of 2",
     "given(Temperature(8), at=pos.expand(1, 3, 5))": "positions .* are for 3 heads, `x` has 4",
     "given(Sum(RoPE(8), ALiBi(4)), at=pos.expand(1, 3, 5))": "`at` is for 3 heads, there are 4",
-    "given(TransformerXL(8, 4), at=pos.expand(2, 3, 5))": "positions .* are for 3 heads, `x` has 4",
+    "given(TransformerXL(8, 4), at=pos.expand(2, 3, 5))": "`at` is for 3 heads, there are 4",
     "given(RoPE(axial(8)), at=pos)": r"these frequencies have 2 axes: `pos` must be points",
     "given(create('liere', 8, 4), at=pos)": r"this LieRE has 2 axes: `pos` must .* shape \(5,\)",
     "create('liere', 8, 4).prepare(pos.expand(2, 5))": "this LieRE has 2 axes: `pos` must be",

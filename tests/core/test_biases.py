@@ -183,3 +183,21 @@ def test_a_sum_of_biases_of_distance_is_a_view():
     assert explain(q, k, v, encoding, mask=masks.causal()).path == "toeplitz"
     expected = attend(q, k, v, encoding, mask=masks.causal(), implementation="reference")
     torch.testing.assert_close(attend(q, k, v, encoding, mask=masks.causal()), expected)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 7), (3, 1, 7), (3, HEADS, 7), (1, HEADS, 7)], ids=str)
+def test_a_table_of_few_offsets_says_what_is_learned_of_each(shape):
+    """Against the weights, pair by pair, and so are the gradients of the weights."""
+    weight = torch.randn(HEADS, 5, requires_grad=True)
+    of_distance = lambda h, apart: weight[h, apart.clamp(-2, 2) + 2]  # noqa: E731
+    q_pos, k_pos = torch.randint(9, shape), torch.randint(9, shape)
+    bias = DistanceBias(of_distance, torch.zeros(3, HEADS, 7, DIM), q_pos, k_pos, reach=2)
+    rows, keys = slice(2, 6), slice(1, 7)
+    q, k = (pos.view(len(pos) if pos.ndim > 1 else 1, -1, 7) for pos in (q_pos, k_pos))
+    apart = q[..., rows].unsqueeze(-1) - k[..., keys].unsqueeze(-2)
+    expected = torch.stack([of_distance(h, apart[:, h % apart.shape[1]]) for h in range(HEADS)], 1)
+    out = bias.block(rows, keys)
+    torch.testing.assert_close(out, expected, rtol=0, atol=0)
+    pushed = torch.randn_like(out)
+    of_out, of_expected = (torch.autograd.grad(x, weight, pushed)[0] for x in (out, expected))
+    torch.testing.assert_close(of_out, of_expected)

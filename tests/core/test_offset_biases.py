@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from posenc.core import offset_biases
 from posenc.core.biases import pairs
 from posenc.core.offset_biases import TableBias, VectorBias
 
@@ -39,20 +40,68 @@ def test_a_table_is_looked_up_by_offset(of_keys, graded):
                     torch.testing.assert_close(block[0, h, i - 1, j], expected)
 
 
-def test_vectors_meet_queries_by_offset():
-    q, k = torch.randn(1, HEADS, QUERIES, DIM), torch.randn(1, HEADS, KEYS, DIM)
-    u, v = torch.randn(2, HEADS, 1, DIM)
-    vectors = lambda offset: offset.unsqueeze(-1).expand(HEADS, -1, DIM) * 0.1  # noqa: E731
+def vector_bias(q_pos, k_pos, dtype=torch.float64):
+    q, k = (torch.randn(1, HEADS, len(pos), DIM, dtype=dtype) for pos in (q_pos, k_pos))
+    u, v = torch.randn(2, HEADS, 1, DIM, dtype=dtype)
+    project = torch.randn(HEADS, DIM, len(SPEEDS) * 2, dtype=dtype)
+    bias = VectorBias(q_pos, k_pos, q, k, u, v, 0.5, project, waves)
+    return bias, q, k, u, v, project
 
-    def products(rows, keys):
-        apart = POS[rows].unsqueeze(-1) - K_POS[keys]
-        return lambda x: (x * 0.1).sum(-1, keepdim=True) * apart
 
-    bias = VectorBias(POS, K_POS, q, k, u, v, 0.5, vectors, products, lambda q, k: (q, k))
-    block = bias.block(slice(0, QUERIES), slice(0, KEYS))
+SPEEDS = torch.tensor([1.0, 0.1, 0.03], dtype=torch.float64)
+
+
+def waves(pos):
+    angle = pos.double().unsqueeze(-1) * SPEEDS
+    return torch.cat((angle.sin(), angle.cos()), -1)
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize(
+    ("pos", "k_pos"),
+    [
+        (POS, K_POS),
+        (POS + 700, K_POS),
+        (POS, 7 * K_POS),
+        (POS, 2**20 * K_POS),
+        (POS * 0.5, K_POS),
+        (POS, POS),
+        (POS[:1], POS[:1]),
+    ],
+    ids=["near", "later", "sparse", "far", "halves", "itself", "one pair"],
+)
+def test_vectors_meet_queries_by_offset(pos, k_pos, few, monkeypatch):
+    """Looked up for few queries, where offsets are few too, and by the sum formula for many."""
+    monkeypatch.setattr(offset_biases, "FEW_QUERIES", 8 if few else 0)
+    bias, q, k, u, v, project = vector_bias(pos, k_pos)
+    block = bias.block(slice(0, len(pos)), slice(0, len(k_pos)))
     for h in range(HEADS):
-        for i in range(QUERIES):
-            for j in range(KEYS):
+        for i in range(len(pos)):
+            for j in range(len(k_pos)):
                 content = u[h, 0] @ k[0, h, j]
-                by_offset = (q[0, h, i] + v[h, 0]).sum() * 0.1 * (POS[i] - K_POS[j])
-                torch.testing.assert_close(block[0, h, i, j], 0.5 * (content + by_offset))
+                vector = project[h] @ waves(pos[i] - k_pos[j])
+                expected = 0.5 * (content + (q[0, h, i] + v[h, 0]) @ vector)
+                torch.testing.assert_close(block[0, h, i, j], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_sines_of_a_decoded_token_grow_with_the_root_of_its_keys():
+    asked = []
+    bias, *_ = vector_bias(torch.tensor([10_000]), torch.arange(10_000))
+    bias.sinusoids = lambda pos: (asked.append(pos.numel()), waves(pos))[1]
+    bias.block(slice(0, 1), slice(0, 10_000))
+    assert sum(asked) < 250
+
+
+def test_what_queries_and_keys_absorb_is_the_bias():
+    """Wholly, or u alone; twice, as in a sum of two."""
+    bias, q, k, *_ = vector_bias(POS, K_POS)
+    expected = q @ k.mT * 0.5 + bias.block(slice(None), slice(None))
+    wide_q, wide_k, left = bias.absorbed(q, k, True)
+    assert left is None
+    torch.testing.assert_close(wide_q @ wide_k.mT * 0.5, expected)
+    some_q, some_k, left = bias.absorbed(q, k, False)
+    rest = left.block(slice(None), slice(None))
+    torch.testing.assert_close(some_q @ some_k.mT * 0.5 + rest, expected)
+    twice_q, twice_k, _ = bias.absorbed(wide_q, wide_k, True)
+    both = expected + bias.block(slice(None), slice(None))
+    torch.testing.assert_close(twice_q @ twice_k.mT * 0.5, both)

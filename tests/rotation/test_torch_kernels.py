@@ -16,9 +16,13 @@ from rotation_cases import (
     ulps,
     widths,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from posenc.core.frequencies import frequencies
 from posenc.rotation.dispatch import kernel_for
 from posenc.rotation.rotate import formula, rotate
+from posenc.rotation.table import turn
+from posenc.rotation.torch_kernels import by_halves
 
 
 def expanded(x):
@@ -88,3 +92,28 @@ def test_no_default_of_torch_changes_the_arithmetic(layout, dtype, amount):
             assert rotate(x, at, layout).equal(expected)
         finally:
             torch.set_default_dtype(before)
+
+
+class Regions(TorchDispatchMode):
+    """Counts the operations that write numbers: in each of them all threads meet."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.overloadpacket in (torch.ops.aten.mul, torch.ops.aten.addcmul_)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1, 64), (4, 4)])
+def test_several_threads_meet_once_an_operation_and_one_works_in_the_cache(threads, most):
+    """With a block for each cache four threads met 64 times, and waited beside busy processes."""
+    x, table = torch.randn(1, 16, 2048, 128), turn(torch.arange(2048), frequencies(128))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with Regions() as regions:
+            turned = by_halves(x, table)
+    finally:
+        torch.set_num_threads(before)
+    assert regions.count == most
+    torch.testing.assert_close(turned, formula(x, table, "half"), rtol=0, atol=1e-6)

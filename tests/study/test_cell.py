@@ -24,6 +24,7 @@ OTHER = {
     "task": "sort", "encoding": "alibi", "seed": 4, "options": {"base": 600.0},
     "profile": Profile(steps=801), "trained": 11, "tested": (10, 21), "positions": "random 64",
     "control": "window", "extend": "yarn 2", "data_seed": 1, "data": "ab",
+    "precision": "bfloat16",
 }  # fmt: skip
 
 
@@ -41,6 +42,8 @@ def test_each_size_changes_the_name(field):
 
 def test_settings_make_the_cell_again():
     assert Cell.of(CELL.settings) == CELL
+    rounded = replace(CELL, precision="bfloat16")
+    assert Cell.of(rounded.settings) == rounded
     labelled = Cell.of(CELL.settings, "mine", "war.txt")
     assert (labelled.name, labelled.digest) == ("mine", CELL.digest)
 
@@ -56,6 +59,7 @@ def test_settings_of_another_version_are_refused(change, named):
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
+        ("precision", "float16", "`precision` must be 'float32' or 'bfloat16', got 'float16'"),
         ("control", "mirror", "`control` must be one of '', 'window'"),
         ("positions", "random 0", '`positions` must be "plain", or "random 2048"'),
         ("positions", "random", '`positions` must be "plain"'),

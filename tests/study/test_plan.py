@@ -200,6 +200,18 @@ def test_files_go_to_the_tasks_that_are_made_of_them():
     assert Plan.of(tomllib.loads(plan.text)) == plan
 
 
+def test_training_may_be_rounded():
+    rounded = Plan.of(SMALL | {"precision": "bfloat16"})
+    assert {cell.precision for cell in rounded.cells()} == {"bfloat16"}
+    assert Plan.of(tomllib.loads(rounded.text)) == rounded
+    plain = Plan.of(SMALL)
+    assert rounded.digest != plain.digest
+    assert Plan.of(SMALL | {"precision": "float32"}).digest == plain.digest
+    assert "precision" not in plain.text  # so that earlier plans keep their digest
+    with pytest.raises(PlanError, match='precision: must be "float32" or "bfloat16", got 16'):
+        Plan.of(SMALL | {"precision": 16})
+
+
 def test_the_order_of_texts_may_be_one_for_all_seeds():
     fixed = Plan.of(SMALL | {"data_seed": 4})
     assert {cell.data_seed for cell in fixed.cells()} == {4}

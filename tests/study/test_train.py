@@ -93,6 +93,45 @@ def test_the_same_cell_trains_to_the_same_bits():
     assert all(torch.equal(a, b) for a, b in weights)
 
 
+@pytest.mark.parametrize("encoding", ["nope", "rope", "alibi", "t5", "fox", "sinusoidal"])
+def test_products_of_training_may_be_rounded_while_weights_and_tests_are_not(encoding):
+    """Against the losses of float32: bfloat16 has 8 bits, so they are equal to about 1 %."""
+    plain = replace(cell(), encoding=encoding)
+    rounded = replace(plain, precision="bfloat16")
+    model = build(rounded, len(COPY.vocabulary))
+    kept = set()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda module, x, y: kept.add((y.dtype, y.requires_grad)))
+    losses, _ = train.fit(model, rounded, COPY)
+    assert kept == {(torch.bfloat16, True)}
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    kept.clear()
+    train.evaluate(model, rounded, COPY.at(5, (5, 8)))
+    assert kept == {(torch.float32, False)}
+    exact, _ = steps_of(plain)
+    assert losses != exact
+    assert losses == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.slow
+def test_a_rounded_study_ends_as_one_in_float32():
+    """Three seeds of each: the means are as near at every length as the seeds' spread allows."""
+    small = Profile(width=32, heads=2, steps=300, batch=32, warmup=40, rate=5e-3, prompts=100)
+    base = Cell("copy", "rope", 0, profile=small, trained=3, tested=(2, 3, 4))
+    shares, losses = {}, {}
+    for precision in ("float32", "bfloat16"):
+        runs = [train.run(replace(base, seed=n, precision=precision), COPY) for n in (1, 2, 3)]
+        outcomes = [[r.outcomes["forced", n].float().mean() for n in base.tested] for r in runs]
+        shares[precision] = torch.tensor(outcomes)
+        losses[precision] = torch.tensor([r.losses[-1] for r in runs])
+    for exact, rounded in (shares.values(), losses.values()):
+        # Twice the standard error of a difference of two means, and 0.02 where all seeds agree.
+        allowed = 2 * (exact.var(0) / 3 + rounded.var(0) / 3).sqrt() + 0.02
+        assert ((exact.mean(0) - rounded.mean(0)).abs() <= allowed).all()
+    assert shares["float32"][:, 1].mean() > 0.8  # it has learned to copy
+
+
 def test_weights_and_data_have_seeds_of_their_own():
     losses, _ = steps_of(cell())
     same_weights, _ = steps_of(cell(), data_seed=7)

@@ -23,6 +23,8 @@ from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.core.private import DispatchMode
 
+PATIENCE = 12.0  # seconds of rounds at one length, after which only the fewest are taken
+FEWEST = 3  # rounds
 READ_TO_CHECK = torch.ops.aten.aminmax.default  # the ends of positions, which must be finite
 
 
@@ -36,6 +38,7 @@ class Cost:
     training_memory: int
     forward_range: tuple[float, float]  # seconds, between which half of the runs lie
     training_range: tuple[float, float]
+    rounds: int = 0  # that the medians are of: fewer than asked for where the machine was busy
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def costs(
             training_memory=memory[n, _training],
             forward_range=_quartiles(times[n, _forward]),
             training_range=_quartiles(times[n, _training]),
+            rounds=len(times[n, _training]),
         )
         for n in range(len(layers))
     ]
@@ -120,10 +124,15 @@ def by_length(
 def _in_turns(
     runs: dict[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
 ) -> dict[Any, list[float]]:
-    """Time each run in each round, in seconds, in a new order each round."""
+    """Time each run in each round, in seconds, in a new order each round.
+
+    After `PATIENCE` seconds only the `FEWEST` rounds are made up to: the machine is busy.
+    """
     times: dict[Any, list[float]] = {job: [] for job in runs}
-    jobs, shuffled = [*runs], random.Random(0)
-    for _ in range(rounds):
+    jobs, shuffled, begun = [*runs], random.Random(0), time.perf_counter()
+    for done in range(rounds):
+        if done >= FEWEST and time.perf_counter() - begun > PATIENCE:
+            break
         shuffled.shuffle(jobs)
         for job in jobs:
             start = time.perf_counter()

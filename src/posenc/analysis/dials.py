@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf, pi
 
 from posenc.analysis.frequencies import stretched
-from posenc.core.shapes import Frequencies
+from posenc.encodings.rotary.theta import Theta
 
 TINY = 1e-9  # of a turn: what rounding may leave
 LIKE_YARN = "by_parts"  # left out: it turns as "yarn" does, but for the rounding of its ramp
@@ -30,19 +30,18 @@ class Dial:
     new: float  # met for the first time in the longer text
 
 
-def dials(before: Frequencies, now: Frequencies, trained: int, target: int) -> list[Dial]:
+def dials(before: Theta, now: Theta, trained: int, target: int) -> list[Dial]:
     """Compare each pair's angles over `trained` tokens with those over `target` tokens."""
     return [
-        _dial(abs(was), abs(turns), trained, target)
-        for was, turns in zip(before.tolist(), now.tolist(), strict=True)
+        _dial(abs(was), abs(turns), trained, target) for was, turns in zip(before, now, strict=True)
     ]
 
 
 def by_method(
-    freqs: Frequencies,
+    freqs: Theta,
     trained: int,
     target: int,
-    configured: Frequencies | None = None,
+    configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
     """Compare over `target` tokens: as trained ("none"), as `configured`, after each extension.

@@ -14,17 +14,17 @@ Liu et al. 2023, "Scaling Laws of RoPE-based Extrapolation", arXiv:2310.05209, f
 Men et al. 2024, "Base of RoPE Bounds Context Length", arXiv:2405.14591, eq. 8 and table 2.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import isqrt, log10, pi
+from math import cos, inf, pi, sin
+from operator import mul
+from pathlib import Path
 from typing import Literal
 
-from torch import Tensor, arange, cat, float64, linspace, logspace
-
-from posenc.core.frequencies import frequencies
-from posenc.core.shapes import Frequencies
-from posenc.encodings.rotary.extension import (
+from posenc.encodings.rotary.theta import (
+    Theta,
     by_parts,
     dynamic_ntk,
     interpolate,
@@ -37,7 +37,10 @@ from posenc.encodings.rotary.extension import (
     yarn_gain,
 )
 
-ROUGH_ERROR = 2e-4  # bound on the error of float32 a pair, in a sum over up to 2,048 pairs
+LONGEST = 2**21  # tokens to which similarity is summed
+BLOCKS = 4096, 1024, 256, 64, 16, 4  # distances that are looked at together, then in parts
+FASTEST = 1.3  # radians in half a block, to which Taylor's formula is worth its error
+ROUNDING = 1e-6  # of a sum of cosines; below it, each is looked at
 
 Change = Literal["kept", "stretched", "interpolated", "still"]
 
@@ -74,7 +77,7 @@ class Extended:
 
 
 def extended(
-    freqs: Frequencies, trained: int, factor: float, long: Sequence[float] | None = None
+    freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> Extended:
     """Extend by every method with its usual settings; LongRoPE only with its factors, `long`."""
     target = round(trained * factor)
@@ -82,49 +85,50 @@ def extended(
         name: Extension(pairs(freqs, now, trained, factor), gain, reach(now, target))
         for name, (now, gain) in stretched(freqs, trained, factor, long).items()
     }
-    channels = 2 * freqs.shape[-1]
+    channels = 2 * len(freqs)
     return Extended(trained, factor, target, critical(freqs, trained), channels, methods)
 
 
 def stretched(
-    freqs: Frequencies, trained: int, factor: float, long: Sequence[float] | None = None
-) -> dict[str, tuple[Frequencies, float]]:
+    freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
+) -> dict[str, tuple[Theta, float]]:
     """The frequencies and the gain of cos and sin after each method with its usual settings.
 
     Methods that compare the fastest pair with the slowest are left out where there is only one.
     """
     target = round(trained * factor)
     methods = {"none": (freqs, 1.0), "interpolate": (interpolate(freqs, factor), 1.0)}
-    if freqs.shape[-1] > 1:
+    if len(freqs) > 1:
         methods["ntk"] = ntk(freqs, factor), 1.0
         methods["dynamic_ntk"] = dynamic_ntk(freqs, target, trained, factor), 1.0
     methods["by_parts"] = by_parts(freqs, factor, trained), 1.0
-    if freqs.shape[-1] > 1:
+    if len(freqs) > 1:
         methods["yarn"] = yarn(freqs, factor, trained), yarn_gain(factor)
     methods["llama3"] = llama3(freqs, factor, trained), 1.0
     if long is not None:
-        slow = longrope(freqs, target, trained, [1.0] * freqs.shape[-1], long)
+        slow = longrope(freqs, target, trained, [1.0] * len(freqs), long)
         methods["longrope"] = slow, longrope_gain(factor, trained)
     return methods
 
 
-def critical(freqs: Frequencies, trained: int) -> int:
+def critical(freqs: Theta, trained: int) -> int:
     """The critical dimension d_c: how many channels belong to pairs that complete a turn.
 
-    >>> critical(frequencies(128), 4096)  # of Llama 2
+    >>> from posenc.encodings.rotary.theta import frequencies
+    >>> critical(frequencies(128, 10_000.0), 4096)  # of Llama 2
     92
     """
-    return 2 * int((turned(freqs.abs(), trained) >= 1).sum())
+    return 2 * sum(abs(turns) >= 1 for turns in turned(freqs, trained))
 
 
-def pairs(before: Frequencies, after: Frequencies, trained: int, factor: float) -> list[Pair]:
+def pairs(before: Theta, after: Theta, trained: int, factor: float) -> list[Pair]:
     """Compare each pair before and after stretching.
 
     A pair is kept (within 1 %), interpolated (by the whole `factor`) or stretched (by less);
     "still" are pairs that do not turn.
     """
     rows = []
-    for was, now in zip(before.tolist(), after.tolist(), strict=True):
+    for was, now in zip(before, after, strict=True):
         slower = was / now if now else float("inf")
         if not now:
             change = "still"
@@ -137,92 +141,74 @@ def pairs(before: Frequencies, after: Frequencies, trained: int, factor: float) 
     return rows
 
 
-def similarity(freqs: Frequencies, length: int) -> Tensor:
-    """Compute B(m) for m = 0 … length − 1, in float64.
-
-    With m = a·n + b, cos((a·n + b)θ) = cos(a·n·θ) cos(bθ) − sin(a·n·θ) sin(bθ): a matrix product.
-    """
-    n = isqrt(length - 1) + 1
-    theta = freqs.double()
-    # coarse: angles of the multiples of n, fine: of 0 … n − 1, both (n, pair); summing over pairs,
-    # the products are (a, b), which flattened is m = a n + b
-    coarse, fine = (step * arange(n, dtype=float64)[:, None] * theta for step in (n, 1))
-    product = coarse.cos() @ fine.cos().mT - coarse.sin() @ fine.sin().mT
-    return product.flatten()[:length]
-
-
-def reach(freqs: Frequencies, limit: int = 2**21) -> int:
+def reach(freqs: Theta, limit: int = LONGEST) -> int:
     """The first distance at which B turns negative; `limit` if it does not before."""
-    start, end = 0, min(64, limit)
-    while start < limit:
-        first = _first_negative(freqs.double(), start, end)
-        if first is not None:
-            return first
-        start, end = end, min(8 * end, limit)
-    return limit
+    theta = sorted(map(abs, freqs), reverse=True)
+    found = _first_negative(theta, [_Blocks(theta, size) for size in BLOCKS], 0, limit)
+    return limit if found is None else found
 
 
 @cache
-def smallest_base(dim: int, length: int, step: float = 1.01) -> float:
-    """The smallest base with which B(m) ≥ 0 for all m < `length`, among 2, 2·`step`, 2·`step`², …
+def smallest_base(dim: int, length: int) -> float:
+    """The smallest base with which B(m) ≥ 0 for all m < `length`, in steps of 1 %.
 
-    It is found by trying them one after another; infinite, if no base below 10¹⁵ is enough.
+    Infinite, if no base below 10¹⁵ is enough. Widths that models have are looked up, in a table
+    that `tools/bases.py` makes; of others it is searched for, which takes torch.
 
     >>> smallest_base(128, 4096) < 30_000 < smallest_base(128, 8192)
     True
     """
-    distances = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
-    far = linspace(0.8 * length, length - 1, 256, dtype=float64).round().unique()
-    negative: int | None = None  # the distance at which the last candidate failed
-    base = 2.0
-    while base < 1e15:
-        bases = base * step ** arange(64, dtype=float64)
-        # One distance is enough to fail, so most fail here: at a few, then at all of them.
-        for tried in (distances[:: max(len(distances) // 16, 1)], distances, far):
-            theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
-            sums = (tried[:, None] * theta[:, None]).cos().sum(-1)
-            bases = bases[(sums >= 0).all(-1)]
-        for candidate in bases.tolist():
-            negative = _negative_distance(frequencies(dim, candidate), length, negative)
-            if negative is None:
-                return candidate
-        base *= step**64
-    return float("inf")
+    for base, enough in _enough().get(str(dim), ()):
+        if enough >= length:
+            return inf if base is None else base
+    from posenc.analysis.base_search import search
+
+    return search(dim, length)
 
 
-def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
-    """A distance below `length` with B(m) < 0; None if there is none."""
-    if near is not None:  # where a slightly smaller base failed, this one mostly does too
-        reach = max(64, near // 100)
-        m = _first_negative(freqs, max(near - reach, 0), min(near + reach, length))
-        if m is not None:
-            return m
-    end, rows = length, 1024  # downwards, since B is smallest at large distances
-    while end > 0:
-        start = max(end - rows, 0)
-        m = _first_negative(freqs, start, end)
-        if m is not None:
-            return m
-        end, rows = start, 4 * rows
+@cache
+def _enough() -> dict[str, list[tuple[float | None, int]]]:
+    """By width, each base that is enough for longer texts than all smaller ones, and how long."""
+    return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
+
+
+class _Blocks:
+    """A lower bound of B over blocks of `size` distances, by Taylor's formula from their middle.
+
+    Pairs too fast for it are taken to be at −1. Of the others, with x from the middle c, |x| ≤ h,
+
+        Σ cos((c + x)θ) ≥ Σ cos(cθ) − x Σ θ sin(cθ) − x²/2 Σ θ² cos(cθ) − h³/6 Σ θ³
+    """
+
+    def __init__(self, theta: list[float], size: int):
+        self.size, self.half = size, size / 2
+        self.slow = [turn for turn in theta if turn * self.half <= FASTEST]
+        self.squares = [turn * turn / 2 for turn in self.slow]
+        self.lost = len(theta) - len(self.slow) + sum((t * self.half) ** 3 for t in self.slow) / 6
+
+    def lowest(self, start: int) -> float:
+        angles = [(start + self.half) * turn for turn in self.slow]
+        cosines = [*map(cos, angles)]
+        middle = sum(cosines) - self.lost
+        if middle <= 0:
+            return middle
+        slope = abs(sum(map(mul, self.slow, map(sin, angles))))
+        bend = -sum(map(mul, self.squares, cosines))
+        if 2 * bend * self.half > slope:  # a valley, whose bottom lies within
+            return middle - slope * slope / (4 * bend)
+        return middle - slope * self.half + bend * self.half**2
+
+
+def _first_negative(
+    theta: list[float], blocks: Sequence[_Blocks], start: int, end: int
+) -> int | None:
+    """The first m of start … end − 1 with B(m) < 0, by halves of what may hold one."""
+    if not blocks:
+        sums = ((m, sum([cos(m * turn) for turn in theta])) for m in range(start, end))
+        return next((m for m, similarity in sums if similarity < 0), None)
+    for m in range(start, end, blocks[0].size):
+        if blocks[0].lowest(m) < ROUNDING:
+            found = _first_negative(theta, blocks[1:], m, min(m + blocks[0].size, end))
+            if found is not None:
+                return found
     return None
-
-
-def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
-    """The first m of start … end − 1 with B(m) < 0: roughly in float32, then exactly in doubt."""
-    rough, doubt = _rough_similarity(freqs, start, end), ROUGH_ERROR * len(freqs)
-    if float(rough.min()) > doubt:
-        return None
-    low = (rough <= doubt).nonzero().flatten()
-    sure = (rough[low] < -doubt).nonzero().flatten()
-    low = low[: int(sure[0]) + 1] if len(sure) else low
-    below = (((low[:, None] + start) * freqs).cos().sum(-1) < 0).nonzero().flatten()
-    return int(low[below[0]]) + start if len(below) else None
-
-
-def _rough_similarity(freqs: Frequencies, start: int, end: int) -> Tensor:
-    """Compute B(m) for m = start … end − 1, as `similarity` does, its product in float32."""
-    n = isqrt(end - start - 1) + 1
-    coarse = (start + n * arange(n, dtype=float64))[:, None] * freqs
-    fine = arange(n, dtype=float64)[:, None] * freqs
-    left, right = cat((coarse.cos(), -coarse.sin()), -1), cat((fine.cos(), fine.sin()), -1)
-    return (left.float() @ right.float().mT).flatten()[: end - start]

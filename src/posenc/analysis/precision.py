@@ -1,6 +1,5 @@
 """Measure errors of angles formed in few bits, and of the scores made with them.
 
-    phase_error   maxⱼ | fl(p) · fl(θⱼ) − p θⱼ |      radians; fl rounds, the product is in float32
     error         max | cos′ − cos |, | sin′ − sin |   over pairs, and a window of positions
     drift, far    √ mean (score′ − score)² / √ mean score²     of random q at m and k at n
 
@@ -22,7 +21,6 @@ from torch import Tensor
 
 from posenc.core.shapes import Frequencies
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POSITIONS = [10**n * m for n in range(7) for m in (1, 3)] + [10**7]
 WINDOW = 32
 
@@ -57,17 +55,6 @@ class Precision:
     error: dict[str, list[float | None]]  # of cos and sin, the largest
     drift: dict[str, list[float | None]]  # of scores in the window, as a share of their size
     far: dict[str, list[float | None]]  # of scores with keys at 0, 1, 2, …
-
-
-def phase_error(freqs: Frequencies, position: int, dtype: torch.dtype) -> float:
-    """The largest error of any pair's angle at a position, frequencies kept in `dtype`.
-
-    >>> from posenc import frequencies
-    >>> round(phase_error(frequencies(128), 4096, torch.bfloat16), 2)
-    5.01
-    """
-    angle = freqs.to(dtype).float() * float(position)
-    return float((angle.double() - position * freqs.double()).abs().max())
 
 
 def precision(

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from posenc.analysis.frequencies import similarity
+from posenc.analysis.base_search import similarity
 from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
 from posenc.core.encoding import Encoding

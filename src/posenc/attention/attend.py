@@ -85,7 +85,7 @@ def attend(
         encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
         sinks=sinks, implementation=implementation,
     )  # fmt: skip
-    call = _hooked(checked(call))
+    call = _encoded(checked(call))
     return hooks.finished(call, run(call))
 
 
@@ -116,12 +116,12 @@ def explain(
         encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
         sinks=sinks,
     )  # fmt: skip
-    return chosen(_hooked(checked(call)))
+    return chosen(_encoded(checked(call)))
 
 
-def _hooked(call: Call) -> Call:
-    """Apply the hooks that come before the softmax, to nothing that the mask hides from all."""
-    return hooks.scored(hooks.encoded(visible(call)))
+def _encoded(call: Call) -> Call:
+    """Apply the hooks of queries, keys and values, to nothing that the mask hides from all."""
+    return hooks.encoded(visible(call))
 
 
 def scores(
@@ -146,7 +146,7 @@ def scores(
         at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x if k_x is None else k_x, k_at)
     checked_at(encoding, at, q, "`q_pos`")
     checked_at(encoding, k_at, k, "`k_pos`")
-    call = Call(encoding, q, k, k, at, k_at, scale, mask=mask, implementation="reference")
-    call = hooks.scored(hooks.encoded(weighing(call)))
+    call = Call(encoding, q, k, k, scale=scale, mask=mask, implementation="reference")
+    call = hooks.scored(hooks.encoded(weighing(call, at, k_at)))
     seen = None if mask is None else mask(*pairs(call.shape, device=q.device))
     return logits(call._replace(k=per_query_head(call.k, q)), slice(None), seen=seen)

@@ -11,8 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 from posenc.attention import sdpa
 from posenc.attention.call import Call, rows_of
+from posenc.attention.cpu import carried
 from posenc.attention.path import Path
 from posenc.attention.reference import attended, bias_block, mask_block, sliced
+from posenc.core.carried import CarriedBias
 from posenc.core.tracing import beyond_gradients, traced, transformed
 
 BLOCK = 128  # queries at a time, at most
@@ -39,18 +41,23 @@ class Blocks(Path):
         )
 
     def run(self, call: Call) -> Tensor:
+        if carried.serves(call):
+            return carried.run(call)
         batch, heads, tokens, keys = call.shape
         most = SMALLEST_BLOCK
         if tokens > most:
             most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
         # The kernel has no place for a cap or for what takes the weights, and drops weights only
-        # where it makes all of them.
-        can = not (call.by_weight or call.dropout or sdpa.cannot_weigh(call))
+        # where it makes all of them. Nor has it one for whole scores.
+        whole = isinstance(call.bias, CarriedBias)
+        can = not (whole or call.by_weight or call.dropout or sdpa.cannot_weigh(call))
         compute = _fused if call.looks and can else attended
         if tokens <= most or (tokens <= BLOCK and call.trains):  # one block: nothing to make again
             return compute(call, slice(None), _columns(call, slice(0, tokens)))
         blocks = rows_of(tokens, most)
         columns = [_columns(call, rows) for rows in blocks]
+        if call.trains and call.bias is not None:
+            call.bias.hold()
         if call.trains and (traced() or not transformed()):  # `torch.func` knows no checkpoint
             # Of a block keep the output only; the rest is made again for the gradients.
             again = functools.partial(

@@ -1,12 +1,18 @@
 """Keys and values of the tokens so far, so that each new token costs one query.
 
+They lie in memory with room for as many more, so that a token is written and none is copied. Only
+one cache writes there, behind the tokens it has: a branch, or a cache that was cropped, begins
+with memory of its own. So what came before never changes, whoever still reads it.
+
 Keys are kept as they enter the dot product, values as they are weighed: nothing is turned twice.
 Where an encoding widens keys, or copies them for each head, they are kept as they were projected,
 and encoded again in every call: that is less memory, and Transformer-XL has a faster form of it.
 
-Nothing that is kept follows from weights but what a text is made of, its keys and values.
+Nothing that is kept follows from weights but what a text is made of: its keys and values, and what
+`on_hidden` said of its tokens, to which `Prepared.settled` may add keys as these tokens left them.
 """
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,11 +29,14 @@ from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
-from posenc.core.prepared import appended, cut, of_texts, where_tokens
+from posenc.core.prepared import Prepared, appended, cut, of_texts, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.core.sum import leaves
+from posenc.core.tracing import transformed, unwrapped
 
 SCORES = {"on_scores", "by_weight"}
+LEAST_ROOM = 64  # tokens
+Room = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -41,15 +50,22 @@ class Held:
     axes: int  # numbers that make a position
     pos: Tensor | None = None  # positions of all, if any were given; None: 0, 1, 2, …
     again: bool = False  # whether the layer has been called more than once
+    room: Room | None = None  # memory that begins with k, with v; the rest is not written yet
 
     @property
     def tokens(self) -> int:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "Held":
+        """The same of other tensors, which have no room yet."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
-        return replace(self, k=of_tensor(self.k), v=of_tensor(self.v), ats=ats, pos=pos)
+        k, v = of_tensor(self.k), of_tensor(self.v)
+        return replace(self, k=k, v=v, ats=ats, pos=pos, room=None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: of memory that has more in it, the tokens alone."""
+        return vars(replace(self, k=self.k.clone(), v=self.v.clone(), room=None))
 
 
 @dataclass(eq=False)
@@ -117,12 +133,12 @@ class Cache:
         ).held
 
     def __copy__(self) -> "Cache":
-        return self._mapped(lambda held: held)
+        return self._mapped(lambda held: replace(held, room=None))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
         """A branch for the copies of layers that were copied before it, together with it."""
-        branch = Cache()
-        branch.held = {memo.get(id(layer), layer): held for layer, held in self.held.items()}
+        branch = copy(self)
+        branch.held = {memo.get(id(layer), layer): held for layer, held in branch.held.items()}
         return branch
 
     def _mapped(self, change: Any) -> "Cache":
@@ -142,7 +158,8 @@ def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: 
         cache.given.pop(layer, None)  # of a call that was refused
     if pos is None:
         if known is None:
-            return sequence(x.shape[-2], 0 if held is None else held.tokens, x.device)
+            start = 0 if held is None else held.tokens
+            return torch.arange(start, start + x.shape[-2], device=x.device)
         if axes > 1:
             raise ValueError(
                 f"`pos` must say where these tokens stand, points of {axes} axes as before: none of"
@@ -185,18 +202,57 @@ def attend_cached(
         if goes_on:  # sums over tokens go on from the last in the cache
             ats[index] = cut(so_far, last, place)
     at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
-    new = weighing(call._replace(at=at, k_at=at))
+    new = call._replace(at=at, k_at=at)
     new = hooks.encoded(new) if held.encoded else new
-    k, v = (torch.cat(both, -2) for both in ((held.k, new.k), (held.v, new.v)))
+    k, v, room = _joined(held, new.k, new.v)
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
-    call = new._replace(k=k, v=v, k_at=k_at, mask=mask)
+    call = new._replace(k=k, v=v, mask=mask)
     check_mask(call)
-    call = visible(weighing(call))
-    call = hooks.scored(call if held.encoded else hooks.encoded(call))
+    call = visible(weighing(call, at, k_at))
+    call = call if held.encoded else hooks.encoded(call)
     out = hooks.finished(call, run(call))
+    if held.encoded:
+        all_ats = [at.settled(k) if isinstance(at, Prepared) else at for at in all_ats]
     pos = _all_positions(held, cache.given.pop(layer, None), place)
-    cache.held[layer] = replace(held, k=k, v=v, ats=all_ats, pos=pos, again=layer in cache.held)
+    again = layer in cache.held
+    cache.held[layer] = Held(k, v, all_ats, held.encoded, held.axes, pos, again, room)
     return out
+
+
+def _joined(held: Held, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Room | None]:
+    """Write new keys and values behind those before, into more room where there is too little.
+
+    Gradients, transforms and compilers want tensors that nobody writes to: these get a copy.
+    """
+    before, new = (held.k, held.v), (k, v)
+    fit = all([_fits(more, x) for more, x in zip(new, before, strict=True)])
+    if torch.is_grad_enabled() or transformed() or not fit:
+        k, v = (torch.cat(both, -2) for both in zip(before, new, strict=True))
+        return k, v, None
+    start, stop, room = held.tokens, held.tokens + k.shape[2], held.room
+    if room is None or room[0].shape[2] < stop:
+        room = _roomier(held.k, stop), _roomier(held.v, stop)
+    for memory, more in zip(room, new, strict=True):
+        # Through `data`, which counts no versions: graphs may have saved what came before
+        memory.data[:, :, start:stop] = more
+    return room[0][:, :, :stop], room[1][:, :, :stop], room
+
+
+def _fits(more: Tensor, x: Tensor) -> bool:
+    """Whether keys can be written behind x as they are: none is rounded, moved or broadcast."""
+    (*heads, _, channels), (*others, _, others_channels) = x.shape, more.shape
+    alike = heads == others and channels == others_channels and x.dtype is more.dtype
+    return alike and x.device == more.device and unwrapped(more)
+
+
+def _roomier(x: Tensor, tokens: int) -> Tensor:
+    """Memory that begins with x, for twice so many tokens."""
+    batch, heads, before, channels = x.shape
+    # An inference tensor could not be written to outside of inference mode
+    with torch.inference_mode(False), torch.no_grad():
+        memory = x.new_empty(batch, heads, max(LEAST_ROOM, 2 * tokens), channels)
+    memory[:, :, :before] = x
+    return memory
 
 
 def _held(cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any) -> Held:

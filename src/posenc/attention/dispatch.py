@@ -2,26 +2,31 @@
 
     sdpa       torch's own kernel; carries no bias
     toeplitz   a bias of distance or of offsets, or a window, on the CPU, over positions at equal
-               steps, as strided views that torch's kernel reads
+               steps, or a bias of gates or counts, as strided views that torch's kernel reads
     flex       FlexAttention, compiled: any bias of one pair; by itself on CUDA, on request for
                inference on the CPU
     blocks     a few queries at a time, made again for the gradients
     reference  the definition, in plain tensor operations: all scores at once
 
 `serves(call)` says why a way cannot compute a call, "" where it can; `suits(call)` says why "auto"
-passes over one that can. "auto" takes the first that does both, in this order. A query that sees no
-key gets exactly 0, with finite gradients, and what stands in keys and values that nobody sees, NaN
-included, changes nothing.
+passes over one that can. "auto" takes the first that does both, in this order, and of packed
+documents for each by itself. A query that sees no key gets exactly 0, with finite gradients, and
+what stands in keys and values that nobody sees, NaN included, changes nothing.
 """
 
 from dataclasses import dataclass
+from itertools import chain
+from math import prod
 
+import torch
 from torch import Tensor
 
 from posenc.attention.blocks import Blocks
 from posenc.attention.call import Call
 from posenc.attention.cpu.strided import Strided
+from posenc.attention.documents import apart
 from posenc.attention.flex import Flex
+from posenc.attention.hooks import scored
 from posenc.attention.path import Path
 from posenc.attention.reference import Reference
 from posenc.attention.sdpa import Sdpa
@@ -46,8 +51,13 @@ class Explanation:
 
 
 def run(call: Call) -> Tensor:
-    """Attend: (batch, head, query, value). Raise ValueError where `implementation` cannot."""
-    asked = call.implementation
+    """Attend: (batch, head, query, value). Raise ValueError where `implementation` cannot.
+
+    The call is one of encoded queries and keys, whose bias has not been asked for.
+    """
+    if texts := apart(call):
+        return _joined(call, texts)
+    call, asked = scored(call), call.implementation
     if asked == "auto":
         return _first(call, {}).run(call)
     if reason := PATHS[asked].serves(call):
@@ -59,10 +69,29 @@ def run(call: Call) -> Tensor:
 
 def chosen(call: Call) -> Explanation:
     """The path that "auto" takes, and what kept it from those before."""
+    if texts := apart(call):
+        count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
+        of_one = chosen(longest)
+        why = f"{count} in a row, each by itself, the longest by {of_one.path}: {of_one.why}"
+        return Explanation("documents", why, of_one.passed)
     passed: dict[str, str] = {}
+    call = scored(call)
     path = _first(call, passed)
     name = next(name for name, known in PATHS.items() if known is path)
     return Explanation(name, path.why(call), passed)
+
+
+def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
+    """Attend each document of each text, and put the outputs in their places."""
+    if call.trains:
+        return torch.cat([torch.cat([*map(run, documents)], -2) for documents in texts])
+    # Written in place: kept outputs would take as much memory again.
+    out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
+    for text, documents in zip(out.split(len(texts[0][0].q)), texts, strict=True):
+        places = text.split([len(one.q[0, 0]) for one in documents], -2)
+        for place, one in zip(places, documents, strict=True):
+            place.copy_(run(one))
+    return out
 
 
 def _first(call: Call, passed: dict[str, str]) -> Path:

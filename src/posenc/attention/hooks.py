@@ -68,7 +68,7 @@ def scored(call: Call) -> Call:
         return call
     if bias is not None and call.implementation != "reference" and call.softcap is None:
         in_parts = call.implementation in ("auto", "toeplitz") and call.looks and call.plain
-        q, k, bias = bias.absorbed(q, k, call.trains or not in_parts)
+        q, k, bias = bias.absorbed(q, k, not in_parts)
     if k.shape[1] != v.shape[1]:  # the hooks gave them unlike numbers of heads
         k, v = per_query_head(k, q), per_query_head(v, q)
     if scale <= 0:  # torch's kernels take the sign of −∞ with it

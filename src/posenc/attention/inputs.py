@@ -2,16 +2,18 @@
 
 from typing import Any, get_args
 
-import torch
 from torch import Tensor
 
 from posenc.attention.call import Call, Implementation, needs_gradients
+from posenc.attention.spacing import strip
 from posenc.core.arguments import number, positive, probability, shown
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes, checked_at, prepared
 from posenc.core.masks import Mask, refuse_no_function
 from posenc.core.positions import sequence
 from posenc.core.tracing import beyond_gradients, readable
+
+IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
 
 
 def checked(call: Call) -> Call:
@@ -30,18 +32,22 @@ def checked(call: Call) -> Call:
     k_at = at
     if call.k_at is not None or keys != tokens:
         k_at = checked_at(call.encoding, at if call.k_at is None else call.k_at, call.k, "`k_at`")
-    return weighing(call._replace(at=at, k_at=k_at))
+    return weighing(call, at, k_at)
 
 
-def weighing(call: Call) -> Call:
+def weighing(call: Call, at: Any, k_at: Any) -> Call:
     """The call, with what makes its weights checked, and what is known of its inputs."""
     check_implementation(call.implementation)
     check_softmax(call)
-    encoding, scale = call.encoding, call.scale
+    encoding, q, scale, inputs = call.encoding, call.q, call.scale, call.inputs
+    looks = readable(*inputs) and not beyond_gradients()
     return call._replace(
-        scale=encoding.scale(call.q.shape[-1]) if scale is None else float(number(scale, "scale")),
-        looks=readable(*call.inputs) and not beyond_gradients(),
-        trains=torch.is_grad_enabled() and needs_gradients(encoding, *call.inputs),
+        at=at,
+        k_at=k_at,
+        scale=encoding.scale(q.shape[-1]) if scale is None else float(number(scale, "scale")),
+        seen=strip(call.mask, q.shape[-2], call.k.shape[-2]) if looks else None,
+        looks=looks,
+        trains=needs_gradients(encoding, *inputs),
     )
 
 
@@ -84,13 +90,12 @@ def check_tensors(call: Call) -> None:
 
 def check_implementation(implementation: Any) -> None:
     """Refuse a name that no way to compute attention has."""
-    known = get_args(Implementation)
     if not isinstance(implementation, str):
         raise TypeError(
             f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
         )
-    if implementation not in known:
-        names = ", ".join(map(repr, known))
+    if implementation not in IMPLEMENTATIONS:
+        names = ", ".join(map(repr, IMPLEMENTATIONS))
         raise ValueError(f"`implementation` must be one of {names}, got {implementation!r}.")
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from posenc.attention import hooks
 from posenc.attention.call import Call
 from posenc.attention.path import Path
-from posenc.core.biases import pairs, per_query_head
+from posenc.core.biases import pairs
+from posenc.core.carried import CarriedBias
 from posenc.core.shapes import Scores
 
 ALL = slice(None)
@@ -39,7 +40,7 @@ def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
         weights = _softmax(scores.masked_fill(~seen, lowest), call.sinks).masked_fill(~seen, 0)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    out = weights @ per_query_head(sliced(call.v, keys), call.q).to(weights.dtype)
+    out = _by_group(weights, sliced(call.v, keys).to(weights.dtype))
     if call.by_weight:
         extra = hooks.by_weight(call, weights, rows, out.shape)
         out = out if extra is None else out + extra
@@ -47,11 +48,22 @@ def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
 
 
 def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = None) -> Scores:
-    q, k = sliced(call.q, rows), per_query_head(sliced(call.k, keys), call.q)
-    content = q.to(call.exact) @ k.to(call.exact).mT * call.scale
+    if isinstance(call.bias, CarriedBias) and call.softcap is None:
+        return call.bias.scores(rows, keys)
+    q, k = sliced(call.q, rows), sliced(call.k, keys)
+    content = _by_group(q.to(call.exact), k.to(call.exact).mT) * call.scale
     if call.softcap is not None:
         content = call.softcap * (content / call.softcap).tanh()
     return content if call.bias is None else content + bias_block(call, rows, keys, seen)
+
+
+def _by_group(x: Tensor, y: Tensor) -> Tensor:
+    """The product x @ y, where heads of x may share a head of y: their rows are those of one."""
+    batch, heads, rows, channels = x.shape
+    if y.shape[1] == heads:
+        return x @ y
+    grouped = x.reshape(batch, y.shape[1], heads // y.shape[1] * rows, channels)
+    return (grouped @ y).reshape(batch, heads, rows, y.shape[-1])
 
 
 def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:

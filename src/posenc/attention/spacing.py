@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import isinf
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from posenc.core.masks import Band, Mask
@@ -82,9 +83,12 @@ def line(pos: Tensor, step: int = 0) -> Line | None:
         return None
     if len(first) == 1:
         return Line(int(first), step)
-    step = int(first[1] - first[0])
-    regular = step > 0 and bool((first.diff() == step).all())
-    return Line(int(first[0]), step) if regular else None
+    (start, second), last = first[:2].tolist(), int(first[-1])
+    step = second - start
+    if step < 1 or last != start + step * (len(first) - 1):
+        return None
+    alike = torch.arange(start, last + 1, step, dtype=first.dtype, device=first.device)
+    return Line(start, step) if first.equal(alike) else None
 
 
 def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
@@ -102,7 +106,7 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
     """The pairs that this mask shows, if they are a strip; else None."""
     if mask is None:
         return Strip(queries, keys, 1 - keys, queries - 1)
-    if not isinstance(mask, Mask) or mask.bands is None:
+    if not isinstance(mask, Mask) or mask.bands is None or mask.ids:
         return None
     if not readable(*mask.made_of or ()):
         return None

@@ -1,10 +1,9 @@
-"""What a mask shows, and keys and values that nobody sees, which must change nothing."""
+"""Keys and values that nobody sees, which must change nothing."""
 
 import torch
 from torch import Tensor
 
 from posenc.attention.call import Call, rows_of
-from posenc.attention.spacing import strip
 from posenc.core.biases import pairs
 from posenc.core.masks import Mask
 
@@ -13,14 +12,12 @@ BLOCK = 128  # queries at a time
 
 
 def visible(call: Call) -> Call:
-    """Find the strip of pairs that the mask shows, and set what nobody sees to 0 where it counts.
+    """Set keys and values that nobody sees to 0 where they count.
 
     0 · NaN would be NaN, also in the gradients. Ways that go by a strip of pairs never touch a key
     that nobody sees.
     """
-    mask = call.mask
-    seen = strip(mask, *call.shape[2:]) if call.looks else None
-    call = call._replace(seen=seen)
+    mask, seen = call.mask, call.seen
     if mask is None or (isinstance(mask, Mask) and mask.is_causal):
         return call
     if seen is not None:

@@ -248,7 +248,13 @@ def _transformers() -> bool:
 
 
 TRAINED = (LIMIT, "posenc ALiBi", "posenc T5", "posenc KERPLE", "posenc FIRE, up to its L")
-TRAINED += ("posenc Shaw", "posenc DeBERTa", "materialised ALiBi", "materialised T5")
+TRAINED += (
+    "posenc Shaw",
+    "posenc Transformer-XL",
+    "posenc DeBERTa",
+    "materialised ALiBi",
+    "materialised T5",
+)
 
 
 def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
@@ -427,6 +433,7 @@ def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
     if kind == "training" and tokens == 4096:
         yield from within("ALiBi", 1.3)
         yield from within("T5", 2.0)
+        yield from within("Transformer-XL", 4.5, 400)
     if kind == "forward" and tokens == 16384:
         yield from within("ALiBi", 0.5)
         for row in table.rows:

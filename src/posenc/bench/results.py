@@ -87,3 +87,6 @@ class Growth:
     seconds: list[float]
     exponent: float
     last: float  # the exponent between the two longest
+    megabytes: list[float] = field(default_factory=list)  # at the peak, where they were measured
+    last_of_memory: float | None = None  # the exponent of memory between the two longest
+    stopped: str = ""  # why no longer text was measured

@@ -5,7 +5,11 @@ formula but for the last; the errors of others are listed.
 """
 
 import importlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
@@ -83,6 +87,52 @@ def benchmark_numba(name: str, dtype: str, backward: bool, rounds: int, budget: 
     else:
         skipped["posenc half: numba"] = "not installed (numba)"
     return _table("fast", name, dtype, backward, ways, skipped, rounds, budget)
+
+
+def benchmark_busy(dtype: str, rounds: int, budget: float) -> Table:
+    """Time the half layout with a thread for each core, beside two processes that are busy.
+
+    A thread whose core is taken comes late, and in each parallel region the others wait for it.
+    """
+    q, k = CASES["long"].tensors(DTYPES[dtype])
+    pos, dim = sequence(q.shape[2], FIRST), q.shape[-1]
+    by = turn(pos, frequencies(dim))
+    ways: dict[str, Both] = {LIMIT: _copy, "posenc half: halves": _halves(by)}
+    if kernel_for(q, by, "half") == "numba":
+        ways["posenc half: numba"] = _both(by, "half")
+    skipped = {}
+    try:
+        ways |= _transformers(pos, dim, q.dtype)
+    except ImportError as error:
+        skipped["transformers"] = f"not installed ({error.name})"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    try:
+        with _busy_processes(2):
+            runs = {who: _run(who, run, q, k, False) for who, run in ways.items()}
+            times = timed(runs, rounds, budget, busy=True)
+        case = f"long, beside two busy processes: {tuple(q.shape)}, {dtype}, forward"
+        result = table("rotation", case, LIMIT, times, skipped)
+    finally:
+        torch.set_num_threads(threads)
+    half, other = result.row("posenc half: halves"), result.row("transformers")
+    if half and other:
+        ratio = half.times.median / other.times.median
+        result.targets.append(Target("posenc half: halves / transformers", ratio, 1.0))
+    return result
+
+
+@contextmanager
+def _busy_processes(count: int) -> Iterator[None]:
+    begun = [
+        subprocess.Popen([sys.executable, "-P", "-c", "while True: pass"]) for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
 
 
 def _table(

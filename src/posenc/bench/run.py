@@ -14,14 +14,27 @@ from typing import Any
 
 import torch
 
-from posenc.bench import adapter, attention, embeddings, growth, rotation, startup, study, training
+from posenc.bench import (
+    adapter,
+    attention,
+    embeddings,
+    growth,
+    rotation,
+    serving,
+    startup,
+    study,
+    training,
+)
 from posenc.bench.results import Growth, Table, Target
+from posenc.catalog import CATALOG
 from posenc.provenance import Provenance, since
 
 SCHEMA = 1
 PARTS = (
-    "rotation", "embeddings", "attention", "training", "study", "adapter", "start-up", "fast",
+    "rotation", "embeddings", "attention", "serving", "training", "study", "adapter", "start-up",
+    "fast", "growth",
 )  # fmt: skip
+BY_NAME = ("growth",)  # parts that take long, and run where they are named
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -41,11 +54,14 @@ class Effort:
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
     model: adapter.Size = adapter.FULL  # that encodings are plugged into
     profile: str = "cpu"  # of `posenc study`
+    served: tuple[serving.Served, ...] = serving.FULL
 
 
 LENGTHS = (256, 1024, 4096, 16384)
 FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
-QUICK = Effort(5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke")
+QUICK = Effort(
+    5, 2.0, LENGTHS[:2], 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke", serving.QUICK
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +95,8 @@ def benchmark(
     quick: bool = False,
     progress: Progress = lambda doing, done, of: None,
 ) -> Benchmark:
-    """Measure the parts named, or all. Raises LookupError for an unknown part."""
-    wanted = list(dict.fromkeys(parts)) or list(PARTS)
+    """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part."""
+    wanted = list(dict.fromkeys(parts)) or [part for part in PARTS if part not in BY_NAME]
     for part in wanted:
         if part not in PARTS:
             raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
@@ -116,6 +132,11 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                     c, d, b, rounds, budget, c in effort.compiled
                 ),
             )
+        for dtype in rotation.DTYPES:
+            yield (
+                f"rotation on busy cores, {dtype}",
+                lambda d=dtype: rotation.benchmark_busy(d, rounds, budget),
+            )
         yield "rotation, growth", lambda: growth.of_rotations(rounds, budget / 4, effort.longest)
     if part == "fast":
         large = [case for case in effort.rotated if case not in rotation.SMALL]
@@ -135,6 +156,12 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                     f"attention, {kind}, {tokens:,}",
                     lambda n=tokens, k=kind: attention.benchmark(n, k, rounds, budget),
                 )
+    if part == "serving":
+        for case in effort.served:
+            yield (
+                f"serving, {case}",
+                lambda c=case: serving.benchmark(c, rounds, budget),
+            )
     if part == "training":
         yield part, lambda: training.benchmark(rounds, budget)
     if part == "study" and find_spec("safetensors"):
@@ -144,6 +171,12 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
             yield (
                 f"adapter, {kind}",
                 lambda k=kind: adapter.benchmark(k, effort.model, rounds, budget),
+            )
+    if part == "growth":
+        for card in CATALOG:
+            yield (
+                f"growth, {card.slug}",
+                lambda name=card.slug: growth.of_layer(name, rounds, 4 * budget),
             )
     if part == "start-up":
         yield part, lambda: startup.benchmark(rounds, budget, effort.peers)

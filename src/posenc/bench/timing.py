@@ -30,8 +30,13 @@ class Times:
     disturbed: int  # samples dropped; with too few left, they are the samples
 
 
-def timed(runs: Mapping[str, Run], rounds: int, budget: float) -> dict[str, Times]:
-    """Time one call of each, from `rounds` samples, or as many as fit into `budget` seconds."""
+def timed(
+    runs: Mapping[str, Run], rounds: int, budget: float, busy: bool = False
+) -> dict[str, Times]:
+    """Time one call of each, from `rounds` samples, or as many as fit into `budget` seconds.
+
+    With `busy` every sample counts: that threads wait for a core is what is measured.
+    """
     chance = random.Random(0)
     repeats = {name: _calls_a_sample(run) for name, run in runs.items()}
     spent = dict.fromkeys(runs, 0.0)
@@ -51,7 +56,8 @@ def timed(runs: Mapping[str, Run], rounds: int, budget: float) -> dict[str, Time
             seconds, waited = _seconds(runs[name], repeats[name])
             taken = seconds * repeats[name]
             spent[name] += taken
-            (calm if waited < WAITED_AT_MOST * taken else disturbed)[name].append(seconds)
+            kept = calm if busy or waited < WAITED_AT_MOST * taken else disturbed
+            kept[name].append(seconds)
     finally:
         gc.enable()
     return {name: _summary(calm[name], disturbed[name]) for name in runs}

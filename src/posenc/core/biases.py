@@ -42,6 +42,9 @@ class ScoreBias:
         """
         raise NotImplementedError
 
+    def hold(self) -> None:
+        """Compute what all blocks share, before they are made, and made again for gradients."""
+
     def pair(self) -> PairBias | None:
         """The bias of one pair, (b, h, i, j) -> value, which fused kernels compile; or None.
 
@@ -78,7 +81,8 @@ class DistanceBias(ScoreBias):
         k_pos: KeyPositions,
         reach: int | None = None,
     ):
-        self.distance, self.q_pos, self.heads = f, q_pos, q.shape[1]
+        self.f = self.distance = f
+        self.q_pos, self.heads = q_pos, q.shape[1]
         self.k_pos, self.reach = for_query_heads(k_pos, self.heads), reach
         # A table is made now where blocks are made again for gradients, else when it is asked for
         now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
@@ -86,22 +90,35 @@ class DistanceBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-        f = self.lookup or self.of_pairs()
-        return f(h, offsets(self.q_pos, self.k_pos, rows, keys))
+        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        if self.lookup is None and self.reach is not None and apart.numel() <= 4 * self.reach:
+            # Of few pairs: no table is worth its making
+            return self.f(h, self._whole(apart))
+        return (self.lookup or self.of_pairs())(h, apart)
 
     def pair(self) -> PairBias:
         apart, f = offset(self.q_pos, self.k_pos), self.lookup or self.of_pairs()
         return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
     def of_pairs(self) -> OfDistance:
-        """The function f, looked up in a table (offset, head) up to `reach`."""
-        reach, f, device = self.reach, self.distance, self.q_pos.device
-        assert f is not None
+        """The function f, looked up in a table (head, offset) up to `reach`."""
+        reach, device = self.reach, self.q_pos.device
         assert reach is not None
-        name = type(getattr(f, "__self__", self)).__name__
-        apart = torch.arange(-reach, reach + 1, device=device).unsqueeze(-1)
-        table = f(torch.arange(self.heads, device=device), apart)
-        return lambda h, apart: table[whole(apart, name).clamp(-reach, reach) + reach, h]
+        heads = torch.arange(self.heads, device=device)
+        table = self.f(heads.unsqueeze(-1), torch.arange(-reach, reach + 1, device=device))
+
+        def look_up(h: Tensor, apart: Tensor) -> Tensor:
+            columns = self._whole(apart).clamp(-reach, reach) + reach
+            if h.ndim < 4 or h.shape[1] != self.heads or columns.shape[1] != 1:
+                return table[h, columns]
+            # All heads look up the same columns, (batch or 1, 1, query, key): ten times as fast
+            found = table.index_select(1, columns.flatten())
+            return found.unflatten(1, columns[:, 0].shape).transpose(0, 1)
+
+        return look_up
+
+    def _whole(self, apart: Tensor) -> Tensor:
+        return whole(apart, type(getattr(self.f, "__self__", self)).__name__)
 
 
 class PlaceBias(ScoreBias):
@@ -128,6 +145,21 @@ class PlaceBias(ScoreBias):
         return lambda b, h, i, j: self.f(h, q_pos(b, h, i), k_pos(b, h, j))
 
 
+class DecayBias(ScoreBias):
+    """The bias −|cᵢ − c'ⱼ| of running sums of the queries and of the keys, (batch, head, token)."""
+
+    def __init__(self, q: Tensor, c: Tensor, c_key: Tensor):
+        self.c, self.c_key = (x.expand(len(q), -1, -1) for x in (c, c_key))
+        self.dtype = torch.promote_types(q.dtype, torch.float32)
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        between = self.c[..., rows].unsqueeze(-1) - self.c_key[..., keys].unsqueeze(-2)
+        return -between.abs().to(self.dtype)
+
+    def pair(self) -> PairBias:
+        return lambda b, h, i, j: -(self.c[b, h, i] - self.c_key[b, h, j]).abs().to(self.dtype)
+
+
 class SumBias(ScoreBias):
     """The sum of several biases, in the forms that all of them have."""
 
@@ -140,6 +172,10 @@ class SumBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         return reduce(add, [bias.block(rows, keys, seen) for bias in self.biases])
+
+    def hold(self) -> None:
+        for bias in self.biases:
+            bias.hold()
 
     def pair(self) -> PairBias | None:
         functions = [bias.pair() for bias in self.biases]
@@ -185,16 +221,6 @@ class TensorBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         return self.bias[..., rows, keys]
-
-
-class ComputedBias(ScoreBias):
-    """Blocks that a function computes, (rows, keys) -> bias, whatever the mask hides of them."""
-
-    def __init__(self, f: Callable[[slice, slice], Tensor]):
-        self.f = f
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        return self.f(rows, keys)
 
 
 class ForeignBias(ScoreBias):
@@ -257,12 +283,20 @@ def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
 
 def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
     """Offsets of these queries and keys, (batch or 1, head or 1, query, key)."""
+    if q_pos.ndim == k_pos.ndim == 1:
+        # The usual case, in the fewest calls of torch
+        return _some(q_pos, rows).view(1, 1, -1, 1) - _some(k_pos, keys)
     if q_pos.ndim != k_pos.ndim:  # those with fewer axes serve all texts or heads
         q_pos, k_pos = (pos if pos.ndim == 3 else pos.unsqueeze(-2) for pos in (q_pos, k_pos))
-    apart = q_pos[..., rows].unsqueeze(-1) - k_pos[..., keys].unsqueeze(-2)
+    apart = _some(q_pos, rows).unsqueeze(-1) - _some(k_pos, keys).unsqueeze(-2)
     if apart.ndim == 4:
         return apart
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
+
+
+def _some(pos: Positions, tokens: slice) -> Tensor:
+    """Slice tokens, but not where all are taken: slicing costs as much as a small kernel."""
+    return pos if tokens == ALL else pos[..., tokens]
 
 
 def with_head_axis(pos: Positions) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import shown, whole_number
-from posenc.core.biases import pairs, take
+from posenc.core.biases import ALL, pairs, take
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
@@ -39,12 +39,14 @@ class Band:
     q_pos: Tensor | None = None
     k_pos: Tensor | None = None
 
-    def of(self, rows: slice, tokens: int) -> "Band":
-        """The band of some of the queries of a text."""
-        if self.q_pos is None or self.k_pos is None:
-            pos = sequence(tokens)
-            return Band(self.low, self.high, pos[rows], pos)
-        return Band(self.low, self.high, self.q_pos[..., rows], self.k_pos)
+    def of(self, rows: slice, keys: slice, texts: slice = ALL) -> "Band":
+        """The band of some of the queries and of the keys, of some texts."""
+        q, k = self.q_pos, self.k_pos
+        if q is None or k is None:
+            q, k = (sequence(some.stop - some.start, some.start) for some in (rows, keys))
+        else:
+            q, k = _of_texts(q, texts, rows), _of_texts(k, texts, keys)
+        return Band(self.low, self.high, q, k)
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class Mask:
     sees: Seen
     shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
     is_causal: bool = False  # exactly the triangle that kernels have built in
-    bands: tuple[Band, ...] | None = field(default=None, compare=False)  # that say the same
+    # The bands that say the same, within a document
+    bands: tuple[Band, ...] | None = field(default=None, compare=False)
     made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
+    ids: tuple["_SameId", ...] = field(default=(), compare=False)  # of documents, kept apart
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)
@@ -63,8 +67,12 @@ class Mask:
     def __and__(self, other: "Mask | Seen") -> "Mask":
         """See what both see. `other` may be a function (b, h, i, j) -> bool of your own."""
         joined = _joined(self, other, and_)
-        bands = other.bands if isinstance(other, Mask) else None
-        return replace(joined, bands=self.bands and bands and self.bands + bands)
+        if not isinstance(other, Mask):
+            return replace(joined, ids=self.ids)
+        bands = None
+        if self.bands is not None and other.bands is not None:
+            bands = self.bands + other.bands
+        return replace(joined, bands=bands, ids=self.ids + other.ids)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
         """See what either sees. `other` may be a function (b, h, i, j) -> bool of your own."""
@@ -100,13 +108,19 @@ class Mask:
     def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
         """The mask of the queries from `start` on, of one of `tokens` queries and as many keys."""
         self.check(batch, tokens, tokens)
-        later = slice(start, None)
+        later, keys = slice(start, tokens), slice(0, tokens)
         shapes = [
             ((tokens - start,), (tokens,)) if both == NOWHERE else (_cut(both[0], start), both[1])
             for both in self.shapes
         ]
-        bands = self.bands and tuple([band.of(later, tokens) for band in self.bands])
-        return Mask(_OfLast(self.sees, start), tuple(shapes), bands=bands, made_of=self.made_of)
+        ids = tuple([same.of(later, keys) for same in self.ids])
+        return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
+
+    def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
+        """The mask of some of the queries and of the keys of one document, of some texts."""
+        sees = _From(self.sees, texts.start or 0, rows.start, keys.start)
+        bands = self.bands and tuple([band.of(rows, keys, texts) for band in self.bands])
+        return Mask(sees, bands=bands, made_of=self.made_of)
 
 
 ANY = -1  # tokens: any number of them
@@ -135,7 +149,9 @@ def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
     """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
     q = _ids(ids, "ids")
     k = q if k_ids is None else _ids(k_ids, "k_ids")
-    return Mask(_SameId(q, k), ((tuple(q.shape), tuple(k.shape)),), made_of=(q, k))
+    same = _SameId(q, k)
+    shapes = ((tuple(q.shape), tuple(k.shape)),)
+    return Mask(same, shapes, bands=(), made_of=(q, k), ids=(same,))
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
@@ -183,14 +199,27 @@ class _SameId:
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return take(self.q_ids)(b, h, i) == take(self.k_ids)(b, h, j)
 
+    def of(self, rows: slice, keys: slice) -> "_SameId":
+        return _SameId(self.q_ids[..., rows], self.k_ids[..., keys])
+
 
 @dataclass(frozen=True, eq=False)
-class _OfLast:
+class _From:
+    """Mask function of texts, queries and keys from these on."""
+
     sees: Seen
-    start: int
+    text: int
+    query: int
+    key: int
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
-        return self.sees(b, h, i + self.start, j)
+        return self.sees(b + self.text, h, i + self.query, j + self.key)
+
+
+def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
+    """Take these tokens of these texts; one row of positions serves every text."""
+    pos = pos[..., tokens]
+    return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
 
 def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.core.biases import (
@@ -22,6 +23,7 @@ from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import full, readable
 
 FEW_QUERIES = 8  # queries, as in decoding
+SPARSE = 4  # offsets for each key at which most of their products would be looked up by nobody
 
 
 @dataclass(eq=False)
@@ -50,9 +52,12 @@ class TableBias(ScoreBias):
 
     def __post_init__(self) -> None:
         self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
-        if torch.is_grad_enabled() or not readable(self.q):
-            self.query_scores()  # now, not in a block that is made again for gradients
-            self.key_scores()
+        if not readable(self.q):
+            self.hold()
+
+    def hold(self) -> None:
+        self.query_scores()
+        self.key_scores()
 
     def query_scores(self) -> Tensor:
         """The products q · query_table, (batch, head, query, row): computed once, if needed."""
@@ -93,27 +98,14 @@ class TableBias(ScoreBias):
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
             return bias
-        few = readable(apart) and apart.shape[:2] == (1, 1) and 0 < len(apart[0, 0]) <= FEW_QUERIES
-        if not few or torch.is_grad_enabled():
+        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[2] <= FEW_QUERIES
+        if not few or not apart.numel() or torch.is_grad_enabled():
             by_key = self.key_scores()
             assert by_key is not None
             return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
         # Of few queries each key meets few rows: their products, instead of those of all rows.
         k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
-        k = k.to(torch.promote_types(k.dtype, torch.float32))
-        products = [
-            torch.linalg.vecdot(k, _table_rows(self.key_table, r).to(k.dtype)) for r in rows_met
-        ]
-        return bias + torch.stack(products, -2)
-
-    def beyond(self, end: int, rows: slice, keys: slice) -> tuple[Tensor, Tensor | None]:
-        """The two terms of keys at offset `end` or beyond: (batch, head, query), (…, key)."""
-        apart = torch.tensor(end, device=self.q_pos.device)
-        of_query = self.query_scores()[..., rows, int(self.query_row(apart))]
-        if self.key_row is None or self.k is None or self.key_table is None:
-            return of_query, None
-        row = self.key_table[..., int(self.key_row(apart)), :].unsqueeze(-1)
-        return of_query, (self.k[..., keys, :] @ row).squeeze(-1)
+        return bias + _own_products(full(k), full(self.key_table), rows_met)
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
@@ -124,21 +116,28 @@ def _looked_up(table: Tensor, row: Tensor) -> Tensor:
     return full(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
 
 
-def _table_rows(table: Tensor, row: Tensor) -> Tensor:
-    """Take table[..., row, :]; a view, where these rows lie one after another."""
-    first = int(row[0]) if len(row) else 0
-    if row.equal(torch.arange(first, first + len(row), device=row.device)):
-        return table[..., first : first + len(row), :]
-    return table.index_select(-2, row)
+def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Compute k[..., j, :] · table[..., row[i, j], :], (batch, head, query, key), query by query.
+
+    The first keys may all be beyond the reach, where they share a row: one product for all.
+    """
+    changes = (row[:, 1:] != row[:, :-1]).any(0).nonzero()
+    shared = int(changes[0]) + 1 if len(changes) else row.shape[-1]
+    far = k[..., :shared, :] @ table[..., row[:, 0], :].mT
+    near = [(k[..., shared:, :] * table[..., some, :]).sum(-1) for some in row[:, shared:]]
+    return torch.cat((far.mT, torch.stack(near, -2)), -1)
 
 
 @dataclass(eq=False)
 class VectorBias(ScoreBias):
-    """Bias (u_h · k[j] + (q[i] + v_h) · vectors(pᵢ − pⱼ)[h]) · scale,   u and v: (head, 1, channel)
+    """Bias (u_h · k[j] + (q[i] + v_h) · W_h R(pᵢ − pⱼ)) · scale
 
-    `vectors` takes offsets to (head, offset, channel). `products` of some rows and keys takes their
-    (q + v) to the second term, by another formula, which is faster for few queries. `channels` of
-    queries and keys gives them more channels that carry the whole bias, and so its gradients.
+    u and v are (head, 1, channel), W = `project` is (head, channel, w), and R = `sinusoids` takes
+    positions to (…, token, w): all sines of the angles p θ, then all cosines. By the sum formula,
+    with z = Wᵀ(q + v), the second product is one of what is known at i with what is known at j:
+
+        z · R(a − b) = Σ sin bθ (z' sin aθ − z cos aθ) + cos bθ (z sin aθ + z' cos aθ)
+        where z and z' belong to the sine and the cosine of θ
     """
 
     q_pos: Positions
@@ -148,29 +147,85 @@ class VectorBias(ScoreBias):
     u: Tensor | None
     v: Tensor
     scale: float
-    vectors: Callable[[Tensor], Tensor]
-    products: Callable[[slice, slice], Callable[[Tensor], Tensor]]
-    channels: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    project: Tensor
+    sinusoids: Callable[[Tensor], Tensor]
+    of_positions: tuple[Tensor, Tensor] | None = field(init=False, default=None)  # `tables`
+
+    def __post_init__(self) -> None:
+        self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
 
     @property
     def x(self) -> Tensor:
-        """The queries (q + v) · scale, at least float32."""
-        return (self.q + self.v).to(torch.promote_types(self.q.dtype, torch.float32)) * self.scale
+        """The queries (q + v) · scale."""
+        return (self.q + self.v).to(self.exact) * self.scale
+
+    @property
+    def exact(self) -> torch.dtype:
+        return torch.promote_types(self.q.dtype, torch.float32)
+
+    def vectors(self, offset: Tensor) -> Tensor:
+        """W_h R(offset), (head, offset, channel)."""
+        return self.table(offset) @ self.project.to(self.exact).mT
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        bias = self.products(rows, keys)(self.x if rows == ALL else self.x[..., rows, :])
+        x = self.x if rows == ALL else self.x[..., rows, :]
+        z = x @ self.project.to(self.exact)
+        bias = self.by_offset(z, rows, keys)
+        if bias is None:
+            q_table, k_table = self.tables()
+            bias = turned(z, q_table[..., rows, :]) @ k_table[..., keys, :].mT
         if self.u is None:
             return bias
         k = per_query_head(self.k[..., keys, :], self.q).to(bias.dtype)
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
+    def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
+        """Products of few queries with R of all offsets that they meet, looked up for each key.
+
+        With offsets low + size · c + f, c and f are far fewer than the keys, and so are sines.
+        """
+        if z.shape[-2] > FEW_QUERIES or not readable(self.q_pos, self.k_pos):
+            return None
+        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        if apart.is_floating_point() or not apart.numel():
+            return None
+        low, high = map(int, apart.aminmax())
+        if high - low > SPARSE * apart.shape[-1]:
+            return None
+        # R(low + size · c + f) by the formula, of a = low + size · c and b = −f
+        size = 2 ** ((high - low).bit_length() // 2)
+        coarse = torch.arange(low, high + 1, size, device=apart.device)
+        fine = torch.arange(0, -size, -1, device=apart.device)
+        table = self.table(torch.cat((coarse, fine))).squeeze(0)
+        at_coarse = turned(z.unsqueeze(-2), table[: len(coarse)])
+        products = (at_coarse @ table[len(coarse) :].mT).flatten(-2)
+        return products.gather(-1, (apart - low).expand(*z.shape[:3], -1))
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """R of the queries' and of the keys' positions: computed once, if needed."""
+        if self.of_positions is None:
+            self.of_positions = self.table(self.q_pos), self.table(self.k_pos)
+        return self.of_positions
+
+    def table(self, pos: Tensor) -> Tensor:
+        """R(pos), (*batch, 1 or head, token, w); 1: the same for all heads."""
+        sinusoids = self.sinusoids(pos).to(self.exact).to(pos.device)
+        return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
+
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Add u to the queries; wholly, append channels whose products are the bias."""
-        if wholly or q.dtype == torch.float64:  # vectors are rounded to float32
-            return *self.channels(q, k), None
-        if self.u is None:
-            return q, k, self
-        return (q + self.u).to(q.dtype), k, replace(self, u=None)
+        """Add u to the queries; wholly, append w channels whose products are the second term."""
+        dtype = q.dtype
+        if self.u is not None:  # another bias of a sum may have appended channels before
+            q = q + F.pad(self.u, (0, q.shape[-1] - self.u.shape[-1]))
+        if not wholly:
+            return q.to(dtype), k, replace(self, u=None)
+        z = (self.q + self.v).to(self.exact) @ self.project.to(self.exact)
+        q_table, k_table = self.tables()
+        q = torch.cat((q, turned(z, q_table)), -1)
+        if k_table.shape[-3] != 1:  # each head stands elsewhere
+            k = per_query_head(k, self.q)
+        k = torch.cat((k, k_table.to(dtype).expand(*k.shape[:-1], -1)), -1)
+        return q.to(dtype), k, None
 
     def terms(self) -> dict[str, ScoreBias]:
         """Name the terms as Transformer-XL's paper does; the fourth is q · k."""
@@ -180,3 +235,11 @@ class VectorBias(ScoreBias):
             "q·r": replace(self, u=None, v=nobody),
             "v·r": replace(self, u=None, q=none),
         }
+
+
+def turned(z: Tensor, table: Tensor) -> Tensor:
+    """The coefficients of R(b) in z · R(a − b), by the sum formula; `table` is R(a)."""
+    of_sin, of_cos = z.chunk(2, -1)
+    sin, cos = table.chunk(2, -1)
+    to_sin = torch.addcmul(of_cos * sin, of_sin, cos, value=-1)
+    return torch.cat((to_sin, torch.addcmul(of_sin * sin, of_cos, cos)), -1)

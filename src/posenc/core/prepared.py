@@ -75,6 +75,13 @@ class Prepared:
             )
         return self.like(map(appended, self._each(), more._each(), self.places))
 
+    def settled(self: P, k: Tensor) -> P:
+        """Add what each later query would else compute of all keys again; a cache asks for it.
+
+        `k` are the keys of these tokens, as they enter the dot product.
+        """
+        return self
+
     def like(self: P, fields: Iterable[Any]) -> P:
         """Build one of the same class from other tensors."""
         return type(self)(*fields)
@@ -152,6 +159,8 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
             f"what is continued must be positions or a `Prepared`, got {shown(at)}: let `prepare`"
             " or `on_hidden` return one."
         )
+    if at.ndim == 1 == more.ndim:
+        return torch.cat((at, more))
     # All other axes are broadcast: positions that all texts share may be followed by each its own.
     shape, more_shape = (list(x.movedim(axis, -1).shape[:-1]) for x in (at, more))
     rest = torch.broadcast_shapes(shape, more_shape)

@@ -51,8 +51,11 @@ def readable(*tensors: Tensor) -> bool:
     """True if reading their values costs nothing: no device to wait for, nothing traced."""
     if traced():
         return False
+    may_wrap = private.transforming()
     for x in tensors:
-        if not (unwrapped(x) and x.is_cpu):
+        if not x.is_cpu or (type(x) is not Tensor and type(x) is not nn.Parameter):
+            return False
+        if may_wrap and private.is_wrapped(x):
             return False
     return True
 

@@ -49,9 +49,8 @@ from posenc.properties.probe import in_float64
 DIM, HEADS, SEED = 16, 4, 0
 SMALL_TABLES: dict[str, dict[str, Any]] = {"learned": {"length": 128}, "deberta": {"reach": 32}}
 FIRST_TOKENS = 11  # unlike any other size, for torch takes sizes that are equal at first for one
-# Numbers of tokens, within which no encoding chooses another way to compute the same: a table of
-# offsets and Transformer-XL have products of their own for few and for very many. The graph holds
-# for all.
+# Numbers of tokens, within which no encoding chooses another way to compute the same: biases of
+# content by offset have products of their own for few. The graph holds for all.
 FEWEST_TOKENS, MOST_TOKENS = FEW_QUERIES + 1, 2048
 OPERATION = type(torch.ops.aten.add.Tensor)
 FEW_NUMBERS = 16  # values of a tensor that are written as numbers; more of them as bytes

@@ -5,12 +5,14 @@ tokens: `theta` as it was before any extension, and for each method how many tim
 turns then. Everything is computed here; the page reads no config.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 from zlib import crc32
 
+from posenc.analysis.frequencies import stretched
+from posenc.core.frequencies import frequencies
+from posenc.encodings.rotary.theta import Theta
 from posenc.explorer.graphs import numbers
 from posenc.models import config
 from posenc.models.config.spec import Rotary, Spec
@@ -138,11 +140,8 @@ def _described(
 
 def turning(inspected: Inspected, trained: int | None) -> Turning:
     """Describe a rotation as data."""
-    from posenc.analysis.frequencies import stretched
-
     rotary = inspected.rotary
-    flat = replace(rotary, sections=(), backward=False)
-    theta, trained = flat.unscaled(), inspected.trained or trained
+    theta, trained = rotary.unscaled(), inspected.trained or trained
     extended: list[Stretched] = []
     for factor in FACTORS if trained else ():
         ways = stretched(theta, trained or 0, float(factor))
@@ -163,7 +162,7 @@ def turning(inspected: Inspected, trained: int | None) -> Turning:
         "base": rotary.base,
         "method": rotary.method,
         "trained": trained,
-        "theta": numbers(theta),
+        "theta": numbers(frequencies(rotary.turned, rotary.base)),
         "slower": [_rounded(pair.slower) for pair in inspected.pairs],
         "gain": rotary.gain,
         "unfinished": inspected.unfinished,
@@ -172,12 +171,9 @@ def turning(inspected: Inspected, trained: int | None) -> Turning:
     }
 
 
-def _slower(before: Any, after: Any) -> list[float]:
-    return [_rounded(was / now if now else float("inf")) for was, now in _pairs(before, after)]
-
-
-def _pairs(before: Any, after: Any) -> Iterable[tuple[float, float]]:
-    return zip(before.tolist(), after.tolist(), strict=True)
+def _slower(before: Theta, after: Theta) -> list[float]:
+    pairs = zip(before, after, strict=True)
+    return [_rounded(was / now if now else float("inf")) for was, now in pairs]
 
 
 def _rounded(slower: float) -> float:

@@ -14,6 +14,9 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from posenc.analysis.dials import Dial, by_method
+from posenc.analysis.frequencies import LONGEST, Pair, pairs, reach, smallest_base
+from posenc.analysis.rounding import ROUNDED, phase_error
 from posenc.models import config
 from posenc.models.config.spec import (
     Buckets,
@@ -34,14 +37,11 @@ from posenc.models.outlook import judged, outlook, sees_all
 from posenc.notebook import card, table
 from posenc.provenance import Provenance, since
 
-if TYPE_CHECKING:  # torch is needed where something turns, and not to refuse a file
-    from posenc.analysis.dials import Dial
-    from posenc.analysis.frequencies import Pair
+if TYPE_CHECKING:  # needs torch, which a config alone does not
     from posenc.models.weighing import Weighing
 
 NOTHING = "no encoding (NoPE)"
 SCHEMA = 2
-LONGEST = 2**21  # tokens to which similarity is summed
 MOST_KINDS = 16  # of rotations, or of layers, in one model
 
 
@@ -288,15 +288,11 @@ def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> 
 
 
 def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
-    from posenc.analysis.dials import by_method
-    from posenc.analysis.frequencies import pairs, reach, smallest_base
-    from posenc.analysis.precision import DTYPES, phase_error
-
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method == "default":
         trained = spec.context  # other layers may be stretched, these are not
-    flat = Rotary(**{**vars(rotary), "sections": (), "backward": False})
-    before, after = flat.unscaled(), flat.frequencies(length or trained or 1)
+    flat = replace(rotary, backward=False)
+    before, after = flat.unscaled(), flat.theta(length or trained or 1)
     trained, span = _within(trained, window), _within(length, window)
     rows = pairs(before, after, trained or 0, rotary.factor)
     longer = {}
@@ -310,7 +306,7 @@ def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None)
         rows,
         sum(0 < pair.turns < 1 for pair in rows),
         dict(Counter(row.change for row in rows)),
-        {name: phase_error(after, length or 1, dtype) for name, dtype in DTYPES.items()},
+        {dtype: phase_error(after, length or 1, dtype) for dtype in ROUNDED},
         reach(after, LONGEST),
         smallest_base(rotary.turned, span) if span and span <= LONGEST else None,
         longer,
@@ -422,8 +418,6 @@ def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
 
 def _by_training(rotary: Rotary, target: int) -> list[str]:
     """Advise on the base to train on with, where one is large enough."""
-    from posenc.analysis.frequencies import smallest_base
-
     base = smallest_base(rotary.turned, target) if target <= LONGEST else inf
     if base == inf:
         return []

@@ -93,9 +93,8 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
         )
     if target <= spec.context:
         return
-    turns = rotary.frequencies(target).abs() / (2 * pi)
-    turns = turns.sum(0) if turns.ndim == 2 else turns
-    new = int(((turns > 0) & (turns * spec.context < 1)).sum())
+    turns = [abs(turn) / (2 * pi) for turn in rotary.theta(target)]
+    new = sum(0 < turn and turn * spec.context < 1 for turn in turns)
     if new:
         yield (
             f"{new} of {rotary.turned // 2} pairs complete no turn within {spec.context:,}"

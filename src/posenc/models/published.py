@@ -39,7 +39,7 @@ def _described(name: str, config: dict[str, object]) -> Published:
     layer = next((seeing for seeing in turning if not seeing.window), turning[0])
     assert isinstance(layer.encoding, Rotary)
     rotary, context = layer.encoding, spec.context or 0
-    theta = replace(rotary, sections=(), backward=False).frequencies(context)
-    waves = [2 * pi / turns if turns else inf for turns in theta.tolist()]
+    theta = replace(rotary, backward=False).theta(context)
+    waves = [2 * pi / turns if turns else inf for turns in theta]
     trained = rotary.trained if rotary.method != "default" else context
     return Published(name, rotary.base, rotary.method, trained or context, context, waves)

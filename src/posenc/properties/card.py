@@ -1,14 +1,18 @@
 """The card of an encoding: name, paper and properties. Tests, docs and pages follow from it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from posenc import __version__, names
 from posenc.core.encoding import Encoding
 from posenc.notebook import card
 from posenc.properties import (
     ALL,
+    Finding,
     Property,
     any_length,
     learned,
@@ -132,6 +136,25 @@ class Card:
         """The indented lines of the docstring: the formula, with its symbols."""
         blocks = [b for b in self.text.split("\n\n") if b.startswith("    ")]
         return "\n".join(line[4:] for line in "\n\n".join(blocks).splitlines())
+
+
+def described(
+    card: Card, causal: bool, findings: Mapping[str, Finding], outcomes: Iterable[Any] = ()
+) -> dict[str, Any]:
+    """The card with what was measured of it, and what of it was tried, in plain data."""
+    promises = {one.name: {"holds": one.holds, "why": str(one)[2:]} for one in outcomes}
+    return (
+        card.to_json()
+        | {"causal": causal, "text": card.text}
+        | ({"promises": promises} if promises else {})
+        | {"properties": {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}}
+        | {"measured_by": measured_by()}
+    )
+
+
+def measured_by() -> dict[str, str]:
+    versions = {"posenc": __version__, "torch": str(torch.__version__)}
+    return versions | {"sources": names.sources()}
 
 
 def _words(name: str) -> str:

@@ -26,8 +26,10 @@ def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0
     Learned θ is read now: a table that was made before a step of training keeps the old one.
     """
     angle = angles(pos, freqs)
-    cos, sin = ((gain * f(angle)).float().to(pos.device) for f in (torch.cos, torch.sin))
-    return Turn(for_heads(cos), for_heads(sin))
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    if isinstance(gain, Tensor) or gain != 1:
+        cos, sin = gain * cos, gain * sin
+    return Turn(*[for_heads(x.float().to(pos.device)) for x in (cos, sin)])
 
 
 def copied(k: Tensor, table: Tensor) -> Tensor:

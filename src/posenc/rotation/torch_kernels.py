@@ -15,7 +15,8 @@ from torch import Tensor
 
 from posenc.rotation.table import Turn
 
-BLOCK = 1 << 18  # numbers for each thread: small enough for the cache, and threads meet seldom
+BLOCK = 1 << 18  # numbers for each thread: small enough for the cache
+MANY = 1 << 22  # of float32 for each of several threads, which meet after each operation
 
 
 def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
@@ -59,7 +60,11 @@ def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, .
     Axes with the longest strides of x are cut first, so that a block is close together in memory.
     Tokens change slowest: their part of the tables serves all heads while it is in the cache.
     """
-    size, block, cuts = x.numel(), BLOCK * torch.get_num_threads(), {}
+    threads, cuts = torch.get_num_threads(), {}
+    # Where a core is busy its thread comes late, and all others wait, in each operation on a block.
+    # In 16 bits that would be cheaper too, but large copies in float32 would cost more when quiet.
+    several = threads > 1 and x.dtype is torch.float32
+    size, block = x.numel(), (MANY if several else BLOCK) * threads
     if size <= block:
         return [(x, out, *tables)]
     for axis in sorted(range(3), key=lambda axis: -x.stride(axis)):

@@ -31,7 +31,6 @@ from posenc.provenance import Provenance, since
 SCHEMA = 2
 MEASURED = "forward", "training", "forward_memory", "training_memory"
 NOISY = 0.1  # of its median, in which half of the runs of one layer lie: the machine is busy
-BLIND = 1e-4  # a smaller change is rounding: attention sees nothing
 
 
 @dataclass(frozen=True)

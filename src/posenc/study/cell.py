@@ -16,6 +16,7 @@ from posenc.core.arguments import shown
 
 FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
 CONTROLS = ("", "window", "shuffled", "oracle")
+PRECISIONS = ("float32", "bfloat16")
 EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that change no number
 LONGEST = 2**20  # length of a text, in the measure of its task
@@ -65,7 +66,9 @@ class Cell:
     the model where it has to give it: a task that fails even so is broken). `extend` stretches a
     trained RoPE before it is tested: "yarn 2", or "yarn 2 after 100" steps more on longer texts.
 
-    `data_seed` gives the order of the data a seed of its own. `source` is the file of a text,
+    `data_seed` gives the order of the data a seed of its own. With the `precision` "bfloat16" the
+    products of training are rounded to it (autocast), weights, sums and tests stay in float32.
+    `source` is the file of a text,
     `data` the digest of its content.
     """
 
@@ -83,6 +86,7 @@ class Cell:
     data_seed: int | None = None
     data: str = ""
     source: str = ""
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         if self.control not in CONTROLS:
@@ -95,6 +99,9 @@ class Cell:
                     '`positions` must be "plain", or "random 2048" for positions drawn below 2048,'
                     f" got {self.positions!r}."
                 )
+        if self.precision not in PRECISIONS:
+            known = " or ".join(map(repr, PRECISIONS))
+            raise ValueError(f"`precision` must be {known}, got {self.precision!r}.")
         if self.extend and not EXTEND.fullmatch(self.extend):
             raise ValueError(
                 '`extend` must be "pi 2", "ntk 2", "yarn 2" or "drope 2", and " after 100" steps if'
@@ -111,6 +118,8 @@ class Cell:
         """The settings as JSON has them, without those that change nothing: label and source."""
         written = asdict(self)
         kept = {name: value for name, value in written.items() if name not in WORDS}
+        if self.precision == "float32":  # so that earlier cells keep their digest
+            del kept["precision"]
         return {"format": FORMAT, **json.loads(json.dumps(kept))}
 
     @property

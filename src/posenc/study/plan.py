@@ -7,6 +7,7 @@
     seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
     metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
     data_seed = 1                        # one order of texts for all seeds; else each has its own
+    precision = "bfloat16"               # of the products in training; tests are in float32
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
 
@@ -34,6 +35,7 @@ from posenc.study.cell import (
     EXTEND,
     LONGEST,
     MOST,
+    PRECISIONS,
     PROFILES,
     Cell,
     Profile,
@@ -83,6 +85,7 @@ class Plan:
     texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
     images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
     data_seed: int | None = None  # of the order of texts; None: that of each run
+    precision: str = "float32"  # of the products in training
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -133,6 +136,7 @@ class Plan:
             **({"text": self.texts} if self.texts else {}),
             **({"images": self.images} if self.images else {}),
             **({} if self.data_seed is None else {"data_seed": self.data_seed}),
+            **({} if self.precision == "float32" else {"precision": self.precision}),
         }
         lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
         listed = [f"    {_toml(row)}," for row in rows]
@@ -161,6 +165,7 @@ class Plan:
             Cell(
                 task, row.encoding, seed, row.name, dict(row.options), self.profile, self.trained,
                 self.tested, row.positions, row.control, row.extend, self.data_seed,
+                precision=self.precision,
             )
             for task in self.tasks
             for row in self.encodings
@@ -189,6 +194,7 @@ class Plan:
 KEYS = (
     "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
     "positions", "control", "trained", "tested", "text", "images", "data_seed",
+    "precision",
 )  # fmt: skip
 ROW = ("name", "encoding", "options", "positions", "control", "extend")
 
@@ -233,7 +239,14 @@ class _Reader:
             self._text("text", content["text"]) if "text" in content else "",
             self._text("images", content["images"]) if "images" in content else "",
             self._whole("data_seed", content["data_seed"], 0) if "data_seed" in content else None,
+            self._precision(content.get("precision", "float32")),
         )
+
+    def _precision(self, value: Any) -> str:
+        if value not in PRECISIONS:
+            known = " or ".join(map(json.dumps, PRECISIONS))
+            self._wrong("precision", f"must be {known}, got {shown(value)}")
+        return value
 
     def _tasks(self, value: Any) -> list[str]:
         names = [self._text("tasks", name) for name in self._list("tasks", value, least=1)]

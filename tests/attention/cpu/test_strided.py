@@ -5,13 +5,27 @@ import re
 import pytest
 import torch
 
-from posenc import FIRE, ALiBi, CoPE, NoPE, Shaw, Sum, T5Bias, TransformerXL, attend, explain, masks
+from posenc import (
+    FIRE,
+    ALiBi,
+    CoPE,
+    FoX,
+    NoPE,
+    Shaw,
+    Sum,
+    T5Bias,
+    TransformerXL,
+    attend,
+    explain,
+    masks,
+)
 from posenc.attention.cpu import strided
 from posenc.core.positions import sequence
+from posenc.encodings.bias.fox import Forgotten
 
 Q = torch.randn(1, 4, 40, 8)
 REASONS = {
-    "content": (dict(encoding=CoPE(8)), "the bias of CoPE is no view"),
+    "content": (dict(encoding=Sum(CoPE(8), ALiBi(4))), "the bias of Sum is no view"),
     "two add to values": (dict(encoding=Sum(Shaw(8), Shaw(8))), "the bias of Sum is no view"),
     "a cap": (dict(encoding=ALiBi(4), softcap=1.0), "no place for `softcap`"),
     "padding": (dict(encoding=ALiBi(4), mask=masks.padding([40])), "no strip along the diagonal"),
@@ -59,3 +73,11 @@ def test_few_queries_are_left_to_a_row():
         few = strided.FEW_QUERIES
         said = explain(Q[:, :, :few], Q, Q, ALiBi(4), sequence(few), sequence(40))
     assert said.passed["toeplitz"] == "the bias of few queries is a few rows"
+
+
+def test_it_says_what_makes_a_bias_of_gates_or_counts_a_view():
+    q = torch.randn(1, 4, 200, 8)
+    said = explain(q, q, q, FoX(32, 4), Forgotten(torch.zeros(1, 4, 200)), mask=masks.causal())
+    assert str(said).startswith("toeplitz: the bias of FoX is one number for each key")
+    said = explain(q, q, q, CoPE(8), mask=masks.causal())
+    assert str(said).startswith("toeplitz: CoPE has one row for all keys beyond its last count.")

@@ -69,6 +69,25 @@ def test_both_sides_of_the_threshold_train_alike():
     assert all(p.ne(0).any() for p in grads[0].values())
 
 
+class Summed(FIRE):
+    """FIRE that sums its units for every pair, as its formula says."""
+
+    def in_pieces(self):
+        return self.f
+
+
+@pytest.mark.parametrize("path", ["auto", "reference"])
+def test_beyond_the_threshold_straight_lines_train_as_the_units_that_they_sum(path):
+    q, k, v = torch.randn(3, 2, 2, 150, 4).unbind()
+    fire, summed = FIRE(2, length=10), Summed(2, length=10)
+    summed.load_state_dict(fire.state_dict())
+    for each in (fire, summed):
+        out = attend(q, k, v, each, mask=masks.causal(), implementation=path)
+        out.square().sum().backward()
+    for (name, made), due in zip(fire.named_parameters(), summed.parameters(), strict=True):
+        torch.testing.assert_close(made.grad, due.grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
 @pytest.mark.parametrize(("length", "hidden"), [(0, 32), (-5, 32), (512, 0)])
 def test_says_what_cannot_be(length, hidden):
     with pytest.raises(ValueError, match=f"above 0 and at least 1 .* got {length} and {hidden}"):

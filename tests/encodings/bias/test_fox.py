@@ -19,7 +19,7 @@ def test_is_the_sum_of_the_gates_between_key_and_query():
     fox, x, q = FoX(WIDTH, HEADS), torch.randn(2, 7, WIDTH), torch.randn(2, HEADS, 7, 8)
     torch.nn.init.normal_(fox.gate.bias)
     at = prepared(fox, x)
-    bias = fox.on_scores(q, q, at, at, scale=1.0)
+    bias = fox.on_scores(q, q, at, at, scale=1.0).pair()
     weight, shift = fox.gate.weight.tolist(), fox.gate.bias.tolist()
     gate = lambda b, h, t: (  # noqa: E731
         1

@@ -54,14 +54,6 @@ def test_a_table_of_zeros_is_no_encoding(mask):
     torch.testing.assert_close(made, attend(q, k, v, NoPE(), mask=mask))
 
 
-def test_counts_are_rounded_by_no_autocast():
-    cope, (q, k), at = CoPE(DIM, count=64), torch.randn(2, 1, HEADS, 300, DIM), sequence(300)
-    expected = cope.on_scores(q, k, at, at, 0.3).block(slice(None), slice(None))
-    with torch.autocast("cpu", torch.bfloat16):
-        made = cope.on_scores(q, k, at, at, 0.3).block(slice(None), slice(None))
-    assert made.equal(expected)
-
-
 @pytest.mark.parametrize("tokens", [3, 150])
 @torch.no_grad()
 def test_nan_in_a_key_is_counted_by_the_queries_that_see_it_alone(tokens):

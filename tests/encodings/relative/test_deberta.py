@@ -55,6 +55,20 @@ def test_keys_may_stand_elsewhere():
         torch.testing.assert_close(attend(q, k, k, deberta, at, k_at), expected)
 
 
+def test_a_term_may_be_left_out_where_rows_are_narrower_than_a_head():
+    deberta, q = DeBERTa(8, heads=2, reach=4, width=3, terms=["p2c"]), torch.randn(1, 2, 9, 8)
+    made, expected = (attend(q, q, q, deberta, implementation=i) for i in ("auto", "reference"))
+    torch.testing.assert_close(made, expected)
+
+
+def test_one_query_takes_of_the_rows_those_that_it_meets_and_projects_none_for_itself():
+    deberta, at, k_at = DeBERTa(4, heads=2, reach=50), torch.tensor([29]), torch.arange(30)
+    q, k = torch.randn(1, 2, 1, 4), torch.randn(1, 2, 30, 4)
+    bias = deberta.on_scores(q, k, at, k_at, scale=0.5)
+    assert bias.query_table.shape == (30, 8)  # (row, width)
+    assert bias.key_table.shape == (2, 30, 4)  # (head, row, channel)
+
+
 @pytest.mark.parametrize(("term", "reach"), [("c2p", 3), ("c2p", 20), ("p2c", 20)])
 def test_each_term_is_that_of_transformers_with_its_weights(term, reach):
     config = DebertaConfig(

@@ -113,6 +113,10 @@ def test_the_noise_is_that_of_the_layer_without_positions(everything):
         result = replace(everything, encodings=others, nope_cost=noisy)
         assert result.busy == busy
         assert ("The machine was busy" in words.noise(result)) == busy
+    few = replace(everything, nope_cost=replace(cost, rounds=0))
+    said = f"Rounds took too long: 0 of {everything.settings.cost_rounds} were timed"
+    assert said in words.noise(few)
+    assert said not in words.noise(everything)
 
 
 def test_cost_against_length_is_drawn_of_all_as_multiples_of_nope(everything, small):

@@ -18,7 +18,7 @@ from posenc.report.words import METHODS
 
 def test_each_method_is_shown_against_what_was_trained():
     """Base 10,000 over 128 channels and 4,096 tokens: 92 complete a turn, as for Llama 2."""
-    found = extended(frequencies(128), 4096, 4.0)
+    found = extended(frequencies(128).tolist(), 4096, 4.0)
     figure = figures.extensions(found)
     assert "92 of 128 channels" in figure.says
     before, stretched, *rules = figure.panels[0].marks
@@ -35,7 +35,7 @@ def test_each_method_is_shown_against_what_was_trained():
 
 def test_methods_are_laid_over_each_other_once_each():
     """PI slows all pairs by 4, YaRN none that turn 32 times in training, NTK the slowest by 4."""
-    figure = figures.stretch(extended(frequencies(128), 4096, 4.0))
+    figure = figures.stretch(extended(frequencies(128).tolist(), 4096, 4.0))
     *lines, rule = figure.panels[0].marks
     assert rule.at == 1
     slower = {line.name: line.y for line in lines}

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from posenc.catalog import find
 from posenc.properties import check
+from posenc.properties.card import described
 from posenc.report.terminal import tables as terminal
 
 
@@ -43,7 +44,7 @@ def test_marks_agree_with_the_findings(everything):
 
 def test_a_card_shows_formula_witness_and_bibtex():
     card = find("sinusoidal")
-    text = drawn(terminal.card, card, check(card.make(16, 4)))
+    text = drawn(terminal.card, described(card, False, check(card.make(16, 4))))
     assert "PE(p, 2j) = sin(p θⱼ)" in text
     assert "first rises at offset 6" in text
     assert "@misc{vaswani2017attention" in text

@@ -1,64 +1,113 @@
 """Attention with rows of a table for each offset, all offsets beyond a reach sharing one row.
 
-    score(i, j) = qᵢ · kⱼ · scale + query_scores[i, row(δ)] + key_scores[j, row'(δ)]
-    with δ = pᵢ − pⱼ
+    score(i, j) = qᵢ · kⱼ · scale + qᵢ · a[row(δ)] + kⱼ · b[row'(δ)],      δ = pᵢ − pⱼ
+    out(i) = Σⱼ weight(i, j) (vⱼ + c[row(δ)])
 
-Near by, |δ| < reach, scores are made as they are defined. For all keys further off, the first term
-is one number for each query and the second one number for each key: torch's kernel computes them
-without a table, and what is added to their values is one vector. The parts are joined by their
-log-sum-exps L:
+Far away, |δ| ≥ reach, the second term is one number for each query, the third one for each key, and
+c one vector: torch's kernel computes a rectangle of such pairs without a table. Near by, scores are
+made a tile at a time. The parts are joined by their log-sum-exps L:
 
     out = Σ exp(L_part − L) out_part,      L = ln Σ exp(L_part)
 
-Memory O(rows · (rows + reach)); for positions at equal steps, without gradients.
+Over positions at equal steps δ goes by i − j, so a tile of n queries and m keys meets n + m − 1
+rows of a: qᵢ · a of these is one product, which is read, or its gradient written, along diagonals
+by strides. The gradients come from L, tile by tile. Memory O(tokens · channels + tile); there is no
+second derivative.
 """
 
-from math import ceil, floor
+from collections.abc import Iterator
+from math import ceil, e, floor, log2
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.kernel import flash
-from posenc.attention.cpu.sinks import fitted
+from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
-from posenc.core.biases import offsets, per_query_head
+from posenc.core.biases import per_query_head
 from posenc.core.offset_biases import TableBias
 
-ROWS = 256  # queries at a time
+FEWEST_ROWS, MOST_ROWS = 128, 256  # queries at a time
+LOG2_E = log2(e)
 
 
+class Part(NamedTuple):
+    """Some queries and some of the keys that they see; far: they share one row of each table."""
+
+    rows: slice
+    keys: slice
+    far: bool
+
+
+@torch.autocast("cpu", enabled=False)  # which would make scores of 16 bits
 def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     """Compute attention of a call whose bias is a `TableBias`, (batch, head, query, value)."""
     bias, (step, shift) = call.bias, steps
     assert isinstance(bias, TableBias)
-    # Two strips of pairs whose offset is beyond the reach, where both terms have one row each
+    # Two strips of pairs whose offset is beyond the reach
     behind = strip.within(ceil((bias.reach - shift) / step), strip.high)
     ahead = strip.within(strip.low, floor((-bias.reach - shift) / step))
-    out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
-    far = _Far(call, bias)
-    for start in strip.rows[::ROWS]:
-        rows = slice(start, min(start + ROWS, strip.rows.stop))
-        keys = strip.seen(rows)
-        # The keys that are far behind for every one of these rows, and those that are far ahead:
-        # two rectangles. An empty one lies at the end of `keys`, so that `_near_part` takes all.
-        before, after = _seen_by_all(behind, rows, keys), _seen_by_all(ahead, rows, keys)
-        if before.start == before.stop:
-            before = slice(keys.start, keys.start)
-        after = slice(max(after.start, before.stop), after.stop)  # they meet where reach is 0
-        if after.start >= after.stop:
-            after = slice(keys.stop, keys.stop)
-        # From left to right: the corner below the strip's edge, far behind, near by, far ahead, and
-        # the corner above its other edge. Most are empty.
-        parts = [
-            _near_part(call, bias, strip, rows, slice(keys.start, before.start)),
-            far.part(bias.reach, rows, before),
-            _near_part(call, bias, strip, rows, slice(before.stop, after.start)),
-            far.part(-bias.reach, rows, after),
-            _near_part(call, bias, strip, rows, slice(after.stop, keys.stop)),
-        ]
-        out[:, :, rows] = _joined([part for part in parts if part is not None])
-    return out
+    # The fewer queries at a time, the fewer far keys are computed as those nearby are, and the more
+    # rows of tables a tile takes for each of its queries.
+    size = max(FEWEST_ROWS, min(MOST_ROWS, bias.reach // step))
+    blocks = [slice(start, min(start + size, strip.rows.stop)) for start in strip.rows[::size]]
+    parts = [part for rows in blocks for part in _parts(strip, rows, behind, ahead)]
+    # The offsets of all differences i − j, the largest first
+    differences = torch.arange(strip.queries - 1, -strip.keys, -1, device=call.q.device)
+    terms = _Terms(parts, strip, call.scale, *_tensors(call, bias, step * differences + shift))
+    out: Tensor = (NearAndFar.apply(*terms) if call.trains else _forward(terms))[0]  # type: ignore
+    return out.to(call.q.dtype)
+
+
+def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
+    """The tensors of `_Terms`, in float32 at least but where the kernel takes 16 bits."""
+    row = bias.query_row(offsets)
+    a, c = (bias.query_table * bias.scale).to(call.exact).index_select(-2, row), None
+    b = y = None
+    if bias.value_table is not None:
+        c = bias.value_table.to(call.exact).index_select(-2, row)
+    if bias.key_row is not None and bias.key_table is not None and bias.k is not None:
+        b = bias.key_table.to(call.exact).index_select(-2, bias.key_row(offsets.flip(0)))
+        y = bias.k.to(call.exact)
+    q, k, v = call.q, call.k, call.v
+    if call.trains or b is not None:
+        q, k, v = (x.to(call.exact) for x in (q, k, v))
+    return q, k, v, bias.q.to(call.exact), y, a, b, c
+
+
+def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[Part]:
+    """The parts of the keys that some rows see.
+
+    From left to right: the corner below the strip's edge, far behind, near by, far ahead, and the
+    corner above its other edge. Most are empty.
+    """
+    keys = strip.seen(rows)
+    # The keys that are far behind for every one of these rows, and those that are far ahead: two
+    # rectangles. An empty one lies at the end of `keys`, so that what is near takes all.
+    before, after = _seen_by_all(behind, rows, keys), _seen_by_all(ahead, rows, keys)
+    if before.start == before.stop:
+        before = slice(keys.start, keys.start)
+    after = slice(max(after.start, before.stop), after.stop)  # they meet where reach is 0
+    if after.start >= after.stop:
+        after = slice(keys.stop, keys.stop)
+    yield from _tiles(rows, slice(keys.start, before.start))
+    if before.start < before.stop:
+        yield Part(rows, before, True)
+    yield from _tiles(rows, slice(before.stop, after.start))
+    if after.start < after.stop:
+        yield Part(rows, after, True)
+    yield from _tiles(rows, slice(after.stop, keys.stop))
+
+
+def _tiles(rows: slice, keys: slice) -> Iterator[Part]:
+    """Cut keys that are near by into tiles about as wide as high."""
+    count = max(1, round(_count(keys) / _count(rows)))
+    size = max(1, ceil(_count(keys) / count))
+    for start in range(keys.start, keys.stop, size):
+        yield Part(rows, slice(start, min(start + size, keys.stop)), False)
 
 
 def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
@@ -69,100 +118,238 @@ def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
     return slice(start, max(start, min(keys.stop, rows.start - strip.low + 1)))
 
 
-Part = tuple[Tensor, Tensor]  # out (batch, head, query, value), log-sum-exp (batch, head, query)
+class _Terms(NamedTuple):
+    """What scores are made of: x is q, and y is k, as they meet tables; y, b and c may be None.
+
+    a and c, (head or none, query + key − 1, channel), have a row for each difference i − j, the
+    largest first, b the smallest first.
+    """
+
+    parts: list[Part]
+    strip: Strip
+    scale: float
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    x: Tensor
+    y: Tensor | None
+    a: Tensor
+    b: Tensor | None
+    c: Tensor | None
+
+    def of_query(self, part: Part) -> slice:
+        """The rows of a and c that a part meets: of its last query and first key, and on."""
+        first = part.keys.start + self.strip.queries - part.rows.stop
+        return slice(first, first + _count(part.rows) + _count(part.keys) - 1)
+
+    def of_key(self, part: Part) -> slice:
+        """The rows of b that a part meets: of its first query and last key, and on."""
+        first = part.rows.start + self.strip.keys - part.keys.stop
+        return slice(first, first + _count(part.rows) + _count(part.keys) - 1)
+
+    def some(self, part: Part) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries, keys and values of a part, in the dtype of scores, head by head."""
+        q = self.q[:, :, part.rows].to(self.a.dtype)
+        k, v = (per_query_head(x[:, :, part.keys], q).to(q.dtype) for x in (self.k, self.v))
+        return q, k, v
+
+    def scores(self, part: Part, q: Tensor, k: Tensor) -> Tensor:
+        """Scores of a part as they are defined, (batch, head, query, key)."""
+        products = self.x[:, :, part.rows] @ self.a[..., self.of_query(part), :].mT
+        scores = torch.add(_diagonals(products, k.shape[2]), q @ k.mT, alpha=self.scale)
+        if self.y is not None and self.b is not None:
+            products = self.y[:, :, part.keys] @ self.b[..., self.of_key(part), :].mT
+            scores += _diagonals(products, q.shape[2]).mT
+        if _seen_by_all(self.strip, part.rows, part.keys) != part.keys:
+            i = torch.arange(part.rows.start, part.rows.stop, device=q.device).unsqueeze(-1)
+            apart = i - torch.arange(part.keys.start, part.keys.stop, device=q.device)
+            unseen = (apart < self.strip.low) | (apart > self.strip.high)
+            # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
+            scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
+        return scores
 
 
-def _joined(parts: list[Part]) -> Tensor:
-    """Join the outputs over the keys of each part to that over all keys.
+def _count(some: slice) -> int:
+    return some.stop - some.start
+
+
+def _diagonals(x: Tensor, m: int) -> Tensor:
+    """The view (…, n, m) of x, (…, n, n + m − 1), with x[…, i, n − 1 − i + j] at i, j.
+
+    Row i of it begins in x at i · columns + n − 1 − i = n − 1 + i · (columns − 1).
+    """
+    *outer, n, columns = x.shape
+    strides = (*x.stride()[:-2], columns - 1, 1)
+    return x.as_strided((*outer, n, m), strides, x.storage_offset() + n - 1)
+
+
+def _onto_columns(x: Tensor) -> Tensor:
+    """The adjoint of `_diagonals`, (…, n, n + m − 1), of x, (…, n, m): zeros elsewhere."""
+    *outer, n, m = x.shape
+    columns = x.new_zeros(*outer, n, n + m - 1)
+    _diagonals(columns, m).copy_(x)
+    return columns
+
+
+def _forward(terms: _Terms) -> tuple[Tensor, Tensor]:
+    """The output (batch, head, query, value) and log-sum-exps (batch, head, query)."""
+    lse = terms.a.new_zeros(terms.q.shape[:3])
+    out = lse.new_zeros(*lse.shape, terms.v.shape[-1])
+    start = None
+    for part in terms.parts:
+        part_out, part_lse = (_far_part if part.far else _near_part)(terms, part)
+        if part.rows.start == start:
+            part_out, part_lse = _joined(
+                (out[:, :, part.rows], lse[:, :, part.rows]), (part_out, part_lse)
+            )
+        out[:, :, part.rows], lse[:, :, part.rows] = part_out, part_lse
+        start = part.rows.start
+    return out, lse
+
+
+def _joined(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Join outputs and log-sum-exps over the keys of two parts to those over all of these keys.
 
     With Z = exp(lse) the sum of exponentials of a part, two parts join to (Z₁ out₁ + Z₂ out₂) /
     (Z₁ + Z₂): a mean whose second weight, Z₂ / (Z₁ + Z₂), is sigmoid(lse₂ − lse₁). Neither Z is
     ever formed, so nothing overflows.
     """
-    (out, lse), *others = parts
-    for part_out, part_lse in others:
-        out = torch.lerp(out, part_out, (part_lse - lse).sigmoid().unsqueeze(-1))
-        if part_out is not others[-1][0]:
-            lse = torch.logaddexp(lse, part_lse)  # of both parts, for the next
-    return out
+    (out, lse), (other_out, other_lse) = one, other
+    out = torch.lerp(out, other_out, (other_lse - lse).sigmoid().unsqueeze(-1))
+    return out, torch.logaddexp(lse, other_lse)
 
 
-class _Far:
-    """Attention to keys at offsets of `end` and beyond, which share one row of each table."""
-
-    def __init__(self, call: Call, bias: TableBias):
-        self.call, self.bias = call, bias
-        self.q, self.k, self.v = fitted(call.q, call.k, call.v)
-
-    def part(self, end: int, rows: slice, keys: slice) -> Part | None:
-        if keys.start == keys.stop:
-            return None
-        call = self.call
-        of_query, of_key = self.bias.beyond(end, rows, keys)
-        if of_key is not None:  # one number a key, the same for all rows: expanded, not copied
-            shape = (*of_key.shape[:2], rows.stop - rows.start, of_key.shape[-1])
-            of_key = of_key.to(call.exact).contiguous().unsqueeze(-2).expand(shape)
-        out, lse = flash(
-            self.q[:, :, rows], self.k[:, :, keys], self.v[:, :, keys],
-            of_key, call.scale,
-        )  # fmt: skip
-        out = out[..., : call.v.shape[-1]].to(lse.dtype)
-        if self.bias.value_table is not None:  # one row for all these keys, whose weights sum to 1
-            row = self.bias.query_row(torch.tensor(end, device=out.device))
-            out = out + self.bias.value_table[row].to(lse.dtype)
-        # One number a query on all these scores leaves the weights alone, and moves their lse
-        return out, lse + of_query
-
-
-def _near_part(call: Call, bias: TableBias, strip: Strip, rows: slice, keys: slice) -> Part | None:
+def _near_part(terms: _Terms, part: Part) -> tuple[Tensor, Tensor]:
     """Compute attention of some rows to some keys as it is defined."""
-    if keys.start >= keys.stop:
-        return None
-    q = call.q[:, :, rows].to(call.exact)
-    k, v = (per_query_head(x[:, :, keys], q).to(call.exact) for x in (call.k, call.v))
-    scores = (q @ k.mT).mul_(call.scale).add_(bias.block(rows, keys))
-    if _seen_by_all(strip, rows, keys) != keys:
-        i = torch.arange(rows.start, rows.stop, device=q.device).unsqueeze(-1)
-        apart = i - torch.arange(keys.start, keys.stop, device=q.device)
-        unseen = (apart < strip.low) | (apart > strip.high)
-        # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
-        scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
+    q, k, v = terms.some(part)
+    scores = terms.scores(part, q, k)
     weights = scores.softmax(-1)
     # The largest weight is exp(largest score − lse). `logsumexp` takes exp() of every score, which
     # is slow where the result is 0.
     lse = scores.amax(-1) - weights.amax(-1).log()
     out = weights @ v
-    if bias.value_table is not None:
-        out += _of_values(weights, bias, bias.value_table.to(weights.dtype), rows, keys)
+    if terms.c is not None:
+        out += _onto_columns(weights) @ terms.c[..., terms.of_query(part), :]
     return out, lse
 
 
-def _of_values(weights: Tensor, bias: TableBias, table: Tensor, rows: slice, keys: slice) -> Tensor:
-    """Compute Σⱼ weights[i, j] table[row(pᵢ − pⱼ)], (batch, head, query, channel)."""
-    if rows.stop - rows.start == 1:
-        apart = offsets(bias.q_pos, bias.k_pos, rows, keys)
-        return weights @ table[bias.query_row(apart[0, 0, 0])]
-    *outer, n, m = weights.shape
-    # An offset is a diagonal of the weights. `skewed`, (…, n, n + m − 1), has row i shifted to the
-    # right by n − 1 − i, so that each diagonal is one column and the rest is 0.
-    columns = n + m - 1
-    skewed = weights.new_zeros(*outer, n, columns)
-    # Row i of the shifted place begins at i · columns + n − 1 − i = n − 1 + i · (columns − 1): the
-    # place is a view (…, n, m) with strides (columns − 1, 1) from n − 1 on, and takes one copy.
-    strides = (*skewed.stride()[:-2], columns - 1, 1)
-    skewed.as_strided((*outer, n, m), strides, n - 1).copy_(weights)
-    # Offsets of the columns, largest first: those of key 0 with rows n − 1 … 0, then those of row 0
-    # with keys 1 … m − 1.
-    q_pos, k_pos = bias.q_pos.reshape(-1)[rows], bias.k_pos.reshape(-1)[keys]
-    apart = torch.cat((q_pos.flip(0) - k_pos[0], q_pos[0] - k_pos[1:]))
-    # So the first columns are beyond the reach, where one row serves all, and so are the last.
-    first = int((apart >= bias.reach).sum())
-    last = max(first, columns - int((apart <= -bias.reach).sum()))
-    # A product of matrices, (n, near columns) @ (near columns, channel), instead of a gather of
-    # (n, m, channel)
-    near = skewed[..., first:last] @ table[bias.query_row(apart[first:last])]
-    for some, end in ((skewed[..., :first], bias.reach), (skewed[..., last:], -bias.reach)):
-        if some.shape[-1]:
-            row = table[bias.query_row(torch.tensor(end, device=table.device))]
-            near.addcmul_(some.sum(-1, keepdim=True), row)
-    return near
+def _far_part(terms: _Terms, part: Part) -> tuple[Tensor, Tensor]:
+    """Compute attention of some rows to keys that share one row of each table."""
+    rows, keys, _ = part
+    q, k, v = fitted(terms.q[:, :, rows], terms.k[:, :, keys], terms.v[:, :, keys])
+    a, of_key, c = _of_far_keys(terms, part)
+    if of_key is not None:  # one number a key, the same for all rows: expanded, not copied
+        of_key = of_key.mT.expand(*q.shape[:3], -1)
+    out, lse = flash(q, k, v, of_key, terms.scale)
+    out = out[..., : terms.v.shape[-1]].to(lse.dtype)
+    # One number a query on all these scores leaves the weights alone, and moves their lse
+    lse = lse + (terms.x[:, :, rows] @ a).squeeze(-1)
+    return out if c is None else out + c, lse
+
+
+def _of_far_keys(terms: _Terms, part: Part) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The row of a as a column, y · b of each key, (batch, head, key, 1), and the row of c."""
+    some = terms.of_query(part).start
+    of_key = None
+    if terms.y is not None and terms.b is not None:
+        b = terms.b[..., terms.of_key(part).start, :].unsqueeze(-1)
+        of_key = terms.y[:, :, part.keys] @ b
+    c = None if terms.c is None else terms.c[..., some, :].unsqueeze(-2)
+    return terms.a[..., some, :].unsqueeze(-1), of_key, c
+
+
+class NearAndFar(torch.autograd.Function):
+    """The same with gradients: the output and the log-sum-exp of each row."""
+
+    @staticmethod
+    def forward(*terms: Any) -> tuple[Tensor, Tensor]:
+        return _forward(_Terms(*terms))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.pairs, tensors = inputs[:3], inputs[3:]
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*tensors, *output)
+
+    @staticmethod
+    @torch.autocast("cpu", enabled=False)
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
+        refuse_second_derivative("attention by near and far keys")
+        *tensors, out, lse = ctx.saved_tensors
+        terms = _Terms(*ctx.pairs, *tensors)
+        zeros = [None if x is None else torch.zeros_like(x) for x in tensors]
+        grads = _Terms(*ctx.pairs, *zeros)
+        for part in terms.parts:
+            add = _far_gradients if part.far else _near_gradients
+            add(terms, grads, part, *(x[:, :, part.rows] for x in (grad, out, lse)))
+        return None, None, None, *grads[3:]
+
+
+def _near_gradients(
+    terms: _Terms, grads: _Terms, part: Part, grad: Tensor, out: Tensor, lse: Tensor
+) -> None:
+    """Add the gradients from some rows and keys as they are defined."""
+    q, k, v = terms.some(part)
+    some = terms.of_query(part)
+    # P = exp(score − L), by powers of 2: `exp` takes many times as long where a weight is tiny
+    p = (terms.scores(part, q, k) - lse.unsqueeze(-1)).mul_(LOG2_E).exp2_()
+    # dS = P (dO (v + c)ᵀ − Σ dO · out)
+    ds = grad @ v.mT
+    _add(grads.v[:, :, part.keys], p.mT @ grad)
+    if terms.c is not None and grads.c is not None:
+        c = terms.c[..., some, :]
+        ds += _diagonals(grad @ c.mT, k.shape[2])
+        _add(grads.c[..., some, :], _onto_columns(p).mT @ grad)
+    ds.sub_((grad * out).sum(-1, keepdim=True)).mul_(p)
+    grads.q[:, :, part.rows].add_(ds @ k, alpha=terms.scale)
+    _add(grads.k[:, :, part.keys], ds.mT @ q, terms.scale)
+    by_column = _onto_columns(ds)
+    grads.x[:, :, part.rows] += by_column @ terms.a[..., some, :]
+    _add(grads.a[..., some, :], by_column.mT @ terms.x[:, :, part.rows])
+    if terms.y is not None and terms.b is not None and grads.y is not None and grads.b is not None:
+        some, by_column = terms.of_key(part), _onto_columns(ds.mT)
+        grads.y[:, :, part.keys] += by_column @ terms.b[..., some, :]
+        _add(grads.b[..., some, :], by_column.mT @ terms.y[:, :, part.keys])
+
+
+def _far_gradients(
+    terms: _Terms, grads: _Terms, part: Part, grad: Tensor, out: Tensor, lse: Tensor
+) -> None:
+    """Add the gradients from some rows and keys that share one row of each table, by the kernel.
+
+    Two more channels carry the terms of the tables, whose gradients so are those of channels: q has
+    x · a / scale and 1, k has 1 and y · b / scale. The kernel's own Σ dO · out is of all keys.
+    """
+    (rows, keys, _), scale = part, terms.scale
+    a, of_key, c = _of_far_keys(terms, part)
+    q, k, v, x = terms.q[:, :, rows], terms.k[:, :, keys], terms.v[:, :, keys], terms.x[:, :, rows]
+    if of_key is None:
+        of_key = torch.zeros_like(k[..., :1])
+    else:  # heads that share a key have numbers of their own for it
+        k, v = per_query_head(k, q), per_query_head(v, q)
+    of_query, dim, values = x @ a, q.shape[-1], v.shape[-1]
+    q = torch.cat((q, of_query / scale, torch.ones_like(of_query)), -1)
+    k = torch.cat((k, torch.ones_like(of_key), of_key / scale), -1)
+    wide = ceil(max(dim + 2, values) / 8) * 8  # which is faster
+    v = v if c is None else v + c
+    grad, q, k, v, out = (F.pad(x, (0, wide - x.shape[-1])) for x in (grad, q, k, v, out))
+    of_q, of_k, of_v = flash_backward(grad, q, k, v, out, lse, None, scale)
+    grads.q[:, :, rows] += of_q[..., :dim]
+    _add(grads.k[:, :, keys], of_k[..., :dim])
+    _add(grads.v[:, :, keys], of_v[..., :values])
+    row, by_query = terms.of_query(part).start, of_q[..., dim : dim + 1] / scale
+    grads.x[:, :, rows] += by_query @ a.mT
+    _add(grads.a[..., row : row + 1, :], by_query.mT @ x)
+    if grads.c is not None:
+        _add(grads.c[..., row : row + 1, :], of_v[..., :values].sum(2, keepdim=True))
+    if terms.y is not None and terms.b is not None and grads.y is not None and grads.b is not None:
+        row, by_key = terms.of_key(part).start, of_k[..., dim + 1 : dim + 2] / scale
+        grads.y[:, :, keys] += by_key @ terms.b[..., row : row + 1, :]
+        _add(grads.b[..., row : row + 1, :], by_key.mT @ terms.y[:, :, keys])
+
+
+def _add(total: Tensor, x: Tensor, scale: float = 1.0) -> None:
+    """Add x, (batch, head, …), summed over the heads, or texts too, that share an entry."""
+    if total.ndim == 4 and total.shape[1] != x.shape[1]:
+        x = x.unflatten(1, (total.shape[1], -1)).sum(2)
+    total.add_(x.sum_to_size(total.shape), alpha=scale)

@@ -1,17 +1,19 @@
-"""Biases of distance or offsets, and windows, over positions at equal steps, as strided views.
+"""Biases of distance, offsets, gates or counts, and windows, as strided views.
 
-No tokens² is ever made: torch's CPU kernel reads the bias, which goes by i − j, out of a vector or
-a block of products with overlapping strides.
+No tokens² is ever made: torch's CPU kernel reads a bias that goes by i − j, over positions at equal
+steps, out of a vector or a block of products with overlapping strides, and one that goes by sums of
+gates out of a row that all queries share. To keys past the last count it adds nothing.
 """
 
 import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu import kernel, offset_tables, offset_vectors, toeplitz
+from posenc.attention.cpu import counts, decay, kernel, offset_tables, offset_vectors, toeplitz
 from posenc.attention.path import Path
 from posenc.attention.spacing import lines
-from posenc.core.biases import ScoreBias
+from posenc.core.biases import DecayBias, ScoreBias
+from posenc.core.count_bias import CountBias
 from posenc.core.offset_biases import TableBias, VectorBias
 from posenc.core.sum import leaves
 
@@ -25,27 +27,28 @@ class Strided(Path):
     def serves(self, call: Call) -> str:
         bias = call.bias
         goes_by_content = isinstance(bias, TableBias | VectorBias)
-        if bias is not None and bias.distance is None and not goes_by_content:
+        summed = isinstance(bias, DecayBias | CountBias)
+        if bias is not None and bias.distance is None and not (goes_by_content or summed):
             return f"the bias of {call.name} is no view"
         if not _carries_values(call):
             return f"{call.name} adds to the values, which takes the weights themselves"
         if call.softcap is not None or call.dropout:
             what = "`dropout`" if call.softcap is None else "`softcap`"
             return f"torch's CPU kernel has no place for {what}"
-        if call.sinks is not None and goes_by_content:
+        if call.sinks is not None and (goes_by_content or isinstance(bias, CountBias)):
             return f"scores of {call.name} as a view have no place for `sinks`"
         if not call.looks:
             return UNREADABLE
         if reason := kernel.lacks():
             return reason
-        if call.trains and goes_by_content:
-            return (
-                f"scores of {call.name} go by content and offset, and have no gradients as a view"
-            )
         if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
             return "there is nothing to attend to"
         if call.seen is None:
             return "the mask is no strip along the diagonal"
+        if isinstance(bias, DecayBias):
+            return decay.cannot_serve(bias, call.seen)
+        if isinstance(bias, CountBias):
+            return counts.cannot_serve(call, bias, call.seen)
         if _steps(bias) is None:
             return "positions are not whole numbers at equal steps, alike in the batch"
         return ""
@@ -53,20 +56,31 @@ class Strided(Path):
     def suits(self, call: Call) -> str:
         if not call.looks:
             return UNREADABLE
-        if call.q.shape[-2] <= FEW_QUERIES and not isinstance(call.bias, TableBias):
+        if call.q.shape[-2] <= FEW_QUERIES:
             return "the bias of few queries is a few rows"
+        if isinstance(call.bias, DecayBias) and call.shape[2] * call.shape[3] < decay.FEW_SCORES:
+            return "the bias of a short text is soon made"
         return ""
 
     def why(self, call: Call) -> str:
+        if isinstance(call.bias, DecayBias):
+            return f"the bias of {call.name} is one number for each key, up to each query's own."
+        if isinstance(call.bias, CountBias):
+            return f"{call.name} has one row for all keys beyond its last count."
         goes = f"the bias of {call.name} goes by distance, " if call.bias is not None else ""
         return f"{goes}positions stand at equal steps and the mask is a strip along the diagonal."
 
     def run(self, call: Call) -> Tensor:
-        seen, steps = call.seen, _steps(call.bias)
+        seen = call.seen
         assert seen is not None
-        assert steps is not None
         if not seen.rows:
             return _zeros(call)
+        if isinstance(call.bias, DecayBias):
+            return decay.attended(call, seen)
+        if isinstance(call.bias, CountBias):
+            return counts.attended(call, seen)
+        steps = _steps(call.bias)
+        assert steps is not None
         if isinstance(call.bias, TableBias):
             return offset_tables.near_and_far(call, seen, steps)
         if isinstance(call.bias, VectorBias):

@@ -41,7 +41,7 @@ from posenc.attention.cpu.sinks import (
 from posenc.attention.spacing import Strip
 
 FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
-WORTH_CUTTING = 768  # the fewest rows of which far terms cost more than to find them
+WORTH_CUTTING = 512  # the fewest rows of which far terms cost more than to find them
 CACHED_SCORES = 2**18  # of several texts at a time: 1 MB in float32, as the nearest cache holds
 LOG2_E = log2(e)
 MOST_SCORES = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
@@ -113,26 +113,30 @@ def cut_negligible(
     never = common + log(torch.finfo(u.dtype).eps / 2 / strip.keys)  # c − ln(n / ε)
     if not (u[:, last - strip.high : last - strip.low + 1] < never.unsqueeze(-1)).any():
         return None  # whatever M may be
-    heads, groups = q.shape[1], k.shape[1]
-    q_most, k_most = (_norms(x).amax((0, 2)) for x in (q, k))
-    of_values = _norms(v)
-    v_most, v_least = of_values.amax((0, 2)), of_values.amin((0, 2))
-    # M of each head of the queries, with a margin for the rounding of the norms
-    most = (q_most * k_most.repeat_interleave(heads // groups) * abs(scale)).to(u.dtype) * 1.001
-    spread = (v_most / v_least).log().repeat_interleave(heads // groups).to(u.dtype)
-    gone = u < (never - 2 * most - spread).unsqueeze(-1)  # False where that is not a number
+    groups, spread = k.shape[1], spread_of_weights(q, k, v, scale).to(u.dtype)
+    gone = u < (never - spread).unsqueeze(-1)  # False where that is not a number
     u.masked_fill_(gone, float("-inf"))
     # `argmax` of zeros and ones is the first 1: where the part of u that is left begins, and, read
     # backwards, where it ends, for each head
     left = (u > float("-inf")).to(torch.uint8)
     first, end = left.argmax(-1).tolist(), (u.shape[-1] - left.flip(-1).argmax(-1)).tolist()
     tiles = []
-    for some in _runs_of_like_width(
-        [b - a for a, b in zip(first, end, strict=True)], heads // groups
-    ):
+    widths = [b - a for a, b in zip(first, end, strict=True)]
+    for some in runs_of_like_width(widths, q.shape[1] // groups):
         high, low = last - min(first[some]), last + 1 - max(end[some])
         tiles += tiled(strip.within(low, high), some)
     return tiles
+
+
+def spread_of_weights(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """The 2M + ln(max‖v‖ / min‖v‖) of each head of the queries, see the head of this file."""
+    group = q.shape[1] // k.shape[1]
+    q_most, k_most = (_norms(x).amax((0, 2)) for x in (q, k))
+    of_values = _norms(v)
+    v_most, v_least = of_values.amax((0, 2)), of_values.amin((0, 2))
+    # With a margin for the rounding of the norms
+    most = q_most * k_most.repeat_interleave(group) * (abs(scale) * 1.001)
+    return 2 * most + (v_most / v_least).log().repeat_interleave(group)
 
 
 def _norms(x: Tensor) -> Tensor:
@@ -141,7 +145,7 @@ def _norms(x: Tensor) -> Tensor:
     )
 
 
-def _runs_of_like_width(widths: list[int], group: int) -> list[slice]:
+def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
     """Runs of heads whose widths differ by less than a factor of 2, each on one head of keys."""
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
@@ -175,7 +179,7 @@ def _keys_of(x: Tensor, tile: Tile) -> Tensor:
     return x[:, tile.heads, tile.keys]
 
 
-def _in_key_heads(tile: Tile, q: Tensor, k: Tensor) -> Tile:
+def in_key_heads(tile: Tile, q: Tensor, k: Tensor) -> Tile:
     """The tile with its heads counted in heads of the keys, which queries may share."""
     group = q.shape[1] // k.shape[1]
     return tile._replace(heads=slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1))
@@ -197,7 +201,7 @@ def _forward(
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     for tile in tiles:
         heads, rows, _ = tile
-        shared = _in_key_heads(tile, q, k)
+        shared = in_key_heads(tile, q, k)
         bias = _strided(u, q.shape[2], tile)
         backwards, sums = flash(
             q[:, heads, rows].flip(2),
@@ -252,7 +256,7 @@ def _gradients(
     dk, dv = torch.zeros_like(k, dtype=u.dtype), torch.zeros_like(v, dtype=u.dtype)
     for tile in tiles:
         heads, rows, _ = tile
-        shared = _in_key_heads(tile, q, k)
+        shared = in_key_heads(tile, q, k)
         some_grad, some_q, some_out, some_lse = (
             x[:, heads, rows].flip(2) for x in (grad, q, out, lse)
         )

@@ -13,12 +13,15 @@ Transformers", arXiv:2310.04418, eq. 5; initial values, |·| and ε as in its ap
 there ends with one more constant for each head, which a softmax does not see; it is left out.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
-from posenc.core.biases import DistanceBias, PlaceBias
+from posenc.core.biases import DistanceBias, OfDistance, PlaceBias
 from posenc.core.encoding import Encoding
+from posenc.core.pieces import straight
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import full, in_full, readable
 from posenc.properties import (
@@ -75,14 +78,21 @@ class FIRE(Encoding):
     ) -> Bias:
         if self._near_enough(q_at):
             return DistanceBias(self.of_distance, q, q_at, k_at)
-        return PlaceBias(self.of_places, q, q_at, k_at)
+        f = self.in_pieces() if readable(q_at, self.multiplier) else self.f
+        return PlaceBias(partial(self.of_places, f), q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
         return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
 
-    def of_places(self, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
+    def of_places(self, f: OfDistance, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
         reached = torch.maximum(self.L, p.to(self.L.dtype))
-        return self.f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
+        f = f if h.ndim else self.f  # one pair is not looked up
+        return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
+
+    def in_pieces(self) -> OfDistance:
+        """The map f of all pairs, which goes by straight lines, as ReLUs do."""
+        weight, outer = full(self.inner.weight)[:, 0], full(self.outer.weight)
+        return straight(weight, full(self.inner.bias), outer)
 
     @property
     def L(self) -> Tensor:

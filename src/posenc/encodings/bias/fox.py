@@ -14,11 +14,11 @@ and cᵢ − cⱼ is negative: the absolute value is for those who see both ways
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.core.arguments import channels, query_heads
+from posenc.core.biases import DecayBias
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running
@@ -48,9 +48,7 @@ class FoX(Encoding):
         return Forgotten(running(logsigmoid(by_head(x, self.heads, self.gate))).squeeze(-1))
 
     def on_scores(self, q: Heads, k: Keys, q_at: Forgotten, k_at: Forgotten, scale: float) -> Bias:
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        c, c_key = (at.total.expand(len(q), -1, -1) for at in (q_at, k_at))
-        return lambda b, h, i, j: -(c[b, h, i] - c_key[b, h, j]).abs().to(dtype)
+        return DecayBias(q, q_at.total, k_at.total)
 
 
 CARD = Card(

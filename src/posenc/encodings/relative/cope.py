@@ -13,49 +13,15 @@ arXiv:2405.18719, eq. 3-8, and the listing there: gates see scaled scores, q · 
 table begins with zeros in it; here with small numbers, lest it begin as no encoding.
 """
 
-from dataclasses import dataclass
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posenc.core.arguments import channels, count, room
 from posenc.core.biases import content
+from posenc.core.count_bias import CountBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
-from posenc.core.tracing import in_full
 from posenc.properties.card import RELATIVE, Card, Paper
-
-
-def counted(gates: Tensor) -> Tensor:
-    """Σ of the gates of each key and of those after it, (…, key).
-
-    >>> counted(torch.tensor([0.5, 1.0, 0.0]))
-    tensor([1.5000, 1.0000, 0.0000])
-    """
-    return gates.flip(-1).cumsum(-1).flip(-1)
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The bias qᵢ · e(n) of these queries and keys, whose product is multiplied by `scale`."""
-
-    q: Heads
-    k: Keys  # as many heads as q
-    rows: Tensor  # e, (count, channel)
-    scale: float
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        q, last = self.q[..., rows, :], len(self.rows) - 1
-        with in_full(q):  # in 16 bits a count of gates could not grow past 256
-            gates = (q @ self.k[..., keys, :].mT * self.scale).sigmoid()
-            e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
-        if seen is not None:  # no product: 0 · NaN of a key that nobody sees would be NaN
-            gates = gates.masked_fill(~seen, 0)
-        n = counted(gates).clamp_max(last)
-        # NaN that a query does see is no index, and goes by n into its scores
-        whole = n.detach().long().clamp(0, last)
-        step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)  # and on to the next
-        return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 
 
 class CoPE(Encoding):
@@ -70,9 +36,9 @@ class CoPE(Encoding):
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
-    ) -> Counts:
+    ) -> CountBias:
         q, k = content(q, k)
-        return Counts(q, k, self.rows.to(q.dtype), scale)
+        return CountBias(q, k, self.rows.to(q.dtype), scale)
 
     def extra_repr(self) -> str:
         return f"{self.dim} channels, count={len(self.rows)}"

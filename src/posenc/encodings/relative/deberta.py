@@ -20,7 +20,7 @@ before 2023, take no minimum: from `reach` tokens ahead on they read row 0, whic
 tokens trains; see `clamped`. One P serves all their layers: `deberta.rows = other.rows` shares it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import log
 
 import torch
@@ -29,10 +29,13 @@ from torch import Tensor, nn
 from posenc.core.arguments import channels, count, query_heads, room, switch, whole_number
 from posenc.core.biases import per_query_head
 from posenc.core.encoding import Encoding
-from posenc.core.offset_biases import TableBias
+from posenc.core.offset_biases import FEW_QUERIES, TableBias
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.core.tracing import readable
 from posenc.properties.card import RELATIVE, Card, Paper
+
+OfOffset = Callable[[Tensor], Tensor]
 
 
 def bucket(offset: Tensor, buckets: int, reach: int, clamped: bool = True) -> Tensor:
@@ -99,20 +102,40 @@ class DeBERTa(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        of_query, of_key = self.tables(scale, q.dtype)
+        query_row, query_rows = self.met(self.delta, q_at, k_at)
+        q_term, of_query = self.term(q, query_rows, self.to_keys, scale)
+        if self.to_queries is None:
+            return TableBias(q_at, k_at, self.reach, query_row, q_term, of_query)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
-        keys = None if of_key is None else per_query_head(k, q)
-        return TableBias(q_at, k_at, self.reach, self.delta, q, of_query, back, keys, of_key)
+        key_row, key_rows = self.met(back, q_at, k_at)
+        of_key = (key_rows @ self.to_queries * scale).to(k.dtype)
+        return TableBias(
+            q_at, k_at, self.reach, query_row, q_term, of_query, key_row, per_query_head(k, q),
+            of_key,
+        )  # fmt: skip
 
-    def tables(self, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """Kr · scale, zeros where there is no such term, and Qr · scale; (head, row, channel)."""
-        of_query, of_key = (
-            None if to is None else (self.rows @ to * scale).to(dtype)
-            for to in (self.to_keys, self.to_queries)
-        )
-        if of_query is None:
-            of_query = self.rows.new_zeros(self.heads, len(self.rows), self.dim, dtype=dtype)
-        return of_query, of_key
+    def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
+        """The rows of P that these offsets meet, and the function that takes an offset to them."""
+        if not (readable(q_at, k_at) and q_at.numel() and k_at.numel()):
+            return row, self.rows
+        (q_low, q_high), (k_low, k_high) = q_at.aminmax(), k_at.aminmax()
+        ends = row(torch.stack((q_low - k_high, q_high - k_low)))
+        first, last = sorted(ends.tolist())
+        return lambda offset: row(offset) - first, self.rows[first : last + 1]
+
+    def term(
+        self, q: Tensor, rows: Tensor, to: Tensor | None, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """The factors of q · (P W)ᵀ · scale: q and P W, or for few queries q Wᵀ and P.
+
+        Zeros where there is no such term.
+        """
+        if to is None:
+            return q, rows.new_zeros(len(rows), self.dim, dtype=q.dtype)
+        if readable(q) and q.shape[0] * q.shape[2] <= FEW_QUERIES:
+            exact = torch.promote_types(q.dtype, rows.dtype)
+            return q.to(exact) @ to.mT.to(exact), rows * scale
+        return q, (rows @ to * scale).to(q.dtype)
 
     def scale(self, dim: int) -> float:
         return ((1 + len(self.terms)) * dim) ** -0.5

@@ -15,6 +15,7 @@ those of the keys' heads, and W has full rank; here each head of the queries has
 W x by √(|W x|² + 10⁻⁶), so that a mirror of a W x near 0 is weaker.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -22,23 +23,35 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from posenc.core.arguments import count, layer_sizes
-from posenc.core.biases import ComputedBias, content
+from posenc.core.biases import content, per_query_head
+from posenc.core.carried import CarriedBias, Carrying, Chunks, alike
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running, by_head, linear
+from posenc.core.running import by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
+from posenc.core.tracing import full
 from posenc.properties import norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
-from posenc.rotation.householder import mirrored
+from posenc.rotation.householder import mirrored, mirrored_chunks
 
 
 class Mirrors(
-    Running, Prepared, NamedTuple("Mirrors", [("w", Tensor), ("beta", Tensor), ("order", Tensor)])
+    Carrying,
+    Prepared,
+    NamedTuple("Mirrors", [("w", Tensor), ("beta", Tensor), ("order", Tensor), ("past", Tensor)]),
 ):
-    """w, (batch, head, token, channel), β, (batch, head, token), and how many tokens were read."""
+    """w, (batch, head, token, channel), β, (batch, head, token), and how many tokens were read.
 
-    shape = ("head token channel", "head token", "token")
+    In a cache, `past` are keys kⱼᵀ H_{j+1} ⋯ H_s of the first s tokens.
+    """
+
+    shape = ("head token channel", "head token", "token", "head token channel")
     sums = ("order",)
+
+    def chunks(self, k: Keys, some: slice) -> Chunks:
+        k = full(per_query_head(k[..., some, :], self.w))
+        w, beta = self.w[..., some, :].to(k.dtype), self.beta[..., some].to(k.dtype)
+        return mirrored_chunks(k, k, w, beta)
 
 
 class PaTH(Encoding):
@@ -56,18 +69,27 @@ class PaTH(Encoding):
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Mirrors:
         w = normalize(by_head(x, self.heads, self.down, self.up), dim=-1)
         beta = 2 * by_head(x, self.heads, self.strength).sigmoid().squeeze(-1)
-        return Mirrors(w, beta, 1 + torch.arange(x.shape[-2], device=x.device))
+        read = 1 + torch.arange(x.shape[-2], device=x.device)
+        return Mirrors(w, beta, read, w[..., :0, :])
 
     def on_scores(self, q: Heads, k: Keys, q_at: Mirrors, k_at: Mirrors, scale: float) -> Bias:
         q, k = content(q, k)
+        w, beta, read, past = k_at
+        w, beta, order = w.to(q.dtype), beta.to(q.dtype), q_at.order
 
-        def block(rows: slice, keys: slice) -> Scores:
-            after = slice(keys.start, None)  # tokens beyond these keys are mirrors too
-            w, beta, read = k_at.of(after)
-            bias = mirrored(q[..., rows, :], k[..., after, :], q_at.order[rows], w, beta, read)
-            return bias[..., : k[..., keys, :].shape[-2]] * scale
+        def scores(rows: slice, keys: slice) -> Scores:
+            start, settled = keys.start or 0, past.shape[-2]
+            after = slice(max(start, settled), None)  # tokens beyond these keys are mirrors too
+            some, back = mirrored(
+                q[..., rows, :], k[..., after, :], order[rows],
+                w[..., after, :], beta[..., after], read[after],
+            )  # fmt: skip
+            if start < settled:
+                some = torch.cat((back @ past[..., start:, :].to(q.dtype).mT, some), -1)
+            return some[..., : k[..., keys, :].shape[-2]] * scale
 
-        return ComputedBias(block)
+        chunks = partial(mirrored_chunks, q, k, w, beta) if alike(order, read) else None
+        return CarriedBias(q, k, scale, scores, chunks)
 
 
 CARD = Card(

@@ -13,6 +13,7 @@ blog.tilderesearch.com/blog/wall-attn; G and the initial b as in the authors' re
 flash-linear-attention, which they contributed, has no such floor: g = ln σ(W x + b) there.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,11 +21,13 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.core.arguments import layer_sizes
-from posenc.core.biases import ComputedBias, content
+from posenc.core.biases import content, per_query_head
+from posenc.core.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import CHUNK, Running, by_head, chunks, linear, running
+from posenc.core.running import CHUNK, by_head, chunks, linear, running
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
+from posenc.core.tracing import full
 from posenc.properties import decaying, norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 
@@ -33,8 +36,16 @@ CEILING = MOST * CHUNK / 2  # of P over half a chunk: exp(± 27.5) are good numb
 OPEN = 8.0  # b at first: ln σ(8) = −0.0003
 
 
-class Decays(Running, Prepared, NamedTuple("Decays", [("total", Tensor)])):
-    """P, (batch, head, token, channel)."""
+class Decays(Carrying, Prepared, NamedTuple("Decays", [("total", Tensor), ("past", Tensor)])):
+    """P, (batch, head, token, channel).
+
+    In a cache, `past` are kⱼ exp(P_s − Pⱼ) of the first s tokens.
+    """
+
+    def chunks(self, k: Keys, some: slice) -> Chunks:
+        k = full(per_query_head(k[..., some, :], self.total))
+        before = self.total[..., max(0, some.start - 1), None, :]
+        return faded_chunks(k, k, self.total[..., some, :], before)
 
 
 def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
@@ -55,6 +66,20 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
     return torch.cat(scores, -1)
 
 
+def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor) -> Chunks:
+    """The same of queries and keys that are the same tokens, all chunks at once.
+
+    Between chunks R is P at the end of one, so that both factors are at most 1; `before` is that at
+    the token before the first.
+    """
+    q, k, p = in_chunks(q), in_chunks(k), in_chunks(p)
+    middle, end = p[..., p.shape[-2] // 2, None, :], p[..., -1:, :]
+    start = torch.cat((before.unsqueeze(-3), end[..., :-1, :, :]), -3)
+    fading = lambda later, earlier: (later - earlier).exp().to(q.dtype)  # noqa: E731
+    own = (q * fading(p, middle)) @ (k * fading(middle, p)).mT
+    return Chunks(own, q * fading(p, start), k * fading(end, p), fading(end, start))
+
+
 class Wall(Encoding):
     """`Wall(512, heads=8)`, for layers that read 512 channels."""
 
@@ -68,17 +93,26 @@ class Wall(Encoding):
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Decays:
         log = logsigmoid(by_head(x, self.heads, self.gate))
-        return Decays(running(MOST * (log / MOST).expm1()))
+        total = running(MOST * (log / MOST).expm1())
+        return Decays(total, log[..., :0, :])
 
     def on_scores(self, q: Heads, k: Keys, q_at: Decays, k_at: Decays, scale: float) -> Bias:
         q, k = content(q, k)
+        p, (p_key, past) = q_at.total, k_at
 
-        def block(rows: slice, keys: slice) -> Scores:
-            some_q, some_k = q[..., rows, :], k[..., keys, :]
-            scores = faded(some_q, some_k, q_at.of(rows).total, k_at.of(keys).total)
-            return (scores - some_q @ some_k.mT) * scale  # which with q · k · scale makes the score
+        def scores(rows: slice, keys: slice) -> Scores:
+            start, settled = keys.start or 0, past.shape[-2]
+            after = slice(max(start, settled), keys.stop)
+            some_q, some_p = q[..., rows, :], p[..., rows, :]
+            some = faded(some_q, k[..., after, :], some_p, p_key[..., after, :])
+            if start < settled:
+                since = (some_p - p_key[..., settled - 1, None, :]).exp().to(q.dtype)
+                keys_then = past[..., start : keys.stop, :].to(q.dtype)
+                some = torch.cat(((some_q * since) @ keys_then.mT, some), -1)
+            return some * scale
 
-        return ComputedBias(block)
+        chunks = partial(faded_chunks, q, k, p, p[..., :1, :]) if alike(p, p_key) else None
+        return CarriedBias(q, k, scale, scores, chunks)
 
 
 CARD = Card(

@@ -62,14 +62,12 @@ class Rotary:
         """True where the frequencies depend on the length of the text."""
         return self.method in ("dynamic", "longrope")
 
-    def frequencies(self, length: int | None = None) -> Frequencies:
-        """θ of the rotated channels, in radians per token, for texts of `length` tokens.
+    def theta(self, length: int | None = None) -> list[float]:
+        """θ of each pair, in radians per token, for texts of `length` tokens: plain numbers.
 
         Raises ValueError where θ depends on the length and `length` is None.
         """
-        from posenc.encodings.rotary import extension as to
-        from posenc.encodings.rotary.mrope import mrope
-        from posenc.encodings.rotary.p_rope import p_rope
+        from posenc.encodings.rotary import theta as to
 
         if self.by_length and length is None:
             raise ValueError(
@@ -91,15 +89,26 @@ class Rotary:
             case "llama3":
                 theta = to.llama3(theta, self.factor, self.trained, *self.ends)
             case "proportional":
-                theta = to.interpolate(p_rope(theta, self.share), self.factor)
-        theta = -theta if self.backward else theta
-        return mrope(theta, self.sections, self.woven) if self.sections else theta
+                theta = to.interpolate(to.p_rope(theta, self.share), self.factor)
+        return [-turn for turn in theta] if self.backward else theta
 
-    def unscaled(self) -> Frequencies:
+    def unscaled(self) -> list[float]:
         """θ before any extension, as in training."""
-        from posenc.core.frequencies import frequencies
+        from posenc.encodings.rotary.theta import frequencies
 
         return frequencies(self.turned, self.base)
+
+    def frequencies(self, length: int | None = None) -> Frequencies:
+        """θ as an encoding takes it, for texts of `length` tokens: of each axis, where it has more.
+
+        Raises ValueError where θ depends on the length and `length` is None.
+        """
+        from torch import float64, tensor
+
+        from posenc.encodings.rotary.mrope import mrope
+
+        theta = tensor(self.theta(length), dtype=float64, device="cpu")
+        return mrope(theta, self.sections, self.woven) if self.sections else theta
 
     def encoding(self, length: int | None = None, layout: Layout | None = None) -> RoPE:
         """Build the rotation; `layout` is needed where the config leaves it open."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+from posenc.analysis.rounding import BLIND
 from posenc.report import words
 from posenc.report.drawing.figure import (
     BLUE,
@@ -24,7 +25,7 @@ from posenc.report.drawing.figure import (
     heat,
 )
 from posenc.report.words import label
-from posenc.studies.comparison import BLIND, Comparison, Measured, Order
+from posenc.studies.comparison import Comparison, Measured, Order
 
 UNTRAINED = "untrained"
 

@@ -75,9 +75,18 @@ def _growth(result: Benchmark, console: Console) -> None:
     if not result.growth:
         return
     console.print(Text("growth: seconds ~ tokensᵖ", "bold"))
-    shown = _table("", "", "tokens", "p over all", "p at the end")
+    shown = _table("", "", "tokens", "p over all", "p at the end", "seconds", "MB", "p of MB")
     for curve in result.growth:
         lengths = f"{curve.tokens[0]:,} … {curve.tokens[-1]:,}"
-        shown.add_row(curve.part, curve.name, lengths, f"{curve.exponent:.2f}", f"{curve.last:.2f}")
+        memory = (f"{curve.megabytes[-1]:,.0f}" if curve.megabytes else "",)
+        if curve.last_of_memory is not None:
+            memory += (f"{curve.last_of_memory:.2f}",)
+        shown.add_row(
+            curve.part, curve.name, lengths, f"{curve.exponent:.2f}", f"{curve.last:.2f}",
+            words.number(curve.seconds[-1]), *memory,
+        )  # fmt: skip
     console.print(shown)
+    for curve in result.growth:
+        if curve.stopped:
+            console.print(Text(f"{curve.name}: {curve.stopped}", "dim"))
     console.print()

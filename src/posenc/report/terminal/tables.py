@@ -1,7 +1,10 @@
 """Tables on the terminal, drawn with rich from the same data objects as the page."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from textwrap import indent
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -10,12 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc.models.inspection import Inspection, LayerGroup, Turning
-from posenc.properties import ALL, Finding
-from posenc.properties.card import Card
-from posenc.properties.conformance import Outcome
 from posenc.report import words
-from posenc.report.terminal import weights as weights_terminal
-from posenc.studies.comparison import Comparison
+
+if TYPE_CHECKING:  # needs torch, which neither an inspected config nor a card does
+    from posenc.studies.comparison import Comparison
 
 WIDE = 124  # columns of a terminal on which properties are spelled out
 UNTRAINED = " *: it learns, and has random numbers here."
@@ -23,36 +24,31 @@ BROKEN = "✗", "bold red"  # a promise, which must hold, where a property may o
 MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
 
 
-def card(
-    card: Card,
-    findings: dict[str, Finding],
-    console: Console,
-    causal: bool = False,
-    outcomes: Sequence[Outcome] = (),
-) -> None:
-    for kind, block in words.blocks(card.text):
+def card(card: dict[str, Any], console: Console) -> None:
+    """Print an encoding as `posenc show --json` has it."""
+    for kind, block in words.blocks(card["text"]):
         if kind == "formula":  # its lines are as they must be
             console.print(Text(indent(block, "    ")), soft_wrap=True)
         else:
             console.print(Text(block))
         console.print()
     table = _table("property", "", "measured")
-    for name, finding in findings.items():
-        mark, style = MARKS[finding.holds]
-        table.add_row(words.label(name), Text(mark, style), escape(finding.why))
+    for name, finding in card["properties"].items():
+        mark, style = MARKS[finding["holds"]]
+        table.add_row(words.label(name), Text(mark, style), escape(finding["why"]))
     console.print(table)
-    if causal:
-        console.print(Text(words.masked([card.name]), "dim"))
-    if outcomes:
+    if card["causal"]:
+        console.print(Text(words.masked([card["title"]]), "dim"))
+    if promises := card.get("promises"):
         table = _table("promise", "", "tried")
-        for outcome in outcomes:
-            mark, style = BROKEN if outcome.holds is False else MARKS[outcome.holds]
-            table.add_row(outcome.name, Text(mark, style), escape(str(outcome)[2:]))
+        for name, outcome in promises.items():
+            mark, style = BROKEN if outcome["holds"] is False else MARKS[outcome["holds"]]
+            table.add_row(name, Text(mark, style), escape(outcome["why"]))
         console.print()
         console.print(table)
-    if card.paper:
+    if card["paper"]:
         console.print()
-        console.print(Text(card.paper.bibtex()), soft_wrap=True)
+        console.print(Text(card["paper"]["bibtex"]), soft_wrap=True)
 
 
 def comparison(result: Comparison, console: Console) -> None:
@@ -87,6 +83,8 @@ def inspection(inspected: Inspection, console: Console, name: str = "") -> None:
     for note in spec.notes:
         console.print(Text(f"note: {note}", "yellow"))
     if inspected.weighing:
+        from posenc.report.terminal import weights as weights_terminal
+
         console.print()
         weights_terminal.weighing(inspected.weighing, console)
     if inspected.target:
@@ -145,7 +143,7 @@ def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
 
 
 def _properties(result: Comparison, console: Console) -> None:
-    names = [measure.__name__ for measure in ALL]
+    names = [*result.encodings[0].properties]
     spelled = console.width >= WIDE
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     heads = [words.SHORT[name] if spelled else letters[n] for n, name in enumerate(names)]

@@ -1,15 +1,22 @@
 """Put numbers and findings into words, the same on the terminal and on the page."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import inf, pi, prod
 from re import sub
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
+from posenc.analysis.frequencies import LONGEST
+from posenc.analysis.rounding import BLIND
 from posenc.core.numerals import number
 from posenc.models.files.errors import printable
-from posenc.models.inspection import LONGEST, Inspection, Turning, rounded
-from posenc.studies.comparison import BLIND, Comparison, Measured
+from posenc.models.inspection import Inspection, Turning, rounded
+
+if TYPE_CHECKING:  # which needs torch
+    from posenc.studies.comparison import Comparison, Measured
 
 QUOTES = '"', "“", "”", "''", "``"
 SHORT = {  # headings of two short lines
@@ -106,7 +113,11 @@ def noise(result: Comparison) -> str:
     low, high = result.noise
     sentence = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
     busy = " The machine was busy: differences of time as small as that are noise."
-    return sentence + busy * result.busy
+    fewer = ""
+    if result.nope_cost.rounds < result.settings.cost_rounds:
+        taken, of = result.nope_cost.rounds, result.settings.cost_rounds
+        fewer = f" Rounds took too long: {taken} of {of} were timed; try again on a quiet machine."
+    return sentence + busy * result.busy + fewer
 
 
 def width(result: Comparison) -> str:

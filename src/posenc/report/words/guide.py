@@ -4,11 +4,17 @@ A question asks for properties by name; its answers are the encodings of this co
 all of them, those of published models first. No text here speaks of one encoding in particular.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from posenc.analysis.rounding import BLIND
 from posenc.report.words.findings import label
-from posenc.studies.comparison import BLIND, Comparison, Measured
+
+if TYPE_CHECKING:  # which needs torch
+    from posenc.studies.comparison import Comparison, Measured
 
 UNKNOWN = "Which of them learns best: nothing on this page is trained."
 # Of studies/shape-text: bits at twice the trained length, reading all and cropped to the last L.

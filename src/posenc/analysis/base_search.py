@@ -1,0 +1,94 @@
+"""Find the smallest base that keeps similarity from turning negative: a search on tensors.
+
+    B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key that is like the query
+
+`analysis.frequencies` says what it is for, and asks here for the widths that its table lacks.
+"""
+
+from math import isqrt, log10
+
+from torch import Tensor, arange, cat, float64, linspace, logspace
+
+from posenc.core.frequencies import frequencies
+from posenc.core.shapes import Frequencies
+
+ROUGH_ERROR = 2e-4  # bound on the error of float32 a pair, in a sum over up to 2,048 pairs
+
+
+def similarity(freqs: Frequencies, length: int) -> Tensor:
+    """Compute B(m) for m = 0 … length − 1, in float64.
+
+    With m = a·n + b, cos((a·n + b)θ) = cos(a·n·θ) cos(bθ) − sin(a·n·θ) sin(bθ): a matrix product.
+    """
+    n = isqrt(length - 1) + 1
+    theta = freqs.double()
+    # coarse: angles of the multiples of n, fine: of 0 … n − 1, both (n, pair); summing over pairs,
+    # the products are (a, b), which flattened is m = a n + b
+    coarse, fine = (step * arange(n, dtype=float64)[:, None] * theta for step in (n, 1))
+    product = coarse.cos() @ fine.cos().mT - coarse.sin() @ fine.sin().mT
+    return product.flatten()[:length]
+
+
+def search(dim: int, length: int, least: float = 2.0, step: float = 1.01) -> float:
+    """The smallest base with which B(m) ≥ 0 for all m < `length`, among 2, 2·`step`, 2·`step`², …
+
+    It is found by trying them one after another; infinite, if no base below 10¹⁵ is enough. Those
+    below `least` may be left out, where it is known that they are not.
+    """
+    distances = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
+    far = linspace(0.8 * length, length - 1, 256, dtype=float64).round().unique()
+    negative: int | None = None  # the distance at which the last candidate failed
+    base = 2.0
+    while base * step**64 <= least:
+        base *= step**64
+    while base < 1e15:
+        bases = base * step ** arange(64, dtype=float64)
+        # One distance is enough to fail, so most fail here: at a few, then at all of them.
+        for tried in (distances[:: max(len(distances) // 16, 1)], distances, far):
+            theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
+            sums = (tried[:, None] * theta[:, None]).cos().sum(-1)
+            bases = bases[(sums >= 0).all(-1)]
+        for candidate in bases.tolist():
+            negative = _negative_distance(frequencies(dim, candidate), length, negative)
+            if negative is None:
+                return candidate
+        base *= step**64
+    return float("inf")
+
+
+def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
+    """A distance below `length` with B(m) < 0; None if there is none."""
+    if near is not None:  # where a slightly smaller base failed, this one mostly does too
+        reach = max(64, near // 100)
+        m = _first_negative(freqs, max(near - reach, 0), min(near + reach, length))
+        if m is not None:
+            return m
+    end, rows = length, 1024  # downwards, since B is smallest at large distances
+    while end > 0:
+        start = max(end - rows, 0)
+        m = _first_negative(freqs, start, end)
+        if m is not None:
+            return m
+        end, rows = start, 4 * rows
+    return None
+
+
+def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
+    """The first m of start … end − 1 with B(m) < 0: roughly in float32, then exactly in doubt."""
+    rough, doubt = _rough_similarity(freqs, start, end), ROUGH_ERROR * len(freqs)
+    if float(rough.min()) > doubt:
+        return None
+    low = (rough <= doubt).nonzero().flatten()
+    sure = (rough[low] < -doubt).nonzero().flatten()
+    low = low[: int(sure[0]) + 1] if len(sure) else low
+    below = (((low[:, None] + start) * freqs).cos().sum(-1) < 0).nonzero().flatten()
+    return int(low[below[0]]) + start if len(below) else None
+
+
+def _rough_similarity(freqs: Frequencies, start: int, end: int) -> Tensor:
+    """Compute B(m) for m = start … end − 1, as `similarity` does, its product in float32."""
+    n = isqrt(end - start - 1) + 1
+    coarse = (start + n * arange(n, dtype=float64))[:, None] * freqs
+    fine = arange(n, dtype=float64)[:, None] * freqs
+    left, right = cat((coarse.cos(), -coarse.sin()), -1), cat((fine.cos(), fine.sin()), -1)
+    return (left.float() @ right.float().mT).flatten()[: end - start]

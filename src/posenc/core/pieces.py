@@ -1,0 +1,40 @@
+"""A sum of ReLUs of one number, looked up as the straight lines that it is made of.
+
+    Σₙ outer[h, n] · ReLU(weightₙ x + shiftₙ) = slope[h, s] · x + height[h, s]
+
+s counts the knots −shiftₙ / weightₙ below x: there a unit is switched on, or off if its weight is
+negative, and slope and height sum those that are on. Lines meet at the knots, so to move a knot
+changes nothing, and the gradient of slope and height is that of the sum.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from posenc.core.tracing import in_full
+
+
+def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The function of (head, x), of whose heads the last axis is 1, for far more x than units.
+
+    >>> relu = straight(torch.tensor([1.0]), torch.tensor([-2.0]), torch.tensor([[3.0]]))
+    >>> relu(torch.tensor([[0]]), torch.tensor([1.0, 2.0, 4.0]))
+    tensor([[0., 0., 6.]])
+    """
+    # A unit without a weight is always on or always off; NaN of 0 / 0 would be no knot to sort
+    knots, order = torch.where(weight == 0, float("inf"), -shift / weight).detach().sort()
+    place, below = order.argsort(), torch.arange(len(weight) + 1, device=weight.device)
+    past = below.unsqueeze(-1) > place  # (piece, unit)
+    on = torch.where(weight == 0, shift > 0, past == (weight > 0))
+    with in_full(outer):
+        tables = outer @ (on * weight).mT, outer @ (on * shift).mT  # (head, piece)
+
+    def f(h: Tensor, x: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(h.shape, x.shape)
+        piece = torch.bucketize(x.detach(), knots).expand(shape)
+        rows = (table[h.squeeze(-1)].expand(*shape[:-1], -1) for table in tables)
+        slope, height = (row.gather(-1, piece) for row in rows)
+        return torch.addcmul(height, slope, x)
+
+    return f

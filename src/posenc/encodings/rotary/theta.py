@@ -1,0 +1,118 @@
+"""θ of a config in plain numbers: what `posenc inspect` says without loading torch.
+
+The formulas of `frequencies` and of `extension`, which say whence they are, for one vector of θ,
+fastest first: a list of floats, one a pair. Tests hold each against its tensor's form. What a
+config says is checked where it is read, so these check only that θ stays finite.
+"""
+
+from collections.abc import Sequence
+from math import ceil, floor, inf, isfinite, log, pi, sqrt
+
+Theta = list[float]  # radians per token, one a pair
+
+
+def frequencies(dim: int, base: float) -> Theta:
+    """θⱼ = base^(−2j/d).
+
+    >>> frequencies(4, 10_000.0)
+    [1.0, 0.01]
+    """
+    return [_power(base, -(2 * j) / dim) for j in range(dim // 2)]
+
+
+def interpolate(theta: Theta, factor: float) -> Theta:
+    return _finite([turn / factor for turn in theta], factor)
+
+
+def ntk(theta: Theta, factor: float) -> Theta:
+    """NTK-aware: for two pairs or more, since it runs from the fastest to the slowest."""
+    last = len(theta) - 1
+    if not last:
+        raise ValueError("NTK-aware scaling runs from the fastest pair to the slowest: got 1 pair.")
+    return _finite([turn * _power(factor, -j / last) for j, turn in enumerate(theta)], factor)
+
+
+def dynamic_ntk(theta: Theta, length: int, trained: int, factor: float) -> Theta:
+    return ntk(theta, factor * max(1.0, length / trained) - (factor - 1))
+
+
+def by_parts(
+    theta: Theta, factor: float, trained: int, slow: float = 1.0, fast: float = 32.0
+) -> Theta:
+    turns = turned(theta, trained)
+    if fast > slow:
+        kept = [min(max((turn - slow) / (fast - slow), 0.0), 1.0) for turn in turns]
+    else:  # nothing lies between the two ends (Llama 4)
+        kept = [float(turn > slow) for turn in turns]
+    return _blend(theta, factor, kept)
+
+
+def llama3(theta: Theta, factor: float, trained: int, low: float = 1.0, high: float = 4.0) -> Theta:
+    return by_parts(theta, factor, trained, slow=low, fast=high)
+
+
+def yarn(
+    theta: Theta,
+    factor: float,
+    trained: int,
+    fast: float = 32.0,
+    slow: float = 1.0,
+    rounded: bool = True,
+) -> Theta:
+    """YaRN as deployed: for two pairs or more, by which the ramp is laid."""
+    if len(theta) < 2:
+        raise ValueError("YaRN runs from the fastest pair to the slowest: got 1 pair.")
+    first_two = turned(theta[:2], trained)
+    step = log(first_two[0] / first_two[1])
+    first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))  # pairs of such turns
+    if rounded:
+        first, last = floor(first), ceil(last)
+    first, last = max(first, 0), min(last, 2 * len(theta) - 1)
+    if first == last:
+        last += 0.001
+    ramp = [(j - first) / (last - first) for j in range(len(theta))]
+    return _blend(theta, factor, [1 - min(max(part, 0.0), 1.0) for part in ramp])
+
+
+def longrope(
+    theta: Theta, length: int, trained: int, short: Sequence[float], long: Sequence[float]
+) -> Theta:
+    factors = short if length <= trained else long
+    return _finite([turn / by for turn, by in zip(theta, factors, strict=True)], min(factors))
+
+
+def yarn_gain(factor: float) -> float:
+    return 0.1 * log(factor) + 1 if factor > 1 else 1.0
+
+
+def longrope_gain(factor: float, trained: int) -> float:
+    return sqrt(1 + log(factor) / log(trained)) if factor > 1 else 1.0
+
+
+def p_rope(theta: Theta, share: float) -> Theta:
+    turning = int(share * len(theta))
+    return [turn if j < turning else 0.0 for j, turn in enumerate(theta)]
+
+
+def turned(theta: Sequence[float], length: float) -> list[float]:
+    """The full turns of each pair within `length` tokens."""
+    return [length * turn / (2 * pi) for turn in theta]
+
+
+def _blend(theta: Theta, factor: float, kept: list[float]) -> Theta:
+    """Interpolate each pair but for the share of it that is kept as it was."""
+    slow = interpolate(theta, factor)
+    return [(1 - k) * new + k * turn for k, new, turn in zip(kept, slow, theta, strict=True)]
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return base**exponent
+    except OverflowError:  # where a tensor has infinity
+        return inf
+
+
+def _finite(theta: Theta, factor: float) -> Theta:
+    if not all(map(isfinite, theta)):
+        raise ValueError(f"`factor` must leave θ finite, got {factor}: take one nearer 1.")
+    return theta

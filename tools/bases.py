@@ -1,0 +1,47 @@
+"""Write `smallest_bases.json`: of each width that models turn, the bases that are enough for texts
+longer than any smaller base is, and how long. It takes minutes. With --check, which takes seconds,
+only hold a base of each width against the search.
+"""
+
+import json
+import sys
+from math import inf
+from pathlib import Path
+
+import torch
+
+from posenc.analysis.base_search import search
+from posenc.analysis.frequencies import LONGEST, reach
+from posenc.encodings.rotary.theta import frequencies
+
+TABLE = Path(__file__).parent.parent / "src/posenc/analysis/smallest_bases.json"
+WIDTHS = 32, 48, 64, 72, 80, 96, 112, 128, 256
+
+
+def records(dim: int) -> list[tuple[float | None, int]]:
+    """Each base that is enough for longer texts than all smaller ones, with the longest of them."""
+    found: list[tuple[float | None, int]] = []
+    base, enough = 2.0, 0
+    while enough < LONGEST:
+        base = search(dim, enough + 1, base)
+        enough = LONGEST if base == inf else reach(frequencies(dim, base))
+        found.append((None if base == inf else base, enough))
+    return found
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if "--check" in sys.argv:
+        for dim, rows in json.loads(TABLE.read_text()).items():
+            base, enough = rows[len(rows) // 2]
+            if search(int(dim), enough) != base:
+                sys.exit(f"{TABLE.name} is stale for {dim} channels: run tools/bases.py.")
+        return
+    rows = ",\n".join(
+        f'"{dim}": {json.dumps(records(dim), separators=(",", ":"))}' for dim in WIDTHS
+    )
+    TABLE.write_text(f"{{\n{rows}\n}}\n")
+
+
+if __name__ == "__main__":
+    main()
