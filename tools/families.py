@@ -49,6 +49,9 @@ MINISTRAL = {
     "every": "rope_parameters.original_max_position_embeddings",
     "strength": "rope_parameters.llama_4_scaling_beta",
 }
+SLIDES = "sliding_attention"
+COMPRESSED = ["compressed_sparse_attention", "heavily_compressed_attention"]
+RATIOS = {"0": SLIDES, "4": COMPRESSED[0], "128": COMPRESSED[1]}
 ABSOLUTE = "use_absolute_position_embeddings"
 CLOSED = {"halves": True, "base": 10_000.0, "step": "d/2 − 1"}
 SOURCE = {"max_position_embeddings": "max_source_positions"}
@@ -165,6 +168,7 @@ READ: dict[str, dict[str, Any]] = {
             "unlisted": "linear_attention",
         },
         "attention": ["full_attention"],
+        "ignored": ["attn_rotary_emb"],
     },
     "recurrent_gemma": {
         "layers": {
@@ -187,6 +191,34 @@ READ: dict[str, dict[str, Any]] = {
         "form": {"times": 2},
         "defaults": {"use_mem_rope": False},
         "switch": {"key": "use_mem_rope", "true": {}, "": {"kind": "none"}},
+    },
+    "deepseek_v4": {
+        "place": "trailing",
+        "rope": {
+            "main": {"theta": "rope_theta", "scaled": False},
+            "compress": {"theta": "compress_rope_theta", "gain": 1.0},
+        },
+        "labels": {"sliding_attention": "main", **dict.fromkeys(COMPRESSED, "compress")},
+        "layers": {
+            "cycle": COMPRESSED[::-1],
+            "first": [COMPRESSED[1]] * 2,
+            "codes": {"compress_ratios": RATIOS},
+            "trimmed": True,
+        },
+        "windows": dict.fromkeys((SLIDES, *COMPRESSED), "sliding_window"),
+        "form": {"share": "qk_rope_head_dim"},
+    },
+    "step3p5": {  # its layers differ in heads too, of which encodings know nothing
+        "keys": {"num_key_value_heads": "num_attention_groups"},
+        "defaults": {"num_key_value_heads": 8},
+        "layers": {"cycle": ["full_attention"], "trimmed": True},
+        "fixed": {"yarn_only_types": ["full_attention"]},
+        "form": {
+            "by_layer": {
+                "rope_theta": "rope_theta",
+                "partial_rotary_factors": "partial_rotary_factor",
+            }
+        },
     },
     "granite_swa": {"form": {"bases": "layer_rope_theta"}},
     "granitemoe_swa": {"form": {"bases": "layer_rope_theta"}},
@@ -568,7 +600,7 @@ REFUSED: dict[str, str] = {
     "its full layers sharpen queries by a power of the position": "beam",
     "its rotations have a learned factor each": "mistral_large4_text",
     "heads of its layers differ, as `per_layer_config` says": (
-        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant step3p5"
+        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant"
     ),
     "each layer has a window of its own": "neomme",
     "its frequencies are woven of height, width and time in an order of their own": (
@@ -577,7 +609,6 @@ REFUSED: dict[str, str] = {
     "the two channels of a pair turn with different axes, which is no rotation": (
         "hunyuan_vl_text"
     ),
-    "it turns the output of attention back": "deepseek_v4",
     "only layers in `rope_scaling_layers` are scaled": "molmo2_text",
     "its dense layers turn by a rule of their own": "cohere2_moe",
     "its layers run again and again, and keys of their own say how often": "hrm_text",
@@ -640,6 +671,7 @@ SCALES: list[tuple[dict[str, Any], str]] = [
         {"key": "query_pre_attn_scalar", "power": -0.5},
         "gemma2 gemma3_text t5_gemma_module t5gemma2_decoder t5gemma2_text vaultgemma",
     ),
+    ({"key": "query_pre_attn_scalar", "power": -0.5, "else": "width"}, "step3p5"),
     (
         {"key": "attention_multiplier"},
         "granite granite4_vision_text granite_docling_text granite_swa granitemoe "
@@ -656,9 +688,13 @@ SINKS = {
         "flint gpt_oss granite_swa granitemoe_swa openai_privacy_filter"
     ),
     "indexed_attention": "hy_v4",
+    " ".join((SLIDES, *COMPRESSED)): "deepseek_v4",
     "sliding_attention": "mimo_v2_flash",
 }
 BEYOND = {
+    "turns values as keys and its output back, and sees compressed keys beside a window": (
+        "deepseek_v4"
+    ),
     "keeps the keys that an indexer chose for each query": (
         "axk2 deepseek_v32 glm5_next_text glm_moe_dsa hy_v4"
     ),

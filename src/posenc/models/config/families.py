@@ -56,7 +56,8 @@ class Family:
     `defaults`   usual name of a key → what the class takes where the config is silent; `rope_theta`
                  and `partial_rotary_factor` are what it takes without `rope_parameters`
     `rope`       label under `rope_parameters` → {"theta": old key of its base, "scaled": does an
-                 old `rope_scaling` apply to it}, where each type of layer has its own
+                 old `rope_scaling` apply to it, "gain": of cos and sin without `attention_factor`},
+                 where each type of layer has its own
     `labels`     type of layer → label under `rope_parameters`, where they differ
     `layers`     types of layers where the config has no `layer_types`: see `types`; "key" and
                  "at_key" are keys of `every` and `at`, "listed" a list of those that are "is";
@@ -64,8 +65,9 @@ class Family:
                  "renamed" are types of `layer_types` that the class calls otherwise; "letters" is
                  {key of a string: {letter: type}}, "numbers" {"key": of an object, "lists": {key of
                  a list of layers, counted from 1: type}}, "round" the key of types that go round,
-                 "unlisted" the type of all layers where nothing is listed; with "forced" the last
-                 layer is of type "last" whatever is listed
+                 "unlisted" the type of all layers where nothing is listed, "codes" {key of a list:
+                 {number: type}}; with "forced" the last layer is of type "last" whatever is listed,
+                 with "trimmed" only as many are read as there are layers
     `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not
     `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
@@ -92,8 +94,9 @@ class Family:
                  "divided" by √channels and rounded to bfloat16; tables with as many rows as a
                  "grid" of patches has, "width" the key of their channels; with "alpha" dynamic
                  scaling may raise the base by a factor of that name; "bases" is the key of a base
-                 for each layer, "wide" {type of layer: key of its channels of a head}, and "times"
-                 how many even shares of the width a head has
+                 for each layer, "wide" {type of layer: key of its channels of a head}, "times" how
+                 many even shares of the width a head has, "share" the key of channels that turn of
+                 those of `head_dim`, "by_layer" {key of a list with one for each layer: setting}
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
     `inner`      such a key → {"model_type": what its class takes it for where it states none,
@@ -185,7 +188,8 @@ class Family:
         """Every key of a config that its rule of layers reads."""
         rule = self.layers
         keys = [rule[k] for k in ("key", "at_key", "listed", "flags", "round") if k in rule]
-        return (*keys, *rule.get("letters", ()), *rule.get("numbers", {}).get("key", "").split())
+        keys += [*rule.get("letters", ()), *rule.get("codes", ())]
+        return (*keys, *rule.get("numbers", {}).get("key", "").split())
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -193,8 +197,8 @@ class Family:
         rule = self.layers
         named = [rule[key] for key in ("is", "else", "last") if key in rule]
         named += [*rule.get("cycle", ()), *rule.get("first", ()), *rule.get("renamed", {}).values()]
-        for letters in rule.get("letters", {}).values():
-            named += letters.values()
+        for words in (*rule.get("letters", {}).values(), *rule.get("codes", {}).values()):
+            named += words.values()
         named += rule.get("numbers", {}).get("lists", {}).values()
         of_types = (self.rope, self.labels, self.windows, self.nope.get("types", ()), self.sinks)
         return tuple(dict.fromkeys((*named, *(kind for types in of_types for kind in types))))

@@ -135,6 +135,8 @@ def _of(turns: Turns, kind: str, config: Fields, family: Family):
 def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
     renamed = {**OLD_WORDS, **family.layers.get("renamed", {})}
     if (listed := _listed(config, family)) is not None:
+        if "trimmed" in family.layers:  # the rest are those that predict further tokens
+            listed = listed[:count]
         if len(listed) != count:
             config.fail(
                 "layer_types", f"must name the type of each of {count} layers, has", len(listed)
@@ -184,6 +186,13 @@ def _listed(config: Fields, family: Family) -> tuple[str, ...] | None:
             allowed = f"a string of {' '.join(letters[key])}"
             config.fail(key, "must have a letter for each layer", spelled, allowed)
         return tuple(letters[key][letter] for letter in spelled)
+    if codes := family.layers.get("codes"):  # DeepSeek-V4: a number for each type
+        (key, kinds) = next(iter(codes.items()))
+        if (numbers := config.counts(key)) is None:
+            return None
+        if unknown := [number for number in numbers if str(number) not in kinds]:
+            config.fail(key, "must hold numbers of types of layers", unknown[0], ", ".join(kinds))
+        return tuple(kinds[str(number)] for number in numbers)
     if key := family.layers.get("round"):  # RecurrentGemma: types that go round
         kinds = config.words(key) or family.layers["cycle"]
         return tuple(kinds[n % len(kinds)] for n in range(config.count("num_hidden_layers") or 0))

@@ -50,9 +50,14 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
         config.fail("model_type", "must be a name", model)
     family = families.family(model)
     if family is None:
-        if not any(config.stated(key) for key in (*PLACES, "rope_theta", "rotary_dim")):
+        if any(config.stated(key) for key in (*PLACES, "rope_theta", "rotary_dim")):
+            return _stack(config, Family(model, "", "rotary"))
+        texts = tuple(name for name in TEXT if isinstance(config.stated(name), dict))
+        if not texts:
             config.refuse("model_type", model, "it is not known, and no key says what it does")
-        return _stack(config, Family(model, "", "rotary"))
+        notes = (f"model_type {printable(model)!r} is not known: only its {texts[0]} is read",)
+        whole = Spec(model, "parts", notes=notes)
+        return _with_parts(whole, config, Family(model, "", "parts", parts=texts))
     family = family.settled(config.values, defaults)
     if family.refused:
         config.refuse("model_type", model, family.refused)
@@ -163,6 +168,13 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
         width = width or family.defaults["hidden_size"]
         heads = heads or family.defaults["num_attention_heads"]
         values[family.keys["head_dim"]] = times * width // heads
+    if key := family.form.get("share"):
+        turned, dim = config.count(key), values.get("head_dim") or family.defaults["head_dim"]
+        if turned and isinstance(dim, int) and values.get("partial_rotary_factor") is None:
+            values["partial_rotary_factor"] = turned / dim
+        values.pop(key, None)
+    if family.form.get("by_layer"):
+        _by_type(values, config, family)
     for older, usual in family.older.items():
         if (value := values.pop(older, None)) is None:
             continue
@@ -181,6 +193,34 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
             f"{config.at('head_dim')} is {shown(values.pop('head_dim'))}: {renamed} counts"
         )
     return values
+
+
+def _by_type(values: dict[str, Any], config: Fields, family: Family) -> None:
+    """Make nested settings of lists with a base, or a share, for each layer, as Step 3.5 has them.
+
+    Its class takes the first of each type; a scaling is that of full layers.
+    """
+    lists = {name: values.get(key) for key, name in family.form["by_layer"].items()}
+    types, scaling = config.words("layer_types"), values.get("rope_scaling")
+    settings = values.get("rope_parameters") or {}
+    if isinstance(settings.get("full_attention"), dict):
+        return
+    by_type: dict[str, dict[str, Any]] = {}
+    for kind in dict.fromkeys(types or ("full_attention",)):
+        at = types.index(kind) if types else 0
+        rope = {"rope_type": "default"}
+        for key, name in family.form["by_layer"].items():
+            one = lists[name]
+            if isinstance(one, list) and at >= len(one):
+                config.fail(key, f"must have a number for each layer, has {len(one)}")
+            if one is not None:
+                rope[name] = one[at] if isinstance(one, list) else one
+        if kind == "full_attention" and isinstance(scaling, dict):
+            rope |= scaling
+        by_type[kind] = rope
+    for key in (*family.form["by_layer"], "rope_scaling"):
+        values.pop(key, None)
+    values["rope_parameters"] = by_type
 
 
 def _keys_heeded(
@@ -223,7 +263,10 @@ def _refuse_other_layers(config: Fields, family: Family) -> None:
     """Refuse a key that says which layers attend, and that neither the class nor posenc reads."""
     if config.stated("layer_types") is not None:
         return
-    for key in OF_LAYERS & {*config.unread()} - {*family.ignored, *family.named}:
+    for key in sorted(OF_LAYERS & {*config.unread()} - {*family.ignored, *family.named}):
+        said = config.stated(key)
+        if isinstance(said, list) and said and all(one == said[0] for one in said):
+            continue  # as in MiniMax M2's files: all layers are alike
         config.refuse(key, family.name, f"{key} says of each layer what it does, in an unknown way")
 
 

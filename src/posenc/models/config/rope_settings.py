@@ -29,12 +29,14 @@ METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
 }
 COMMON_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section")
 COMMON_KEYS += ("mrope_interleaved", "original_max_position_embeddings")
+COMMON_KEYS += ("finetuned",)  # whether it was trained so: nothing turns otherwise for it
 KEYS = {*COMMON_KEYS, *(key for keys in METHODS.values() for key in keys)}
 STRETCHING = {"factor", "short_factor", "long_factor"}  # keys that must not be dropped
 ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
 OF_PAIRS = ("ntk", "dynamic", "yarn")  # methods that need two pairs
 ONE_PAIR = "runs from the fastest pair to the slowest, and but one turns"
 PLACES = ("rope_parameters", "rope_scaling")
+SAID = {"rotary": True, "use_rope": True, "rotary_pct": 1, "rope_pct": 1}  # what holds without them
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
 
@@ -137,6 +139,8 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
             if rope is not None:
                 rope.defaults = {**default.get(label, {}), "rope_type": "default"}
                 rope.defaults.setdefault(theta, config.value(theta))
+        for rule in family.rope.values():  # beside nested settings these keys say nothing
+            config.stated(rule.get("theta", theta))
         return objects
     if not family.rope:
         rope = shared or Fields({}, config.file, config.path)
@@ -153,6 +157,8 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         base = config.stated(rule.get("theta", theta))
         kept = default.get(label, {}) if not values else _defaults_kept(default.get(label, {}))
         rope.defaults = {**kept, **({} if base is None else {theta: base})}
+        if "gain" in rule:
+            rope.defaults["attention_factor"] = rule["gain"]
         if share in config.values and not family.form.get("wide"):  # Gemma 4 reads no share here
             rope.defaults[share] = config.stated(share)
         rope.defaults.setdefault(
@@ -406,7 +412,7 @@ def _yarn(
     usual = grown(mscale) / grown(all_dim) if mscale and all_dim else grown(1.0)
     if gain is None:
         gain = usual
-    elif abs(gain - usual) > 1e-4 * usual:
+    elif rope.stated("attention_factor") and abs(gain - usual) > 1e-4 * usual:
         notes.append(
             f"{rope.at('attention_factor')} is {gain:g}, where yarn ×{factor:g} would take"
             f" {usual:.6g} without the key"
@@ -444,5 +450,12 @@ def _refuse_unknown(config: Fields) -> None:
     """
     understood = {*config.defaults, *config.names.values(), "indexer_rope_interleave"}
     for key in config.unread():
-        if POSITIONAL.search(key) and key not in understood and config.values[key] is not False:
-            config.fail(key, "looks as if it changed positions, and posenc does not know how")
+        said = config.values[key]
+        if (
+            not POSITIONAL.search(key)
+            or key in understood
+            or said is False
+            or said == SAID.get(key)
+        ):
+            continue
+        config.fail(key, "looks as if it changed positions, and posenc does not know how")
