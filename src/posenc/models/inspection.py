@@ -47,7 +47,9 @@ WHY = {
     "dynamic": "  # leaves short texts as they are, but a cache must hold unturned keys",
 }
 LARGEST_BASE = 1e10  # that is advised: published models stay below
-MOST_BASES = 24  # that are tried
+MOST_BASES = 16  # that are tried, of heads up to
+WIDEST = 256  # channels that turn, and of texts up to
+FARTHEST = 2**18  # tokens: beyond, each trial takes long
 SCHEMA = 2
 MOST_KINDS = 16  # of rotations, or of layers, in one model
 
@@ -479,7 +481,7 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
     That a base is enough says nothing of larger ones, so each that is named has been tried.
     """
     dim, present = rotary.turned, rotary.base
-    if target > LONGEST or _reach(dim, present, target) >= target:
+    if target > FARTHEST or dim > WIDEST or _reach(dim, present, target) >= target:
         return []
     least = smallest_base(dim, target)
     if max(least, present) > LARGEST_BASE:
