@@ -98,10 +98,12 @@ def extended(
     place, main = spec.main_place, spec.main
     context, turn = _stretchable(main, file)
     usual = turn.trained or (main.trained or context)
+    asked = to
     to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
-        served = f"it serves {context} tokens already, asked for"
-        raise ModelError(file, "max_position_embeddings", served, to)
+        how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
+        served = f"it serves {context} tokens already, asked for {to}{how}: `to` must be more"
+        raise ModelError(file, "max_position_embeddings", served)
     if turn.method not in ("default", method):
         raise ModelError(
             file,

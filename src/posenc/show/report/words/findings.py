@@ -331,10 +331,12 @@ def turning(rotation: Turning) -> list[str]:
     else:
         lines.append(f"from {rotation.reach:,} tokens on, {behind}")
     if rotation.smallest_base is not None and rotation.span:
-        least = f"≥ {rounded(rotation.smallest_base)}"
+        least, more = f"≥ {rounded(rotation.smallest_base)}", ", and not every larger one will do"
+        if rotation.smallest_base == inf:
+            least, more = "> 10¹⁵", ""
         lines.append(
             f"for that not to happen within {rotation.span:,} tokens, without scaling, takes a base"
-            f" {'> 10¹⁵' if rotation.smallest_base == inf else least} (now {rotary.base:,.10g})"
+            f" {least} (now {rotary.base:,.10g}){more}"
         )
     errors = "; ".join(
         f"in {name}: {_radians(error)} ({_judged(error)})"
