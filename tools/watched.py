@@ -68,6 +68,7 @@ MENDED: dict[str, dict[str, Any]] = {
         "rope_parameters": {"rope_theta": 1e6, "mrope_section": [12, 10, 10]},
     },
     "qwen4_exp_text": {"rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
+    "step3p5": {"sliding_window": 512},
     "t5gemma2_decoder": {"dropout_rate": 0.0},
     "t5gemma2_text": {"dropout_rate": 0.0},
 }
@@ -383,7 +384,7 @@ def after(call: Turned) -> bool:
 def rotation(seen: Trace, call: Turned) -> Rotation:
     """Measure the rotation that a call does; raises ValueError if it is no rotation of pairs."""
     matrix, dim = _matrix(seen, call)  # (token, out, in)
-    used = (matrix.abs() > 1e-9).any(0)
+    used = (matrix.abs() > 1e-14).any(0)
     groups: dict[tuple[int, ...], list[int]] = {}
     for channel in range(dim):
         groups.setdefault(tuple(used[:, channel].nonzero().flatten().tolist()), []).append(channel)

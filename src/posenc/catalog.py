@@ -7,7 +7,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from posenc.core import names
-from posenc.core.arguments import channels, query_heads, shown
+from posenc.core.arguments import brief, channels, query_heads
 from posenc.core.encoding import Encoding
 from posenc.properties import user_code
 from posenc.properties.card import Card
@@ -72,7 +72,7 @@ def find(name: str | Card | Encoding) -> Card:
         return user_code.card_of(name)
     if not isinstance(name, str):
         raise TypeError(
-            f"`name` must be that of an encoding, 'rope' for instance, got {shown(name)}."
+            f"`name` must be that of an encoding, 'rope' for instance, got {brief(name)}."
         )
     if names.is_own(name):
         return user_code.load(name)
@@ -91,7 +91,7 @@ def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
     """
     if isinstance(wanted, str | Encoding) or not isinstance(wanted, Iterable):
         raise TypeError(
-            f"`names` must be a list of encodings or of their names, got {shown(wanted)}: pass"
+            f"`names` must be a list of encodings or of their names, got {brief(wanted)}: pass"
             " `['rope', 'alibi']`, for instance, and one in a list too."
         )
     chosen: dict[str, Card] = {}

@@ -1,8 +1,11 @@
 """The commands on models, as a person types them: what they print and write, the exit code."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -57,15 +60,82 @@ def test_says_what_would_break_and_what_to_do(posenc, folder):
     assert "No fault is known at 2,048 tokens; mind the notes" in " ".join(out.split())
 
 
-def test_what_it_advises_can_be_done_as_it_stands(posenc, folder):
-    _, out, _ = posenc("inspect", folder, "--target", 8192, "--json")
-    command = json.loads(out)["advice"][0].split("   ")[0].split()[1:]
-    code, out, _ = posenc(*command)
-    assert code == 0
-    assert 'rope_scaling: nothing → {"rope_type": "yarn", "factor": 4.0' in out
-    assert "the config as it was is kept as config.original.json" in out
-    _, out, _ = posenc("inspect", folder, "--target", 8192)
-    assert "No fault is known at 8,192 tokens; mind the notes" in " ".join(out.split())
+CONFIGS = {
+    "flat": LLAMA,
+    "stretched": LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.0}},
+    "of version 5": {key: value for key, value in LLAMA.items() if key != "rope_theta"}
+    | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    "nested": {"model_type": "llava", "text_config": LLAMA},
+    "by type": {"model_type": "gemma3_text", "num_hidden_layers": 6, "sliding_window": 512},
+    "that heeds no key": {"model_type": "gptj", "n_layer": 2},
+}
+
+
+def done(line, folder):
+    """Run a line of advice in a shell, whose `posenc` is that of this environment."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        ["sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+def advised(posenc, path, target):
+    """The lines of advice that are commands, as they are printed."""
+    _, out, _ = posenc("inspect", path, "--target", target)
+    lines = [line.removeprefix("  → ") for line in out.splitlines() if line.startswith("  → ")]
+    return [line for line in lines if "posenc " in line]
+
+
+@pytest.mark.parametrize("kind", ["folder", "config", "link"])
+@pytest.mark.parametrize("name", ["two  words", 'it\'s "quoted" $HOME `x`; b &', "-n"])
+def test_what_it_advises_can_be_done_as_it_stands(posenc, tmp_path, monkeypatch, kind, name):
+    """By a shell, from where `inspect` was called."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    config = Path(name, "config.json")
+    config.write_text(json.dumps(LLAMA))
+    if kind == "link":
+        config.rename(tmp_path / "blob")
+        config.symlink_to(tmp_path / "blob")
+    path = f"./{name}" if kind == "folder" else f"./{name}/config.json"
+    lines = advised(posenc, path, 8192)
+    assert len(lines) == 2
+    ran = done(lines[0], tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "the config as it was is kept as config.original.json" in ran.stdout
+    longer = tmp_path / "longer" if kind == "link" else path
+    _, out, _ = posenc("inspect", longer, "--target", 8192)
+    assert "No fault is known at 8,192 tokens" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_each_command_that_it_advises_is_taken(posenc, tmp_path, kind):
+    """Of every spelling that `extend` knows; none is advised where a class heeds no key."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS[kind]))
+    lines = advised(posenc, tmp_path, 1 << 20)
+    assert bool(lines) == (kind != "that heeds no key")
+    for line in lines:
+        (tmp_path / "config.json").write_text(json.dumps(CONFIGS[kind]))
+        ran = done(line, tmp_path)
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_of_a_gguf_it_names_the_options_of_llama_cpp(posenc, tmp_path):
+    """`extend` writes configs, and there is none to write."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    sizes = {"context_length": 8192, "embedding_length": 32, "block_count": 2}
+    for key, value in (sizes | {"attention.head_count": 4}).items():
+        writer.add_uint32(f"llama.{key}", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert advised(posenc, tmp_path / "m.gguf", 32768) == []
+    _, out, _ = posenc("inspect", tmp_path / "m.gguf", "--target", 32768)
+    flags = "-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192"
+    assert f"→ llama.cpp's options are {flags}\n" in out
 
 
 def test_writes_a_page_and_never_over_anything_else(posenc, folder, tmp_path):

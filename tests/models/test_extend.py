@@ -144,7 +144,7 @@ def test_the_text_part_of_a_composite_config_is_stretched():
 @pytest.mark.parametrize(
     ("config", "to", "method", "message"),
     [
-        (LLAMA, 2048, "yarn", "it serves 2048 tokens already, asked for, got 2048"),
+        (LLAMA, 2048, "yarn", "it serves 2048 tokens already, asked for 2048: `to` must be more"),
         ({"model_type": "gpt2"}, 9999, "yarn", "'gpt2' turns no queries and keys"),
         (
             LLAMA
@@ -268,7 +268,10 @@ def test_every_method_takes_a_factor(method, factor):
             {"factor": 4, "trained": 4096},
             "max_position_embeddings: is 2048, `trained` is, got 4096",
         ),
-        ({"factor": 2, "trained": 1000}, "it serves 2048 tokens already, asked for, got 2000"),
+        (
+            {"factor": 2, "trained": 1000},
+            r"asked for 2000 \(2 times the 1000 that it was trained on\)",
+        ),
     ],
 )
 def test_lengths_that_do_not_fit_together_are_refused(said, message):

@@ -3,6 +3,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from published import KINDS, MODELS, published
@@ -58,13 +59,14 @@ def test_a_smallest_base_is_enough_and_one_step_less_is_not():
 
 def test_no_base_is_named_for_lengths_to_which_none_was_looked_for(tmp_path):
     found = inspected(tmp_path, QWEN, target=10**9)
-    assert not any("base of at least" in line for line in found.advice)
+    assert not any("train on with a base" in line for line in found.advice)
     assert not any("base" in line for line in words.turning(found.groups[0].turning))
     found = inspected(tmp_path, QWEN | {"head_dim": 2}, target=40000)
     assert "within 40,000 tokens, without scaling, takes a base > 10¹⁵" in " ".join(
         words.turning(found.groups[0].turning)
     )
-    assert len(found.advice) == 2
+    (why,) = found.advice
+    assert why.startswith("its config cannot be stretched: config.json:rope_scaling.rope_type: ya")
 
 
 def test_pairs_are_kept_stretched_and_interpolated():
@@ -108,7 +110,7 @@ def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
         " no training has shown"
     ]
     assert f"posenc extend {tmp_path / 'config.json'} --to 131072 --method yarn" in found.advice[0]
-    assert "base of at least" in found.advice[-1]
+    assert "train on with a base of 8,770,000 (now 1,000,000)" in found.advice[-1]
 
 
 def test_a_stretched_model_says_from_what(tmp_path):
@@ -131,7 +133,7 @@ def test_tables_end(tmp_path):
     found = inspected(tmp_path, config, target=2048)
     assert found.embedding == "learned table, 1,024 rows of 64"
     assert found.problems == ["the table has 1,024 rows: there is none for positions 1,024 … 2,047"]
-    assert found.advice[0].startswith("train 1,024 more rows, or an encoding without an end")
+    assert found.advice[0].startswith("train 1,024 more rows, begin with the old ones interpolated")
     assert inspected(tmp_path, config, target=1024).problems == []
 
 
@@ -245,3 +247,35 @@ def test_a_model_in_the_cache_of_the_hub_is_named_by_its_id(tmp_path, name):
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"model_type": "llama"}')
     assert inspect(folder / name).name == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize("present", [1e4, 8e4, 84_200.0, 9e4, 9.6e4, 5e5])
+def test_bases_to_train_on_with_are_enough_and_larger_than_the_present_one(tmp_path, present):
+    """By the sum of cosines itself at each distance: 90,000 fails from 6,581 on, and 84,200 does
+    not within 8,192; where the present base is enough, none is named."""
+
+    def first_negative(base):
+        theta = [base ** (-j / 64) for j in range(64)]
+        sums = (sum(math.cos(m * turn) for turn in theta) for m in range(8192))
+        return next((m for m, similarity in enumerate(sums) if similarity < 0), None)
+
+    config = QWEN | {"max_position_embeddings": 4096, "rope_theta": present}
+    lines = [line for line in inspected(tmp_path, config, 8192).advice if "train on with" in line]
+    assert first_negative(9e4) == 6581
+    assert bool(lines) == (first_negative(present) is not None)
+    for line in lines:
+        named = re.findall(r"base of ([\d,]+)|([\d,]+) and ([\d,]+) would do", line)
+        bases = [float(base.replace(",", "")) for found in named for base in found if base]
+        assert len(bases) == 3
+        assert all(base > present and first_negative(base) is None for base in bases)
+        failing, start = re.search(r"as ([\d,]+) fails from ([\d,]+) tokens on", line).groups()
+        assert first_negative(float(failing.replace(",", ""))) == int(start.replace(",", ""))
+        assert min(bases) < float(failing.replace(",", "")) < 1e10
+
+
+def test_no_base_is_advised_that_no_model_has(tmp_path):
+    """Of 16 channels a head that turn, no base below 10¹⁰ is enough for 262,144 tokens."""
+    config = QWEN | {"partial_rotary_factor": 0.125, "model_type": "stablelm"}
+    advice = inspected(tmp_path, config, 262_144).advice
+    assert len(advice) == 2
+    assert not any("train on with" in line for line in advice)

@@ -24,7 +24,7 @@ from posenc.attention.call import Call
 from posenc.attention.dispatch import run
 from posenc.attention.inputs import check_mask, check_tensors, weighing
 from posenc.attention.unseen import visible
-from posenc.core.arguments import shown, whole_number
+from posenc.core.arguments import brief, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.fits import checked_at
 from posenc.core.masks import CAUSAL, Mask, refuse_no_function
@@ -122,7 +122,7 @@ class Cache:
         batch = max([held.k.shape[0] for held in self.held.values()], default=0)
         if not isinstance(texts, Tensor) or texts.ndim != 1 or texts.dtype not in INTEGERS:
             raise TypeError(
-                f"`texts` must be a tensor of indices of texts, (new batch,), got {shown(texts)}:"
+                f"`texts` must be a tensor of indices of texts, (new batch,), got {brief(texts)}:"
                 " `torch.tensor([0, 0, 2])`."
             )
         if texts.numel() and not 0 <= int(texts.min()) <= int(texts.max()) < batch:
@@ -155,7 +155,8 @@ def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: 
     held = None if cache is None else cache.held.get(layer)
     known = None if held is None else held.pos
     if cache is not None:
-        cache.given.pop(layer, None)  # of a call that was refused
+        # What a refused call gave is dropped.
+        cache.given.pop(layer, None)
     if pos is None:
         if known is None:
             start = 0 if held is None else held.tokens

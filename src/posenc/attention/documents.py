@@ -26,7 +26,8 @@ from posenc.core.prepared import Prepared, cut, of_texts, where_tokens
 from posenc.core.sum import leaves
 from posenc.core.tracing import readable
 
-WORTH_CUTTING = 2**17  # scores that one call of all makes in the time that one more call takes
+# Scores that one call for all documents computes in the time that one more call costs.
+WORTH_CUTTING = 2**17
 
 
 class Run(NamedTuple):

@@ -52,7 +52,8 @@ class Flex(Path):
     def run(self, call: Call) -> Tensor:
         q, k, v, bias = call.q, call.k, call.v, call.bias
         channels, on_cpu = v.shape[-1], q.device.type == "cpu"
-        if on_cpu:  # torch 2.13 reads past the last key where there are 8 or 16 channels
+        # On the CPU torch 2.13 reads past the last key where there are 8 or 16 channels.
+        if on_cpu:
             q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
         pair = None if bias is None else bias.pair()
         score = None if pair is None else lambda s, b, h, i, j: s + pair(b, h, i, j).to(s.dtype)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.biases import ScoreBias, added, as_bias, per_query_head
 from posenc.core.encoding import Encoding, overrides
 from posenc.core.prepared import Parts
@@ -138,7 +138,8 @@ def _checked(leaf: Encoding, hook: str, out: Any, *due: Shape) -> Tensor:
     if isinstance(out, Tensor) and out.is_floating_point():
         if out.shape in due or (out.ndim == 4 and out.shape[:3] in due):
             return out
-    channels = hook != "on_embeddings"  # whose due shape ends with them
+    # Embeddings (batch, token, channel) name their channels within the shape; heads do not.
+    channels = hook != "on_embeddings"
     shapes = " or ".join(dict.fromkeys(_shape(shape, channels) for shape in due))
     raise TypeError(
         f"`{type(leaf).__name__}.{hook}` must return floats of shape {shapes}, got {_came(out)}."
@@ -165,5 +166,5 @@ def _shape(sizes: Shape, open_end: bool = False) -> str:
 
 def _came(out: Any) -> str:
     if not isinstance(out, Tensor):
-        return shown(out)
+        return brief(out)
     return f"{out.dtype} of shape {_shape(out.shape)}"

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from posenc.attention.call import Call, Implementation, needs_gradients
 from posenc.attention.spacing import strip
-from posenc.core.arguments import number, positive, probability, shown
+from posenc.core.arguments import brief, number, positive, probability
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes, checked_at, prepared
 from posenc.core.masks import Mask, refuse_no_function
@@ -61,11 +61,11 @@ def check_tensors(call: Call) -> None:
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor):
                 raise TypeError(
-                    f"`{name}` must be a tensor (batch, head, token, channel), got {shown(x)}."
+                    f"`{name}` must be a tensor (batch, head, token, channel), got {brief(x)}."
                 )
     if not isinstance(encoding, Encoding):
         raise TypeError(
-            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {shown(encoding)}: make"
+            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {brief(encoding)}: make"
             " one; `posenc.create` does by name."
         )
     if not q.ndim == k.ndim == v.ndim == 4:
@@ -92,7 +92,7 @@ def check_implementation(implementation: Any) -> None:
     """Refuse a name that no way to compute attention has."""
     if not isinstance(implementation, str):
         raise TypeError(
-            f"`implementation` must be a name, such as 'auto', got {shown(implementation)}."
+            f"`implementation` must be a name, such as 'auto', got {brief(implementation)}."
         )
     if implementation not in IMPLEMENTATIONS:
         names = ", ".join(map(repr, IMPLEMENTATIONS))
@@ -112,7 +112,7 @@ def check_softmax(call: Call) -> None:
     if not isinstance(sinks, Tensor) or sinks.shape != (q.shape[1],):
         raise ValueError(
             f"`sinks` must be a tensor of one logit for each of the {q.shape[1]} heads of q, got"
-            f" {shown(sinks)}."
+            f" {brief(sinks)}."
         )
     if not sinks.is_floating_point() or sinks.device != q.device:
         raise ValueError(

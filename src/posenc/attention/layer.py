@@ -13,12 +13,12 @@ from posenc.attention.call import Implementation
 from posenc.attention.hooks import embedded
 from posenc.catalog import create
 from posenc.core.arguments import (
+    brief,
     channels,
     embeddings,
     positive,
     probability,
     room,
-    shown,
     switch,
     whole_number,
 )
@@ -57,7 +57,7 @@ class SelfAttention(nn.Module):
         if not isinstance(encoding, Encoding | str):
             raise TypeError(
                 f"`encoding` must be an encoding, `RoPE(64)` for instance, or the name of one, got"
-                f" {shown(encoding)}: make one."
+                f" {brief(encoding)}: make one."
             )
         width, heads = channels(width, "width"), whole_number(heads, "heads")
         groups = heads if groups is None else whole_number(groups, "groups")
@@ -101,7 +101,7 @@ class SelfAttention(nn.Module):
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
         """Prepare the positions of the tokens of x, which follow those of the cache."""
         if cache is not None and not isinstance(cache, Cache):
-            raise TypeError(f"`cache` must be a `posenc.Cache`, got {shown(cache)}: `Cache()`.")
+            raise TypeError(f"`cache` must be a `posenc.Cache`, got {brief(cache)}: `Cache()`.")
         return self.encoding.prepare(positions(cache, self, x, pos, self.encoding.axes))
 
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:

@@ -66,7 +66,8 @@ def kernel(
 ) -> Tensor:
     """Call the kernel for some queries and keys; `mask`: bool, or what is added to the scores."""
     channels = v.shape[-1]
-    if channels < q.shape[-1]:  # the fused kernels want q, k and v alike
+    # The fused kernels want as many channels of v as of q and k.
+    if channels < q.shape[-1]:
         v = F.pad(v, (0, q.shape[-1] - channels))
     if mask is not None:
         mask = mask.expand(*q.shape[:3], k.shape[2])

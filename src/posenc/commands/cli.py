@@ -17,7 +17,7 @@ from posenc.commands import bench, catalog, compare, examples, explore, help, mo
 from posenc.commands.app import app, commands
 from posenc.commands.errors import Failure, UsageError
 from posenc.core.provenance import command_line
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.show.report.saving.interrupt import interruptible
 from posenc.show.report.terminal import output
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from posenc.commands.app import app
 from posenc.commands.errors import Failure, UsageError, of_models, of_studies, own_code
 from posenc.commands.options import Flag, Name, Place, open_in_browser
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 
 
 @app.command

@@ -15,7 +15,7 @@ from posenc.commands.errors import Failure, UsageError
 from posenc.commands.progress import Progress, quiet
 from posenc.core import names
 from posenc.core.extras import how_to_install
-from posenc.models.files.errors import printable, shown
+from posenc.core.text import printable, shown
 from posenc.show.report.terminal import output
 
 LARGEST = 2**53  # beyond, readers of JSON disagree

@@ -22,7 +22,7 @@ from posenc.commands.options import (
     print_json,
 )
 from posenc.commands.progress import progress
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 
 
 @Parameter(name="*")

@@ -25,7 +25,7 @@ from posenc.commands.options import (
 )
 from posenc.commands.progress import Progress, progress
 from posenc.core.extras import how_to_install
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 
 USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # where none is named
 

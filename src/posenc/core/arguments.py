@@ -16,7 +16,7 @@ ASSUMED_MEMORY = 2**36  # bytes of memory, 64 GiB, where the system does not say
 
 def whole_number(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"`{name}` must be a whole number, got {shown(value)}: pass an int.")
+        raise TypeError(f"`{name}` must be a whole number, got {brief(value)}: pass an int.")
     return int(value)
 
 
@@ -31,7 +31,7 @@ def count(value: Any, name: str, least: int = 1, most: int | None = None) -> int
     if not least <= value <= limit:
         below = most is None and value < least
         span = f"of at least {least:,}" if below else f"from {least:,} to {limit:,}"
-        raise ValueError(f"`{name}` must be a whole number {span}, got {shown(value)}.")
+        raise ValueError(f"`{name}` must be a whole number {span}, got {brief(value)}.")
     return value
 
 
@@ -58,7 +58,7 @@ def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
 def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
     """Check the input of a layer, which `linear` reads."""
     if not isinstance(x, torch.Tensor) or x.ndim != 3 or x.shape[-1] != width:
-        got = tuple(x.shape) if isinstance(x, torch.Tensor) else shown(x)
+        got = tuple(x.shape) if isinstance(x, torch.Tensor) else brief(x)
         raise ValueError(f"`x` must be embeddings (batch, token, {width}), got {got}.")
     if not x.is_floating_point():
         raise TypeError(f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second.")
@@ -78,7 +78,7 @@ def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
 def real(value: Any, name: str) -> Any:
     """Check that it is a number; NaN and infinity are."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"`{name}` must be a number, got {shown(value)}: pass a float.")
+        raise TypeError(f"`{name}` must be a number, got {brief(value)}: pass a float.")
     return value
 
 
@@ -90,14 +90,14 @@ def number(value: Any, name: str) -> Any:
     """
     real(value, name)
     if not -LARGEST <= value <= LARGEST:  # false of NaN; a whole number may be larger than a float
-        raise ValueError(f"`{name}` must be a finite number, got {shown(value)}.")
+        raise ValueError(f"`{name}` must be a finite number, got {brief(value)}.")
     return value
 
 
 def positive(value: Any, name: str) -> Any:
     real(value, name)
     if not 0 < value <= LARGEST:
-        raise ValueError(f"`{name}` must be a positive number, got {shown(value)}.")
+        raise ValueError(f"`{name}` must be a positive number, got {brief(value)}.")
     return value
 
 
@@ -105,7 +105,7 @@ def probability(value: Any, name: str) -> Any:
     """Check a probability of leaving something out; 1 would leave out all."""
     if not 0 <= real(value, name) < 1:  # also for NaN
         raise ValueError(
-            f"`{name}` is the probability with which a number becomes 0, got {shown(value)}: pass"
+            f"`{name}` is the probability with which a number becomes 0, got {brief(value)}: pass"
             " one from 0 to below 1."
         )
     return value
@@ -113,7 +113,7 @@ def probability(value: Any, name: str) -> Any:
 
 def switch(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"`{name}` must be True or False, got {shown(value)}.")
+        raise TypeError(f"`{name}` must be True or False, got {brief(value)}.")
     return value
 
 
@@ -135,7 +135,7 @@ def room(
     return shape
 
 
-def shown(value: Any) -> str:
+def brief(value: Any) -> str:
     """Write a value as messages show it: short; of an object or a long value, its class or size."""
     if isinstance(value, type):
         return f"the class {value.__name__}"

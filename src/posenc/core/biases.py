@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
 from posenc.core.tracing import readable
@@ -244,7 +244,7 @@ def as_bias(bias: Bias | Tensor | None, q: Tensor, k: Tensor) -> ScoreBias | Non
     if not callable(bias):
         raise TypeError(
             "a bias is a tensor that broadcasts to (batch, head, query, key), a function of one"
-            f" pair, (b, h, i, j) -> value, or an object with `block`, got {shown(bias)}."
+            f" pair, (b, h, i, j) -> value, or an object with `block`, got {brief(bias)}."
         )
     return FunctionBias(bias, q, k)
 

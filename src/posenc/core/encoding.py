@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.biases import ALL, as_bias
 from posenc.core.frequencies import not_positions
 from posenc.core.notebook import card
@@ -169,7 +169,7 @@ class Encoding(nn.Module):
         acts_on, name = self.acts_on, type(self).__name__
         for value in inputs:
             if not isinstance(value, Tensor):
-                raise TypeError(f"{name} is called with tensors, got {shown(value)}.")
+                raise TypeError(f"{name} is called with tensors, got {brief(value)}.")
         inputs = inputs if pos is None else (*inputs, pos)
         places = {HOOK_PLACES[hook] for hook in acts_on}
         if len(places) > 1 or "on_hidden" in acts_on:

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import channels, positive, room, shown, whole_number
+from posenc.core.arguments import brief, channels, positive, room, whole_number
 from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.shapes import Frequencies, Heads, Points, Positions
 from posenc.core.tracing import visible
@@ -47,7 +47,7 @@ def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
     if base is not None:
         raise ValueError(
             f"`base` makes the frequencies of so many channels, and these are made already: pass"
-            f" the number with it, `RoPE(64, base={shown(base)})`, or the frequencies alone."
+            f" the number with it, `RoPE(64, base={brief(base)})`, or the frequencies alone."
         )
     if freqs.dtype not in (torch.float32, torch.float64):
         raise TypeError(
@@ -91,7 +91,7 @@ def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
     """
     pos = exact(pos)
     if not isinstance(freqs, Tensor) or not freqs.is_floating_point():
-        got = freqs.dtype if isinstance(freqs, Tensor) else shown(freqs)
+        got = freqs.dtype if isinstance(freqs, Tensor) else brief(freqs)
         raise TypeError(
             f"`freqs` must be a tensor of frequencies, real numbers, got {got}: pass"
             " `posenc.frequencies(dim)`."
@@ -158,6 +158,6 @@ def not_positions(shape: Sequence[int]) -> str:
 def checked(layout: Layout) -> Layout:
     if not isinstance(layout, str) or layout not in LAYOUTS:
         known = " or ".join(map(repr, LAYOUTS))
-        got = shown(layout)
+        got = brief(layout)
         raise ValueError(f"`layout` is where the channels of a pair sit: {known}, got {got}.")
     return layout

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown, whole_number
+from posenc.core.arguments import brief, whole_number
 from posenc.core.biases import ALL, pairs, take
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, filling, sequence
@@ -59,7 +59,8 @@ class Mask:
     # The bands that say the same, within a document
     bands: tuple[OffsetRange, ...] | None = field(default=None, compare=False)
     made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
-    ids: tuple["_SameId", ...] = field(default=(), compare=False)  # of documents, kept apart
+    # The ids of documents, which tell where one can be attended to by itself.
+    ids: tuple["_SameId", ...] = field(default=(), compare=False)
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)
@@ -270,7 +271,7 @@ def _ids(ids: Tensor, name: str) -> Tensor:
         dtype = f" of {ids.dtype}" if isinstance(ids, Tensor) else ""
         raise TypeError(
             f"`{name}` must be a tensor of whole numbers, the document of each token, got"
-            f" {shown(ids)}{dtype}: `positions.documents(lengths)` makes one."
+            f" {brief(ids)}{dtype}: `positions.documents(lengths)` makes one."
         )
     return ids.to(torch.int64, copy=True)
 
@@ -289,7 +290,7 @@ def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | N
         )
     if not callable(mask) or isinstance(mask, type):
         raise TypeError(
-            f"{name} is a function of indices, as `posenc.masks` makes them, got {shown(mask)}."
+            f"{name} is a function of indices, as `posenc.masks` makes them, got {brief(mask)}."
         )
     if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
         raise TypeError(
@@ -311,7 +312,7 @@ def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | N
 def _refuse_wrong_answer(seen: Any, name: str) -> None:
     """Refuse what a function returned of one pair, unless it is True or False in a tensor."""
     if not isinstance(seen, Tensor) or seen.dtype is not torch.bool:
-        got = seen.dtype if isinstance(seen, Tensor) else shown(seen)
+        got = seen.dtype if isinstance(seen, Tensor) else brief(seen)
         raise TypeError(
             f"{name} says by a tensor of True and False whether key j is seen, got {got}: compare"
             " indices, as in `lambda b, h, i, j: i >= j`."
@@ -319,7 +320,7 @@ def _refuse_wrong_answer(seen: Any, name: str) -> None:
     if seen.numel() != 1:
         raise ValueError(
             f"{name} is asked about some pairs at a time, and answers for these: of one pair it"
-            f" returned {shown(seen)}; pass `lambda b, h, i, j: tensor[b, h, i, j]`."
+            f" returned {brief(seen)}; pass `lambda b, h, i, j: tensor[b, h, i, j]`."
         )
 
 

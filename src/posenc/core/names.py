@@ -72,7 +72,8 @@ def refusal(name: str, slugs: Iterable[str]) -> str:
     >>> refusal("roep", ["rope", "alibi"])
     "no encoding is called 'roep'. Did you mean rope?"
     """
-    from difflib import get_close_matches  # which few commands need
+    # Imported here, as few commands need it.
+    from difflib import get_close_matches
 
     typed, known = plain(name), {plain(slug): slug for slug in slugs}
     if name.endswith(".py"):

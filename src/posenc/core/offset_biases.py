@@ -23,7 +23,8 @@ from posenc.core.shapes import KeyPositions, PairBias, Positions
 from posenc.core.tracing import full, readable
 
 FEW_QUERIES = 8  # queries, as in decoding
-SPARSE = 4  # offsets for each key at which most of their products would be looked up by nobody
+# Offsets for each key beyond which most of the products would not be looked up.
+SPARSE = 4
 
 
 @dataclass(eq=False)
@@ -222,7 +223,8 @@ class VectorBias(ScoreBias):
         z = (self.q + self.v).to(self.exact) @ self.project.to(self.exact)
         q_table, k_table = self.tables()
         q = torch.cat((q, turned(z, q_table)), -1)
-        if k_table.shape[-3] != 1:  # each head stands elsewhere
+        # Heads have positions of their own.
+        if k_table.shape[-3] != 1:
             k = per_query_head(k, self.q)
         k = torch.cat((k, k_table.to(dtype).expand(*k.shape[:-1], -1)), -1)
         return q.to(dtype), k, None

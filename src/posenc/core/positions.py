@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import count, room, shown
+from posenc.core.arguments import brief, count, room
 from posenc.core.shapes import Points, Positions
 from posenc.core.tracing import readable, traced, visible
 
@@ -81,11 +81,11 @@ def filling(length: int, lengths: Sequence[int], tokens: int | None) -> int:
 def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> list[int]:
     """The tokens of each text, at least one text; or the cells along each axis."""
     if isinstance(lengths, str | bytes) or not isinstance(lengths, Sequence | Tensor):
-        raise TypeError(f"`{name}` must be a list of whole numbers, got {shown(lengths)}.")
+        raise TypeError(f"`{name}` must be a list of whole numbers, got {brief(lengths)}.")
     numbers = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
     if not isinstance(numbers, list) or any(isinstance(n, list | tuple | Tensor) for n in numbers):
         raise TypeError(
-            f"`{name}` must be one whole number for each {of}, got {shown(lengths)}: of a mask of"
+            f"`{name}` must be one whole number for each {of}, got {brief(lengths)}: of a mask of"
             " tokens pass `mask.sum(-1)`."
         )
     if not numbers:
@@ -113,7 +113,7 @@ def grid(*sizes: int) -> Points:
     """
     if len(sizes) == 1 and isinstance(sizes[0], list | tuple | Tensor):
         raise TypeError(
-            f"`sizes` must be whole numbers, one after another, got {shown(sizes[0])}:"
+            f"`sizes` must be whole numbers, one after another, got {brief(sizes[0])}:"
             " `grid(14, 14)`, and of a list `grid(*sizes)`."
         )
     sizes = tuple(counts(sizes, "sizes", "axis"))
@@ -164,7 +164,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     """
     if not isinstance(pos, Tensor):
         raise TypeError(
-            f"`{name}` must be a tensor of positions, got {shown(pos)}: pass `torch.tensor(…)`, or"
+            f"`{name}` must be a tensor of positions, got {brief(pos)}: pass `torch.tensor(…)`, or"
             " what a function of `posenc.positions` returns."
         )
     if not pos.ndim:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.private import make_pytree
 
 P = TypeVar("P", bound="Prepared")
@@ -70,8 +70,8 @@ class Prepared:
         """
         if not (isinstance(more, type(self)) or isinstance(self, type(more))):
             raise TypeError(
-                f"{shown(self)} is continued by what the same encoding prepared of the tokens that"
-                f" follow, got {shown(more)}."
+                f"{brief(self)} is continued by what the same encoding prepared of the tokens that"
+                f" follow, got {brief(more)}."
             )
         return self.like(map(appended, self._each(), more._each(), self.places))
 
@@ -156,7 +156,7 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
         return at
     if not isinstance(at, Tensor):
         raise TypeError(
-            f"what is continued must be positions or a `Prepared`, got {shown(at)}: let `prepare`"
+            f"what is continued must be positions or a `Prepared`, got {brief(at)}: let `prepare`"
             " or `on_hidden` return one."
         )
     if at.ndim == 1 == more.ndim:
@@ -176,5 +176,5 @@ def where_tokens(axes: int) -> tuple[int, int]:
 def describe(at: Any) -> str:
     """A `Prepared` as a message shows it."""
     if not isinstance(at, Prepared):
-        return shown(at)
-    return f"{shown(at)} of {at.tokens} tokens in a batch of {at.batch}"
+        return brief(at)
+    return f"{brief(at)} of {at.tokens} tokens in a batch of {at.batch}"

@@ -29,7 +29,8 @@ class Provenance:
 
 def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provenance:
     """The provenance of a run that began at `begun`, a `time.time()`, and has ended now."""
-    import platform  # as below: most commands never ask
+    # Imported here, as most commands never ask for the machine.
+    import platform
     from datetime import datetime
 
     from posenc import __version__

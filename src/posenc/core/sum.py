@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.biases import added, as_bias
 from posenc.core.encoding import HOOKS, Encoding
 from posenc.core.prepared import Parts, PartsAtPoints
@@ -38,7 +38,7 @@ class Sum(Encoding):
         for part in parts:
             if not isinstance(part, Encoding):
                 raise TypeError(
-                    f"`Sum` takes encodings, one after another, got {shown(part)}:"
+                    f"`Sum` takes encodings, one after another, got {brief(part)}:"
                     " `Sum(RoPE(64), ALiBi(8))`, and of a list `Sum(*encodings)`."
                 )
         if len({part.axes for part in parts}) > 1:

@@ -28,7 +28,8 @@ def unwrapped(x: Tensor) -> bool:
     return not (private.transforming() and private.is_wrapped(x))
 
 
-_matrix_functions = False  # what the exported graph is for has them
+# True while exporting for an interpreter that has matrix_exp and inverse as operations.
+_matrix_functions = False
 
 
 @contextmanager

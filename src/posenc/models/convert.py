@@ -28,10 +28,11 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posenc.core.text import printable
 from posenc.models import from_gguf
 from posenc.models.config import families, specify
 from posenc.models.config.gguf import specify_gguf
-from posenc.models.files.errors import ModelError, printable
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import ModelFiles, find_files, inside, read_json
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, config_of, plan
@@ -164,7 +165,7 @@ class Gguf:
         self.renamed = from_gguf.renamed(weights)
         self.infos = {info.name: info for info in self.renamed.values()}
         self.config = from_gguf.config_of(weights, self.file.name)
-        self.spec = specify_gguf(weights.metadata, weights.infos, self.file.name)
+        self.spec = specify_gguf(weights.metadata, weights, self.file.name)
         self.left = ["the tokenizer, which is within the GGUF file"]
         blocks = sorted({info.dtype for info in weights.infos.values()} - BITS.keys())
         exact = f"{', '.join(blocks)} are written as the float32 that they stand for"

@@ -19,9 +19,10 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Any
 
+from posenc.core.text import shown
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
-from posenc.models.files.errors import ModelError, shown
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")
@@ -97,10 +98,12 @@ def extended(
     place, main = spec.main_place, spec.main
     context, turn = _stretchable(main, file)
     usual = turn.trained or (main.trained or context)
+    asked = to
     to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
-        served = f"it serves {context} tokens already, asked for"
-        raise ModelError(file, "max_position_embeddings", served, to)
+        how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
+        served = f"it serves {context} tokens already, asked for {to}{how}: `to` must be more"
+        raise ModelError(file, "max_position_embeddings", served)
     if turn.method not in ("default", method):
         raise ModelError(
             file,

@@ -7,11 +7,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from math import inf
+from math import ceil, floor, log10
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from posenc.analysis.dials import Dial, by_method
@@ -32,15 +33,23 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.extend import METHODS
+from posenc.models.extend import METHODS, extended
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find_files
+from posenc.models.files.folder import find_files, read_json
 from posenc.models.outlook import judged, outlook, sees_all
 
 if TYPE_CHECKING:  # needs torch, which a config alone does not
     from posenc.models.weighing import Weighing
 
 NOTHING = "no encoding (NoPE)"
+WHY = {
+    "yarn": "  # works untrained, better after a little training",
+    "dynamic": "  # leaves short texts as they are, but a cache must hold unturned keys",
+}
+LARGEST_BASE = 1e10  # that is advised: published models stay below
+MOST_BASES = 16  # that are tried, of heads up to
+WIDEST = 256  # channels that turn, and of texts up to
+FARTHEST = 2**18  # tokens: beyond, each trial takes long
 SCHEMA = 2
 MOST_KINDS = 16  # of rotations, or of layers, in one model
 
@@ -48,6 +57,7 @@ MOST_KINDS = 16  # of rotations, or of layers, in one model
 Verdict = Literal["fits", "breaks", "cannot say"]
 
 
+Values = Mapping[str, Any]
 Seen = Literal["all", "part", "new", "still"]
 ROUNDING = 1e-9  # of a turn
 
@@ -185,7 +195,8 @@ def inspect(
 
         weighing = weigh(None if bare else spec, open_weights(files))
     file = files.config or (files.weights[0] if bare else path)
-    report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing)
+    values = read_json(files.config) if files.config else None
+    report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing, values)
     return replace(report, provenance=since(start), name=name or _name_of(path))
 
 
@@ -210,8 +221,12 @@ def inspect_spec(
     target: int | None,
     notes: tuple[str, ...] = (),
     weighing: Weighing | None = None,
+    values: Values | None = None,
 ) -> Inspection:
-    """Inspect a specification; `file` is what the report names, `path` what its commands name."""
+    """Inspect a specification; `file` is what the report names, `path` what its commands name.
+
+    `values` are those of its config.json, which commands would change; None: it has none.
+    """
     full_spec, spec = spec, spec.main
     for count, what in ((len(spec.rotary), "turn"), (len(set(spec.layers)), "attend")):
         if count > MOST_KINDS:
@@ -237,16 +252,19 @@ def inspect_spec(
         "" if spec.embedding is None else describe_encoding(spec.embedding),
         problems,
         unknown,
-        _advice(spec, path, target, weighing) if target and problems else [],
+        _advice(spec, path, target, weighing, values) if target and problems else [],
         {name: inspect_spec(part, file, path, None) for name, part in others.items()},
         weighing,
     )
 
 
-def judge(full_spec: Spec, path: str, target: int) -> tuple[list[str], list[str], list[str]]:
+def judge(
+    full_spec: Spec, path: str, target: int, values: Values | None
+) -> tuple[list[str], list[str], list[str]]:
     """Judge `target` tokens by the config: what breaks, what cannot be said, what to do."""
     problems, unknown = outlook(full_spec, full_spec.main, target)
-    return problems, unknown, _advice(full_spec.main, path, target, None) if problems else []
+    advice = _advice(full_spec.main, path, target, None, values) if problems else []
+    return problems, unknown, advice
 
 
 def _seen(pair: Pair, span: int) -> Seen:
@@ -378,24 +396,65 @@ def scaling(rotary: Rotary) -> str:
     return f"{rotary.method} ×{rotary.factor:g}{start}{share}"
 
 
-def _advice(spec: Spec, path: str, target: int, weighing: Weighing | None) -> list[str]:
-    """List what to do for a text of `target` tokens, the simplest first."""
+def _advice(
+    spec: Spec, path: str, target: int, weighing: Weighing | None, values: Values | None
+) -> list[str]:
+    """List what to do for a text of `target` tokens, the simplest first.
+
+    A line that begins with a command can be run as it stands, in a shell.
+    """
     if isinstance(spec.embedding, Table) or (weighing and weighing.tables):
         return _by_rows(spec, target, weighing)
     seeing = [turn for turn in spec.rotary if sees_all(spec, turn)]
     if not seeing or not spec.context or target <= spec.context:
         return []
     rotary = seeing[0]
-    extend = f"posenc extend {path} --to {target} --method"
-    if rotary.method in METHODS:
-        return [f"{extend} {rotary.method}"]
-    if rotary.method != "default":
+    if rotary.method not in ("default", *METHODS):
         return [f"{rotary.method} cannot be stretched by a formula: its factors were searched for"]
-    return [
-        f"{extend} yarn   works untrained, better after a little training",
-        f"{extend} dynamic   leaves short texts as they are, but a cache must hold unturned keys",
-        *_by_training(rotary, target),
+    if values is None:
+        return [*_by_flags(rotary, spec, target), *_by_training(rotary, target)]
+    methods = ("yarn", "dynamic") if rotary.method == "default" else (rotary.method,)
+    refused = {method: _refused(values, target, method) for method in methods}
+    commands = [
+        f"{_extend(path)} --to {target} --method {method}{WHY.get(method, '')}"
+        for method in methods
+        if not refused[method]
     ]
+    if not commands:
+        return [f"its config cannot be stretched: {refused[methods[0]]}"]
+    return commands if rotary.method != "default" else [*commands, *_by_training(rotary, target)]
+
+
+def _extend(path: str) -> str:
+    """Start the command that stretches the config at `path`, a file or a folder."""
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    config = path if path.endswith(".json") else os.path.join(folder, "config.json")
+    if os.path.islink(config):  # as in the cache of the hub: others may read the file it leads to
+        return f"mkdir longer && cp -L {_word(config)} longer/config.json && posenc extend longer"
+    return f"posenc extend {_word(path)}"
+
+
+def _word(path: str) -> str:
+    """Write a path as one word of a shell that is no option."""
+    return quote(f"./{path}" if path.startswith("-") else path)
+
+
+def _refused(values: Values, target: int, method: str) -> str:
+    """Say why `extend` would not write such a config; nothing where it would."""
+    try:
+        extended(dict(values), target, method)
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
+def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
+    """Advise on the options of llama.cpp, for a GGUF file."""
+    trained = rotary.trained or spec.trained or spec.context
+    if rotary.method not in ("default", "yarn") or not trained:
+        return []
+    flags = f"-c {target} --rope-scaling yarn --rope-scale {target / trained:.6g}"
+    return [f"llama.cpp's options are {flags} --yarn-orig-ctx {trained}"]
 
 
 def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
@@ -411,20 +470,66 @@ def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
     if not learned:
         return [f"compute {more} by its formula, and train on texts so long"]
     return [
-        f"train {more}, or an encoding without an end (RoPE, ALiBi): a table cannot be stretched"
-        " by a formula"
+        f"train {more}, begin with the old ones interpolated and train on, or take an encoding"
+        " without an end (RoPE, ALiBi)"
     ]
 
 
 def _by_training(rotary: Rotary, target: int) -> list[str]:
-    """Advise on the base to train on with, where one is large enough."""
-    base = smallest_base(rotary.turned, target) if target <= LONGEST else inf
-    if base == inf:
+    """Advise on larger bases to train on with, where some are enough and not beyond all models'.
+
+    That a base is enough says nothing of larger ones, so each that is named has been tried.
+    """
+    dim, present = rotary.turned, rotary.base
+    if target > FARTHEST or dim > WIDEST or _reach(dim, present, target) >= target:
         return []
+    least = smallest_base(dim, target)
+    if max(least, present) > LARGEST_BASE:
+        return []
+    enough: list[float] = []
+    short = 0.0
+    for base in _tried(least, present):
+        if _reach(dim, base, target) >= target:
+            enough.append(base)
+        else:
+            short = base
+        if len(enough) == 3:
+            break
+    if not enough:
+        return []
+    first, *others = (f"{base:,.0f}" for base in sorted(enough))
+    more = f"; {' and '.join(others)} would do too" if others else ""
+    more += "; a larger one need not"
+    if short > min(enough):
+        more += f", as {short:,.0f} fails from {_reach(dim, short, target):,} tokens on"
+    if least > present:
+        more += f"; in steps of 1 % none below {rounded(least)} does"
     return [
-        f"or train on with a base of at least {rounded(base)} (now {rotary.base:,.10g}), which"
-        f" keeps a key equal to the query above a random one for {target:,} tokens"
+        f"or train on with a base of {first} (now {present:,.10g}), which keeps a key equal to the"
+        f" query above a random one for {target:,} tokens{more}"
     ]
+
+
+def _reach(dim: int, base: float, limit: int) -> int:
+    return reach(Rotary(dim, dim, base).unscaled(), limit)
+
+
+def _tried(least: float, present: float) -> Iterator[float]:
+    """Yield round bases above the present one: near the least one, and some of two digits."""
+    base = _rounded_up(least, 3)
+    if least > present:
+        yield base
+    base = _rounded_up(max(base, present) * 1.001, 2)
+    for _ in range(MOST_BASES):
+        yield base
+        base = _rounded_up(base * 1.001, 2)
+    if least > present:
+        yield _rounded_up(least, 4)
+
+
+def _rounded_up(number: float, digits: int) -> float:
+    power = floor(log10(number)) + 1 - digits
+    return float(ceil(number / 10**power) * 10**power)
 
 
 def rounded(number: float) -> str:

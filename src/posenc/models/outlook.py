@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from math import pi
 from typing import TYPE_CHECKING
 
+from posenc.core.text import printable
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
@@ -23,7 +24,6 @@ from posenc.models.config.spec import (
     Table,
     Waves,
 )
-from posenc.models.files.errors import printable
 from posenc.models.layouts import NOT_TEXT
 
 if TYPE_CHECKING:  # needs torch, which a config alone does not
@@ -106,6 +106,7 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
 
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
     """Yield what the config leaves open."""
+    yield from spec.doubts
     attending = [layer for layer in spec.layers if layer.attends]
     if not attending and not spec.embedding:
         if spec.model:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from posenc.catalog import find
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.notebook import table
 from posenc.core.numerals import number
@@ -156,7 +156,7 @@ def _card_of(mine: Any) -> Card:
     if not callable(mine):
         raise TypeError(
             "`mine` must be an encoding, its class, or its name as `my_module.py:Mine`, got"
-            f" {shown(mine)}: derive a class from `posenc.Encoding`."
+            f" {brief(mine)}: derive a class from `posenc.Encoding`."
         )
     name = getattr(mine, "__name__", type(mine).__name__)
     return Card(name, None, user_code.Maker(mine, name), frozenset())
@@ -231,7 +231,8 @@ def _smallest(promise: Promise, case: Case, broken: Outcome) -> Outcome:
 def _can_be_made(case: Case) -> bool:
     try:
         case.layer()
-    except Exception:  # of the user's code
+    except Exception:
+        # Code of the user may raise anything.
         return False
     return True
 
@@ -249,7 +250,8 @@ def tried(promise: Promise, case: Case) -> Outcome:
             largest, count = max(largest, defect), count + 1
     except NotApplicable as reason:
         return Outcome(name, None, float("nan"), f"not applicable: {reason}")
-    except Exception as error:  # of the user's code
+    except Exception as error:
+        # Code of the user may raise anything.
         where = user_code.failure(error, [case.card]) or f"{type(error).__name__}: {error}"
         return Outcome(name, False, float("inf"), " ".join(where.split()))
     if not count:
@@ -271,7 +273,7 @@ def _defect(pair: MustEqual) -> float:
 def _unlike(pair: MustEqual) -> str:
     """Say what keeps the two from being compared; "" where nothing does."""
     if not isinstance(pair.actual, torch.Tensor):
-        return f"{shown(pair.actual)} instead of a tensor"
+        return f"{brief(pair.actual)} instead of a tensor"
     if pair.actual.shape != pair.expected.shape:
         return f"shape {tuple(pair.actual.shape)} instead of {tuple(pair.expected.shape)}"
     if pair.actual.dtype != pair.expected.dtype:

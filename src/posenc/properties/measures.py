@@ -20,7 +20,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.notebook import table
 from posenc.core.numerals import number
@@ -89,7 +89,7 @@ def of_probe(measure: Property) -> Property:
     def measured(probe: Probe) -> Finding:
         if not isinstance(probe, Probe):
             raise TypeError(
-                f"`{measure.__name__}` measures a `Probe`, got {shown(probe)}: pass"
+                f"`{measure.__name__}` measures a `Probe`, got {brief(probe)}: pass"
                 " `properties.Probe(encoding)`, or let `properties.check(encoding)` measure all."
             )
         return measure(probe)

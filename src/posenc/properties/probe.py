@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.attend import scores
-from posenc.core.arguments import channels, count, shown, switch
+from posenc.core.arguments import brief, channels, count, switch
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
@@ -39,7 +39,7 @@ class Probe:
         if not isinstance(encoding, Encoding):
             raise TypeError(
                 "`encoding` must be an encoding, `RoPE(64)` for instance, got"
-                f" {shown(encoding)}: make one; `posenc.create` does by name."
+                f" {brief(encoding)}: make one; `posenc.create` does by name."
             )
         for name, size in (("dim", dim), ("heads", heads), ("width", width)):
             if size is not None:

@@ -23,14 +23,15 @@ from textwrap import dedent
 from types import FunctionType, ModuleType
 from typing import Any
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.names import is_own as is_own
 from posenc.core.sum import leaves
 from posenc.properties.card import Card
 from posenc.properties.probe import copied
 
-FORMULA = "\n\n    "  # is indented
+# A formula of a docstring is a paragraph of its own, indented.
+FORMULA = "\n\n    "
 FILLED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 
@@ -68,7 +69,7 @@ class Maker:
         }
         encoding = self.source(**named | options)
         if not isinstance(encoding, Encoding):
-            raise TypeError(f"{self.name} must make an `Encoding`, it made {shown(encoding)}.")
+            raise TypeError(f"{self.name} must make an `Encoding`, it made {brief(encoding)}.")
         return encoding
 
 
@@ -90,7 +91,7 @@ def load(name: str) -> Card:
     if not is_class and not isinstance(source, FunctionType):
         raise LookupError(
             f"{name} must be a class derived from `posenc.Encoding`, a function that makes one, or"
-            f" an encoding, got {shown(source)}. {_hint(_module(name), '')}"
+            f" an encoding, got {brief(source)}. {_hint(_module(name), '')}"
         )
     return Card(name.rpartition(":")[2], None, Maker(source, name), frozenset(), _docstring(source))
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posenc.core import fast
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.frequencies import Layout, checked, refuse_broadcast
 from posenc.core.shapes import Heads
 from posenc.core.tracing import transformed, unwrapped
@@ -58,7 +58,7 @@ def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
     """Refuse what would broadcast in silence: each token turns by its own angles."""
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
-        expected = f"`x`, a tensor, and `by`, what `turn` returns, got {shown(x)} and {shown(by)}"
+        expected = f"`x`, a tensor, and `by`, what `turn` returns, got {brief(x)} and {brief(by)}"
         raise TypeError(f"`rotate` takes {expected}: call `turn(pos, freqs)` first.")
     size, table = x.shape, by.cos.shape
     channels, turned = size[-1], 2 * table[-1]

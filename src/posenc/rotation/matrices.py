@@ -51,7 +51,8 @@ def rotations(
     Where all points lie on a line through 0, p = s·u, all of them are exp(s A) of a single A.
     """
     seen = readable(points, a) and not transformed() and points.numel() > 0
-    if seen and not points.requires_grad and a.isfinite().all():  # only then it has eigenvalues
+    # NaN has no eigenvalues, and the line through points has no gradient for them.
+    if seen and not points.requires_grad and a.isfinite().all():
         line = _line(points)
         if line is not None:
             s, u = line
@@ -82,7 +83,8 @@ def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
     size = v.shape[-1]
     eigenvalues, v = eigenvalues[..., size // 2 :], v[..., size // 2 :].mT
     twice = torch.full_like(eigenvalues, 2.0)
-    twice[..., : size % 2] = 1.0  # of an odd number one is 0, and its v real
+    # Of an odd size one eigenvalue is 0, whose vector is real and counted once.
+    twice[..., : size % 2] = 1.0
     planes = (twice.unsqueeze(-1) * v).unsqueeze(-1) * v.conj().unsqueeze(-2)
     angle = s[..., None, None] * eigenvalues  # (…, token, block, m)
     turns = torch.cat((angle.cos(), angle.sin()), -1)
@@ -196,7 +198,8 @@ def turned(x: Heads, by: Tensor) -> Heads:
             rows = blocks.permute(2, 3, 0, 1, 4).flatten(2, 3) @ by.flatten(0, 2).mT
             rows = rows.unflatten(2, x.shape[:2]).permute(2, 0, 3, 1, 4)
             out = rows.contiguous().transpose(1, 2)  # in memory as a projection's heads are
-        else:  # which copies no matrix for each head
+        else:
+            # Broadcasting copies no matrix for each head.
             out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)
     return out.flatten(-2).to(x.dtype)
 

@@ -71,7 +71,8 @@ def _kernel(wide, narrow):
             m = i * steps[0] + j * steps[1] + k * steps[2]
             n = i * out_steps[0] + j * out_steps[1] + k * out_steps[2]
             t = i * table_steps[0] + j * table_steps[1] + k * table_steps[2]
-            a, b, c, s = x[m:], x[m + pairs :], cos[t:], sin[t:]  # vectors only with these views
+            # Numba vectorises the loop only over these views.
+            a, b, c, s = x[m:], x[m + pairs :], cos[t:], sin[t:]
             first, second = out[n:], out[n + pairs :]
             for p in range(pairs):
                 first[p] = narrow(wide(a[p]) * c[p] - wide(b[p]) * s[p])

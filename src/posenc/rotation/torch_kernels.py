@@ -16,7 +16,9 @@ from torch import Tensor
 from posenc.rotation.table import Turn
 
 BLOCK = 1 << 18  # numbers for each thread: small enough for the cache
-MANY = 1 << 22  # of float32 for each of several threads, which meet after each operation
+# Numbers in float32 for each of several threads: they wait for each other after each operation,
+# so that blocks must be large.
+MANY = 1 << 22
 
 
 def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:

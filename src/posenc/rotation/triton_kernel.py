@@ -19,7 +19,8 @@ from torch import Tensor
 from posenc.core.frequencies import Layout
 from posenc.rotation.table import Turn
 
-NUMBERS = 2048  # of one program, a power of 2
+# Numbers of one program, a power of 2.
+NUMBERS = 2048
 
 
 @triton.jit

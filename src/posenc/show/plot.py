@@ -19,7 +19,7 @@ from posenc.analysis import similarity as similarities
 from posenc.analysis.text import words
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, create, find
-from posenc.core.arguments import count, shown
+from posenc.core.arguments import brief, count
 from posenc.core.encoding import Encoding
 from posenc.core.extras import how_to_install
 from posenc.core.masks import causal as earlier
@@ -69,7 +69,7 @@ def rows(
     angles of those that turn nothing.
     """
     if of not in ("values", "angle", "cos"):
-        raise ValueError(f'`of` must be "values", "angle" or "cos", got {shown(of)}.')
+        raise ValueError(f'`of` must be "values", "angle" or "cos", got {brief(of)}.')
     if of == "values":
         return Picture(positions.encoding(_name(encoding), _rows(encoding, tokens)))
     instance, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
@@ -169,7 +169,7 @@ def attention(
     """
     tokens = words(sentence)
     if not tokens:
-        raise ValueError(f"`sentence` must have a word, got {shown(sentence)}.")
+        raise ValueError(f"`sentence` must have a word, got {brief(sentence)}.")
     instance = _encoding(encoding)
     dim, heads = instance.dim or DIM, instance.heads or HEADS
     with torch.random.fork_rng(devices=[]):
@@ -231,7 +231,7 @@ def load(path: str | Path) -> Picture:
     try:
         return Picture(document.from_json(json.loads(Path(path).read_text("utf-8"))))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"`path` {shown(Path(path).name)} holds no figure: {error}") from None
+        raise ValueError(f"`path` {brief(Path(path).name)} holds no figure: {error}") from None
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:
@@ -249,7 +249,7 @@ def _encoding(encoding: Encoding | str, dim: int = DIM, heads: int = HEADS) -> E
     if not isinstance(encoding, str):
         raise TypeError(
             "`encoding` must be an encoding, `RoPE(64)` for instance, or the name of one, got"
-            f" {shown(encoding)}: make one."
+            f" {brief(encoding)}: make one."
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -336,7 +336,7 @@ def _of_rotary(model_type: str, config: Any, known: Family, spec: Spec) -> Itera
                 lone = (
                     _roformer(config)
                     if model_type == "roformer"
-                    else watched.alone(config, one.kind)
+                    else watched.alone(config, known.labels.get(one.kind, one.kind))
                 )
                 seen, calls[layer] = lone
     turns = {n for n, layer in enumerate(spec.layers) if isinstance(layer.encoding, Rotary)}

@@ -23,7 +23,8 @@ from posenc.core.biases import per_query_head
 from posenc.core.carried import CarriedBias, Chunks, carried, in_chunks
 from posenc.core.tracing import in_full
 
-KEPT = 8  # one chunk in so many keeps the keys it meets; backward, the others carry them again
+# One chunk in so many keeps the keys that it meets; the gradient carries those of the others again.
+KEPT = 8
 
 
 def serves(call: Call) -> bool:
@@ -44,7 +45,8 @@ def run(call: Call) -> Tensor:
     with in_full(call.q):
         own, q, k, step = bias.chunks()
         v = in_chunks(per_query_head(call.v, call.q).to(q.dtype))
-        step = step.expand(*q.shape[:3], *step.shape[3:])  # which texts may share
+        # Texts may share one step.
+        step = step.expand(*q.shape[:3], *step.shape[3:])
         out = _Carried.apply(own, q, k, step, v, bias.scale)  # type: ignore
     return out.flatten(2, 3)[..., : call.shape[2], :].to(call.q.dtype)
 
@@ -84,7 +86,8 @@ class _Carried(torch.autograd.Function):
         of_q, of_k, of_step = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(step)
         values, of_values = v.flatten(2, 3), of_v.flatten(2, 3)
         met: list[Tensor] = []  # the keys that chunks up to this one meet
-        of_later = None  # what later chunks say of the keys that were carried past this one
+        # The gradient, from later chunks, of the keys that were carried past this one.
+        of_later = None
         for n in range(own.shape[2] - 1, 0, -1):
             if not met:
                 met = [kept.pop() if n >= KEPT else k[:, :, 0, :0]]

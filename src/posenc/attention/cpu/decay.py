@@ -39,9 +39,11 @@ from posenc.core.biases import DecayBias, per_query_head
 from posenc.core.tracing import full
 
 ROWS = 256  # queries at a time
-FEW_SCORES = 128**2  # of a head, which take less time than to cut them into parts
+# Scores of a head that take less time than cutting them into parts.
+FEW_SCORES = 128**2
 MOST_SCORES = 2**20  # of a triangle at a time, whose bias is made: 8 MB in float64
-FALL = 16.0  # of c among queries, in logits; of more than that float32 loses 2⁻²⁰
+# The most that c falls among the queries of a part, in logits: beyond, float32 loses 2⁻²⁰.
+FALL = 16.0
 
 
 class DecayTile(NamedTuple):
@@ -152,7 +154,8 @@ def _forward(
             q[:, heads, rows], k[:, shared, keys], v[:, shared, keys], bias, scale, part.triangle
         )
         some_lse = some_lse + shift
-        if part.triangle:  # the first part of its queries
+        # A triangle is the first part of its queries: it begins their sums.
+        if part.triangle:
             out[:, heads, rows], lse[:, heads, rows] = some, some_lse
             continue
         before = lse[:, heads, rows]

@@ -90,7 +90,8 @@ def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[T
     before, after = _seen_by_all(behind, rows, keys), _seen_by_all(ahead, rows, keys)
     if before.start == before.stop:
         before = slice(keys.start, keys.start)
-    after = slice(max(after.start, before.stop), after.stop)  # they meet where reach is 0
+    # Where reach is 0, far keys before and after meet.
+    after = slice(max(after.start, before.stop), after.stop)
     if after.start >= after.stop:
         after = slice(keys.stop, keys.stop)
     yield from _tiles(rows, slice(keys.start, before.start))
@@ -330,7 +331,8 @@ def _far_gradients(
     of_query, dim, values = x @ a, q.shape[-1], v.shape[-1]
     q = torch.cat((q, of_query / scale, torch.ones_like(of_query)), -1)
     k = torch.cat((k, torch.ones_like(of_key), of_key / scale), -1)
-    wide = ceil(max(dim + 2, values) / 8) * 8  # which is faster
+    # The kernel is faster where channels are a multiple of 8.
+    wide = ceil(max(dim + 2, values) / 8) * 8
     v = v if c is None else v + c
     grad, q, k, v, out = (F.pad(x, (0, wide - x.shape[-1])) for x in (grad, q, k, v, out))
     of_q, of_k, of_v = flash_backward(grad, q, k, v, out, lse, None, scale)

@@ -112,7 +112,8 @@ def cut_negligible(
     common = u[:, last - rows_all_see.high : last - rows_all_see.low + 1].amax(-1)
     never = common + log(torch.finfo(u.dtype).eps / 2 / strip.keys)  # c − ln(n / ε)
     if not (u[:, last - strip.high : last - strip.low + 1] < never.unsqueeze(-1)).any():
-        return None  # whatever M may be
+        # No bound on the scores, M, hides a term there.
+        return None
     groups, spread = k.shape[1], spread_of_weights(q, k, v, scale).to(u.dtype)
     gone = u < (never - spread).unsqueeze(-1)  # False where that is not a number
     u.masked_fill_(gone, float("-inf"))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings
 
@@ -19,7 +19,7 @@ class TokenRows(Prepared, NamedTuple("TokenRows", [("rows", Tensor)])):
 def add(x: Embeddings, rows: Tensor) -> Embeddings:
     """`rows` (token, channel) or (*batch, token, channel), one for each token of `x`."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
-        got = x.dtype if isinstance(x, Tensor) else shown(x)
+        got = x.dtype if isinstance(x, Tensor) else brief(x)
         raise TypeError(f"`x` must be embeddings (…, token, channel), real numbers, got {got}.")
     if rows.is_meta and not x.is_meta:
         raise ValueError("the table is on the meta device and has no values: load it first.")

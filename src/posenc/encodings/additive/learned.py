@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import channels, room, shown, whole_number
+from posenc.core.arguments import brief, channels, room, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact_copy, whole
 from posenc.core.prepared import Prepared
@@ -47,7 +47,7 @@ class Learned(Encoding):
     def __init__(self, length: int, dim: int, beyond: Beyond = "refuse"):
         super().__init__()
         if not isinstance(beyond, str) or beyond not in ("refuse", "clamp"):
-            raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {shown(beyond)}.")
+            raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {brief(beyond)}.")
         if whole_number(length, "length") < 1:
             raise ValueError(f"a table has rows: `length` must be at least 1, got {length}.")
         self.width, self.length = channels(dim), length

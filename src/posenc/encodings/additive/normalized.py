@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch.nn.functional as F
 
-from posenc.core.arguments import channels, shown
+from posenc.core.arguments import brief, channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
@@ -34,7 +34,7 @@ class Normalized(Encoding):
     def __init__(self, dim: int, divisor: Divisor = "N"):
         super().__init__()
         if not isinstance(divisor, str) or divisor not in ("N", "N-1"):
-            raise ValueError(f"`divisor` must be 'N' or 'N-1', got {shown(divisor)}.")
+            raise ValueError(f"`divisor` must be 'N' or 'N-1', got {brief(divisor)}.")
         self.width = channels(dim)
         self.divisor: Divisor = divisor
 

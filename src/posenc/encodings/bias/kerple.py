@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import query_heads, shown
+from posenc.core.arguments import brief, query_heads
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -49,7 +49,7 @@ class Kerple(Encoding):
         super().__init__()
         if not isinstance(curve, str) or curve not in ("log", "power"):
             raise ValueError(
-                f"`curve` is what scores fall along: 'log' or 'power', got {shown(curve)}."
+                f"`curve` is what scores fall along: 'log' or 'power', got {brief(curve)}."
             )
         self.heads, self.curve = query_heads(heads), curve
         self.p = nn.Parameter(2 * torch.rand(heads))

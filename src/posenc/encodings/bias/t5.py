@@ -18,7 +18,7 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import count, query_heads, room, shown, switch, whole_number
+from posenc.core.arguments import brief, count, query_heads, room, switch, whole_number
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -43,7 +43,7 @@ def starts(buckets: int, reach: int) -> list[int]:
     if buckets > MOST_BUCKETS or reach > 2**62:
         raise ValueError(
             f"T5 takes up to {MOST_BUCKETS:,} `buckets` and a `reach` below 2⁶², got"
-            f" {shown(buckets)} and {shown(reach)}."
+            f" {brief(buckets)} and {brief(reach)}."
         )
     log = buckets - exact  # (B − e) ln(δ/e) ≥ n ln(reach/e)  ⇔  δ^(B−e) eⁿ ≥ reachⁿ e^(B−e)
     first = list(range(exact))

@@ -29,7 +29,7 @@ from math import ceil, floor, log, pi, sqrt
 from jaxtyping import Float
 from torch import Tensor, arange, float64, tensor
 
-from posenc.core.arguments import number, positive, shown
+from posenc.core.arguments import brief, number, positive
 from posenc.core.frequencies import theta
 from posenc.core.shapes import Frequencies
 from posenc.core.tracing import visible
@@ -141,7 +141,7 @@ def longrope(
     factors = short if positive(length, "length") <= positive(trained, "trained") else long
     name, pairs = "short" if factors is short else "long", _theta(freqs).shape[-1]
     if not isinstance(factors, Sequence) or isinstance(factors, str):
-        raise TypeError(f"`{name}` must be a list of factors, one a pair, got {shown(factors)}.")
+        raise TypeError(f"`{name}` must be a list of factors, one a pair, got {brief(factors)}.")
     if len(factors) != pairs:
         raise ValueError(f"`{name}` needs a factor for each of {pairs} pairs, got {len(factors)}.")
     by = [positive(factor, name) for factor in factors]
@@ -169,7 +169,7 @@ def turned(freqs: Theta, length: float) -> Tensor:
 def _theta(freqs: Theta) -> Theta:
     if not isinstance(freqs, Tensor):
         raise TypeError(
-            f"`freqs` must be a tensor of frequencies, got {shown(freqs)}: pass"
+            f"`freqs` must be a tensor of frequencies, got {brief(freqs)}: pass"
             " `posenc.frequencies(dim)`."
         )
     return freqs if freqs.ndim == 3 else theta(freqs)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import torch
 
-from posenc.core.arguments import shown, whole_number
+from posenc.core.arguments import brief, whole_number
 from posenc.core.frequencies import Layout, frequencies, theta
 from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.rope import HOLDS, RoPE
@@ -57,7 +57,7 @@ def spatial_first(freqs: Frequencies, sections: Sequence[int]) -> Frequencies:
 
 def pairs_of_axes(sections: Sequence[int]) -> list[int]:
     if not isinstance(sections, Sequence) or isinstance(sections, str):
-        raise TypeError(f"`sections` must be a list of pairs for each axis, got {shown(sections)}.")
+        raise TypeError(f"`sections` must be a list of pairs for each axis, got {brief(sections)}.")
     return [whole_number(pairs, "sections") for pairs in sections]
 
 

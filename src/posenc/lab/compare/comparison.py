@@ -18,7 +18,7 @@ from posenc.analysis.similarity import Curve, Effect
 from posenc.analysis.text import Text, novel
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, choose, find
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.notebook import table
@@ -236,17 +236,17 @@ def compare(
 def _check(text: Any, settings: Any, progress: Any) -> None:
     if not isinstance(text, Text | None):
         raise TypeError(
-            f"`text` must be a text in words, got {shown(text)}: of a file pass"
+            f"`text` must be a text in words, got {brief(text)}: of a file pass"
             " `posenc.analysis.text.load_text(path)`."
         )
     if settings is not None and not hasattr(settings, "dim"):
         raise TypeError(
             "`settings` must be `Settings` of `posenc.lab.compare.comparison`, got"
-            f" {shown(settings)}: pass `Settings(dim=64)`, for instance."
+            f" {brief(settings)}: pass `Settings(dim=64)`, for instance."
         )
     if not callable(progress):
         raise TypeError(
-            f"`progress` is a function of (doing, done, of), got {shown(progress)}: pass `print`."
+            f"`progress` is a function of (doing, done, of), got {brief(progress)}: pass `print`."
         )
 
 

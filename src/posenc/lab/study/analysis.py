@@ -20,14 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.names import is_own
+from posenc.core.text import printable
 from posenc.lab.study import statistics, tasks
 from posenc.lab.study.cell import PROFILES, Cell, Profile
 from posenc.lab.study.plan import Plan, PlanError
 from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import BITS, Contents, Outcome, Record, StoreError
-from posenc.models.files.errors import printable
 
 PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
 RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
@@ -424,7 +424,7 @@ def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
 def _trained(cell: Cell) -> int:
     if cell.trained is None and is_own(cell.task):
         raise StoreError(
-            f"a cell of the task {shown(cell.task)} lacks `trained`, the length, which only the"
+            f"a cell of the task {brief(cell.task)} lacks `trained`, the length, which only the"
             " code of that task knows, and reading a store runs none: run the study again."
         )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 
 FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
 CONTROLS = ("", "window", "shuffled", "oracle")
@@ -140,7 +140,7 @@ class Cell:
             raise ValueError(f"a cell has settings of format {FORMAT}: {odd} is not known to it.")
         for name, value in rest.items():
             if not _fits(name, value):
-                raise ValueError(f"a cell cannot have the `{name}` {shown(value)}.")
+                raise ValueError(f"a cell cannot have the `{name}` {brief(value)}.")
         profile = Profile(**rest.pop("profile"))
         tested = tuple(rest.pop("tested"))
         return cls(**rest, label=label, source=source, profile=profile, tested=tested)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from posenc import __version__
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.lab.study import regular
 
 KEPT = 2
@@ -187,7 +187,7 @@ def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 
     """
     names = sorted(name for name in {**there, **asked} if there.get(name) != asked.get(name))
     lines = [
-        f"`{name}` is {shown(there.get(name))} there and {shown(asked.get(name))} here"
+        f"`{name}` is {brief(there.get(name))} there and {brief(asked.get(name))} here"
         for name in names[:most]
     ]
     return ", ".join(lines) + (f" and {len(names) - most} more" if len(names) > most else "")

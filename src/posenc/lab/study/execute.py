@@ -26,7 +26,7 @@ import torch
 
 from posenc import __version__
 from posenc.core import provenance
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.extras import how_to_install
 from posenc.lab.study import analysis, own_code, regular, statistics, store, tasks, train
 from posenc.lab.study.build import encoding_of
@@ -162,7 +162,7 @@ def resolved(plan: Plan) -> list[Cell]:
             longest = task.longest
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
             raise PlanError(
-                f"metric: {shown(plan.metric)} is at none of the lengths of {name}, which is"
+                f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"
                 f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
                 " test others, or name another metric."
             )

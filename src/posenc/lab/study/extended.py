@@ -9,7 +9,7 @@ drope   no positions any more                               (Gelberg et al. 2025
 from copy import deepcopy
 from math import pi
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.extension import interpolate, ntk, yarn, yarn_gain
@@ -45,7 +45,7 @@ def check_encoding(cell: Cell, trained: int = 4096) -> None:
         method, factor, _ = EXTEND.fullmatch(cell.extend).groups()  # type: ignore[union-attr]
         if not 1 <= float(factor) <= MOST_FACTOR:
             raise ValueError(
-                f"`extend` must be by a factor from 1 to {MOST_FACTOR:,}, got {shown(cell.extend)}."
+                f"`extend` must be by a factor from 1 to {MOST_FACTOR:,}, got {brief(cell.extend)}."
             )
         _stretched(encoding, method, float(factor), trained)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import count, shown
+from posenc.core.arguments import brief, count
 from posenc.lab.study import own_code
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell
@@ -45,7 +45,7 @@ class Kept:
         unknown = [symbol for symbol in prompt if symbol not in number]
         if unknown:
             raise ValueError(
-                f"`prompt` must be of symbols that the model knows, {shown(unknown[0])} is none:"
+                f"`prompt` must be of symbols that the model knows, {brief(unknown[0])} is none:"
                 f" it knows {' '.join(self.vocabulary[:8])} …"
             )
         tokens = torch.tensor([[number[BEGIN], *(number[symbol] for symbol in prompt)]])

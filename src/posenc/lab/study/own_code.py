@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from posenc.core.names import is_own
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 
 Allowed = str | Iterable[str]
 

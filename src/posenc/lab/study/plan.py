@@ -26,7 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
-from posenc.core.arguments import memory, shown
+from posenc.core.arguments import brief, memory
 from posenc.lab.study import statistics, tasks
 from posenc.lab.study.cell import (
     CONTROLS,
@@ -185,7 +185,7 @@ class Plan:
         """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
         there, here = (tomllib.loads(plan.text) for plan in (other, self))
         return ", ".join(
-            f"`{key}` is {shown(there.get(key))} there and {shown(here.get(key))} here"
+            f"`{key}` is {brief(there.get(key))} there and {brief(here.get(key))} here"
             for key in sorted({*there, *here})
             if there.get(key) != here.get(key)
         )
@@ -245,7 +245,7 @@ class _Reader:
     def _precision(self, value: Any) -> str:
         if value not in PRECISIONS:
             known = " or ".join(map(json.dumps, PRECISIONS))
-            self._wrong("precision", f"must be {known}, got {shown(value)}")
+            self._wrong("precision", f"must be {known}, got {brief(value)}")
         return value
 
     def _tasks(self, value: Any) -> list[str]:
@@ -265,7 +265,7 @@ class _Reader:
         for value in self._list("encodings", content["encodings"], least=1):
             row = {"name": value, "encoding": value} if isinstance(value, str) else value
             if not isinstance(row, dict):
-                self._wrong("encodings", f"{shown(value)} must be a name or a table")
+                self._wrong("encodings", f"{brief(value)} must be a name or a table")
             named = self._text("encodings", row.get("encoding", row.get("name")))
             # `{ encoding = "fire", hidden = 8 }` is `options = { hidden = 8 }`
             options = {key: option for key, option in row.items() if key not in ROW}
@@ -274,7 +274,7 @@ class _Reader:
             positions = self._text("positions", asked.get("positions", "plain"))
             if not POSITIONS.fullmatch(positions):
                 self._wrong(
-                    "positions", f'must be "plain" or "random 2048", got {shown(positions)}'
+                    "positions", f'must be "plain" or "random 2048", got {brief(positions)}'
                 )
             control = self._text("control", asked.get("control", ""), empty=True)
             if control not in CONTROLS:
@@ -282,7 +282,7 @@ class _Reader:
             extend = self._text("extend", row.get("extend", ""), empty=True)
             if extend and not EXTEND.fullmatch(extend):
                 self._wrong(
-                    "extend", f'must be "pi 2", or "yarn 4 after 100" steps, got {shown(extend)}'
+                    "extend", f'must be "pi 2", or "yarn 4 after 100" steps, got {brief(extend)}'
                 )
             self._encoding(named, options, profile, extend)
             label = self._text("encodings", row.get("name", named))
@@ -353,7 +353,7 @@ class _Reader:
         for pair in self._list("contrast", value):
             if not isinstance(pair, list) or len(pair) != 2:
                 self._wrong(
-                    "contrast", f'is a list of pairs such as ["nope", "rope"], got {shown(pair)}'
+                    "contrast", f'is a list of pairs such as ["nope", "rope"], got {brief(pair)}'
                 )
             sides = []
             for side in pair:
@@ -363,31 +363,31 @@ class _Reader:
                         self._unknown("contrast", name, labels)
                 sides.append(tuple(names))
             if set(sides[0]) & set(sides[1]):
-                self._wrong("contrast", f"the sides must differ, got {shown(pair)}")
+                self._wrong("contrast", f"the sides must differ, got {brief(pair)}")
             contrasts.append((sides[0], sides[1]))
         return contrasts
 
     def _metric(self, value: Any) -> str:
         metric = self._text("metric", value)
         if not METRIC.fullmatch(metric):
-            self._wrong("metric", f'must be "area" or "at 1.2", got {shown(metric)}')
+            self._wrong("metric", f'must be "area" or "at 1.2", got {brief(metric)}')
         return metric
 
     def _text(self, key: str, value: Any, empty: bool = False) -> str:
         if not isinstance(value, str) or not (value or empty or key == "hypothesis"):
-            self._wrong(key, f"must be text in quotes, got {shown(value)}")
+            self._wrong(key, f"must be text in quotes, got {brief(value)}")
         if not value.isprintable() and key != "hypothesis":
-            self._wrong(key, f"must be text that can be printed, got {shown(value)}")
+            self._wrong(key, f"must be text that can be printed, got {brief(value)}")
         return value
 
     def _table(self, key: str, value: Any) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            self._wrong(key, f"must be a table, got {shown(value)}")
+            self._wrong(key, f"must be a table, got {brief(value)}")
         return value
 
     def _list(self, key: str, value: Any, least: int = 0) -> list[Any]:
         if not isinstance(value, list) or len(value) < least:
-            got = "an empty one" if value == [] else shown(value)
+            got = "an empty one" if value == [] else brief(value)
             self._wrong(key, f"must be a list{' of at least one' * bool(least)}, got {got}")
         if len(value) > MOST_NAMES:
             self._wrong(key, f"must be a list of up to {MOST_NAMES:,}, got one of {len(value):,}")
@@ -395,7 +395,7 @@ class _Reader:
 
     def _whole(self, key: str, value: Any, least: int = 1, most: int = 2**31) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self._wrong(key, f"must be a whole number from {least} to {most:,}, got {shown(value)}")
+            self._wrong(key, f"must be a whole number from {least} to {most:,}, got {brief(value)}")
         return value
 
     def _length(self, key: str, value: Any) -> int:
@@ -403,21 +403,22 @@ class _Reader:
 
     def _number(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-            self._wrong(key, f"must be a number above 0, got {shown(value)}")
+            self._wrong(key, f"must be a number above 0, got {brief(value)}")
         return float(value)
 
     def _distinct(self, key: str, names: list[str]) -> list[str]:
         for name in names:
             if names.count(name) > 1:
                 self._wrong(
-                    key, f"{shown(name)} is there twice: give each a `name` of its own, or drop one"
+                    key,
+                    f"{brief(name)} is there twice: give each a `name` of its own, or drop one",
                 )
         return names
 
     def _unknown(self, key: str, name: Any, known: Sequence[str]) -> NoReturn:
         near = get_close_matches(str(name), known, 1, 0.5)
         hint = f"did you mean {near[0]!r}" if near else f"known are {', '.join(known)}"
-        self._wrong(key, f"{shown(name)} is not known: {hint}{'?' * bool(near)}")
+        self._wrong(key, f"{brief(name)} is not known: {hint}{'?' * bool(near)}")
 
     def _wrong(self, key: str, what: str) -> NoReturn:
         where = ": ".join(part for part in (self.source, key) if part)
@@ -439,7 +440,7 @@ def _toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool | int | float):
         return json.dumps(value) if value == value and abs(value) != float("inf") else str(value)
-    raise TypeError(f"a plan holds text, numbers, lists and tables, got {shown(value)}.")
+    raise TypeError(f"a plan holds text, numbers, lists and tables, got {brief(value)}.")
 
 
 def _key(key: str) -> str:

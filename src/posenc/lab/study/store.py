@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
+from posenc.core.text import printable
 from posenc.lab.study import regular
 from posenc.lab.study.cell import LONGEST, Cell, Result, digest_of
 from posenc.lab.study.checkpoints import flush_folder
-from posenc.models.files.errors import printable
 
 FORMAT = 2  # of the tables
 MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is
@@ -382,7 +382,7 @@ def _check(file: sqlite3.Connection, path: Path) -> None:
     version = _format(file)
     if version not in STATEMENTS:
         raise StoreError(
-            f"{path} has format {shown(version)}, and this posenc reads format 1 to {FORMAT}:"
+            f"{path} has format {brief(version)}, and this posenc reads format 1 to {FORMAT}:"
             " install a later one."
         )
     if tables != STATEMENTS[version]:

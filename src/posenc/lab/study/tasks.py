@@ -36,7 +36,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from posenc.analysis.text import novel_letters, parse
-from posenc.core.arguments import count, shown
+from posenc.core.arguments import brief, count
 from posenc.core.extras import how_to_install
 from posenc.properties.user_code import is_own, named
 
@@ -186,7 +186,7 @@ class Task:
             return [self._number[symbol] for symbol in symbols]
         except KeyError as unknown:
             raise ValueError(
-                f"the task {self.name!r} wrote {shown(unknown.args[0])}, which is not among its"
+                f"the task {self.name!r} wrote {brief(unknown.args[0])}, which is not among its"
                 " `symbols`: add it there."
             ) from None
 
@@ -586,7 +586,7 @@ def find(name: str, source: Path | None = None) -> Task:
         task = named(name)
         if isinstance(task, Task):
             return task
-        raise LookupError(f"{name} must be a `posenc.lab.study.tasks.Task`, it is {shown(task)}.")
+        raise LookupError(f"{name} must be a `posenc.lab.study.tasks.Task`, it is {brief(task)}.")
     near = get_close_matches(name, [*TASKS, *MADE_OF], 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "own ones are named my_tasks.py:NAME."
     raise LookupError(f"no task is called {name!r}: {hint}")

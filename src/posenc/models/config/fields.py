@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from posenc.models.files.errors import ModelError, Unread, printable, shown
+from posenc.core.text import printable, shown
+from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.strict import MOST_INT
 
 WIDEST = 2**12  # channels of a head: beyond, it is the width of something else

@@ -6,6 +6,8 @@ Nothing here imports torch, so that a bad file is refused before torch has even 
 from pathlib import Path
 from typing import Any
 
+from posenc.core.text import printable, shown
+
 _NOTHING = object()
 
 
@@ -27,26 +29,3 @@ class ModelError(ValueError):
 
 class Unread(ModelError):
     """A valid model that posenc does not read; the message says why."""
-
-
-def shown(value: Any, most: int = 80) -> str:
-    """Format a value from a file for a message: strings in quotes, long values cut.
-
-    >>> print(shown("yarn"), shown([1, 2.5, True, None]))
-    'yarn' [1, 2.5, True, None]
-    """
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4096:
-        return f"a whole number of {value.bit_length()} bits"
-    if isinstance(value, (list, tuple, dict)) and len(value) > 8:
-        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    return printable(repr(value), most)
-
-
-def printable(text: str, most: int = 80) -> str:
-    r"""Make text from a file safe to print: escape control and direction marks, cut at `most`.
-
-    >>> print(printable("a\x1b[31mb\u202e"))
-    a\x1b[31mb\u202e
-    """
-    text = text if len(text) <= most else f"{text[: most - 1]}…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Literal, get_args
 
-from posenc.models.files.errors import ModelError, printable
+from posenc.core.text import printable
+from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import opened, read_json
 
 __all__ = ["ModelFiles", "find_files", "inside", "read_json"]

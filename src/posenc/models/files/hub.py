@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from posenc.core.extras import how_to_install
-from posenc.models.files.errors import ModelError, printable
+from posenc.core.text import printable
+from posenc.models.files.errors import ModelError
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 FILES = {".json", ".gguf", ".safetensors", ".onnx", ".bin", ".pt", ".pth"}  # ends of paths

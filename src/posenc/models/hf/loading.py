@@ -16,8 +16,9 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from posenc.core.arguments import memory
+from posenc.core.text import printable
 from posenc.models.config.parse import ENTRY
-from posenc.models.files.errors import ModelError, printable
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, inside, read_json
 from posenc.models.files.strict import opened
 from posenc.models.weights import Weights, open_weights

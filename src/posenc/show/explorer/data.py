@@ -21,7 +21,7 @@ from posenc import __version__
 from posenc.analysis.cost import cost_of_encoding
 from posenc.catalog import CATALOG
 from posenc.core import provenance
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
 from posenc.show.explorer import graphs

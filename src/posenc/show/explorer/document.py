@@ -13,8 +13,8 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from posenc.core.text import printable
 from posenc.lab.study.checkpoints import write_whole
-from posenc.models.files.errors import printable
 from posenc.show.explorer import data
 from posenc.show.report.saving.folder import MARK, has_mark
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.catalog import choose, find
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.models.files import hub
 from posenc.properties import user_code
@@ -61,7 +61,7 @@ def is_model(name: Any) -> bool:
     if not isinstance(name, str):
         raise TypeError(
             "`what` must be encodings, their names, or models' files, got"
-            f" {shown(name)}: try explore('rope', 'config.json')."
+            f" {brief(name)}: try explore('rope', 'config.json')."
         )
     if user_code.is_own(name):
         return False

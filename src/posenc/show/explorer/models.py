@@ -16,6 +16,7 @@ from posenc.encodings.rotary.theta import Theta
 from posenc.models import config
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files, read_json
 from posenc.models.inspection import Inspection, Verdict, inspect, inspect_spec, judge
 from posenc.models.inspection import Turning as Inspected
 from posenc.show.explorer.graphs import numbers
@@ -93,18 +94,26 @@ class Model(TypedDict):
 
 def architecture(name: str) -> tuple[Model, dict[str, Turning]]:
     """Describe a `model_type` by the defaults of its class. Raises ModelError if it is not read."""
-    spec, file = config.specify({"model_type": name}), "config.json"
-    return _described(name, False, spec, inspect_spec(spec, file, file, None), file)
+    values, file = {"model_type": name}, "config.json"
+    spec = config.specify(values)
+    return _described(name, False, spec, inspect_spec(spec, file, file, None), file, values)
 
 
 def model(path: Path, name: str = "") -> tuple[Model, dict[str, Turning]]:
     """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
     inspection = inspect(path, name=name)
-    return _described(inspection.name, True, config.read(path), inspection, str(path))
+    file, spec = find_files(path).config, config.read(path)
+    values = read_json(file) if file else None
+    return _described(inspection.name, True, spec, inspection, str(path), values)
 
 
 def _described(
-    name: str, own: bool, full_spec: Spec, inspection: Inspection, path: str
+    name: str,
+    own: bool,
+    full_spec: Spec,
+    inspection: Inspection,
+    path: str,
+    values: dict[str, Any] | None,
 ) -> tuple[Model, dict[str, Turning]]:
     spec = inspection.spec
     if not (spec.layers or spec.embedding):
@@ -135,7 +144,7 @@ def _described(
         "trained": spec.trained,
         "layers": layers,
         "notes": list(spec.notes),
-        "outlooks": [_outlook(full_spec, path, target) for target in targets],
+        "outlooks": [_outlook(full_spec, path, target, values) for target in targets],
     }, turnings
 
 
@@ -181,8 +190,8 @@ def _rounded(slower: float) -> float:
     return 0.0 if slower == float("inf") else float(f"{slower:.{DIGITS}g}")
 
 
-def _outlook(full_spec: Spec, path: str, target: int) -> Outlook:
-    problems, unknown, advice = judge(full_spec, path, target)
+def _outlook(full_spec: Spec, path: str, target: int, values: dict[str, Any] | None) -> Outlook:
+    problems, unknown, advice = judge(full_spec, path, target, values)
     return {
         "target": target,
         "verdict": "breaks" if problems else "cannot say" if unknown else "fits",

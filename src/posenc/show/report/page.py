@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, Template
 from markupsafe import Markup
 
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.properties import ALL
 from posenc.show.report import mathml, words
 from posenc.show.report.drawing import html, matplotlib

@@ -7,7 +7,7 @@ from html import escape
 from io import BytesIO
 from pathlib import Path
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.show.report.drawing import document, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import Figure, Table
@@ -47,7 +47,7 @@ class Picture:
         if path.suffix not in KINDS:
             raise ValueError(
                 f"`path` must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got"
-                f" {shown(path.name)}: name it so."
+                f" {brief(path.name)}: name it so."
             )
         if path.suffix == ".json":
             path.write_text(json.dumps(document.to_json(self.figure), allow_nan=False), "utf-8")

@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from posenc.core.arguments import shown
+from posenc.core.arguments import brief
 from posenc.show.report.drawing import marks
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 
@@ -47,7 +47,7 @@ def from_json(document: Any) -> Figure:
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
         got = document.get("schema") if isinstance(document, Mapping) else document
         raise ValueError(
-            f'a figure is a JSON object with `schema` "{SCHEMA}", got {shown(got)}: save it by'
+            f'a figure is a JSON object with `schema` "{SCHEMA}", got {brief(got)}: save it by'
             " JSON in the explorer, or by `posenc.show.plot`."
         )
     content = {key: value for key, value in document.items() if key not in BESIDE}
@@ -80,7 +80,7 @@ def _panel(content: Any) -> Panel:
 def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
     name = content.get("mark") if isinstance(content, Mapping) else None
     if name not in MARKS:
-        raise ValueError(f"`mark` must be one of {', '.join(MARKS)}, got {shown(name)}.")
+        raise ValueError(f"`mark` must be one of {', '.join(MARKS)}, got {brief(name)}.")
     kind = MARKS[name]
     read = _checked_fields(kind, {k: v for k, v in content.items() if k != "mark"}, f"a {name}")
     if kind.styled and "colour" not in read:
@@ -96,14 +96,14 @@ def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
 def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
     """Check that a document has the fields of a class, each of its type, and return them."""
     if not isinstance(content, Mapping):
-        raise ValueError(f"{what} must be an object, got {shown(content)}.")
+        raise ValueError(f"{what} must be an object, got {brief(content)}.")
     hints = get_type_hints(kind)
     for key, value in content.items():
         if key not in hints:
             raise ValueError(f"{what} has no `{key}`: it has {', '.join(hints)}.")
         if key not in ("marks", "panels") and not _fits(value, hints[key]):
             raise ValueError(
-                f"`{key}` of {what} must be {_type_in_words(hints[key])}, got {shown(value)}."
+                f"`{key}` of {what} must be {_type_in_words(hints[key])}, got {brief(value)}."
             )
     for field in fields(kind):
         if field.default is MISSING and field.name not in (*content, "title", "marks", "panels"):
@@ -143,6 +143,6 @@ def _type_in_words(hint: Any, word: int = 0) -> str:
 
 def _listed(value: Any, name: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        got = "an empty one" if value == [] else shown(value)
+        got = "an empty one" if value == [] else brief(value)
         raise ValueError(f"`{name}` must be a list of one or more, got {got}.")
     return value

@@ -20,7 +20,7 @@ from html import escape
 from math import ceil, inf
 
 from posenc.core.numerals import number
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.show.report.drawing import heat_image
 from posenc.show.report.drawing.axis import Axis, axis
 from posenc.show.report.drawing.figure import GREY, Dash, Figure, Mark, Panel, Values, short

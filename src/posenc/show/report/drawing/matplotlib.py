@@ -18,7 +18,7 @@ from matplotlib.figure import Figure as Drawn
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.show.report.drawing.axis import at_whole_numbers
 from posenc.show.report.drawing.data_table import evenly_spaced
 from posenc.show.report.drawing.figure import GREY, VERMILION, Figure, Mark, Panel, Values, short

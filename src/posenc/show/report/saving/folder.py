@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.models.files.strict import opened
 from posenc.show.report.saving.interrupt import undisturbed
 

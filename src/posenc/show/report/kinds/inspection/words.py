@@ -4,7 +4,7 @@ from math import inf, pi
 
 from posenc.analysis.frequencies import LONGEST
 from posenc.core.numerals import number
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.models.inspection import Inspection, Turning, rounded
 
 
@@ -93,10 +93,12 @@ def turning(rotation: Turning) -> list[str]:
     else:
         lines.append(f"from {rotation.reach:,} tokens on, {behind}")
     if rotation.smallest_base is not None and rotation.span:
-        least = f"≥ {rounded(rotation.smallest_base)}"
+        least, more = f"≥ {rounded(rotation.smallest_base)}", ", and not every larger one will do"
+        if rotation.smallest_base == inf:
+            least, more = "> 10¹⁵", ""
         lines.append(
             f"for that not to happen within {rotation.span:,} tokens, without scaling, takes a base"
-            f" {'> 10¹⁵' if rotation.smallest_base == inf else least} (now {rotary.base:,.10g})"
+            f" {least} (now {rotary.base:,.10g}){more}"
         )
     errors = "; ".join(
         f"in {name}: {_radians(error)} ({_judged(error)})"

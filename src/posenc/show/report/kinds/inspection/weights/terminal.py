@@ -6,7 +6,7 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.models.weighing import Weighing
 from posenc.show.report.kinds.inspection.weights import words
 from posenc.show.report.words import runs

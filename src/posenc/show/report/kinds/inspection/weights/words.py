@@ -8,7 +8,7 @@ from posenc.analysis.formula import Formula
 from posenc.analysis.rotary_pairs import DECISIVE_T, FEWEST_PAIRS
 from posenc.analysis.tables import WINDOW, Rows
 from posenc.core.numerals import number
-from posenc.models.files.errors import printable
+from posenc.core.text import printable
 from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
 from posenc.show.report.words import runs, tokens
 
