@@ -1,8 +1,8 @@
 """Carry out a plan with all processes at each of its cells: one large run, on many devices.
 
-    accelerate launch --multi_gpu --num_processes 8 -m posenc.lab.study.distributed PLAN.toml --out big
-    accelerate launch --use_fsdp --num_processes 8 -m posenc.lab.study.distributed PLAN.toml --out big
-    torchrun --nproc-per-node 8 -m posenc.lab.study.distributed PLAN.toml --out big --fsdp
+    accelerate launch --multi_gpu -m posenc.lab.study.distributed PLAN.toml --out large
+    accelerate launch --use_fsdp -m posenc.lab.study.distributed PLAN.toml --out large
+    torchrun --nproc-per-node 8 -m posenc.lab.study.distributed PLAN.toml --out large --fsdp
 
 The loop is that of `posenc study`, and each step's batch too: every process writes all of its texts
 and reads its own. The loss is that of one process, to rounding, so the number of processes and the
