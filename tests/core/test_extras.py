@@ -67,6 +67,12 @@ def test_what_is_too_old_or_too_new_does_not_serve(package, serves, monkeypatch)
     assert extras.version(package) == ("4.2.11+cpu" if serves else None)
 
 
+def test_whatever_brings_safetensors_brings_numpy_too():
+    """By which safetensors writes tensors of torch; it asks for none, and torch does neither."""
+    asked = [{extras.name(p) for p in packages} for packages in extras.requirements().values()]
+    assert all("numpy" in names for names in asked if "safetensors" in names)
+
+
 @pytest.mark.slow
 def test_pip_installs_an_extra_of_a_wheel_without_any_index(tmp_path, monkeypatch):
     pytest.importorskip("hatchling", reason="hatchling, of the extra `dev`, is not installed")
