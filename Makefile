@@ -75,8 +75,8 @@ kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 
 	python -m pytest -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py
 	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py
 
-# The Pythons that uv finds, or fetches where it may; each row of the table is an environment of its own.
-PYTHONS ?= 3.11 3.12 3.13
+# The oldest and the newest Python that are promised, which uv finds, or fetches where it may.
+PYTHONS ?= 3.11 3.13
 release:        ## wheel and sdist into dist/, installed alone and with each extra: tests/installed.md
 	rm -rf dist
 	python tools/release.py $(PYTHONS)

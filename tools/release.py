@@ -56,7 +56,6 @@ CHECKS: dict[str, Sequence[Sequence[str]]] = {  # by extra; "" is posenc alone
     "ray": [[*STUDY, "--ray", "--workers", "1"]],
     "parquet": [STUDY, ["posenc", "results", "runs", "--parquet", "outcomes.parquet"]],
     "images": [["posenc", "study", "images.toml", "--out", "runs"]],
-    "bench": [["posenc", "bench", "start-up", "--quick"]],
     "all": [
         ["python", "-c", MODEL],
         ["posenc", "inspect", "config.json", "--target", "131072", "--out", "page"],

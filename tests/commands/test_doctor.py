@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -85,6 +86,18 @@ def test_torch_that_cannot_be_imported_is_said(posenc, monkeypatch):
     said = dict(doctor.lines(found))
     assert said["torch"].startswith("✗ it cannot be imported: OSError: libcudart")
     assert "GPU" not in said
+
+
+def test_a_device_that_cannot_compute_is_said(posenc, monkeypatch):
+    def fails(device):
+        raise RuntimeError("CUDA error: no kernel image is available\nCompile with …")
+
+    monkeypatch.setattr(doctor, "_attention", fails)
+    code, out, _ = posenc("doctor")
+    assert code == 0
+    assert "attention  error: CUDA error: no kernel image is available\n" in re.sub(
+        " +\n", "\n", out
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

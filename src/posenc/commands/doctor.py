@@ -71,11 +71,14 @@ def _torch() -> dict[str, Any]:
     }
     gpus = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
     device = "cuda" if gpus and torch.cuda.is_available() else "cpu"
-    numba = _numba()
-    return {
-        "torch": version, "gpus": gpus, "numba": numba,
-        "attention": _attention(device), "rotation": _rotation(device),
-    }  # fmt: skip
+    found = {"torch": version, "gpus": gpus, "numba": _numba()}
+    for what, paths in (("attention", _attention), ("rotation", _rotation)):
+        try:
+            found[what] = paths(device)
+        except RuntimeError as error:
+            # As of a GPU that this build of torch has no code for
+            found[what] = {"error": str(error).partition("\n")[0]}
+    return found
 
 
 def _numba() -> dict[str, Any] | None:
