@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table kernels bench weights weights-large
+.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table kernels release bench weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -74,6 +74,12 @@ kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 
 	python -m pip install -c constraints.txt -e ".[fast]" triton
 	python -m pytest -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py
 	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py
+
+# The oldest and the newest Python that are promised, which uv finds, or fetches where it may.
+PYTHONS ?= 3.11 3.13
+release:        ## wheel and sdist into dist/, installed alone and with each extra: tests/installed.md
+	rm -rf dist
+	python tools/release.py $(PYTHONS)
 
 table:          ## write the property table of the README anew
 	python tools/table.py

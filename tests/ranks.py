@@ -11,7 +11,7 @@ import time
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["pytest", "torch.distributed.fsdp", "torch.distributed.tensor", "posenc.lab.study.launch"]
+    ["pytest", "torch.distributed.fsdp", "torch.distributed.tensor", "posenc.lab.study.distributed"]
 )
 
 

@@ -7,9 +7,11 @@ it. `make resolve` does it with pip.
 import functools
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from itertools import product
 from pathlib import Path
 
@@ -92,3 +94,18 @@ def test_the_pythons_that_are_named_are_those_for_which_it_is_resolved():
 
 def test_both_commands_are_found_in_the_readme():
     assert INSTALLS == ["all", "all,dev"]
+
+
+def test_a_release_is_tried_with_every_extra_on_the_oldest_and_the_newest_python():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    tried = runpy.run_path(str(ROOT / "tools" / "release.py"))
+    assert {*tried["CHECKS"]} == {"", *extras} - {"bench", "dev", "fuzz"}  # for a checkout
+    assert tried["TORCHES"]["torch 2.7"] in (ROOT / "Makefile").read_text()
+    oldest, *_, newest = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert f"PYTHONS ?= {oldest} {newest}\n" in (ROOT / "Makefile").read_text()
+    outcomes = (ROOT / "tests/installed.md").read_text()
+    assert f"| installed | Python {oldest} | Python {newest} |" in outcomes
+    assert all(f"\n| {extra} |" in outcomes for extra in ("core", *tried["CHECKS"]) if extra)
+    assert "✗" not in outcomes

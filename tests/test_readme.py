@@ -1,14 +1,16 @@
-"""README.md: its code runs, its table is what the cards say, its claim is what is measured; and
-SECURITY.md: what it names is there."""
+"""README.md: its code runs, its table is what the cards say, its claim is what is measured;
+SECURITY.md: what it names is there; CITATION.cff: it says what the package says."""
 
 import contextlib
 import io
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from posenc import __version__
 from posenc.commands.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -55,3 +57,16 @@ def test_what_the_security_page_names_is_there():
     readers = re.findall(r"\|([^|]*)\|$", page, re.MULTILINE)
     commands = {name.split()[0] for names in readers for name in re.findall(r"`(.+?)`", names)}
     assert {"inspect", "results", "study"} <= commands <= {*app}
+
+
+def test_it_is_cited_as_what_it_is():
+    """Its form is held by `cffconvert --validate`, before a release."""
+    cited = (ROOT / "CITATION.cff").read_text("utf-8")
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    said = dict(re.findall(r'^([\w-]+): "?(.*?)"?$', cited, re.MULTILINE))
+    assert (said["version"], said["license"]) == (__version__, about["license"])
+    assert re.findall(r'name: "(.*)"', cited) == [author["name"] for author in about["authors"]]
+    keywords = re.search(r"^keywords:\n((?:  - .*\n)+)", cited, re.MULTILINE)
+    assert keywords
+    assert re.findall(r"- (.*)", keywords[1]) == about["keywords"]
+    assert f"## {said['version']}\n" in (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -1,8 +1,7 @@
-"""Write what the explorer's page knows of the catalogue and of models; tests hold it against both.
+"""Write what the explorer's page knows of the catalogue; tests hold it against the encodings.
 
-python tools/explorer.py             # both files, minutes
+python tools/explorer.py             # all, minutes
 python tools/explorer.py rope        # one encoding
-python tools/explorer.py models      # models alone
 """
 
 import sys
@@ -11,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.catalog import CATALOG
-from posenc.models.config.families import model_types
-from posenc.models.files.errors import ModelError
-from posenc.show.explorer import data, models
-
-FOLDER = Path(str(files("posenc.show.explorer")))
+from posenc.show.explorer import data
 
 
 def catalog(names: list[str]) -> dict[str, Any]:
@@ -27,26 +22,5 @@ def catalog(names: list[str]) -> dict[str, Any]:
     }
 
 
-def architectures() -> dict[str, Any]:
-    """Every `model_type` of transformers that has positions and is read."""
-    found, turnings = [], {}
-    for name in sorted(model_types()):
-        try:
-            model, turns = models.architecture(name)
-        except ModelError:
-            continue
-        found.append(model)
-        turnings |= turns
-    return {"models": found, "turnings": turnings}
-
-
-def main() -> None:
-    names = sys.argv[1:]
-    if names != ["models"]:
-        data.write(catalog(names), FOLDER / "catalog.json")
-    if not names or names == ["models"]:
-        data.write(architectures(), FOLDER / "models.json")
-
-
 if __name__ == "__main__":
-    main()
+    data.write(catalog(sys.argv[1:]), Path(str(files("posenc.show.explorer"))) / "catalog.json")

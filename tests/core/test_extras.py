@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from posenc.core import extras
 
 ROOT = Path(__file__).parents[2]
+ABOUT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PROJECT = {"": ABOUT["dependencies"], **ABOUT["optional-dependencies"]}
 PLACES = ("src", "docs", "examples", "tests", "studies", "benchmarks", "tools", ".ci")
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile")
 TEXTS = {".py", ".md", ".ipynb", ".html", ".j2", ".js", ".toml", ".txt", ""}
@@ -33,6 +36,41 @@ def test_from_a_wheel_it_is_the_wheel_that_is_installed(monkeypatch, tmp_path):
 
 def test_this_checkout_is_known_for_one():
     assert (extras.CHECKOUT / "src/posenc/core/extras.py").is_file()
+
+
+@pytest.mark.parametrize("extra", ["", "cli", "study", "all"])
+def test_extras_are_the_same_in_a_checkout_and_in_what_is_installed(extra, monkeypatch, tmp_path):
+    """Of an installation that is no older than the checkout; names of other extras are resolved."""
+    here = extras.requirements()
+    lines = [f"{p}; extra == '{name}'" if name else p for name, ps in PROJECT.items() for p in ps]
+    monkeypatch.setattr(extras, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(extras.metadata, "requires", lambda name: lines)
+    assert extras.requirements()[extra] == here[extra]
+    assert not any("posenc" in package for package in here[extra])
+    assert here["study"][:2] == here["cli"]
+
+
+@pytest.mark.parametrize(
+    ("package", "serves"),
+    [
+        ("there", True), ("there>=4", True), ("there>=4.2.11", True), ("there>=4.3", False),
+        ("there<5", True), ("there>=4,<4.2", False), ("there==4.2.11", True), ("missing", False),
+    ],
+)  # fmt: skip
+def test_what_is_too_old_or_too_new_does_not_serve(package, serves, monkeypatch):
+    def version(name):
+        if name == "missing":
+            raise extras.metadata.PackageNotFoundError
+        return "4.2.11+cpu"
+
+    monkeypatch.setattr(extras.metadata, "version", version)
+    assert extras.version(package) == ("4.2.11+cpu" if serves else None)
+
+
+def test_whatever_brings_safetensors_brings_numpy_too():
+    """By which safetensors writes tensors of torch; it asks for none, and torch does neither."""
+    asked = [{extras.name(p) for p in packages} for packages in extras.requirements().values()]
+    assert all("numpy" in names for names in asked if "safetensors" in names)
 
 
 @pytest.mark.slow

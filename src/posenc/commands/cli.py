@@ -5,6 +5,7 @@ stderr; bad input gets one line, and nothing is overwritten. torch is imported i
 so that `posenc --help` answers at once.
 """
 
+# ruff: noqa: F401  each file adds its commands to the app as it is imported
 import os
 import shlex
 import sys
@@ -13,7 +14,18 @@ from typing import NoReturn
 
 from cyclopts import CycloptsError, UnknownCommandError
 
-from posenc.commands import bench, catalog, compare, examples, explore, help, models, results, study  # noqa
+from posenc.commands import (
+    bench,
+    catalog,
+    compare,
+    doctor,
+    examples,
+    explore,
+    help,
+    models,
+    results,
+    study,
+)
 from posenc.commands.app import app, commands
 from posenc.commands.errors import Failure, UsageError
 from posenc.core.provenance import command_line

@@ -63,6 +63,10 @@ EXAMPLES = {
         ("posenc results runs/ --task copy --csv outcomes.csv", "every outcome"),
         ("posenc results runs/ --properties", "do measured properties foretell them?"),
     ),
+    "doctor": (
+        ("posenc doctor", "versions, extras, GPU, and which paths serve"),
+        ("posenc doctor --json", "to be sent with a question"),
+    ),
     "completion": (
         ("posenc completion bash >> ~/.bashrc", ""),
         ("posenc completion zsh > ~/.zfunc/_posenc", "where `fpath` has ~/.zfunc"),

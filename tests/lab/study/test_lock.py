@@ -1,5 +1,7 @@
 """The lock of a folder, against what another process of the system is told."""
 
+import errno
+import fcntl
 import os
 import re
 import subprocess
@@ -8,6 +10,7 @@ import sys
 import pytest
 
 from posenc.lab.study.lock import NAME, Locked, locked
+from posenc.lab.study.regular import NotRegular
 
 HOLD = "import sys; from posenc.lab.study.lock import locked\nwith locked(__import__('pathlib').Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"  # noqa: E501
 
@@ -50,3 +53,27 @@ def test_the_folder_is_made_and_the_lock_is_given_back_after_an_error(tmp_path):
         raise KeyError
     with locked(folder):
         pass
+
+
+def test_a_file_system_without_locks_does_not_stop_a_study(tmp_path, monkeypatch):
+    def missing(*words):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", missing)
+    with locked(tmp_path):
+        assert f'"pid": {os.getpid()}' in (tmp_path / NAME).read_text()
+
+
+def test_a_contender_leaves_the_name_of_the_holder(tmp_path, holder):
+    """Some locks empty the file as they open it."""
+    for _ in range(2):
+        with pytest.raises(Locked, match=f"process {holder.pid} on"), locked(tmp_path):
+            pass
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / NAME).symlink_to(tmp_path / "mine")
+    with pytest.raises(NotRegular, match="it is a link"), locked(tmp_path):
+        pass
+    assert (tmp_path / "mine").read_text() == "mine"

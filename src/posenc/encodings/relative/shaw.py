@@ -10,8 +10,6 @@ Shaw et al. 2018, "Self-Attention with Relative Position Representations", arXiv
 eq. 3-4; r there is key − query, so its tables are ours read backwards.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -54,15 +52,6 @@ class Shaw(Encoding):
         mass = weights.new_zeros(*weights.shape[:-1], len(self.relative_values))
         mass = mass.scatter_add(-1, row.expand(weights.shape), weights)
         return mass @ self.relative_values.to(mass.dtype)
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **how: Any
-    ) -> None:
-        """Load the tables under the names that they had before, `keys` and `values`, too."""
-        for name in ("keys", "values"):
-            if prefix + name in state_dict:
-                state_dict[f"{prefix}relative_{name}"] = state_dict.pop(prefix + name)
-        super()._load_from_state_dict(state_dict, prefix, *rest, **how)
 
 
 CARD = Card(

@@ -11,12 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from posenc.lab.study import regular
+from filelock import FileLock, Timeout
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from posenc.lab.study import regular
 
 NAME = "lock"
 MOST = 4096  # bytes of it that are read
@@ -31,23 +28,24 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock inside the block. Raises Locked if another process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
-    handle = regular.opener(path, os.O_RDWR | os.O_CREAT)
+    regular.check_files(path)
+    # A file in the stead of a lock would outlive a holder that is killed
+    lock = FileLock(path, fallback_to_soft=False)
     try:
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Locked(
-                    f"{folder} is in use by {_holder(path)}: wait for it, or end it with Ctrl-C and"
-                    " go on."
-                ) from None
-            except OSError:
-                pass  # this file system has no locks
-        os.truncate(handle, 0)
-        os.write(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise Locked(
+            f"{folder} is in use by {_holder(path)}: wait for it, or end it with Ctrl-C and go on."
+        ) from None
+    except OSError:
+        # This file system has no locks; what else may be wrong with the file, `open` says
+        pass
+    try:
+        with open(path, "w", opener=regular.opener) as file:
+            json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
         yield
     finally:
-        os.close(handle)
+        lock.release()
 
 
 def _holder(path: Path) -> str:

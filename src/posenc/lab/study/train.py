@@ -67,7 +67,7 @@ class Split(Protocol):
 
 @dataclass(frozen=True)
 class Alone:
-    """One process does all of a step; where several share it, see `posenc.lab.study.launch`."""
+    """One process does all of a step; where several share it, see distributed.py."""
 
     model: Transformer
     cell: Cell

@@ -2,10 +2,9 @@
 
     python -m posenc.show.explorer.data > data.json
 
-What takes long is measured once for the catalogue, and packaged: `catalog.json` has graphs and
-properties, `models.json` what the architectures of transformers do by default. tools/explorer.py
-writes both, and tests hold them against the encodings. A user's own encodings and models are
-measured when the page is made.
+What takes minutes is measured once for the catalogue, and packaged: `catalog.json` has graphs and
+properties. tools/explorer.py writes it, and tests hold it against the encodings. A user's own
+encodings, and what models do, are described when the page is made.
 """
 
 import json
@@ -25,7 +24,7 @@ from posenc.core.text import printable
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
 from posenc.show.explorer import graphs
-from posenc.show.explorer.models import Model, Turning
+from posenc.show.explorer.models import Model, Turning, architectures
 from posenc.show.explorer.sliders import Slider, graph_or_sentence
 from posenc.show.explorer.vectors import Vectors
 from posenc.show.report import mathml, words
@@ -149,7 +148,7 @@ def page(
     own = [card for card in cards if card not in CATALOG]
     measured = {card.slug: measure(card) for card in own} | known
     shown = {card.slug: card for card in (*own, *CATALOG)}
-    usual = architectures()
+    usual, usual_turnings = architectures()
     turnings = {key: rotation for _, turns in models for key, rotation in turns.items()}
     return {
         "schema": SCHEMA,
@@ -169,8 +168,8 @@ def page(
         ],
         "encodings": [encoding(card, measured[slug]) for slug, card in shown.items()],
         "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
-        "models": [*(model for model, _ in models), *usual["models"]],
-        "turnings": turnings | usual["turnings"],
+        "models": [*(model for model, _ in models), *usual],
+        "turnings": turnings | usual_turnings,
         "words": spoken,
         "study": None if study is None else dict(study),
         "notes": [
@@ -234,12 +233,6 @@ def cost(card: Card) -> Cost | None:
 def catalog() -> dict[str, Measured]:
     """Read the measurements of the catalogue's encodings, by slug."""
     return json.loads((files("posenc.show.explorer") / "catalog.json").read_text("utf-8"))
-
-
-@cache
-def architectures() -> dict[str, Any]:
-    """Read the models as transformers makes them by default, and their rotations."""
-    return json.loads((files("posenc.show.explorer") / "models.json").read_text("utf-8"))
 
 
 def blocks(text: str) -> list[Block]:

@@ -5,7 +5,10 @@ tokens: `theta` as it was before any extension, and for each method how many tim
 turns then. Everything is computed here; the page reads no config.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 from zlib import crc32
@@ -14,6 +17,7 @@ from posenc.analysis.frequencies import stretched
 from posenc.core.frequencies import frequencies
 from posenc.encodings.rotary.theta import Theta
 from posenc.models import config
+from posenc.models.config.families import model_types
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
@@ -90,6 +94,19 @@ class Model(TypedDict):
     layers: list[Layers]
     notes: list[str]
     outlooks: list[Outlook]  # at the context, and at FACTORS times it
+
+
+@cache
+def architectures() -> tuple[Sequence[Model], dict[str, Turning]]:
+    """Describe every `model_type` of transformers that has positions and is read: two seconds."""
+    described: list[Model] = []
+    turnings: dict[str, Turning] = {}
+    for name in sorted(model_types()):
+        with suppress(ModelError):
+            model, turns = architecture(name)
+            described.append(model)
+            turnings |= turns
+    return described, turnings
 
 
 def architecture(name: str) -> tuple[Model, dict[str, Turning]]:

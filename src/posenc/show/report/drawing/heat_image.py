@@ -3,10 +3,10 @@
 from base64 import b64encode
 from dataclasses import replace
 from functools import cache
-from struct import pack
-from zlib import compress, crc32
+from io import BytesIO
 
 from matplotlib import colormaps
+from PIL import Image
 
 from posenc.show.report.drawing.marks import Heat
 
@@ -16,26 +16,14 @@ BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # of signed values; transparent at 
 
 
 def image(heat: Heat, down: bool = False) -> str:
-    """An address that holds the image; the first row of `z` is the lowest, if `down` the highest.
-
-    A row of a PNG begins with the byte of its filter, 0 for none.
-    """
-    lines, span = heat.z if down else heat.z[::-1], heat.span
-    rows = [bytes([0, *(level(value, *span) for value in row)]) for row in lines]
-    colours = _palette(heat.signed)
-    plain = b"".join(bytes(colour[:3]) for colour in colours)
-    seen = bytes(colour[3] for colour in colours)
-    png = b"\x89PNG\r\n\x1a\n" + b"".join(
-        pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
-        for kind, data in (
-            (b"IHDR", pack(">IIBBBBB", len(heat.z[0]), len(heat.z), 8, 3, 0, 0, 0)),
-            (b"PLTE", plain),
-            (b"tRNS", seen),
-            (b"IDAT", compress(b"".join(rows), 9)),
-            (b"IEND", b""),
-        )
-    )
-    return "data:image/png;base64," + b64encode(png).decode()
+    """An address that holds the image; its first row is the last of `z`, or the first if `down`."""
+    rows, span, colours = heat.z if down else heat.z[::-1], heat.span, _palette(heat.signed)
+    cells = bytes(level(value, *span) for row in rows for value in row)
+    picture, file = Image.frombytes("P", (len(rows[0]), len(rows)), cells), BytesIO()
+    picture.putpalette([part for colour in colours for part in colour[:3]])
+    opacity = bytes(colour[3] for colour in colours)
+    picture.save(file, "PNG", transparency=opacity, compress_level=9)
+    return "data:image/png;base64," + b64encode(file.getvalue()).decode()
 
 
 def level(value: float | None, low: float, high: float) -> int:

@@ -15,7 +15,7 @@ from thorough import some
 from torch.distributed import TCPStore
 
 import posenc.lab.study
-from posenc.lab.study import execute, launch, store, tasks, train
+from posenc.lab.study import distributed, execute, store, tasks, train
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell, Profile
 from posenc.lab.study.controls import draw_positions
@@ -61,11 +61,11 @@ def fitted(cell, directory=None, stop=lambda: False, split=train.Alone):
 def one_of_two(folder):
     """The work of one process of two: cells together and alone, stopped and continued."""
     torch.set_num_threads(1)
-    engine = launch.Engine.begin()
+    engine = distributed.Engine.begin()
     rank = torch.distributed.get_rank()
 
     def together(*of):
-        return launch.Share(engine, *of)
+        return distributed.Share(engine, *of)
 
     # In float64, or the noise of gradients that should be 0 is all that AdamW sees of them
     torch.set_default_dtype(torch.float64)
@@ -151,7 +151,7 @@ def test_a_plan_is_launched_by_accelerate(tmp_path, how, way):
     begin = [sys.executable, "-m", "accelerate.commands.launch", how]
     begin += ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"]
     begin += ["--dynamo_backend", "no", "--main_process_port"]
-    study = ["-m", "posenc.lab.study.launch", plan, "--out", out, "--keep"]
+    study = ["-m", "posenc.lab.study.distributed", plan, "--out", out, "--keep"]
     environment = os.environ | {"PYTHONPATH": str(Path(execute.__file__).parents[3])}
     # At a port that is taken accelerate lets its processes meet at one that the system gives
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -176,15 +176,15 @@ def test_a_plan_is_launched_by_accelerate(tmp_path, how, way):
 
 SIGNALLED = """
 import os, signal
-from posenc.lab.study import launch
-loss, steps = launch.Share.loss, []
+from posenc.lab.study import distributed
+loss, steps = distributed.Share.loss, []
 def counted(self, *of):
     steps.append(of)
     if len(steps) == 5 and os.environ["RANK"] == "1":
         os.kill(os.getpid(), signal.SIGTERM)
     return loss(self, *of)
-launch.Share.loss = counted
-os._exit(launch.main())
+distributed.Share.loss = counted
+os._exit(distributed.main())
 """
 
 
@@ -195,7 +195,7 @@ def test_one_signal_stops_all_and_the_same_command_goes_on(tmp_path, launched):
     assert [status for *_, status in first] == [130, 130], first
     assert [*(out / execute.CELLS).glob("*/*.safetensors")]
     assert not store.read(out).records
-    again = said(launched(tmp_path, "-m", "posenc.lab.study.launch", plan, "--out", out))
+    again = said(launched(tmp_path, "-m", "posenc.lab.study.distributed", plan, "--out", out))
     assert [status for *_, status in again] == [0, 0], again
     assert len(store.read(out).records) == 2
 
@@ -203,28 +203,28 @@ def test_one_signal_stops_all_and_the_same_command_goes_on(tmp_path, launched):
 def test_what_cannot_be_launched_is_said(tmp_path, monkeypatch, capsys):
     words = [str(plan_in(tmp_path)), "--out", str(tmp_path / "out")]
     monkeypatch.delenv("RANK", raising=False)
-    assert launch.main(words) == 1
+    assert distributed.main(words) == 1
     assert "one process alone is `posenc study`" in capsys.readouterr().err
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    assert launch.main(words) == 1
+    assert distributed.main(words) == 1
     assert "a study trains in float32, `--mixed_precision` is 'bf16'" in capsys.readouterr().err
 
 
 def test_an_error_of_one_ends_all(tmp_path, launched):
     """More processes than texts, and a plan that is none."""
     plan, out = plan_in(tmp_path, batch=1), tmp_path / "out"
-    both = said(launched(tmp_path, "-m", "posenc.lab.study.launch", plan, "--out", out))
+    both = said(launched(tmp_path, "-m", "posenc.lab.study.distributed", plan, "--out", out))
     assert [status for *_, status in both] == [1, 1]
     for _, error, _ in both:
         assert "`batch` must be at least one text for each of 2 processes, got 1" in error
     plan.write_text("tasks = 3")
     both = said(
-        launched(tmp_path, "-m", "posenc.lab.study.launch", plan, "--out", tmp_path / "other")
+        launched(tmp_path, "-m", "posenc.lab.study.distributed", plan, "--out", tmp_path / "other")
     )
     assert [status for *_, status in both] == [1, 0]
-    assert "posenc.lab.study.launch: plan.toml" in both[0][1]
+    assert "posenc.lab.study.distributed: plan.toml" in both[0][1]
 
 
 def test_checkpoints_that_not_all_see_are_refused(tmp_path, monkeypatch):
@@ -233,16 +233,16 @@ def test_checkpoints_that_not_all_see_are_refused(tmp_path, monkeypatch):
     def others(every, own):
         every[:] = [own, []]
 
-    monkeypatch.setattr(launch.dist, "get_world_size", lambda: 2)
-    monkeypatch.setattr(launch.dist, "all_gather_object", others)
-    with pytest.raises(launch.Refused, match="`--out` must be a folder that all nodes share"):
-        launch._same_folder(tmp_path)
+    monkeypatch.setattr(distributed.dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(distributed.dist, "all_gather_object", others)
+    with pytest.raises(distributed.Refused, match="`--out` must be a folder that all nodes share"):
+        distributed._same_folder(tmp_path)
 
 
 def test_what_happens_while_python_ends_does_not_change_the_status():
     """A thread of gloo has aborted runs that were done; here a function for the end does."""
     code = "import atexit, os, runpy; atexit.register(os.abort);"
-    code += "runpy.run_module('posenc.lab.study.launch', run_name='__main__')"
+    code += "runpy.run_module('posenc.lab.study.distributed', run_name='__main__')"
     environment = {name: x for name, x in os.environ.items() if name != "RANK"}
     done = subprocess.run(
         [sys.executable, "-c", code, "plan.toml", "--out", "out"],
@@ -256,8 +256,8 @@ def test_shares_are_the_batch(monkeypatch):
     """Rows, positions and answers of three processes, side by side, are those of one."""
     cell = replace(CELLS[1], profile=SMALL)
     batch, shares = COPY.training(5, Random(3)), []
-    monkeypatch.setattr(launch.dist, "get_world_size", lambda: 3)
-    monkeypatch.setattr(launch, "DistributedDataParallel", lambda part: part)
+    monkeypatch.setattr(distributed.dist, "get_world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "DistributedDataParallel", lambda part: part)
 
     def noted(model, cell, task, batch, random, among):
         shares.append((batch, draw_positions(cell, batch.inputs.shape, random), among))
@@ -265,9 +265,9 @@ def test_shares_are_the_batch(monkeypatch):
 
     monkeypatch.setattr(train, "loss_of", noted)
     for rank in range(3):
-        monkeypatch.setattr(launch.dist, "get_rank", lambda rank=rank: rank)
-        engine = launch.Engine(False, torch.device("cpu"))
-        share = launch.Share(engine, build(cell, len(COPY.vocabulary)), cell, COPY)
+        monkeypatch.setattr(distributed.dist, "get_rank", lambda rank=rank: rank)
+        engine = distributed.Engine(False, torch.device("cpu"))
+        share = distributed.Share(engine, build(cell, len(COPY.vocabulary)), cell, COPY)
         share.loss(batch, Random("positions"))
     parts, positions, among = zip(*shares, strict=True)
     for place in range(3):

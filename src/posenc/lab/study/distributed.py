@@ -1,8 +1,8 @@
 """Carry out a plan with all processes at each of its cells: one large run, on many devices.
 
-    accelerate launch --multi_gpu --num_processes 8 -m posenc.lab.study.launch PLAN.toml --out large
-    accelerate launch --use_fsdp --num_processes 8 -m posenc.lab.study.launch PLAN.toml --out large
-    torchrun --nproc-per-node 8 -m posenc.lab.study.launch PLAN.toml --out large --fsdp
+    accelerate launch --multi_gpu -m posenc.lab.study.distributed PLAN.toml --out large
+    accelerate launch --use_fsdp -m posenc.lab.study.distributed PLAN.toml --out large
+    torchrun --nproc-per-node 8 -m posenc.lab.study.distributed PLAN.toml --out large --fsdp
 
 The loop is that of `posenc study`, and each step's batch too: every process writes all of its texts
 and reads its own. The loss is that of one process, to rounding, so the number of processes and the
@@ -11,7 +11,9 @@ way of sharing weights are registered beside the plan. Weights are whole in each
 checkpoint holds them whole, as one process writes it, so it serves any number of processes; nodes
 share the folder. The first process evaluates and writes the store.
 
-What `accelerate launch` and `torchrun` set in the environment is read; neither is imported.
+Either launcher serves, for what they set in the environment is read and neither is imported.
+Accelerate's own objects would do less: on CPUs they make DDP of FSDP, so that no test could hold
+the two alike, and their checkpoints hold pickles, for as many processes as wrote them.
 """
 
 import os
@@ -70,7 +72,7 @@ class Engine:
         if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
             raise NotLaunched(
                 "this is begun by `accelerate launch --num_processes 8 -m"
-                " posenc.lab.study.launch …`, of `pip install accelerate`, or by torchrun; one"
+                " posenc.lab.study.distributed …`, of `pip install accelerate`, or by torchrun; one"
                 " process alone is `posenc study`."
             )
         precision = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
@@ -282,7 +284,7 @@ class _Lines:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status."""
     parser = ArgumentParser(
-        "posenc.lab.study.launch", description=(__doc__ or "").partition("\n")[0]
+        "posenc.lab.study.distributed", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("plan", type=Path, help="a TOML file, as `posenc study` takes it")
     parser.add_argument("--out", type=Path, required=True, help="a folder for the results")
@@ -348,7 +350,7 @@ def _lead(
 
 
 def _failed(error: Exception) -> int:
-    print(f"posenc.lab.study.launch: {error}", file=sys.stderr)
+    print(f"posenc.lab.study.distributed: {error}", file=sys.stderr)
     return 1
 
 

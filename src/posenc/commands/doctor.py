@@ -1,0 +1,159 @@
+"""`posenc doctor`: what is installed here, what is missing, and what posenc does with it."""
+
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from posenc import __version__
+from posenc.commands.app import app
+from posenc.commands.options import AsJson, print_json
+from posenc.core import extras, fast, provenance
+
+TOKENS, WIDTH, HEADS = 4096, 64, 8
+SHOWN = "rope", "alibi", "shaw", "cope"  # encodings that attention takes different paths for
+
+
+@app.command
+def doctor(*, as_json: AsJson = False) -> None:
+    """Say what is installed here, what is missing and how to install it, and which paths serve.
+
+    Parameters
+    ----------
+    as_json
+        Print one JSON document instead.
+    """
+    found = examined()
+    if as_json:
+        return print_json(found)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, line in lines(found):
+        table.add_row(Text(name), Text(line))
+    Console().print(table)
+
+
+def examined() -> dict[str, Any]:
+    """Examine this installation, as `--json` prints it."""
+    where = {
+        "posenc": {
+            "version": __version__,
+            "commit": provenance.commit(),
+            "folder": str(provenance.HERE),
+        },
+        "python": {
+            "version": platform.python_version(),
+            "program": sys.executable,
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        },
+    }
+    return where | _torch() | {"extras": {name: _extra(name) for name in extras.requirements()}}
+
+
+def _torch() -> dict[str, Any]:
+    """Torch, its devices, and the paths that a call takes on the first of them."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        why = f"{type(error).__name__}: {error}"
+        return {"torch": {"error": why}, "gpus": [], "numba": None, "attention": {}, "rotation": {}}
+    version = {
+        "version": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.version.cuda,
+    }
+    gpus = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    device = "cuda" if gpus and torch.cuda.is_available() else "cpu"
+    found = {"torch": version, "gpus": gpus, "numba": _numba()}
+    for what, paths in (("attention", _attention), ("rotation", _rotation)):
+        try:
+            found[what] = paths(device)
+        except RuntimeError as error:
+            # As of a GPU that this build of torch has no code for
+            found[what] = {"error": str(error).partition("\n")[0]}
+    return found
+
+
+def _numba() -> dict[str, Any] | None:
+    """Numba's version, and why its kernels do not serve; None where it is not installed."""
+    if (version := extras.version("numba")) is None:
+        return None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        serves = fast.load("posenc.rotation.numba_kernel") is not None
+    return {"version": version, "error": None if serves else " ".join(str(w.message) for w in said)}
+
+
+def _attention(device: str) -> dict[str, str]:
+    """The path of attention by encoding, for a text that is read causally."""
+    import torch
+
+    from posenc.attention.attend import explain
+    from posenc.catalog import create
+    from posenc.core import masks
+
+    q = torch.empty(1, HEADS, TOKENS, WIDTH, device=device)
+    pos = torch.arange(TOKENS, device=device)
+    return {
+        name: explain(q, q, q, create(name, WIDTH, HEADS).to(device), pos, mask=masks.causal()).path
+        for name in SHOWN
+    }
+
+
+def _rotation(device: str) -> dict[str, str]:
+    """The kernel that turns queries and keys, by layout."""
+    import torch
+
+    from posenc.core.frequencies import LAYOUTS, frequencies
+    from posenc.rotation import dispatch, table
+
+    x = torch.empty(1, HEADS, TOKENS, WIDTH, device=device)
+    by = table.turn(torch.arange(TOKENS, device=device), frequencies(WIDTH))
+    return {layout: dispatch.kernel_for(x, by, layout) for layout in LAYOUTS}  # type: ignore[arg-type]
+
+
+def _extra(name: str) -> dict[str, Any]:
+    """What an extra brings that is here, what is missing or too old, and the command for it."""
+    versions = {package: extras.version(package) for package in extras.requirements()[name]}
+    missing = [package for package, version in versions.items() if version is None]
+    return {
+        "installed": {extras.name(package): v for package, v in versions.items() if v},
+        "missing": missing,
+        "install": extras.how_to_install(name) if missing and name else None,
+    }
+
+
+def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was found, a line for each thing: its name, and what is to be said of it."""
+    posenc, python, torch, numba = (found[name] for name in ("posenc", "python", "torch", "numba"))
+    commit = f", commit {posenc['commit']}" if posenc["commit"] else ""
+    yield "posenc", f"{posenc['version']}{commit}, in {posenc['folder']}"
+    yield "python", f"{python['version']}, {python['program']}; {python['machine']}"
+    if "error" in torch:
+        yield "torch", f"✗ it cannot be imported: {torch['error']}"
+    else:
+        build = f"CUDA {torch['cuda']}" if torch["cuda"] else "a build without CUDA"
+        yield "torch", f"{torch['version']}, {build}; {torch['threads']} threads"
+        yield "GPU", ", ".join(found["gpus"]) or "none that torch sees"
+        yield "Numba", _said_of(numba)
+        yield "attention", " · ".join(f"{n}: {path}" for n, path in found["attention"].items())
+        yield "rotation", " · ".join(f"{n}: {path}" for n, path in found["rotation"].items())
+    for name, extra in found["extras"].items():
+        there = "✓ " + ", ".join(" ".join(item) for item in extra["installed"].items())
+        if extra["missing"]:
+            how = f": {extra['install']}" if extra["install"] else ""
+            there = f"✗ without {', '.join(extra['missing'])}{how}"
+        yield f"[{name}]" if name else "needs", there
+
+
+def _said_of(numba: dict[str, Any] | None) -> str:
+    if numba is None:
+        return f"not installed, which is slower in places: {extras.how_to_install('fast')}"
+    return f"{numba['version']}, its kernels serve" if not numba["error"] else f"✗ {numba['error']}"
