@@ -139,6 +139,8 @@ READ: dict[str, dict[str, Any]] = {
             "rotary_emb_fraction": "partial_rotary_factor",
         },
     },
+    # its layers see all of a text that they were given, and a window of what they wrote
+    "unlimited_ocr_text": {"switched": {"is_causal": True}},
     "ultrabert": {
         "windows": {"sliding_attention": BOTH_SIDES["sliding_attention"]},
     },
@@ -154,6 +156,64 @@ READ: dict[str, dict[str, Any]] = {
     "glm_moe_dsa": {**MLA, "fixed": {"rope_interleave": True}},
     "hy_v4": {"keys": {**MLA["keys"], "num_key_value_heads": "num_attention_heads"}}
     | {"place": MLA["place"], "logit_gain": MLA["logit_gain"]},
+    # which layers attend is listed, or goes round
+    "bamba": {
+        "layers": {
+            "listed": "attn_layer_indices",
+            "is": "full_attention",
+            "else": "linear_attention",
+            "unlisted": "linear_attention",
+        },
+        "attention": ["full_attention"],
+    },
+    "recurrent_gemma": {
+        "layers": {
+            "round": "block_types",
+            "cycle": ["recurrent", "recurrent", "attention"],
+            "renamed": {"recurrent": "linear_attention", "attention": "sliding_attention"},
+        },
+        "attention": ["sliding_attention"],
+    },
+    "zamba2": {
+        "layers": {
+            "cycle": ["linear_attention"],
+            "first": [
+                *["linear_attention"],
+                *[*["linear_attention"] * 5, "hybrid"] * 7,
+                *[*["linear_attention"] * 4, "hybrid", *["linear_attention"] * 3, "hybrid"],
+            ],
+        },
+        "attention": ["hybrid"],
+        "form": {"times": 2},
+        "defaults": {"use_mem_rope": False},
+        "switch": {"key": "use_mem_rope", "true": {}, "": {"kind": "none"}},
+    },
+    "granite_swa": {"form": {"bases": "layer_rope_theta"}},
+    "granitemoe_swa": {"form": {"bases": "layer_rope_theta"}},
+    "mistral4": {**INTERLEAVE, "temperature": MINISTRAL},
+    # heads of full layers are wider
+    **{
+        name: {
+            "form": {"wide": {"full_attention": "global_head_dim"}},
+            "defaults": {"global_head_dim": 512},
+            "layers": {
+                **{"every": 6, "at": -1, "is": "full_attention", "else": "sliding_attention"},
+                **{"last": "full_attention", "forced": True},
+            },
+            "switch": {
+                "key": "use_bidirectional_attention",
+                "all": {
+                    "causal": False,
+                    "windows": {
+                        "sliding_attention": {"key": "sliding_window", "over": 2, "plus": 2}
+                    },
+                },
+            },
+        }
+        for name in ("gemma4_text", "gemma4_unified_text")
+    },
+    "hunyuan_v1_dense": {"form": {"alpha": True}},
+    "hunyuan_v1_moe": {"form": {"alpha": True}},
     "minimax": {"windows": {"full_attention": "sliding_window"}},
     "longcat_flash": MLA,
     "minicpm3": MLA,
@@ -185,6 +245,19 @@ READ: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
     "qwen3_omni_moe_talker_text": {"mrope": {"sections": [24, 20, 20], "woven": True}},
     "qwen4_exp_text": {"mrope": {"sections": [11, 11, 10], "woven": True}},
+    "kimi_linear": {
+        "layers": {
+            "every": 4,
+            "at": 0,
+            "is": "full_attention",
+            "else": "linear_attention",
+            "first": ["linear_attention"],
+            "numbers": {
+                "key": "linear_attn_config",
+                "lists": {"full_attn_layers": "full_attention", "kda_layers": "linear_attention"},
+            },
+        },
+    },
     "glm5_next_text": {
         "attention": ["indexed_attention"],
         "layers": {
@@ -197,8 +270,17 @@ READ: dict[str, dict[str, Any]] = {
     },
     "nemotron_h": {
         "defaults": {"num_hidden_layers": 4},
-        "layers": {"cycle": ["linear_attention", "moe", "full_attention", "mlp"]},
+        "layers": {
+            "cycle": ["linear_attention", "moe", "full_attention", "mlp"],
+            "letters": {
+                "hybrid_override_pattern": {
+                    **{"M": "linear_attention", "*": "full_attention"},
+                    **{"E": "moe", "-": "mlp"},
+                },
+            },
+        },
         "attention": ["full_attention"],
+        "ignored": ["num_hidden_layers", "sliding_window"],
     },
     # other names, other bases
     "codegen": {
@@ -239,6 +321,7 @@ READ: dict[str, dict[str, Any]] = {
     },
     "granitemoehybrid": {
         "layout": "half",
+        "layers": {"cycle": ["linear_attention"]},
         "attention": ["full_attention"],
         "switch": {"key": "position_embedding_type", "rope": {}, "": {"kind": "none"}},
     },
@@ -479,17 +562,13 @@ REFUSED: dict[str, str] = {
     "queries, keys and values are turned": "clvp_encoder",
     "a learned bias for distances between frames": "phi4_multimodal_audio",
     "it says its base in `attn_config.rope_theta`, which transformers 5 does not read": "dbrx",
-    "each layer has a base of its own, in `layer_rope_theta`": (
-        "granite_swa granitemoe_swa muse_glimmer_text muse_spark_text"
-    ),
-    "which layers attend stands in a key that posenc does not read": (
-        "bamba recurrent_gemma zamba2"
+    "layers without a base in `layer_rope_theta` do not turn, and the others by one of their own": (
+        "muse_glimmer_text muse_spark_text"
     ),
     "its full layers sharpen queries by a power of the position": "beam",
     "its rotations have a learned factor each": "mistral_large4_text",
     "heads of its layers differ, as `per_layer_config` says": (
-        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant "
-        "gemma4_text gemma4_unified_text step3p5"
+        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant step3p5"
     ),
     "each layer has a window of its own": "neomme",
     "its frequencies are woven of height, width and time in an order of their own": (
@@ -500,7 +579,6 @@ REFUSED: dict[str, str] = {
     ),
     "it turns the output of attention back": "deepseek_v4",
     "only layers in `rope_scaling_layers` are scaled": "molmo2_text",
-    "a share of channels turns that its two other keys must agree with": "mistral4",
     "its dense layers turn by a rule of their own": "cohere2_moe",
     "its layers run again and again, and keys of their own say how often": "hrm_text",
     "it is a tokenizer or vocoder of sound, whose positions are frames": (
@@ -556,6 +634,7 @@ BOTH: dict[str, str] = {
 }
 SCALES: list[tuple[dict[str, Any], str]] = [
     ({"is": 1.0}, "dia_decoder dia_encoder gemma3n_text gpt_neo mt5 pix2struct_text_model"),
+    ({"is": 1.0}, "gemma4_text gemma4_unified_text"),
     ({"is": 1.0}, "pop2piano switch_transformers t5 umt5"),
     (
         {"key": "query_pre_attn_scalar", "power": -0.5},
@@ -563,17 +642,19 @@ SCALES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"key": "attention_multiplier"},
-        "granite granite4_vision_text granite_docling_text granitemoe granitemoehybrid "
-        "granitemoeshared",
+        "granite granite4_vision_text granite_docling_text granite_swa granitemoe "
+        "granitemoe_swa granitemoehybrid granitemoeshared",
     ),
     ({"key": "attention_multiplier", "else": "width"}, "hyperclovax"),
     ({"key": "attn_config.softmax_scale"}, "mpt"),
-    ({"key": "attention_head_dim", "times": 0.5, "power": -0.5, "else": "width"}, "zamba"),
+    ({"key": "attention_head_dim", "times": 0.5, "power": -0.5, "else": "width"}, "zamba zamba2"),
     ({"flag": "scale_attn_weights"}, "gpt-sw3 gpt2 gpt_bigcode imagegpt"),
 ]
 SOFTCAP = {"attn_logit_softcapping": "gemma2 t5_gemma_module vaultgemma"}
 SINKS = {
-    "full_attention sliding_attention": "flint gpt_oss openai_privacy_filter",
+    "full_attention sliding_attention": (
+        "flint gpt_oss granite_swa granitemoe_swa openai_privacy_filter"
+    ),
     "indexed_attention": "hy_v4",
     "sliding_attention": "mimo_v2_flash",
 }
@@ -652,14 +733,18 @@ def line(model_type: str) -> dict[str, Any]:
     """Make the line of families.json for a model."""
     kind = CONFIG_MAPPING[model_type]
     made: dict[str, Any] = {"folder": kind.__module__.split(".")[-2], **read(model_type)}
-    if made.get("kind") in ("refused", "nothing") or "parts" in made:
+    if "parts" in made:
+        return made | {"inner": inner(model_type, made["parts"])}
+    if made.get("kind") in ("refused", "nothing"):
         return made
     config = watched.config(model_type)
     made["parts"] = parts(model_type)
+    made["inner"] = inner(model_type, made["parts"])
     own = "num_hidden_layers" in vars(config) or made.get("kind")
     if watched.inner(config) and not own and "rope_parameters" not in vars(config):
         made["flat"] = flat(model_type)
-        return made | {"kind": "parts", "parts": made["parts"] or list(watched.inner(config))}
+        made["parts"] = made["parts"] or list(watched.inner(config))
+        return made | {"kind": "parts", "inner": inner(model_type, made["parts"])}
     names = keys(kind, config)
     made["keys"] = names | made.get("keys", {})
     made["defaults"] = defaults(model_type, made["keys"]) | made.get("defaults", {})
@@ -677,7 +762,7 @@ def line(model_type: str) -> dict[str, Any]:
             made["layers"] = rule
     if made.get("kind") == "none" and made.get("layers") and "attention" not in made:
         made |= attending(watched.trace(model_type))
-    made.setdefault("ignored", ignored(model_type, made))
+    made["ignored"] = [*dict.fromkeys([*made.get("ignored", []), *ignored(model_type, made)])]
     if "rotary_dim" in made["ignored"]:
         made["defaults"].pop("rotary_dim", None)
     made["switched"] = made.get("switched", {}) | switched(model_type, made | attention(model_type))
@@ -751,6 +836,9 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
         found += [] if SHARE in code else [f"rope_parameters.{SHARE}"]
         if "head_dim" not in named and _computed(kind, "head_dim", 48):
             found.append("head_dim")
+    typed = re.search("layer_type|block_type", code) or model_type == "mistral"
+    if made.get("kind") in ("rotary", "none") and not typed:
+        found.append("layer_types")  # AutoConfig makes of a Mistral that lists them a Ministral
     ruled = '"sliding_window"' in json.dumps(made.get("windows"))
     if not ruled and not ("sliding" in code and _slides(model_type, made)):
         found.append("sliding_window")
@@ -834,6 +922,35 @@ def parts(model_type: str) -> list[str]:
     ]
 
 
+def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
+    """What a class takes each config inside it for, that states no type or another one."""
+    kind: Any = CONFIG_MAPPING[model_type]
+
+    def made(name: str, **values: Any) -> Any:
+        for given in ({name: values}, {}):
+            with suppress(Exception):  # the class cannot take it so
+                return getattr(kind(**given), name)
+        return None
+
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        part = made(name)
+        if part is None or part.model_type not in CONFIG_MAPPING:
+            continue
+        other = "bert" if part.model_type != "bert" else "gpt2"
+        fixed = type(made(name, model_type=other)) is type(part)
+        found[name] = {"model_type": part.model_type} | ({"fixed": True} if fixed else {})
+        with suppress(Exception):  # its class has no defaults that fit each other
+            own = type(part)()
+            values = {key: getattr(part, key, None) for key in (*USUAL, "sliding_window")}
+            values["rope_parameters"] = getattr(part, "rope_parameters", None)
+            differ = {k: v for k, v in values.items() if v != getattr(own, k, None)}
+            stated = getattr(kind.sub_configs_defaults.get(name), "init_kwargs", {})
+            differ |= {k: v for k, v in stated.items() if differ and k in USUAL}
+            found[name] |= {"defaults": differ} if differ else {}
+    return found
+
+
 def flat(model_type: str) -> str:
     """Type of the text model inside that the class makes of keys at the top level; "" if none."""
     kind: Any = CONFIG_MAPPING[model_type]
@@ -873,8 +990,12 @@ def defaults(model_type: str, names: Mapping[str, str]) -> dict[str, Any]:
         value = stated.get(names.get(usual, usual))
         if value is not None:
             found[usual] = list(value) if isinstance(value, tuple) else value
-    made = vars(watched.config(model_type))
-    rope = made.get("rope_parameters")
+    mended = watched.config(model_type)
+    plain: Any = mended
+    with suppress(Exception):  # its own defaults contradict each other
+        plain = kind()
+    made, rope = vars(plain), vars(plain).get("rope_parameters")
+    rope = rope or vars(mended).get("rope_parameters")
     if rope:
         found["rope_parameters"] = json.loads(json.dumps(rope))
     for usual in (

@@ -35,6 +35,7 @@ BELIEVED: dict[str, Any] = {  # keys of some classes, tried on all that turn
     "position_embedding_type": "absolute",
     "original_max_position_embeddings": 512,
 }
+OF_ALL: dict[str, Any] = {"is_causal": False}  # keys that no class states, and masks heed
 WORDS: dict[str, list[Any]] = {
     "position_embedding_type": [
         *("absolute", "relative_key", "relative_key_query", "rope", "rotary", "alibi", "nope"),
@@ -44,6 +45,11 @@ WORDS: dict[str, list[Any]] = {
     "full_attn_idxs": [[1, 4], [0]],
     "sliding_window_pattern": [3, "LLG"],
     "max_window_layers": [0, 2],
+}
+OLD_WORDS = {  # types of layers → what older files call them
+    "full_attention": "attention",
+    "linear_attention": "mamba",
+    "indexed_attention": "deepseek_sparse_attention",
 }
 OF_WINDOWS: dict[str, Any] = {  # keys of Qwen2, tried on all that have windows
     "use_sliding_window": False,
@@ -98,6 +104,9 @@ def switches(model_type: str) -> Iterator[dict[str, Any]]:
         if key not in own and (
             key == "position_embedding_type" or hasattr(config, "rope_parameters")
         ):
+            yield {key: value}
+    for key, value in OF_ALL.items():
+        if key not in own:
             yield {key: value}
     for key, value in OF_WINDOWS.items():
         if "sliding_window" in own and key not in own:
@@ -155,7 +164,10 @@ def _types(listed: list[str] | None, config: Any) -> list[Any]:
     if len(kinds) == 1 and hasattr(config, "sliding_window"):
         kinds += ["sliding_attention"]
     turns = [[kinds[n % len(kinds)] for n in range(count)]] if len(kinds) > 1 else []
-    return [*([kind] * count for kind in kinds), *turns]
+    lists = [*([kind] * count for kind in kinds), *turns]
+    hybrid = {"linear_attention", "indexed_attention"} & {*kinds}  # others never had old words
+    older = [[OLD_WORDS.get(kind, kind) for kind in kinds] for kinds in lists if hybrid]
+    return [*lists, *(words for words in older if words not in lists)]
 
 
 def _rope(config: Any) -> Iterator[dict[str, Any]]:

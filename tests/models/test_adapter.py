@@ -38,6 +38,7 @@ from posenc.encodings.rotary.extension import (
 from posenc.encodings.rotary.xpos import XPos
 from posenc.encodings.temperature import Temperature
 from posenc.models.adapter import applied, apply, load, remove
+from posenc.models.config import specify
 
 SIZE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=40)
 REST = dict(intermediate_size=48, max_position_embeddings=64, initializer_range=0.3)
@@ -53,10 +54,10 @@ def qwen2():
     return T.Qwen2ForCausalLM(T.Qwen2Config(**GROUPED))
 
 
-def gemma3():
+def gemma3(**more):
     kinds = ["sliding_attention", "full_attention"]
-    config = T.Gemma3TextConfig(**GROUPED, head_dim=8, sliding_window=4, layer_types=kinds)
-    return T.Gemma3ForCausalLM(config)
+    sizes = GROUPED | dict(head_dim=8, sliding_window=4, layer_types=kinds) | more
+    return T.Gemma3ForCausalLM(T.Gemma3TextConfig(**sizes))
 
 
 def phi3(rope=PARTIAL, **more):
@@ -316,6 +317,24 @@ def test_deepseeks_yarn_brings_its_own_scale():
         with applied(model, each):
             close(logits(model), own)
     with applied(model, RoPE(freqs, 10, trailing=True)):
+        assert (logits(model) - own).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["rotation", "attention"])
+def test_a_scale_that_the_encoding_states_replaces_that_of_the_model(wrapped):
+    """As in Gemma 3 27B, which scales by 1/√168 the scores of heads of 128 channels."""
+    model = build(lambda: gemma3(query_pre_attn_scalar=21))
+    own = logits(model)
+    encodings = specify(model.config.to_dict()).encodings()
+    assert {encoding.softmax_scale for encoding in encodings} == {21**-0.5}
+    with applied(model, [Sum(encoding) for encoding in encodings] if wrapped else encodings):
+        close(logits(model), own)
+    rotations = copy.deepcopy(OWN[gemma3])
+    with applied(model, rotations):  # they state none, so that the model's stays
+        close(logits(model), own)
+    for rotation in rotations:
+        rotation.softmax_scale = 8**-0.5
+    with applied(model, rotations):
         assert (logits(model) - own).abs().max() > 1e-3
 
 

@@ -191,10 +191,10 @@ def test_weights_without_a_config_are_read_when_asked_for(tmp_path):
 @pytest.mark.parametrize("what", ["turn", "attend"])
 def test_layers_that_differ_in_thousands_of_ways_are_refused(tmp_path, what):
     """Each would be measured and printed by itself."""
-    kinds = [f"kind {n}" for n in range(1000)]
-    rope = {kind: {"rope_type": "default", "rope_theta": 1e4 + n} for n, kind in enumerate(kinds)}
-    config = LLAMA | {"num_hidden_layers": 1000, "layer_types": kinds}
-    config |= {"rope_parameters": rope} if what == "turn" else {}
+    bases = [1e4 + n for n in range(1000)]
+    turning = {"model_type": "granite_swa", "num_hidden_layers": 1000, "layer_rope_theta": bases}
+    scaled = {"model_type": "gpt2", "n_layer": 1000, "scale_attn_by_inverse_layer_idx": True}
+    config = turning if what == "turn" else scaled
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=f"has layers that {what} in 1,000 different ways"):
         inspection.inspect(tmp_path)

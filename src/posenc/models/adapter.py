@@ -219,14 +219,17 @@ class Applied(nn.Module):
         """Give an attention the softmax scale of the encoding, and no temperature beside its."""
         attention: Any = attrgetter(path)(base)
         dim = supported.channels(attention)
-        factor = encoding.scale(dim) / dim**-0.5
-        if hasattr(attention, "scale_attn"):  # GPT-J divides
-            self.replace(base, path, "scale_attn", attention.scale_attn / factor)
+        divides = hasattr(attention, "scale_attn")  # GPT-J's
+        own = 1 / attention.scale_attn if divides else attention.scaling
+        # A scale that the encoding states replaces the model's, which otherwise is multiplied;
+        # that of DeepSeek holds what belongs to its YaRN.
+        stated = any(getattr(part, "softmax_scale", None) for part in encoding.modules())
+        own = dim**-0.5 if stated or supported.trailing else own
+        scale = own * (encoding.scale(dim) / dim**-0.5)
+        if divides:
+            self.replace(base, path, "scale_attn", 1 / scale)
         else:
-            own = attention.scaling
-            if supported.trailing:  # that of DeepSeek holds what belongs to its YaRN
-                own = dim**-0.5
-            self.replace(base, path, "scaling", own * factor)
+            self.replace(base, path, "scaling", scale)
         tuned = hasattr(attention, "attn_temperature_tuning")
         if tuned and any(isinstance(part, Temperature) for part in leaves(encoding)):
             self.replace(base, path, "attn_temperature_tuning", False)

@@ -164,7 +164,7 @@ class Gguf:
         self.renamed = from_gguf.renamed(weights)
         self.infos = {info.name: info for info in self.renamed.values()}
         self.config = from_gguf.config_of(weights, self.file.name)
-        self.spec = specify_gguf(weights.metadata, weights.infos, self.file.name)
+        self.spec = specify_gguf(weights.metadata, weights, self.file.name)
         self.left = ["the tokenizer, which is within the GGUF file"]
         blocks = sorted({info.dtype for info in weights.infos.values()} - BITS.keys())
         exact = f"{', '.join(blocks)} are written as the float32 that they stand for"

@@ -83,11 +83,11 @@ def config_of(weights: Weights, file: str) -> dict[str, Any]:
     """The config.json of the same model, for its class in transformers."""
     metadata = weights.metadata
     kind = metadata["general.architecture"]
-    turn = specify_gguf(metadata, weights.infos, file).rotary[0]
+    turn = specify_gguf(metadata, weights, file).rotary[0]
     if turn.turned != turn.dim:
         key, class_ = f"{kind}.rope.dimension_count", CLASSES[kind]
         raise ModelError(file, key, f"of {turn.dim}, but {class_} turns all", turn.turned)
-    config = {"architectures": [CLASSES[kind]], **as_config(metadata, weights.infos, file)}
+    config = {"architectures": [CLASSES[kind]], **as_config(metadata, weights, file)}
     for key, usual in KEYS.items():
         if (value := metadata.get(f"{kind}.{key}")) is not None:
             config[usual] = value

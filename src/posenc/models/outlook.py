@@ -106,6 +106,7 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
 
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
     """Yield what the config leaves open."""
+    yield from spec.doubts
     attending = [layer for layer in spec.layers if layer.attends]
     if not attending and not spec.embedding:
         if spec.model:

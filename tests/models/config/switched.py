@@ -5,7 +5,7 @@
 
 Each variant must be read as the model does it, or refused by name, or be one that transformers
 itself does not build. `--record` writes into switched.json how many values of each key had which
-outcome, family by family; with `--missing` only of families that have no line there yet.
+outcome, family by family; with `--missing` only of keys that it does not have there yet.
 """
 
 import json
@@ -145,14 +145,15 @@ def recorded() -> dict[str, dict[str, dict[str, int]]]:
 
 
 def record(done: Iterable[Switched]) -> None:
-    """Write the outcomes of one family into the record, in place of its old ones."""
+    """Write the outcomes of keys into the record, in place of their old ones."""
     lines = recorded()
     fresh: dict[str, dict[str, dict[str, int]]] = {}
     for one in done:
         key = [*one.values][-1]  # after those that it needs
         counts = fresh.setdefault(one.model_type, {}).setdefault(key, {})
         counts[one.outcome] = counts.get(one.outcome, 0) + 1
-    lines |= fresh
+    for name, keys in fresh.items():
+        lines[name] = lines.get(name, {}) | keys
     text = ",\n".join(f"{json.dumps(name)}: {json.dumps(lines[name])}" for name in sorted(lines))
     RECORD.write_text(f"{{\n{text}\n}}\n", "utf-8")
 
@@ -163,8 +164,9 @@ def main() -> None:
     if "--record" in sys.argv:
         past = recorded() if "--missing" in sys.argv else {}
         for model_type in names:
-            if model_type not in past:
-                record([switched(model_type, values) for values in variants(model_type)])
+            had = past.get(model_type, {})
+            missing = [values for values in variants(model_type) if [*values][-1] not in had]
+            record([switched(model_type, values) for values in missing])
         return
     every = ((model_type, values) for model_type in names for values in variants(model_type))
     chosen = sample()[:: 2 if "--half" in sys.argv else 1] if "--sample" in sys.argv else every

@@ -167,9 +167,9 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
         "rope_scaling.attn_factor: means nothing to rope_type 'yarn'; did you mean"
         r" attention_factor\?, got 1.1, allowed: rope_type",
     ),
-    "a key of another method": (
-        scaled({"rope_type": "linear", "factor": 2.0}, beta_fast=32),
-        "rope_scaling.beta_fast: means nothing to rope_type 'linear'",
+    "a factor of another method": (
+        scaled({"rope_type": "linear", "factor": 2.0}, long_factor=[1.0]),
+        "rope_scaling.long_factor: means nothing to rope_type 'linear'",
     ),
     "an unknown key beside": (
         {"use_dynamic_ntk": True},
@@ -178,7 +178,10 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     "settings that are no object": ({"rope_scaling": "yarn"}, "rope_scaling: must be an object"),
     "model_type that is no name": ({"model_type": 7}, "model_type: must be a name, got 7"),
     "layers that are too many": ({"num_hidden_layers": 10**9}, "is more than any model has"),
-    "types of other layers": ({"layer_types": ["full_attention"]}, "layer_types: must name the"),
+    "types of other layers": (
+        {"model_type": "qwen2", "layer_types": ["full_attention"]},
+        "layer_types: must name the",
+    ),
     "a type that is a list": (
         scaled(YARN, rope_type=["yarn"]),
         r"rope_type: is not known, got \['",

@@ -2,6 +2,7 @@
 sentence. What a class makes of a text model's keys at the top level is asked of transformers."""
 
 import re
+from contextlib import suppress
 
 import pytest
 import transformers
@@ -78,3 +79,44 @@ def test_a_flat_file_is_the_text_model_that_transformers_makes_of_it():
         with pytest.raises(ModelError, match=re.escape(why if flat else "holds nothing under")):
             specify(config)
     assert read == {"qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "fuyu", "glm5_next"}
+
+
+def test_a_part_without_a_type_is_what_the_class_of_the_whole_takes_it_for():
+    """Published files leave it out, or name what the class does not ask."""
+    read = set()
+    for name in families.model_types():
+        kind = transformers.CONFIG_MAPPING[name]
+        for key, known in families.family(name).inner.items():
+            for stated in ({}, {"model_type": "bert"} if known.get("fixed") else {}):
+                try:
+                    part = getattr(kind(**{key: {**SIZES, **stated}}), key)
+                except Exception:  # these sizes do not fit it
+                    continue
+                own = families.family(known["model_type"])
+                assert type(part) is transformers.CONFIG_MAPPING[known["model_type"]], (name, key)
+                if own.refused or own.kind in ("parts", "nothing"):
+                    continue
+                with suppress(ModelError):
+                    spec = specify({"model_type": name, key: {**SIZES, **stated}}).parts[key]
+                    assert spec.model == known["model_type"]
+                    read.add(name)
+    assert len(read) > 80
+
+
+def test_the_defaults_of_voxtral_are_those_that_its_class_gives_a_llama():
+    text = {"num_hidden_layers": 2, "hidden_size": 512, "num_attention_heads": 8}
+    config = transformers.VoxtralConfig(text_config=dict(text)).text_config
+    spec = specify({"model_type": "voxtral", "text_config": text}).main
+    (turn,) = spec.rotary
+    assert (turn.base, turn.dim) == (config.rope_parameters["rope_theta"], config.head_dim)
+    assert (turn.base, spec.groups, spec.context) == (1e8, 8, 131072)
+    stated = {"model_type": "voxtral", "text_config": {**text, "rope_theta": 5e5}}
+    assert specify(stated).main.rotary[0].base == 5e5
+
+
+def test_defaults_are_those_of_the_class_and_not_of_those_who_publish():
+    """GLM-4V and MiniMax-M3 turn half of a head where the file says so; GLM-4V's class cannot turn
+    all of it."""
+    with pytest.raises(ModelError, match="mrope_section: must sum to the 64 pairs that turn"):
+        specify({"model_type": "glm4v_text"})
+    assert specify({"model_type": "minimax_m3_vl_text"}).rotary[0].turned == 128

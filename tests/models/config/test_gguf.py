@@ -8,15 +8,15 @@ from posenc.models.config import read
 from posenc.models.files.errors import ModelError, Unread
 
 
-def written(path, architecture, tensors=(), **metadata):
+def written(path, architecture, tensors=None, **metadata):
     """A GGUF file with this metadata; keys with __ for a dot."""
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in metadata.items():
         name = f"{architecture}.{key.replace('__', '.')}"
-        kind = {str: "string", int: "uint32", float: "float32"}[type(value)]
-        getattr(writer, f"add_{kind}")(name, value)
-    for name in ("token_embd.weight", *tensors):
-        writer.add_tensor(name, np.zeros((2, 4), np.float32))
+        kinds = {str: "string", int: "uint32", float: "float32", list: "array", bool: "bool"}
+        getattr(writer, f"add_{kinds[type(value)]}")(name, value)
+    for name, values in {"token_embd.weight": np.zeros((2, 4)), **(tensors or {})}.items():
+        writer.add_tensor(name, np.asarray(values, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -82,9 +82,26 @@ def test_gemma_has_a_local_base_that_its_file_does_not_say(tmp_path):
 def test_what_is_not_read_says_so(tmp_path):
     with pytest.raises(Unread, match=r"general\.architecture: is not read by posenc, got 'rwkv7'"):
         read(written(tmp_path / "a.gguf", "rwkv7", **SIZES))
-    factors = written(tmp_path / "b.gguf", "llama", ["rope_freqs.weight"], **SIZES)
-    with pytest.raises(Unread, match=r"rope_freqs\.weight: divides the frequencies"):
+    factors = written(
+        tmp_path / "b.gguf", "llama", {"rope_freqs.weight": [1, 1, 1, 1, 1, 1, 2, 3]}, **SIZES
+    )
+    with pytest.raises(Unread, match=r"rope_freqs\.weight: divides the frequencies by other"):
         read(factors)
+    longrope = written(tmp_path / "c.gguf", "phi3", {"rope_factors_long.weight": [2.0]}, **SIZES)
+    with pytest.raises(Unread, match=r"rope_factors_long\.weight: divides the frequencies, which"):
+        read(longrope)
+    scaled = written(tmp_path / "d.gguf", "llama", attention__scale=0.5, **SIZES)
+    with pytest.raises(Unread, match=r"llama\.attention\.scale: is not read by posenc, of this"):
+        read(scaled)
+    for name, key, value in (
+        ("e", "rope__scaling__yarn_ext_factor", 0.5),
+        ("f", "rope__scaling__attn_factor", 1.2),
+    ):
+        kind = "yarn" if name == "e" else "linear"
+        scaling = {"rope__scaling__type": kind, "rope__scaling__factor": 2.0, key: value}
+        message = "mixes YaRN in part|scales cos and sin beside 'linear', got"
+        with pytest.raises(Unread, match=message):
+            read(written(tmp_path / f"{name}.gguf", "llama", **scaling, **SIZES))
 
 
 @pytest.mark.parametrize(
@@ -109,3 +126,155 @@ def test_one_pair_cannot_be_scaled_from_the_fastest_to_the_slowest(tmp_path, sca
     message = rf"llama\.rope\.dimension_count: {scaling} runs from the fastest pair to the slowest"
     with pytest.raises(ModelError, match=message):
         read(path)
+
+
+LLAMA_3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA_3 |= {"original_max_position_embeddings": 8192, "rope_theta": 5e5}
+
+
+def test_factors_of_llama_3_are_its_scaling(tmp_path):
+    """Against transformers' own function; the file holds what frequencies are divided by."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(head_dim=64, rope_parameters=LLAMA_3)
+    scaled, _ = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    factors = (5e5 ** -(np.arange(0, 64, 2) / 64)) / scaled.numpy()
+    sizes = SIZES | {"attention__key_length": 64, "context_length": 131072}
+    tensors = {"rope_freqs.weight": factors}
+    path = written(tmp_path / "m.gguf", "llama", tensors, rope__freq_base=5e5, **sizes)
+    spec = read(path)
+    (turn,) = spec.rotary
+    assert (turn.method, turn.factor, turn.ends, turn.trained) == ("llama3", 8.0, (1.0, 4.0), 8192)
+    assert np.allclose(turn.frequencies(), scaled.numpy(), rtol=1e-5)
+    assert (spec.context, spec.trained) == (131072, 8192)
+
+
+def test_the_scale_of_granite_is_that_of_its_file(tmp_path):
+    spec = read(written(tmp_path / "a.gguf", "granite", attention__scale=0.015625, **SIZES))
+    assert {layer.scale for layer in spec.layers} == {0.015625}
+    spec = read(written(tmp_path / "b.gguf", "granite", **SIZES))
+    assert {layer.scale for layer in spec.layers} == {16**-0.5}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "layers", "width", "true"),
+    [("gemma2", 46, 4608, 144), ("gemma3", 62, 5376, 168), ("gemma2", 42, 4608, 128)],
+)
+def test_the_scale_of_gemma_27b_goes_by_its_width(tmp_path, architecture, layers, width, true):
+    """llama.cpp tells it by its depth, as the file does not say."""
+    sizes = SIZES | {"block_count": layers, "embedding_length": width}
+    sizes |= {"attention__head_count": 32, "attention__key_length": 128}
+    path = written(tmp_path / "m.gguf", architecture, attention__sliding_window=512, **sizes)
+    assert {layer.scale for layer in read(path).layers} == {true**-0.5}
+
+
+def test_a_gain_beside_yarn_multiplies_yarns_own(tmp_path):
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
+    scaling |= {"rope__scaling__original_context_length": 1024}
+    usual = 1 + 0.1 * np.log(4)
+    for name, more, gain in (
+        ("a", {}, usual),
+        ("b", {"rope__scaling__attn_factor": 1.0}, usual),
+        ("c", {"rope__scaling__attn_factor": 1.25}, 1.25 * usual),
+        ("d", {"rope__scaling__attn_factor": 1.25, "rope__scaling__yarn_attn_factor": 2.0}, None),
+    ):
+        (turn,) = read(
+            written(tmp_path / f"{name}.gguf", "qwen2", **scaling, **more, **SIZES)
+        ).rotary
+        assert turn.gain == pytest.approx(2.5 * usual if gain is None else gain)
+    ends = {"rope__scaling__yarn_beta_fast": 16.0, "rope__scaling__yarn_beta_slow": 2.0}
+    (turn,) = read(written(tmp_path / "e.gguf", "qwen2", **scaling, **ends, **SIZES)).rotary
+    assert turn.ends == (2.0, 16.0)
+
+
+def test_a_window_under_olmo2_makes_an_olmo_3(tmp_path):
+    """Every fourth layer sees all, and these alone are scaled."""
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 8.0}
+    scaling |= {"rope__scaling__original_context_length": 8192, "rope__freq_base": 5e5}
+    sizes = SIZES | {"block_count": 8, "attention__sliding_window": 1024}
+    spec = read(written(tmp_path / "m.gguf", "olmo2", **scaling, **sizes))
+    said = [(layer.window, layer.encoding.method, layer.encoding.base) for layer in spec.layers]
+    assert said == ([(1024, "default", 5e5)] * 3 + [(None, "yarn", 5e5)]) * 2
+    assert spec.model == "olmo3"
+    assert read(written(tmp_path / "b.gguf", "olmo2", **SIZES)).model == "olmo2"
+
+
+def test_heads_of_keys_say_which_layers_attend(tmp_path):
+    sizes = SIZES | {"block_count": 4, "attention__head_count_kv": [0, 2, 0, 2]}
+    for architecture, more, bare in (
+        ("granitehybrid", {"attention__scale": 0.5, "rope__scaling__finetuned": True}, False),
+        ("granitehybrid", {"attention__scale": 0.5}, True),
+        ("lfm2", {}, False),
+        ("nemotron_h", {"feed_forward_length": [0, 0, 64, 0]}, True),
+    ):
+        name = f"{architecture}{len(more)}.gguf"
+        spec = read(written(tmp_path / name, architecture, **more, **sizes))
+        assert [layer.attends for layer in spec.layers] == [False, True, False, True]
+        assert (spec.layers[1].encoding is None) == bare
+        assert spec.groups == 2
+
+
+def test_latent_keys_of_deepseek(tmp_path):
+    """Its converter stores a tenth of mscale_all_dim, and keys as what they are made of."""
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 40.0}
+    scaling |= {"rope__scaling__original_context_length": 4096}
+    scaling |= {"rope__scaling__yarn_log_multiplier": 0.1, "rope__dimension_count": 64}
+    sizes = SIZES | {"attention__head_count": 16, "attention__head_count_kv": 1}
+    lengths = {"attention__key_length": 576, "attention__key_length_mla": 192}
+    spec = read(written(tmp_path / "m.gguf", "deepseek2", **scaling, **lengths, **sizes))
+    (turn,) = spec.rotary
+    assert (turn.turned, turn.dim, turn.trailing, turn.layout) == (64, 192, True, "interleaved")
+    assert (turn.gain, spec.groups) == (1.0, 16)
+    assert turn.logit_gain == pytest.approx((1 + 0.1 * np.log(40)) ** 2)
+
+
+def test_hybrids_of_qwen_turn_a_quarter_of_some_layers(tmp_path):
+    sizes = SIZES | {"attention__key_length": 256, "block_count": 8, "rope__dimension_count": 64}
+    more = {"full_attention_interval": 4, "rope__freq_base": 1e7}
+    sections = {"rope__dimension_sections": [11, 11, 10, 0]}
+    for architecture, given in (("qwen3next", {}), ("qwen35", sections), ("qwen35moe", sections)):
+        spec = read(
+            written(tmp_path / f"{architecture}.gguf", architecture, **more, **given, **sizes)
+        )
+        (turn,) = spec.rotary
+        assert (turn.turned, turn.dim, turn.base, turn.layout) == (64, 256, 1e7, "half")
+        assert turn.sections == ((11, 11, 10) if given else ())
+        assert [n for n, layer in enumerate(spec.layers) if layer.attends] == [3, 7]
+
+
+def test_llama_4_ministral_and_exaone_keep_what_llama_cpp_knows_of_them(tmp_path):
+    sizes = SIZES | {"block_count": 4, "attention__key_length": 16}
+    layers = read(written(tmp_path / "a.gguf", "llama4", **sizes)).layers
+    assert [(layer.encoding is None, layer.window) for layer in layers] == [(False, 8192)] * 3 + [
+        (True, None)
+    ]
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 16.0}
+    scaling |= {
+        "rope__scaling__original_context_length": 16384,
+        "attention__temperature_scale": 0.1,
+    }
+    scaling |= {"rope__scaling__yarn_log_multiplier": 1.0}
+    layer = read(written(tmp_path / "b.gguf", "mistral3", **scaling, **sizes)).layers[0]
+    assert (layer.temperature.every, layer.encoding.gain) == (16384, 1.0)
+    small = read(written(tmp_path / "c.gguf", "exaone4", **sizes))
+    assert not any(layer.window or layer.encoding is None for layer in small.layers)
+    large = read(written(tmp_path / "d.gguf", "exaone4", attention__sliding_window=64, **sizes))
+    assert [(layer.window, layer.encoding is None) for layer in large.layers] == [
+        (64, False)
+    ] * 3 + [(None, True)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "turned"),
+    [("qwen3moe", 16), ("glm4moe", 8), ("minimax-m2", 8), ("seed_oss", 16), ("granitemoe", 16)],
+)
+def test_other_architectures(tmp_path, architecture, turned):
+    sizes = SIZES | {"attention__key_length": 16, "rope__dimension_count": turned}
+    spec = read(written(tmp_path / "m.gguf", architecture, rope__freq_base=1e6, **sizes))
+    (turn,) = spec.rotary
+    assert (turn.turned, turn.dim, turn.base) == (turned, 16, 1e6)
+    assert turn.layout == ("interleaved" if architecture == "granitemoe" else "half")
+
+
+def test_a_bert_has_a_table(tmp_path):
+    spec = read(written(tmp_path / "m.gguf", "bert", attention__causal=False, **SIZES))
+    assert (spec.embedding.rows, spec.layers[0].causal) == (4096, False)

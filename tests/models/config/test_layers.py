@@ -1,13 +1,13 @@
 """Layers that turn, and how far each sees, in models as they are published."""
 
+import pytest
 from published import published
 
 from posenc import NoPE, Sum
 from posenc.encodings.temperature import Temperature
 from posenc.models.config import specify
-from posenc.models.config.spec import (
-    Sharpened,
-)
+from posenc.models.config.spec import Sharpened
+from posenc.models.files.errors import ModelError
 
 
 def bare(config):
@@ -48,3 +48,96 @@ def test_queries_sharpened_far_into_a_text():
     config = published("Ministral-3 (class default)")
     config["rope_scaling"] = {**config["rope_scaling"], "llama_4_scaling_beta": 0.1}
     assert {layer.temperature for layer in specify(config).layers} == {Sharpened(16384, 0.1, 0)}
+
+
+def attending(model_type, **config):
+    layers = specify({"model_type": model_type, "num_hidden_layers": 8, **config}).layers
+    return [n for n, layer in enumerate(layers) if layer.attends]
+
+
+def test_words_of_older_files_mean_what_transformers_takes_them_for():
+    """Granite 4, Qwen3-Next and MiniMax were published with these."""
+    types = ["mamba", "mamba", "mamba", "attention"] * 2
+    for model_type in ("granitemoehybrid", "qwen3_next", "minimax", "olmo_hybrid"):
+        assert attending(model_type, layer_types=types) == [3, 7]
+    sparse = ["deepseek_sparse_attention"] * 8
+    assert attending("deepseek_v32", layer_types=sparse) == [*range(8)]
+    spec = specify({"model_type": "granitemoehybrid", "num_hidden_layers": 2})
+    assert [layer.kind for layer in spec.layers] == ["linear_attention"] * 2
+
+
+def test_letters_and_numbers_of_layers_say_which_attend():
+    """Nemotron-H, Nemotron 3 and Kimi-Linear as published."""
+    pattern = "M-M*-ME*"
+    assert attending("nemotron_h", hybrid_override_pattern=pattern) == [3, 7]
+    spec = specify({"model_type": "nemotron_h", "hybrid_override_pattern": 4 * pattern})
+    assert len(spec.layers) == 32
+    assert {layer.kind for layer in spec.layers} == {*("full_attention", "linear_attention")} | {
+        *("mlp", "moe")
+    }
+    lists = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7]}
+    assert attending("kimi_linear", linear_attn_config=lists) == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "M*X"}, "have a letter for each"),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": 3}, "must have a letter for each"),
+        (
+            {
+                "model_type": "kimi_linear",
+                "linear_attn_config": {"full_attn_layers": [1, 3], "kda_layers": [3]},
+            },
+            "linear_attn_config: must name each layer once",
+        ),
+        (
+            {"model_type": "qwen3_next", "num_hidden_layers": 1, "layer_types": ["banded"]},
+            "layer_types: names a type that no layer of qwen3_next has, got 'banded', allowed",
+        ),
+        (
+            {"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["mamba"]},
+            "names a type that no layer of gemma2 has, got 'linear_attention'",
+        ),
+        (
+            {"model_type": "new", "num_hidden_layers": 1, "layer_types": ["mamba"]}
+            | {"rope_theta": 1e4, "head_dim": 8, "num_attention_heads": 2},
+            "names a type that posenc does not know, got 'linear_attention'",
+        ),
+        (
+            {"model_type": "minimax_m1", "num_hidden_layers": 2, "attn_type_list": [0, 1]}
+            | {"rope_theta": 1e4, "head_dim": 8, "num_attention_heads": 2},
+            "attn_type_list: posenc does not read minimax_m1: attn_type_list says of each layer",
+        ),
+    ],
+)
+def test_layers_that_no_rule_knows_are_refused(config, message):
+    """They may be anything, and "no attention" would be a guess."""
+    with pytest.raises(ModelError, match=message):
+        specify(config)
+
+
+@pytest.mark.parametrize("model_type", ["mixtral", "ministral3", "phi3", "starcoder2"])
+def test_types_of_layers_move_no_window_of_a_class_that_ignores_them(model_type):
+    """Their masks go by `sliding_window` alone; AutoConfig makes of a Mistral a Ministral."""
+    config = {"sliding_window": 3, "num_hidden_layers": 1, "layer_types": ["full_attention"]}
+    spec = specify({"model_type": model_type, **config})
+    assert spec.layers[0].window == 3
+    said = f"layer_types is ['full_attention'], which the code of {model_type} ignores"
+    assert said in spec.notes
+    assert specify({"model_type": "mistral", **config}).layers[0].window is None
+
+
+def test_a_decoder_that_is_told_so_looks_both_ways():
+    """As embedding models are published; transformers' mask of a window then has two ends."""
+    config = {"model_type": "qwen3", "num_hidden_layers": 2, "is_causal": False}
+    assert [layer.causal for layer in specify(config).layers] == [False] * 2
+    assert specify(config).layers[0].mask() is None
+    types = ["sliding_attention", "full_attention"]
+    spec = specify(config | {"model_type": "gemma2", "layer_types": types, "sliding_window": 8})
+    assert [layer.window for layer in spec.layers] == [9, None]
+    chunked = {"model_type": "llama4_text", "num_hidden_layers": 4, "is_causal": False}
+    assert [layer.causal for layer in specify(chunked).layers] == [True, True, True, False]
+    assert specify(config | {"is_causal": True}).layers[0].causal
+    with pytest.raises(ModelError, match="is_causal: must be true or false, got 'no'"):
+        specify(config | {"is_causal": "no"})

@@ -248,7 +248,7 @@ def test_nothing_is_said_of_what_was_not_read():
     """Step-3.7's 45 layers attend; a file without its parts says nothing of them."""
     text = {"num_hidden_layers": 45, "num_attention_heads": 64, "rope_theta": 10000.0}
     step = {"model_type": "step3p7", "text_config": text, "vision_config": {"hidden_size": 1536}}
-    with pytest.raises(Unread, match=r"text_config.*posenc does not read step3p7_text: heads of"):
+    with pytest.raises(Unread, match=r"text_config.*posenc does not read step3p5: heads of"):
         specify(step)
     with pytest.raises(Unread, match="nothing under text_config and vision_config"):
         specify({"model_type": "qwen2_5_vl"})

@@ -6,6 +6,8 @@ import pytest
 from published import published, turning
 
 from posenc.models.config import specify
+from posenc.models.files.errors import ModelError
+from posenc.models.outlook import outlook
 
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "Devstral-2-123B-Instruct"])
@@ -106,3 +108,47 @@ def test_a_length_must_be_given_where_it_matters():
     with pytest.raises(ValueError, match="pass `length`"):
         spec.encodings()
     assert spec.context == 16384
+
+
+def test_a_key_that_tunes_another_method_is_a_note():
+    """Hunyuan's dense models as published; one factor raises the base for good."""
+    scaling = {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0}
+    scaling |= {"mscale_all_dim": 0.0, "type": "dynamic"}
+    config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": scaling}
+    config |= {"num_hidden_layers": 2, "max_position_embeddings": 262144, "rope_theta": 1e4}
+    spec = specify(config)
+    (turn,) = spec.rotary
+    assert (turn.method, turn.base) == ("default", 1e4 * 1000 ** (128 / 126))
+    assert (spec.context, spec.trained) == (262144, 262144)
+    said = " ".join(spec.notes)
+    assert "beta_fast is 32, which rope_type 'dynamic' does not read" in said
+    assert "alpha is 1000: it raises the base from 10,000 to 11,158,839.9" in said
+    with pytest.raises(ModelError, match="factor: is missing: 'dynamic' stretches by it"):
+        specify(config | {"model_type": "llama", "rope_scaling": {"alpha": 2.0, "type": "dynamic"}})
+
+
+@pytest.mark.parametrize("place", ["rope_parameters", "rope_scaling"])
+def test_a_scaling_without_a_base_is_doubted(place):
+    """unsloth#7028: a base that was dropped; transformers 5 writes one beside each scaling."""
+    config = published("SmolLM2-135M-Instruct") | {place: {"rope_type": "linear", "factor": 8.0}}
+    assert not specify(config).doubts
+    del config["rope_theta"]
+    spec = specify(config)
+    assert "states no rope_theta: 10,000, which its class takes then, counts here" in spec.notes[0]
+    problems, unknown = outlook(spec, spec, 100)
+    assert problems == []
+    new = "so the base that it was trained with may be another"
+    assert [new in line for line in unknown] == ([True] if place == "rope_parameters" else [])
+
+
+def test_scalings_that_were_lost_on_the_way_are_noted():
+    """vllm#46280: an attention factor of 1; and Llama 3's scaling of a length that stayed."""
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    small = published("SmolLM2-135M-Instruct")
+    assert not specify(small | {"rope_scaling": yarn}).notes
+    (note,) = specify(small | {"rope_scaling": {**yarn, "attention_factor": 1.0}}).notes
+    assert "attention_factor is 1, where yarn ×4 would take 1.13863 without the key" in note
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
+    llama3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    (note,) = specify(small | {"rope_scaling": llama3}).notes
+    assert "is 8192, the length before scaling: llama3 ×8 is made for 65536" in note

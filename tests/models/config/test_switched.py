@@ -141,6 +141,72 @@ def test_an_offset_beyond_the_period_is_refused():
         specify({"model_type": "jamba", "attn_layer_period": 4})
 
 
+def test_letters_numbers_and_old_words_of_layers_are_read_as_their_classes_do():
+    same("nemotron_h", num_hidden_layers=6, hybrid_override_pattern="M-M*-E")
+    same("nemotron_h", num_hidden_layers=9)
+    lists = {"full_attn_layers": [3], "kda_layers": [1, 2, 4]}
+    same("kimi_linear", num_hidden_layers=4, linear_attn_config=lists)
+    same("kimi_linear", num_hidden_layers=9, linear_attn_config={"full_attn_layers": [3]})
+    types = ["mamba", "attention"]
+    same("granitemoehybrid", num_hidden_layers=2, layer_types=types, position_embedding_type="rope")
+    same("qwen3_next", num_hidden_layers=2, layer_types=types)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma3_text", "llama4_text", "gpt2", "gptj"])
+def test_what_is_told_not_to_be_causal_looks_both_ways(model_type: str):
+    same(model_type, is_causal=False)
+
+
+def test_layers_that_are_listed_or_go_round_attend():
+    """Bamba, Zamba 2, RecurrentGemma."""
+    same("bamba", num_hidden_layers=4, attn_layer_indices=[1, 3])
+    same("bamba", num_hidden_layers=4)
+    types = ["mamba", "mamba", "hybrid"]
+    same("zamba2", num_hidden_layers=3, layers_block_type=types)
+    same("zamba2", use_mem_rope=True)
+    same("recurrent_gemma", num_hidden_layers=5, block_types=["recurrent", "attention"])
+
+
+@pytest.mark.parametrize("model_type", ["granite_swa", "granitemoe_swa"])
+def test_each_layer_of_granite_swa_may_have_a_base_or_none(model_type: str):
+    same(model_type, num_hidden_layers=3, layer_rope_theta=[0, 1e4, 5e5])
+    config = {"model_type": model_type, "num_hidden_layers": 3, "layer_rope_theta": [0, 1e4, 5e5]}
+    layers = specify(config).layers
+    assert [layer.encoding and layer.encoding.base for layer in layers] == [None, 1e4, 5e5]
+    for wrong in ([1e4], [0, 1e4, 0.5], "1e4", [0, 1e4, True]):
+        message = "layer_rope_theta: must list a base above 1, or 0, for each of 3 layers"
+        with pytest.raises(ModelError, match=message):
+            specify(config | {"layer_rope_theta": wrong})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"use_bidirectional_attention": "all"},
+        {"partial_rotary_factor": 0.5},
+        {"global_head_dim": 128},
+        {"layer_types": ["full_attention", *["sliding_attention"] * 6]},
+    ],
+    ids=str,
+)
+def test_heads_of_full_layers_of_gemma_4_are_wider(values: dict[str, Any]):
+    same("gemma4_text", num_hidden_layers=7, **values)
+
+
+def test_saved_heads_of_gemma_4_are_read_layer_by_layer():
+    config = {"model_type": "gemma4_text", "num_hidden_layers": 6}
+    wide = {"5": {"head_dim": 128}}
+    layers = specify(config | {"per_layer_config": wide}).layers
+    assert [layer.encoding.dim for layer in layers] == [256] * 5 + [128]
+    with pytest.raises(ModelError, match="per_layer_config: posenc does not read gemma4_text: hea"):
+        specify(config | {"per_layer_config": wide | {"4": {"head_dim": 64}}})
+
+
+def test_a_share_of_mistral_4_is_that_of_its_whole_head():
+    same("mistral4", num_hidden_layers=2, qk_rope_head_dim=32)
+    same("mistral4", num_hidden_layers=2)
+
+
 def test_embedding_gemma_sees_a_window_to_both_sides():
     same("gemma3_text", num_hidden_layers=6, sliding_window=512, use_bidirectional_attention=True)
     config = {"model_type": "gemma3_text", "sliding_window": 512}

@@ -33,8 +33,6 @@ Kind = Literal[
 ALIASES = {  # model_type of published files → that of the class which transformers reads them with
     "kimi_k2": "deepseek_v3",  # as Kimi_K25Config does; only its tokenizer is another
     "dinov3": "dinov3_vit",  # ComfyUI's image_encoders/dino3_large.json
-    "step3p7_text": "step3p5",  # Step3p7Config takes these for its parts, whatever their model_type
-    "step3p7_vision": "step3p5_vision",
 }
 
 
@@ -63,7 +61,11 @@ class Family:
     `layers`     types of layers where the config has no `layer_types`: see `types`; "key" and
                  "at_key" are keys of `every` and `at`, "listed" a list of those that are "is";
                  with "nope" layers without encoding are, where `use_sliding_window` says so;
-                 "renamed" are types of `layer_types` that the class calls otherwise
+                 "renamed" are types of `layer_types` that the class calls otherwise; "letters" is
+                 {key of a string: {letter: type}}, "numbers" {"key": of an object, "lists": {key of
+                 a list of layers, counted from 1: type}}, "round" the key of types that go round,
+                 "unlisted" the type of all layers where nothing is listed; with "forced" the last
+                 layer is of type "last" whatever is listed
     `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not
     `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
@@ -88,9 +90,14 @@ class Family:
                  in the paper, or "d/2 − 1"}
     `form`       what else tells one model of a kind from another: T5 "bidirectional"; ALiBi
                  "divided" by √channels and rounded to bfloat16; tables with as many rows as a
-                 "grid" of patches has, "width" the key of their channels
+                 "grid" of patches has, "width" the key of their channels; with "alpha" dynamic
+                 scaling may raise the base by a factor of that name; "bases" is the key of a base
+                 for each layer, "wide" {type of layer: key of its channels of a head}, and "times"
+                 how many even shares of the width a head has
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
+    `inner`      such a key → {"model_type": what its class takes it for where it states none,
+                 "fixed": or another one, "defaults": those that the class of the whole gives it}
     `flat`       the `model_type` of the text model that its class makes of keys at the top level
                  where no text model's config is inside
     `ignored`    usual names of keys that other classes heed and this one does not: at the top of a
@@ -132,6 +139,7 @@ class Family:
     switch: Mapping[str, Any] = field(default_factory=dict)
     stacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
+    inner: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     flat: str = ""
     ignored: tuple[str, ...] = ()
     switched: Mapping[str, Any] = field(default_factory=dict)
@@ -172,16 +180,40 @@ class Family:
         kinds = [*first, *kinds[len(first) :]]
         return (*kinds[:-1], rule.get("last", kinds[-1])) if kinds else ()
 
-    def settled(self, config: Mapping[str, Any]) -> "Family":
-        """Resolve what keys of a config decide: `switch`, and the depth of the stacks.
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every key of a config that its rule of layers reads."""
+        rule = self.layers
+        keys = [rule[k] for k in ("key", "at_key", "listed", "flags", "round") if k in rule]
+        return (*keys, *rule.get("letters", ()), *rule.get("numbers", {}).get("key", "").split())
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Every type of layer that one of its rules names."""
+        rule = self.layers
+        named = [rule[key] for key in ("is", "else", "last") if key in rule]
+        named += [*rule.get("cycle", ()), *rule.get("first", ()), *rule.get("renamed", {}).values()]
+        for letters in rule.get("letters", {}).values():
+            named += letters.values()
+        named += rule.get("numbers", {}).get("lists", {}).values()
+        of_types = (self.rope, self.labels, self.windows, self.nope.get("types", ()), self.sinks)
+        return tuple(dict.fromkeys((*named, *(kind for types in of_types for kind in types))))
+
+    def settled(
+        self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+    ) -> "Family":
+        """Resolve what keys of a config decide: `switch`, and the depth of the stacks; and take
+        the `defaults` of the class of a config that this one is in.
 
         A decoder whose depth the config leaves out is as deep as the encoder. Where no key counts
-        the layers, `layer_types` does.
+        the layers, `layer_types` does, or another key that has a word or a letter for each.
         """
-        types, deep = (
-            config.get(self.keys.get(key, key)) for key in ("layer_types", "num_hidden_layers")
-        )
-        if isinstance(types, list) and types and deep is None:
+        self = self._with({"defaults": defaults}) if defaults else self
+        names = (self.keys.get("layer_types", "layer_types"), *self.layers.get("letters", ()))
+        types = next((config[name] for name in names if config.get(name)), None)
+        deep = config.get(self.keys.get("num_hidden_layers", "num_hidden_layers"))
+        counted = deep is not None and "num_hidden_layers" not in self.ignored
+        if isinstance(types, (list, str)) and not counted:
             self = self._with({"defaults": {"num_hidden_layers": len(types)}})
         if self.stacks:
             present = lambda keys, stack: {  # noqa: E731

@@ -4,12 +4,22 @@ The rules differ from model to model, some with opposite meanings of one flag; `
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from posenc.models.config.families import Family
 from posenc.models.config.fields import Fields, head_dim
 from posenc.models.config.spec import Layer, Rotary, Sharpened
+from posenc.models.files.strict import MOST_INT
 
+OLD_WORDS = {  # types of layers in older files → what transformers 5 takes them for
+    "attention": "full_attention",
+    "mamba": "linear_attention",
+    "deepseek_sparse_attention": "indexed_attention",
+    "qwen_sparse_attention": "indexed_attention",
+}
+USUAL = ("full_attention", "sliding_attention")  # types that any class may have
+IDLE = ("linear_attention", "conv", "moe", "mlp")  # types of layers that do not attend
 Turns = Mapping[str, Rotary | None]  # type of layer -> how it turns; "" for all types
 
 
@@ -22,21 +32,58 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
     types = _types(config, family, count)
     bare = _bare(config, family, types)
     sharpened = _sharpened(config, family)
+    bases = _bases(config, family, count)
     stack = []
-    for kind, without in zip(types, bare, strict=True):
+    for kind, without, base in zip(types, bare, bases, strict=True):
         turn = None if turns is None or without else _of(turns, kind, config, family)
+        if base is not None:
+            turn = replace(turn, base=base) if base and turn else None
         temperature = sharpened if without or not family.temperature.get("nope") else None
-        attends = not family.attention or kind in family.attention
-        window = _window(config, family, kind)
+        attends = _attends(kind, config, family)
         more = _attention(config, family, kind, len(stack)) if attends else {}
+        window = _window(config, family, kind)
+        if window and _made_bidirectional(config, family, kind):
+            window += 1  # transformers' mask of such a window has its ends on both sides
         encoding = turn if attends else None
         stack.append(Layer(encoding, kind, attends, window, temperature, **more))
     return tuple(stack)
 
 
+def _bases(config: Fields, family: Family, count: int) -> tuple[float | None, ...]:
+    """A base for each layer, where the config lists them: 0 for none; None: that of all."""
+    key = family.form.get("bases", "")
+    listed = config.value(key)
+    if listed is None:
+        return (None,) * count
+    numbers = isinstance(listed, list) and all(type(base) in (int, float) for base in listed)
+    fits = numbers and all(base == 0 or 1 < base <= MOST_INT for base in listed)
+    if not fits or len(listed) != count:
+        config.fail(key, f"must list a base above 1, or 0, for each of {count} layers", listed)
+    return tuple(map(float, listed))
+
+
+def _attends(kind: str, config: Fields, family: Family) -> bool:
+    """Test whether a layer attends. Raises ModelError for a type that no rule of its class knows,
+    since it may be anything.
+    """
+    if family.attention:
+        idle = (*IDLE, *family.kinds)
+        if kind in family.attention or kind in idle:
+            return kind in family.attention
+        known = (*family.attention, *idle)
+    else:
+        known = (*USUAL, *family.kinds)
+        if kind in known:
+            return True
+    allowed = ", ".join(dict.fromkeys(known))
+    whose = f"no layer of {family.name} has" if family.folder else "posenc does not know"
+    config.fail("layer_types", f"names a type that {whose}", kind, allowed)
+
+
 def _attention(config: Fields, family: Family, kind: str, index: int) -> dict[str, Any]:
     """The settings of a layer's attention beside the encoding: fields of `Layer`."""
     causal = family.causal if isinstance(family.causal, bool) else bool(config.flag(family.causal))
+    causal = causal and not _made_bidirectional(config, family, kind)
     return {
         "causal": causal,
         "scale": _scale(config, family, index),
@@ -44,6 +91,15 @@ def _attention(config: Fields, family: Family, kind: str, index: int) -> dict[st
         "sinks": kind in family.sinks,
         "beyond": family.beyond,
     }
+
+
+def _made_bidirectional(config: Fields, family: Family, kind: str) -> bool:
+    """Test whether `is_causal` makes a decoder look both ways, as in embedding models.
+
+    All masks of transformers heed it, but that of chunks; null counts as false there.
+    """
+    heeded = family.causal is True and kind != "chunked_attention" and "is_causal" in config.values
+    return heeded and not config.flag("is_causal")
 
 
 def _scale(config: Fields, family: Family, index: int) -> float | None:
@@ -77,14 +133,14 @@ def _of(turns: Turns, kind: str, config: Fields, family: Family):
 
 
 def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
-    listed = config.words("layer_types")
-    if listed is not None:
+    renamed = {**OLD_WORDS, **family.layers.get("renamed", {})}
+    if (listed := _listed(config, family)) is not None:
         if len(listed) != count:
             config.fail(
                 "layer_types", f"must name the type of each of {count} layers, has", len(listed)
             )
-        renamed = family.layers.get("renamed", {})
-        return tuple(renamed.get(kind, kind) for kind in listed)
+        kinds = [renamed.get(kind, kind) for kind in listed]
+        return (*kinds[:-1], family.layers["last"]) if "forced" in family.layers else (*kinds,)
     flags = config.counts(family.layers["flags"]) if "flags" in family.layers else None
     if flags is not None:
         if len(flags) != count:
@@ -103,9 +159,9 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
     if "listed" in family.layers:
         listed = config.counts(family.layers["listed"])
         listed_type, other_type = family.layers["is"], family.layers["else"]
-        return tuple(
-            listed_type if listed is None or i in listed else other_type for i in range(count)
-        )
+        if listed is None:
+            return (family.layers.get("unlisted", listed_type),) * count
+        return tuple(listed_type if i in listed else other_type for i in range(count))
     if (types := family.types(count, *_step(config, family))) is not None:
         return types
     first = config.count("max_window_layers", 0)  # of those with a window, as in Qwen2
@@ -113,6 +169,36 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
         first = None
     first = count if first is None else first
     return tuple("sliding_attention" if i >= first else "full_attention" for i in range(count))
+
+
+def _listed(config: Fields, family: Family) -> tuple[str, ...] | None:
+    """The type of each layer, where a key of the file says it, in a list of types or otherwise."""
+    if (listed := config.words("layer_types")) is not None:
+        return listed
+    if letters := family.layers.get("letters"):  # Nemotron-H: "M-M*-" has a letter for each layer
+        key, *_ = letters
+        spelled = config.value(key)
+        if spelled is None:
+            return None
+        if not isinstance(spelled, str) or not {*spelled} <= {*letters[key]}:
+            allowed = f"a string of {' '.join(letters[key])}"
+            config.fail(key, "must have a letter for each layer", spelled, allowed)
+        return tuple(letters[key][letter] for letter in spelled)
+    if key := family.layers.get("round"):  # RecurrentGemma: types that go round
+        kinds = config.words(key) or family.layers["cycle"]
+        return tuple(kinds[n % len(kinds)] for n in range(config.count("num_hidden_layers") or 0))
+    if numbers := family.layers.get("numbers"):  # Kimi-Linear: lists of layers, counted from 1
+        fields = config.object(numbers["key"])
+        stated = [(fields and fields.counts(k, 1), kind) for k, kind in numbers["lists"].items()]
+        if fields is None or any(listed is None for listed, _ in stated):
+            return None
+        every = [(number, kind) for listed, kind in stated for number in listed or ()]
+        kinds = dict(every)
+        if sorted(number for number, _ in every) != [*range(1, len(kinds) + 1)]:
+            each = " and ".join(map(fields.at, numbers["lists"]))
+            config.fail(numbers["key"], f"must name each layer once, in {each}", fields.values)
+        return tuple(kinds[number] for number in sorted(kinds))
+    return None
 
 
 def _step(config: Fields, family: Family) -> tuple[int | None, int | None]:

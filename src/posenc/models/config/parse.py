@@ -30,6 +30,11 @@ from posenc.models.files.errors import ModelError, Unread, printable, shown
 
 ENTRY = "posenc"  # of a config saved by `posenc.models.adapter`: the encodings that are applied
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
+OF_LAYERS = {  # keys that say of each layer whether it attends, in one class or another
+    *("attn_type_list", "attn_layer_indices", "block_types", "layers_block_type"),
+    *("hybrid_override_pattern", "linear_attn_config", "full_attn_idxs", "hybrid_layer_pattern"),
+    *("attn_layer_period", "full_attention_interval", "layer_group_size", "hybrid_layer_ids"),
+}
 LONGEST = 2**24  # tokens up to which distances are told apart
 
 
@@ -38,9 +43,9 @@ def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
     return _specify(Fields(config, file))
 
 
-def _specify(config: Fields, within: str = "") -> Spec:
-    """Specify a config; `within` is the `model_type` of a nested one that states none."""
-    model = config.stated("model_type") or within
+def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
+    """Specify a config; `defaults` are those that the class of the whole gives a part."""
+    model = config.stated("model_type") or ""
     if not isinstance(model, str):
         config.fail("model_type", "must be a name", model)
     family = families.family(model)
@@ -48,7 +53,7 @@ def _specify(config: Fields, within: str = "") -> Spec:
         if not any(config.stated(key) for key in (*PLACES, "rope_theta", "rotary_dim")):
             config.refuse("model_type", model, "it is not known, and no key says what it does")
         return _stack(config, Family(model, "", "rotary"))
-    family = family.settled(config.values)
+    family = family.settled(config.values, defaults)
     if family.refused:
         config.refuse("model_type", model, family.refused)
     spec = Spec(model, family.kind)
@@ -99,12 +104,14 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
         inner = config.object(name)
         if inner is None:
             continue
-        usual = (f"{family.name}_{end}" for end in (name.removesuffix("_config"), f"{name}_model"))
-        within = next((kind for kind in usual if families.family(kind)), "")
-        if within and inner.stated("model_type") == family.name:  # older files give it the whole's
-            inner = Fields({**inner.values, "model_type": within}, inner.file, inner.path)
+        known = family.inner.get(name, {})
+        kind = inner.stated("model_type")
+        if known and (known.get("fixed") or kind in (None, family.name)):  # older: the whole's
+            inner = Fields(
+                {**inner.values, "model_type": known["model_type"]}, inner.file, inner.path
+            )
         try:
-            parts[name] = _specify(inner, within)
+            parts[name] = _specify(inner, known.get("defaults", {}))
         except ModelError as error:
             if not isinstance(error, Unread) and (name in TEXT or not text):
                 raise
@@ -130,6 +137,7 @@ def _stack(config: Fields, family: Family) -> Spec:
     _check_heads(config)
     fields = KINDS[family.kind](config, family, notes)
     _refuse_switched(config, family)
+    _refuse_other_layers(config, family)
     unlike = {word for layer in fields["layers"] for word in layer.unlike}
     notes += [f"its attention {word}, which `attend` does not" for word in sorted(unlike)]
     heads = config.count("num_attention_heads") or 0
@@ -150,6 +158,11 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
         if values.pop(key, None) not in (None, value):
             why = f"its class takes {key} for {shown(value)}, and its makers' code as it stands"
             config.refuse(key, family.name, why)
+    if (times := family.form.get("times")) and not values.get(family.keys["head_dim"]):
+        width, heads = (config.count(key) for key in ("hidden_size", "num_attention_heads"))
+        width = width or family.defaults["hidden_size"]
+        heads = heads or family.defaults["num_attention_heads"]
+        values[family.keys["head_dim"]] = times * width // heads
     for older, usual in family.older.items():
         if (value := values.pop(older, None)) is None:
             continue
@@ -190,6 +203,8 @@ def _keys_heeded(
             values = {key: value for key, value in values.items() if key not in of_windows}
         names |= of_windows
     for key in sorted(key for key in values.keys() & names if values[key] is not None):
+        if values[key] == family.defaults.get(key):
+            continue  # it is so all the same
         value = shown(values[key])
         notes.append(f"{config.at(key)} is {value}, which the code of {family.name} ignores")
     return {key: value for key, value in values.items() if key not in names}
@@ -202,6 +217,14 @@ def _refuse_switched(config: Fields, family: Family) -> None:
         if value is not None and value != usual:
             expected = "where it is not there" if usual is None else f"where it is {shown(usual)}"
             config.refuse(key, family.name, f"with {key} {shown(value)}, but only {expected}")
+
+
+def _refuse_other_layers(config: Fields, family: Family) -> None:
+    """Refuse a key that says which layers attend, and that neither the class nor posenc reads."""
+    if config.stated("layer_types") is not None:
+        return
+    for key in OF_LAYERS & {*config.unread()} - {*family.ignored, *family.named}:
+        config.refuse(key, family.name, f"{key} says of each layer what it does, in an unknown way")
 
 
 def _check_heads(config: Fields) -> None:

@@ -1,7 +1,8 @@
 """Read the rope settings of a config, in every spelling, into a `Rotary` for each type of layer.
 
-A key that may stand in two places must have the same value in both. A key that its method does not
-read is refused: a scaling that is silently dropped shows only in long texts.
+A key that may stand in two places must have the same value in both. A key that no method reads is
+refused, and so is a factor that its method does not: a scaling that is silently dropped shows only
+in long texts. One that tunes another method is a note.
 """
 
 import re
@@ -18,7 +19,7 @@ from posenc.models.files.errors import ModelError, shown
 METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
     "default": (),
     "linear": ("factor",),
-    "ntk": ("factor", "alpha"),
+    "ntk": ("factor",),
     "dynamic": ("factor", "alpha"),
     "yarn": ("factor", "attention_factor", "beta_fast", "beta_slow", "truncate")  # noqa: RUF005
     + ("mscale", "mscale_all_dim"),
@@ -29,6 +30,7 @@ METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
 COMMON_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section")
 COMMON_KEYS += ("mrope_interleaved", "original_max_position_embeddings")
 KEYS = {*COMMON_KEYS, *(key for keys in METHODS.values() for key in keys)}
+STRETCHING = {"factor", "short_factor", "long_factor"}  # keys that must not be dropped
 ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
 OF_PAIRS = ("ntk", "dynamic", "yarn")  # methods that need two pairs
 ONE_PAIR = "runs from the fastest pair to the slowest, and but one turns"
@@ -42,14 +44,61 @@ def rotary(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
     config.number("partial_rotary_factor", above=0, most=1.0)
     config.count("original_max_position_embeddings")
     by_type = _settings(config, family, notes)
-    turns = {label: _rotation(rope, config, family, notes) for label, rope in by_type.items()}
+    turns = {
+        label: _rotation(rope, _of_label(config, family, label), family, notes)
+        for label, rope in by_type.items()
+    }
+    doubts = _doubts(by_type, turns, config, family, notes)
     stack = layers(config, family, turns)
     scaled = [turn for turn in turns.values() if turn and turn.method != "default"]
     _refuse_unknown(config)
     if not family.name or family.layout == "":
         notes.append("the layout is not known: whether the channels of a pair sit side by side")
     longest = config.count("max_position_embeddings")
-    return {"layers": stack, **_reach(longest, scaled, notes)}
+    return {"layers": stack, "doubts": doubts, **_reach(longest, scaled, notes)}
+
+
+def _of_label(config: Fields, family: Family, label: str) -> Fields:
+    """The config as layers of one type see it, whose heads may be wider than those of others."""
+    key = family.form.get("wide", {}).get(label)
+    if key is None:
+        return config
+    dim, saved = config.count(key, most=WIDEST), config.object("per_layer_config")
+    if saved is not None:  # as transformers writes them, by the number of the layer
+        layers = [saved.object(number) for number in saved.values]
+        dims = {layer.count("head_dim", most=WIDEST) for layer in layers if layer} - {None}
+        if len(dims) > 1:
+            config.refuse("per_layer_config", family.name, f"heads of {len(dims)} other widths")
+        dim = next(iter(dims), dim)
+    values = {**config.values, "head_dim": dim}
+    return Fields(values, config.file, config.path, config.names, config.defaults)
+
+
+def _doubts(
+    by_type: Mapping[str, Fields | None],
+    turns: Mapping[str, Rotary | None],
+    config: Fields,
+    family: Family,
+    notes: list[str],
+) -> tuple[str, ...]:
+    """Doubt settings that scale and state no base: transformers 5 always writes one beside them.
+
+    Files of version 4 may lack it, as those of before it was a key.
+    """
+    keys = ("rope_theta", *(rule.get("theta", "") for rule in family.rope.values()))
+    if "rope_theta" in family.ignored or any(config.stated(key) for key in keys):
+        return ()
+    doubts = []
+    for label, rope in by_type.items():
+        turn = turns[label]
+        if rope and turn and turn.method != "default" and rope.stated("rope_theta") is None:
+            where = (
+                f"{rope.path or 'the config'} scales by {turn.method!r} and states no rope_theta"
+            )
+            notes.append(f"{where}: {turn.base:,.10g}, which its class takes then, counts here")
+            if rope.path.endswith("rope_parameters") or f"rope_parameters.{label}" in rope.path:
+                doubts.append(f"{where}, so the base that it was trained with may be another")
+    return tuple(doubts)
 
 
 def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[str, int | None]:
@@ -68,6 +117,11 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
                     f"max_position_embeddings is {longest}, but {turn.trained} tokens stretched"
                     f" {turn.factor:g} times make {stretched}: that is the context counted here,"
                     " and the lengths must not be multiplied once more"
+                )
+            elif turn.method == "llama3" and turn.factor > 1 and turn.trained == longest:
+                notes.append(
+                    f"max_position_embeddings is {longest}, the length before scaling: llama3"
+                    f" ×{turn.factor:g} is made for {stretched}"
                 )
     return reach
 
@@ -99,7 +153,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         base = config.stated(rule.get("theta", theta))
         kept = default.get(label, {}) if not values else _defaults_kept(default.get(label, {}))
         rope.defaults = {**kept, **({} if base is None else {theta: base})}
-        if share in config.values:
+        if share in config.values and not family.form.get("wide"):  # Gemma 4 reads no share here
             rope.defaults[share] = config.stated(share)
         rope.defaults.setdefault(
             "original_max_position_embeddings", config.stated("original_max_position_embeddings")
@@ -161,7 +215,12 @@ def _rotation(
     if not isinstance(name, str) or name not in METHODS:
         rope.fail("rope_type", "is not known", name, ", ".join((*METHODS, *ALIASES)))
     usual = family.defaults.get("rope_parameters") or {}  # keys of this model's own
-    rope.refuse_others((*COMMON_KEYS, *METHODS[name], *usual), f"rope_type {name!r}")
+    read = (*COMMON_KEYS, *METHODS[name], *usual)
+    of_others = rope.values.keys() & KEYS - STRETCHING - {*read}
+    rope.refuse_others((*read, *of_others), f"rope_type {name!r}")
+    for key in sorted(key for key in of_others if rope.stated(key) is not None):
+        value = shown(rope.values[key])
+        notes.append(f"{rope.at(key)} is {value}, which rope_type {name!r} does not read")
     base = rope.number("rope_theta", above=1.0) or 10_000.0
     dim, turned, share = _width(rope, config, family, name, notes)
     sections, woven = _sections(rope, family, turned, notes)
@@ -187,14 +246,20 @@ def _rotation(
         "sections": sections,
         "woven": woven,
     }
-    if name in ("linear", "ntk", "dynamic", "llama3"):
-        turn["factor"] = _factor(rope, notes, optional=rope.stated("alpha") is not None)
+    alpha = _alpha(rope, family, notes) if name == "dynamic" else None
+    if name in ("linear", "ntk", "llama3") or (name == "dynamic" and alpha is None):
+        turn["factor"] = _factor(rope, notes)
     if name == "default":
         pass
+    elif name == "dynamic" and alpha is not None:
+        raised = base * alpha ** (turned / (turned - 2))
+        turn |= {"method": "default", "factor": 1.0, "base": raised}
+        notes.append(
+            f"{rope.at('alpha')} is {alpha:g}: it raises the base from {base:,.10g} to"
+            f" {raised:,.10g}, for texts of any length"
+        )
     elif name == "dynamic":
         turn["trained"] = _trained(rope, longest, longest)
-        if (alpha := rope.number("alpha")) is not None:  # HunYuan's: the same at any length
-            turn |= {"method": "ntk", "factor": alpha, "trained": 0}
     elif name == "proportional":
         turn |= {"share": share, "factor": rope.number("factor") or 1.0}
     elif name == "llama3":
@@ -259,6 +324,8 @@ def _width(
     share = rope.number("partial_rotary_factor", above=0, most=1.0) or 1.0
     within = rope.stated("partial_rotary_factor") is not None
     stated = within or config.stated("partial_rotary_factor") is not None
+    if rest and (not stated or abs(share * (dim + rest) - dim) < 0.5):
+        share = 1.0  # it is that of the whole head, of which all turns that can
     unheeded = "rope_parameters.partial_rotary_factor" in family.ignored
     if stated and share < 1 and name != "proportional" and unheeded:
         ignores = f"the code of {family.name} ignores: its heads turn as a whole"
@@ -284,11 +351,18 @@ def _width(
     return dim + rest, turned, share
 
 
-def _factor(rope: Fields, notes: list[str], optional: bool = False) -> float:
+def _alpha(rope: Fields, family: Family, notes: list[str]) -> float | None:
+    """Read the factor of the base of Hunyuan's models, which other classes ignore."""
+    alpha = rope.number("alpha")
+    if alpha is None or not family.folder or family.form.get("alpha"):
+        return alpha
+    notes.append(f"{rope.at('alpha')} is {alpha:g}, which the code of {family.name} ignores")
+    return None
+
+
+def _factor(rope: Fields, notes: list[str]) -> float:
     factor = rope.number("factor")
     if factor is None:
-        if optional:
-            return 1.0
         rope.fail("factor", f"is missing: {_type(rope)!r} stretches by it")
     if factor < 1:
         notes.append(f"{rope.at('factor')} is {factor:g}: below 1 it shortens the context")
@@ -329,8 +403,14 @@ def _yarn(
         )
     grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
     gain = rope.number("attention_factor")
+    usual = grown(mscale) / grown(all_dim) if mscale and all_dim else grown(1.0)
     if gain is None:
-        gain = grown(mscale) / grown(all_dim) if mscale and all_dim else grown(1.0)
+        gain = usual
+    elif abs(gain - usual) > 1e-4 * usual:
+        notes.append(
+            f"{rope.at('attention_factor')} is {gain:g}, where yarn ×{factor:g} would take"
+            f" {usual:.6g} without the key"
+        )
     rounded = rope.flag("truncate")
     return {
         "factor": factor,

@@ -20,5 +20,5 @@ def read(path: Path) -> Spec:
         return specify(read_json(files.config), files.config.name)
     if files.format == "gguf":
         weights = open_weights(files)
-        return specify_gguf(weights.metadata, weights.infos, files.weights[0].name)
+        return specify_gguf(weights.metadata, weights, files.weights[0].name)
     raise ModelError(path, "", "holds no config.json, so what it does cannot be read")

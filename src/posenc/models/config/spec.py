@@ -323,7 +323,9 @@ class Waves:
 
 @dataclass(frozen=True)
 class Spec:
-    """A model's layers and embedding. `notes` say what was assumed, ignored or looks wrong."""
+    """A model's layers and embedding. `notes` say what was assumed, ignored or looks wrong, and
+    `doubts` for which of these reasons no text length can be vouched for.
+    """
 
     model: str  # its `model_type`
     kind: str  # as `families.Kind`
@@ -334,6 +336,7 @@ class Spec:
     context: int | None = None  # tokens it is meant for
     trained: int | None = None  # tokens its positions were trained on, before being stretched
     notes: tuple[str, ...] = field(default=(), compare=False)
+    doubts: tuple[str, ...] = field(default=(), compare=False)
     parts: Mapping[str, Spec] = field(default_factory=dict)  # configs inside, encoder and decoder
     applied: tuple[str, ...] = ()  # encodings of posenc that it was saved with, in place of its own
 
