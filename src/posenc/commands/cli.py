@@ -1,8 +1,8 @@
 """The commands of `posenc`, each thin, over plain functions: this begins the one that is asked for.
 
-Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted. Data goes to stdout, progress and errors to
-stderr; bad input gets one line, and nothing is overwritten. torch is imported inside the commands,
-so that `posenc --help` answers at once.
+Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted; of `check`, 1 is a fault, 3 "cannot say".
+Data goes to stdout, progress and errors to stderr; bad input gets one line, and nothing is
+overwritten. torch is imported inside the commands, so that `posenc --help` answers at once.
 """
 
 import os
@@ -13,7 +13,18 @@ from typing import NoReturn
 
 from cyclopts import CycloptsError, UnknownCommandError
 
-from posenc.commands import bench, catalog, compare, examples, explore, help, models, results, study  # noqa
+from posenc.commands import (
+    bench,  # noqa: F401
+    catalog,  # noqa: F401
+    check,  # noqa: F401
+    compare,  # noqa: F401
+    examples,
+    explore,  # noqa: F401
+    help,  # noqa: F401
+    models,  # noqa: F401
+    results,  # noqa: F401
+    study,  # noqa: F401
+)
 from posenc.commands.app import app, commands
 from posenc.commands.errors import Failure, UsageError
 from posenc.core.provenance import command_line

@@ -1,7 +1,10 @@
 """`posenc inspect`, `posenc extend` and `posenc convert`: the files of real models."""
 
 import json
+from pathlib import Path
 from typing import Literal
+
+from rich.console import Console
 
 from posenc.commands.app import app
 from posenc.commands.errors import of_models
@@ -12,6 +15,7 @@ from posenc.commands.progress import progress
 @app.command
 def inspect(
     model: Name,
+    other: Name | None = None,
     /,
     *,
     target: Tokens | None = None,
@@ -25,6 +29,8 @@ def inspect(
     model
         A config.json, a model folder, or a file of weights; or the model's id on the Hugging Face
         hub, to fetch its config. No code of a model is run, and no pickle loaded.
+    other
+        A second one: say in what the two differ, and nothing else.
     target
         The length of text in question, in tokens: whether it fits, what would break and what to do
         about it, or what would have to be known to say so. The exit code is 0 for each answer.
@@ -37,6 +43,8 @@ def inspect(
 
     with of_models():
         path = hub.local(model, weights)
+    if other is not None:
+        return _differences(path, other, output.json)
     output.prepare()
     with of_models(), progress() as say:
         if weights:
@@ -46,6 +54,20 @@ def inspect(
     from posenc.show.report.terminal import tables
 
     output.show(inspected, lambda console: tables.inspection(inspected, console))
+
+
+def _differences(path: Path, other: str, as_json: bool) -> None:
+    """Print in what two models differ."""
+    from posenc.models.check import differences
+    from posenc.models.files import hub
+
+    with of_models():
+        found = differences.compare(path, second := hub.local(other))
+    if as_json:
+        return print_json({"differences": differences.to_json(found)})
+    from posenc.show.report.terminal import checks
+
+    checks.differences(found, (str(path), str(second)), Console())
 
 
 @app.command
