@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
 from posenc.commands.app import app
-from posenc.commands.errors import of_models
+from posenc.commands.errors import UsageError, of_models
 from posenc.commands.options import NOWHERE, AsJson, Flag, Name, Output, Place, Tokens, print_json
 from posenc.commands.progress import progress
+
+if TYPE_CHECKING:
+    from posenc.models.extend import Extension
 
 
 @app.command
@@ -76,47 +79,104 @@ def extend(
     /,
     *,
     to: Tokens | None = None,
-    method: str,
+    method: str | None = None,
     factor: float | None = None,
     trained: Tokens | None = None,
+    base: float | None = None,
+    prove: Flag = False,
+    text: Place | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a config for longer texts; the old one is kept beside it.
 
     A text of `to` tokens is `factor` times as long as what the model was `trained` on: say one or
-    two of the three. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn.
+    two of the three. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn. With `prove`
+    each way is tried on the model's own loss, and the best is written, if any is worth it.
 
     Parameters
     ----------
     path
-        A config.json, or a model folder.
+        A config.json, or a model folder; with `prove` a folder with weights, or a GGUF file, whose
+        keys are then printed.
     to
         The length of text that it should serve, in tokens.
     method
-        linear, ntk, dynamic, yarn or llama3.
+        linear, ntk, dynamic, yarn, llama3, or base with `base`.
     factor
         How many times longer texts become.
     trained
         The length that the model was trained on, where that is not what its config says.
+    base
+        The new base, of method base; with `prove` the larger base that is tried.
+    prove
+        Measure each way: loss by position, what comes back of a key and of a copy. The exit code is
+        1 where none is better than reading on within the trained length; nothing is written then.
+    text
+        What the model reads, in UTF-8; by default, a novel.
     as_json
         Print what changed as one JSON document.
     """
     from posenc.models import extend as extension
 
+    if prove:
+        return _prove(path, to, method or factor, text, base, trained, as_json)
+    if method is None:
+        raise UsageError("`--method` is needed: how to stretch; or --prove, to try each way.")
     with of_models():
-        extended = extension.extend(path, to, method, factor, trained)
+        extended = extension.extend(path, to, method, factor, trained, base)
+    _say_extended(extended, as_json)
+
+
+def _say_extended(extended: "Extension", as_json: bool, more: dict[str, Any] | None = None) -> None:
+    """Say what was written, and how the old config is served so."""
     if as_json:
         changes = [vars(change) for change in extended.changes]
-        return print_json(
-            {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
-            | {"notes": extended.notes}
-        )
+        told = {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
+        told |= {"notes": extended.notes, "serving": extended.serving, "cache": extended.cache}
+        return print_json(told | (more or {}))
     for change in extended.changes:
         before = "nothing" if change.before is None else json.dumps(change.before)
         print(f"{change.key}: {before} → {json.dumps(change.after, ensure_ascii=False)}")
     for note in extended.notes:
         print(f"note: {note}")
     print(f"{extended.config} is written; the config as it was is kept as {extended.kept.name}.")
+    print(f"keys and values of the longest text take {extended.cache / 2**30:,.2f} GiB in 16 bits")
+    print("or serve the model as it was:")
+    for server, line in extended.serving.items():
+        print(f"  {server}: {line}")
+
+
+def _prove(
+    path: Path,
+    to: int | None,
+    other: object,
+    text: Path | None,
+    base: float | None,
+    trained: int | None,
+    as_json: bool,
+) -> None:
+    """Try each way to read longer texts, and write the best one, if any is worth it."""
+    from posenc.analysis.text import letters_of
+    from posenc.models import extend as extension
+    from posenc.models.prove import prove
+    from posenc.show.report.terminal import checks
+
+    if to is None or other is not None:
+        raise UsageError("`--prove` tries each method: give --to, and no --method or --factor.")
+    with of_models(), progress() as say:
+        proof = prove(path, to, letters_of(text) if text else None, base, trained, say)
+    if not as_json:
+        checks.proof(proof, Console())
+    if not proof.chosen:
+        if as_json:
+            print_json({"proof": proof.to_json()})
+        raise SystemExit(1)
+    if path.suffix == ".gguf":
+        told = {"proof": proof.to_json(), "keys": proof.gguf_keys}
+        return print_json(told) if as_json else checks.keys(proof.gguf_keys)
+    with of_models():
+        extended = extension.write(path, proof.ways[0].config, proof.notes)
+    _say_extended(extended, as_json, {"proof": proof.to_json()})
 
 
 @app.command

@@ -1,15 +1,19 @@
 """What a check found, on the terminal: the verdict, each fault with its thread, the losses."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from posenc.models.check.differences import Difference
-from posenc.models.check.loss import Trial
 from posenc.models.check.verdict import Check
 from posenc.models.files.errors import printable
+
+if TYPE_CHECKING:  # need torch
+    from posenc.models.check.loss import Trial
+    from posenc.models.prove import Proof
 
 MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
 STYLES = {"no fault found": "green", "fault": "red", "cannot say": "yellow"}
@@ -31,7 +35,7 @@ def check(checked: Check, console: Console) -> None:
         console.print(_losses(checked.trials))
 
 
-def _losses(trials: Sequence[Trial]) -> Table:
+def _losses(trials: "Sequence[Trial]") -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("reading")
     for name in ("bits a token", "more than as read", "stretches"):
@@ -52,3 +56,35 @@ def differences(found: Sequence[Difference], names: tuple[str, str], console: Co
         console.print(Text(f"{first} and {second} say the same about positions."))
     for difference in found:
         console.print(Text(str(difference)))
+
+
+def proof(proved: "Proof", console: Console) -> None:
+    """Print each way to read longer texts, the best first, and what is chosen."""
+    trained, to = f"{proved.trained:,}", f"{proved.to:,}"
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("read whole")
+    for name in (f"bits to {trained}", f"bits to {to}", "key recalled", "copied"):
+        table.add_column(name, justify="right")
+    for way in proved.ways:
+        shares = f"{way.recall:.0%}", f"{way.copy:.0%}"
+        table.add_row(way.name, f"{way.near:.3f}", f"{way.far:.3f}", *shares)
+    table.add_row(f"sliding, {trained} at a time", "", f"{proved.sliding:.3f}", "", "")
+    console.print(table)
+    for note in proved.notes:
+        console.print(Text(f"note: {note}", "yellow"))
+    if proved.chosen:
+        console.print(Text(f"chosen, on text between: {proved.chosen}", "green"))
+        return
+    console.print(
+        Text(
+            f"Nothing works here: past {trained} tokens no way predicts better than the model as it"
+            f" is told by the last {trained} tokens alone.",
+            "red",
+        )
+    )
+
+
+def keys(found: dict[str, Any]) -> None:
+    """Print the keys of a GGUF file."""
+    for key, value in found.items():
+        print(f"{key} = {value}")
