@@ -1,6 +1,7 @@
 """Against faults planted into the configs of models that were trained here, for seconds, with
 another reading; and against packages with trained models, where they are installed."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from small_models import saved
 from trained_models import planted, text, trained
 from weight_files import save_gguf
 
+from posenc.models.check.loss import opened, read_as
 from posenc.models.check.verdict import check
+from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 
 LETTERS = text(8_000, seed=1)
@@ -124,6 +127,28 @@ def test_a_gguf_in_the_folder_must_say_the_same(llama, tmp_path):
 def test_a_model_that_turns_nothing_has_no_other_reading_to_try(tmp_path):
     checked = check(saved("Bert", tmp_path / "m", LETTERS))
     assert (checked.verdict, checked.trials) == ("no fault found", ())
+
+
+def test_a_gguf_that_is_not_read_and_weights_that_are_pickles_leave_it_open(llama, tmp_path):
+    folder = planted(llama, tmp_path / "a")
+    (folder / "tokenizer.json").unlink()
+    (folder / "mmproj.gguf").write_bytes(b"GGUF")
+    unknown = " ".join(check(folder).unknown)
+    assert "the two files could not be compared: mmproj.gguf" in unknown
+    (folder / "mmproj.gguf").unlink()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    checked = check(folder)
+    assert checked.verdict == "cannot say"
+    assert "its weights are pickles, which are not asked" in checked.unknown[0]
+
+
+def test_a_model_that_takes_no_encoding_is_left_open(llama, tmp_path):
+    """Nothing can be plugged into it where the config has more layers than it is built with."""
+    with opened(llama) as model:
+        layers = (*model.spec.layers, *model.spec.layers)
+        longer = replace(model.spec, layers=layers)
+        with pytest.raises(ModelError, match="2 encodings for 1 layers"), read_as(model, longer, 8):
+            pass
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, lgamma, log, pi, sqrt
@@ -183,10 +183,12 @@ def read_as(opened: Opened, spec: Spec, length: int) -> Iterator[None]:
     try:
         if kept and windows:
             settings.sliding_window = windows[0] or 2**30
-        with applied(opened.model, spec.encodings(length, "half")):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(applied(opened.model, spec.encodings(length, "half")))
+            except (TypeError, ValueError) as error:
+                raise ModelError("config.json", "model_type", str(error)) from None
             yield
-    except TypeError as error:
-        raise ModelError("config.json", "model_type", str(error)) from None
     finally:
         if kept and windows:
             settings.sliding_window = kept

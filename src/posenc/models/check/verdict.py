@@ -127,16 +127,22 @@ def check(
     found = faults.faults(path)
     asked = [f"the rules of {printable(found.file)}"]
     findings, unknown = [*found.findings], [*found.unknown]
-    others = [against] if against else _beside(path) if found.spec else []
-    for other in others:
-        asked.append(f"{printable(found.file)} against {printable(other.name)}")
-        findings += _differing(path, other)
+    others = [against] if against else _beside(path)
+    for other in others if found.spec else []:
+        try:
+            findings += _differing(path, other)
+            asked.append(f"{printable(found.file)} against {printable(other.name)}")
+        except ModelError as error:
+            unknown.append(f"the two files could not be compared: {error}")
     tried: list[Trial] = []
-    weights = files.format in ("safetensors", "gguf") and path.suffix != ".json"
-    if weights and found.spec is not None and found.spec.main.rotary:
+    turns = found.spec is not None and bool(found.spec.main.rotary)
+    if turns and files.weights and files.format not in ("safetensors", "gguf"):
+        kind = files.format or "pickles"
+        unknown.append(f"its weights are {kind}, which are not asked: give safetensors or GGUF")
+    elif turns and files.weights:
         try:
             tried = _tried(path, letters, progress)
-            asked.append(f"{len(tried) - 1} other readings by their loss")
+            asked.append(f"{len(tried) - 2} other readings by their loss")
             findings += _proved(tried, found.file)
             unknown += _untold(tried)
         except ModelError as error:

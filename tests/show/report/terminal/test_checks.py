@@ -8,6 +8,7 @@ from posenc.models.check.differences import Difference
 from posenc.models.check.faults import REMARK, Finding
 from posenc.models.check.loss import Trial
 from posenc.models.check.verdict import WEIGHTS_DISAGREE, Check
+from posenc.models.prove import Proof, Way
 from posenc.show.report.terminal import checks
 
 
@@ -38,3 +39,17 @@ def test_differences_are_lines_and_none_is_said():
     assert "layers 0–1, 3: window: none ≠ 512" in printed(
         checks.differences, [difference], ("a", "b")
     )
+
+
+def test_a_proof_says_what_is_chosen_or_that_nothing_works():
+    way = Way("yarn", 1.5, 1.4, 1.5, [], 1.0, 0.5, {})
+    said = printed(checks.proof, Proof(32, 64, 2.0, [way], 0, ["a note"], {}))
+    for words in ("bits to 64", "100%", "sliding, 32 at a time", "note: a note", "chosen", "yarn"):
+        assert words in said
+    said = printed(checks.proof, Proof(32, 64, 1.0, [way], 0, [], {}))
+    assert "Nothing works here: past 32 tokens" in said
+
+
+def test_keys_of_gguf_are_lines(capsys):
+    checks.keys({"llama.rope.scaling.type": "yarn"})
+    assert capsys.readouterr().out == "llama.rope.scaling.type = yarn\n"
