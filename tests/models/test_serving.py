@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from math import log
 
 import pytest
 from published import published
@@ -61,6 +62,17 @@ def test_keys_of_a_gguf_file():
     assert keys["qwen3.rope.scaling.factor"] == 4
     assert keys["qwen3.rope.scaling.original_context_length"] == 32768
     assert keys["qwen3.context_length"] == 131072
+
+
+def test_a_yarn_of_other_ends_and_gain_is_told_as_llama_cpp_multiplies_it():
+    config, _ = stretched("yarn")
+    config["rope_scaling"] |= {"beta_fast": 16.0, "attention_factor": 1.0}
+    spec = specify(config)
+    line = serving("m", config, spec, 131072)["llama.cpp"]
+    assert line.endswith("--yarn-orig-ctx 32768 --yarn-beta-fast 16 --yarn-attn-factor 0.878249")
+    keys = gguf_keys("qwen3", spec, 131072)
+    assert keys["qwen3.rope.scaling.yarn_beta_fast"] == 16
+    assert keys["qwen3.rope.scaling.yarn_attn_factor"] * (1 + 0.1 * log(4)) == pytest.approx(1)
 
 
 def test_a_cache_is_keys_and_values_of_each_layer_up_to_its_window():

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from math import isclose
 from typing import Any
 
+from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.config.spec import Rotary, Spec
 
 BITS = 16  # of a cached number, as servers keep them
@@ -48,6 +50,7 @@ def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
         keys |= {"rope.scaling.type": turn.method, "rope.scaling.factor": turn.factor}
     if turn.method == "yarn":
         keys["rope.scaling.original_context_length"] = turn.trained
+        keys |= {f"rope.scaling.yarn_{key}": value for key, value in _tuned(turn).items()}
     return {f"{architecture}.{key}": value for key, value in keys.items()}
 
 
@@ -75,8 +78,21 @@ def _llama_cpp(turn: Rotary, to: int) -> str:
             return f"{line} --rope-scaling linear --rope-scale {turn.factor:g}"
         case "yarn":
             scale = f"--rope-scaling yarn --rope-scale {turn.factor:g}"
-            return f"{line} {scale} --yarn-orig-ctx {turn.trained}"
+            tuned = (f"--yarn-{key.replace('_', '-')} {x:g}" for key, x in _tuned(turn).items())
+            return " ".join((line, scale, f"--yarn-orig-ctx {turn.trained}", *tuned))
     return f"has no flag for {turn.method}: convert the extended folder, whose config says it"
+
+
+def _tuned(turn: Rotary) -> dict[str, float]:
+    """What of a YaRN is not as llama.cpp takes it; it multiplies the gain by that of the factor."""
+    slow, fast = turn.ends
+    values = {
+        "beta_slow": slow,
+        "beta_fast": fast,
+        "attn_factor": turn.gain / yarn_gain(turn.factor),
+    }
+    usual = {"beta_slow": 1.0, "beta_fast": 32.0, "attn_factor": 1.0}
+    return {key: value for key, value in values.items() if not isclose(value, usual[key])}
 
 
 def _far(spec: Spec) -> Rotary:
