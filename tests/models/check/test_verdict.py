@@ -12,8 +12,8 @@ from small_models import saved
 from trained_models import planted, text, trained
 from weight_files import save_gguf
 
-from posenc.models.check.loss import opened, read_as
-from posenc.models.check.verdict import check
+from posenc.models.check.loss import Trial, opened, read_as
+from posenc.models.check.verdict import Check, _untold, check
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 
@@ -140,6 +140,17 @@ def test_a_gguf_that_is_not_read_and_weights_that_are_pickles_leave_it_open(llam
     checked = check(folder)
     assert checked.verdict == "cannot say"
     assert "its weights are pickles, which are not asked" in checked.unknown[0]
+
+
+def test_a_reading_that_seems_better_on_too_short_a_text_leaves_it_open():
+    """As SmolLM2 with a base of 10,000 planted does on six stretches of 96 tokens."""
+    own = Trial("as read", "as read", 6.274, 6)
+    seems = Trial("base", "base 100,000", 6.011, 6, -0.262, -0.544, 0.020)
+    worse = Trial("none", "no positions", 8.0, 4, 1.8, 0.1, 3.6)
+    checked = Check("m", "config.json", (), (), tuple(_untold([own, seems, worse])), ())
+    assert checked.verdict == "cannot say"
+    assert "read with base 100,000 it may be better, -0.262 ± 0.282" in checked.unknown[0]
+    assert [*_untold([own, worse])] == []
 
 
 def test_a_model_that_takes_no_encoding_is_left_open(llama, tmp_path):

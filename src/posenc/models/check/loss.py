@@ -64,6 +64,11 @@ class Trial:
         """True where it predicts better, surely and by more than a near reading may."""
         return self.high < 0 and self.difference < -MARGIN
 
+    @property
+    def unsure(self) -> bool:
+        """True where it seems better, and more stretches would have to say."""
+        return self.difference < -MARGIN and not self.better
+
 
 @dataclass(frozen=True)
 class Opened:

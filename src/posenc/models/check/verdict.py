@@ -219,6 +219,13 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Finding]:
 
 def _untold(tried: list[Trial]) -> Iterator[str]:
     """Say where the losses tell nothing: an untrained model reads alike whatever its positions."""
+    for trial in tried:
+        if trial.unsure:
+            half = (trial.high - trial.low) / 2
+            yield (
+                f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f} bits"
+                " a token: give a longer text"
+            )
     if not any(trial.worse or trial.better for trial in tried):
         yield (
             "no reading is worse than the config's, not even one without positions: the weights"
