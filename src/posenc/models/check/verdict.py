@@ -223,8 +223,8 @@ def _untold(tried: list[Trial]) -> Iterator[str]:
         if trial.unsure:
             half = (trial.high - trial.low) / 2
             yield (
-                f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f} bits"
-                " a token: give a longer text"
+                f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f}"
+                " bits a token: give a longer text"
             )
     if not any(trial.worse or trial.better for trial in tried):
         yield (
