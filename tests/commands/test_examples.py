@@ -57,8 +57,9 @@ def test_every_example_is_understood(line):
 def test_an_example_that_is_short_runs(line, tmp_path, monkeypatch, capsys):
     root = Path(__file__).parents[2]
     shutil.copytree(root / "examples", tmp_path / "examples")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text(json.dumps(LLAMA))
+    for name in ("model", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(LLAMA))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("no example opens a browser"))
     words = words_of(line)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from trained_models import planted, text, trained
 
 LLAMA = {
     "model_type": "llama",
@@ -242,3 +243,45 @@ def test_the_page_draws_itself_without_errors(posenc, folder, tmp_path):
     assert "CONSOLE" not in done.stderr
     assert '<svg class="plot"' in done.stdout
     assert "wavelength, tokens" in done.stdout
+
+
+def test_a_larger_base_and_the_recipe_of_a_family(posenc, tmp_path):
+    config = tmp_path / "config.json"
+    qwen = LLAMA | {"model_type": "qwen3", "head_dim": 8, "max_position_embeddings": 40960}
+    config.write_text(json.dumps(qwen))
+    code, out, _ = posenc("extend", config, "--to", 131072, "--method", "yarn")
+    assert code == 0
+    assert '"factor": 4.0, "original_max_position_embeddings": 32768' in out
+    assert "note: it was trained on 32,768 tokens, as its makers say" in out
+    assert "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768" in out
+    config.write_text(json.dumps(LLAMA))
+    code, out, _ = posenc("extend", config, "--to", 8192, "--method", "base", "--base", 500000)
+    assert code == 0
+    assert "rope_theta: 10000.0 → 500000.0" in out
+    code, _, err = posenc("extend", config, "--to", 16384, "--method", "yarn", "--base", 1e6)
+    assert code == 2
+    assert "`base` is the new base of method base, got 1,000,000 for method yarn" in err
+    code, _, err = posenc("extend", config, "--to", 16384, "--method", "base", "--base", 1e3)
+    assert code == 2
+    assert "must be above the present one, 500,000, got 1,000: give a larger one" in err
+
+
+def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
+    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
+    made = trained("Llama", tmp_path / "trained", rope_parameters=linear)
+    plain = dict(rope_type="default", factor=None)
+    short = planted(made, tmp_path / "m", max_position_embeddings=32, rope_parameters=plain)
+    (tmp_path / "a.txt").write_text(text(4_000, seed=1))
+    code, out, _ = posenc("extend", short, "--to", 64, "--prove", "--text", "a.txt", "--json")
+    told = json.loads(out)
+    assert (code, told["proof"]["chosen"]) == (0, "linear")
+    assert json.loads((short / "config.json").read_text())["max_position_embeddings"] == 64
+    code, out, _ = posenc("extend", made, "--to", 256, "--prove", "--text", "a.txt")
+    assert code == 1
+    assert "Nothing works here: past" in out
+    for words, says in (
+        (("--prove",), "give --to, and no --method or --factor"),
+        (("--to", 256), "`--method` is needed"),
+    ):
+        code, _, err = posenc("extend", made, *words)
+        assert (code, says in err) == (2, True)

@@ -85,7 +85,7 @@ def novel_letters() -> str:
     return lzma.decompress(packed).decode()
 
 
-def load_text(path: Path) -> Text:
+def letters_of(path: Path) -> str:
     """Read a text file in UTF-8. Raises ValueError, in one sentence, for other files."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
@@ -97,14 +97,17 @@ def load_text(path: Path) -> Text:
     try:
         if b"\0" in content:
             raise ValueError(f"{path} is not a text: it holds zero bytes")
-        text = content.decode(
-            "utf-8-sig", errors="strict" if len(content) < MOST_BYTES else "ignore"
-        )
+        whole = len(content) < MOST_BYTES
+        return content.decode("utf-8-sig", errors="strict" if whole else "ignore")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not a text in UTF-8: byte {error.start:,} is 0x{content[error.start]:02x}"
         ) from None
-    parsed = parse(path.name, text)
+
+
+def load_text(path: Path) -> Text:
+    """Read a text file in UTF-8 as words. Raises ValueError, in one sentence, for other files."""
+    parsed = parse(path.name, letters_of(path))
     if len(parsed.words) < FEWEST_WORDS:
         raise ValueError(
             f"{path} holds {len(parsed.words)} words; at least {FEWEST_WORDS} are needed"

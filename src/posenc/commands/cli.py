@@ -1,8 +1,8 @@
 """The commands of `posenc`, each thin, over plain functions: this begins the one that is asked for.
 
-Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted. Data goes to stdout, progress and errors to
-stderr; bad input gets one line, and nothing is overwritten. torch is imported inside the commands,
-so that `posenc --help` answers at once.
+Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted; of `check`, 1 is a fault, 3 "cannot say".
+Data goes to stdout, progress and errors to stderr; bad input gets one line, and nothing is
+overwritten. torch is imported inside the commands, so that `posenc --help` answers at once.
 """
 
 # ruff: noqa: F401  each file adds its commands to the app as it is imported
@@ -17,6 +17,7 @@ from cyclopts import CycloptsError, UnknownCommandError
 from posenc.commands import (
     bench,
     catalog,
+    check,
     compare,
     doctor,
     examples,

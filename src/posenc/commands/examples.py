@@ -39,6 +39,11 @@ EXAMPLES = {
         ("posenc inspect model/", "what the layers do, from config.json"),
         ("posenc inspect model/ --target 131072", "what breaks at that length, and what to do"),
         ("posenc inspect model/ --out page/ --figures svg", "a page, and its figures"),
+        ("posenc inspect model/ other/", "in what two differ"),
+    ),
+    "check": (
+        ("posenc check model/", "its config, by rules and by its own weights"),
+        ("posenc check model/config.json --sarif faults.sarif", "the rules alone, for CI"),
     ),
     "explore": (
         ("posenc explore", "a page that runs the encodings, with sliders"),

@@ -1,17 +1,24 @@
 """`posenc inspect`, `posenc extend` and `posenc convert`: the files of real models."""
 
 import json
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
 
 from posenc.commands.app import app
-from posenc.commands.errors import of_models
+from posenc.commands.errors import UsageError, of_models
 from posenc.commands.options import NOWHERE, AsJson, Flag, Name, Output, Place, Tokens, print_json
 from posenc.commands.progress import progress
+
+if TYPE_CHECKING:
+    from posenc.models.extend import Extension
 
 
 @app.command
 def inspect(
     model: Name,
+    other: Name | None = None,
     /,
     *,
     target: Tokens | None = None,
@@ -25,6 +32,8 @@ def inspect(
     model
         A config.json, a model folder, or a file of weights; or the model's id on the Hugging Face
         hub, to fetch its config. No code of a model is run, and no pickle loaded.
+    other
+        A second one: say in what the two differ, and nothing else.
     target
         The length of text in question, in tokens: whether it fits, what would break and what to do
         about it, or what would have to be known to say so. The exit code is 0 for each answer.
@@ -37,6 +46,8 @@ def inspect(
 
     with of_models():
         path = hub.local(model, weights)
+    if other is not None:
+        return _differences(path, other, output.json)
     output.prepare()
     with of_models(), progress() as say:
         if weights:
@@ -46,53 +57,124 @@ def inspect(
     output.show(inspected)
 
 
+def _differences(path: Path, other: str, as_json: bool) -> None:
+    """Print in what two models differ."""
+    from posenc.models.check import differences
+    from posenc.models.files import hub
+
+    with of_models():
+        found = differences.compare(path, second := hub.local(other))
+    if as_json:
+        return print_json({"differences": differences.to_json(found)})
+    from posenc.show.report.terminal import checks
+
+    checks.differences(found, (str(path), str(second)), Console())
+
+
 @app.command
 def extend(
     path: Place,
     /,
     *,
     to: Tokens | None = None,
-    method: str,
+    method: str | None = None,
     factor: float | None = None,
     trained: Tokens | None = None,
+    base: float | None = None,
+    prove: Flag = False,
+    text: Place | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a config for longer texts; the old one is kept beside it.
 
     A text of `to` tokens is `factor` times as long as what the model was `trained` on: say one or
-    two of the three. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn.
+    two of the three. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn. With `prove`
+    each way is tried on the model's own loss, and the best is written, if any is worth it.
 
     Parameters
     ----------
     path
-        A config.json, or a model folder.
+        A config.json, or a model folder; with `prove` a folder with weights, or a GGUF file, whose
+        keys are then printed.
     to
         The length of text that it should serve, in tokens.
     method
-        linear, ntk, dynamic, yarn or llama3.
+        linear, ntk, dynamic, yarn, llama3, or base with `base`.
     factor
         How many times longer texts become.
     trained
         The length that the model was trained on, where that is not what its config says.
+    base
+        The new base, of method base; with `prove` the larger base that is tried.
+    prove
+        Measure each way: loss by position, what comes back of a key and of a copy. The exit code is
+        1 where none is better than reading on within the trained length; nothing is written then.
+    text
+        What the model reads, in UTF-8; by default, a novel.
     as_json
         Print what changed as one JSON document.
     """
     from posenc.models import extend as extension
 
+    if prove:
+        return _prove(path, to, method or factor, text, base, trained, as_json)
+    if method is None:
+        raise UsageError("`--method` is needed: how to stretch; or --prove, to try each way.")
     with of_models():
-        extended = extension.extend(path, to, method, factor, trained)
+        extended = extension.extend(path, to, method, factor, trained, base)
+    _say_extended(extended, as_json)
+
+
+def _say_extended(extended: "Extension", as_json: bool, more: dict[str, Any] | None = None) -> None:
+    """Say what was written, and how the old config is served so."""
     if as_json:
         changes = [vars(change) for change in extended.changes]
-        return print_json(
-            {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
-            | {"notes": extended.notes}
-        )
+        told = {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
+        told |= {"notes": extended.notes, "serving": extended.serving, "cache": extended.cache}
+        return print_json(told | (more or {}))
     for change in extended.changes:
         before = "nothing" if change.before is None else json.dumps(change.before)
         print(f"{change.key}: {before} → {json.dumps(change.after, ensure_ascii=False)}")
     for note in extended.notes:
         print(f"note: {note}")
     print(f"{extended.config} is written; the config as it was is kept as {extended.kept.name}.")
+    print(f"keys and values of the longest text take {extended.cache / 2**30:,.2f} GiB in 16 bits")
+    print("or serve the model as it was:")
+    for server, line in extended.serving.items():
+        print(f"  {server}: {line}")
+
+
+def _prove(
+    path: Path,
+    to: int | None,
+    other: object,
+    text: Path | None,
+    base: float | None,
+    trained: int | None,
+    as_json: bool,
+) -> None:
+    """Try each way to read longer texts, and write the best one, if any is worth it."""
+    from posenc.analysis.text import letters_of
+    from posenc.models import extend as extension
+    from posenc.models.prove import prove
+    from posenc.show.report.terminal import checks
+
+    if to is None or other is not None:
+        raise UsageError("`--prove` tries each method: give --to, and no --method or --factor.")
+    with of_models(), progress() as say:
+        proof = prove(path, to, letters_of(text) if text else None, base, trained, say)
+    if not as_json:
+        checks.proof(proof, Console())
+    if not proof.chosen:
+        if as_json:
+            print_json({"proof": proof.to_json()})
+        raise SystemExit(1)
+    if path.suffix == ".gguf":
+        told = {"proof": proof.to_json(), "keys": proof.gguf_keys}
+        return print_json(told) if as_json else checks.keys(proof.gguf_keys)
+    with of_models():
+        extended = extension.write(path, proof.ways[0].config, proof.notes)
+    _say_extended(extended, as_json, {"proof": proof.to_json()})
 
 
 @app.command

@@ -3,6 +3,7 @@
     linear, yarn, llama3    a rope_type with `factor` = target / trained, and the new length
     dynamic                 the same, but the length stays: transformers counts from it
     ntk                     no rope_type: base' = base · factor^(d/(d−2)), and the new length
+    base                    no rope_type: the base that is given, and the new length
 
 Only layers that see the whole text are stretched, where the config can tell them from those with a
 window. A model that was stretched before is stretched further by its own method, never twice.
@@ -24,8 +25,12 @@ from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
+from posenc.models.serving import cache_bytes, serving
 
-METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")
+METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # by a formula
+BASE = "base"  # given by hand
+# What makers say that a model was trained on, where its config says more: (context, trained)
+RECIPES = {"qwen3": (40_960, 32_768), "qwen3_moe": (40_960, 32_768)}
 OLD, NEW = "rope_scaling", "rope_parameters"
 MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
 
@@ -47,6 +52,8 @@ class Extension:
     kept: Path
     changes: list[Change]
     notes: list[str]
+    serving: dict[str, str]  # a server -> the line that serves the old config so
+    cache: int  # bytes of cached keys and values of the longest text
 
 
 def extend(
@@ -55,6 +62,7 @@ def extend(
     method: str = "yarn",
     factor: float | None = None,
     trained: int | None = None,
+    base: float | None = None,
 ) -> Extension:
     """Write a config for longer texts in place of the one at `path`, a file or a folder.
 
@@ -62,15 +70,18 @@ def extend(
     config.
     Raises ModelError where the model cannot be stretched so; nothing is written then.
     """
-    config = find_files(path).config
-    if config is None:
-        raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
-    if config.is_symlink():
-        target = os.path.realpath(config)
-        meant = f"is a link to {target}, which may serve others: give that file, or a copy"
-        raise ModelError(config, "", meant)
+    config = _own_config(path)
+    after, notes = extended(read_json(config), to, method, config.name, factor, trained, base)
+    return write(path, after, notes)
+
+
+def write(path: Path, after: dict[str, Any], notes: list[str]) -> Extension:
+    """Write a config for longer texts in place of the one at `path`, which is kept beside it."""
+    config = _own_config(path)
     raw, before = config.read_bytes(), read_json(config)
-    after, notes = extended(before, to, method, config.name, factor, trained)
+    spec = specify(after, config.name)
+    tokens = spec.main.context or 0
+    lines, cache = serving(str(path), after, spec, tokens), cache_bytes(spec, tokens)
     text = raw.decode()
     indent = 4 if "\n    " in text and "\n  " + '"' not in text else 2
     new = json.dumps(after, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
@@ -80,7 +91,19 @@ def extend(
         os.replace(unfinished, config)
     finally:
         unfinished.unlink(missing_ok=True)
-    return Extension(config, kept, changes(before, after), notes)
+    return Extension(config, kept, changes(before, after), notes, lines, cache)
+
+
+def _own_config(path: Path) -> Path:
+    """The config at `path`, which is no link. Raises ModelError where there is none."""
+    config = find_files(path).config
+    if config is None:
+        raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
+    if config.is_symlink():
+        target = os.path.realpath(config)
+        meant = f"is a link to {target}, which may serve others: give that file, or a copy"
+        raise ModelError(config, "", meant)
+    return config
 
 
 def extended(
@@ -90,15 +113,31 @@ def extended(
     file: str = "config.json",
     factor: float | None = None,
     trained: int | None = None,
+    base: float | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the config for texts of `to` = `factor` · `trained` tokens, and notes about it."""
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
+    if (base is not None) != (method == BASE):
+        given = "nothing" if base is None else f"{base:,.10g}"
+        raise ValueError(
+            f"`base` is the new base of method base, got {given} for method {method}: give both, or"
+            " neither."
+        )
+    if method not in (*METHODS, BASE):
+        known = ", ".join((*METHODS, BASE))
+        raise ValueError(f"`method` must be one of {known}, got {method!r}.")
     spec = specify(config, file)
     place, main = spec.main_place, spec.main
     context, turn = _stretchable(main, file)
     usual = turn.trained or (main.trained or context)
     asked = to
+    notes: list[str] = []
+    if turn.method == "default" and RECIPES.get(main.model, (0, 0))[0] == context:
+        usual = RECIPES[main.model][1]
+        if trained is None and factor is None:
+            notes.append(
+                f"it was trained on {usual:,} tokens, as its makers say: the rest of its"
+                f" {context:,} is room for answers"
+            )
     to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
         how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
@@ -118,9 +157,13 @@ def extended(
     inner = stretched
     for name in place:
         inner = inner[name]
-    notes: list[str] = []
-    if method == "ntk":
-        _raise_base(inner, turn, main, factor, notes)
+    if method in ("ntk", BASE):
+        # NTK-aware: the slowest pair then turns `factor` times slower, the fastest as before.
+        raised = base or turn.base * factor ** (turn.turned / (turn.turned - 2))
+        if raised <= turn.base:
+            now = f"{turn.base:,.10g}, got {raised:,.10g}"
+            raise ValueError(f"`base` must be above the present one, {now}: give a larger one.")
+        _raise_base(inner, turn, main, raised, notes)
     else:
         _set(inner, method, factor, trained, main, notes, stretched)
     if method != "dynamic":
@@ -251,10 +294,8 @@ def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> di
 
 
 def _raise_base(
-    inner: dict[str, Any], turn: Rotary, main: Spec, factor: float, notes: list[str]
+    inner: dict[str, Any], turn: Rotary, main: Spec, base: float, notes: list[str]
 ) -> None:
-    # NTK-aware: the slowest pair then turns exactly `factor` times slower, the fastest as before.
-    base = turn.base * factor ** (turn.turned / (turn.turned - 2))
     settings = inner.get(NEW)
     if not isinstance(settings, dict) or not settings:
         inner[_own_name(main, "rope_theta", inner)] = base
@@ -304,7 +345,7 @@ def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
 def _check(spec: Spec, to: int, method: str, file: str) -> None:
     """Raise ModelError where the new config would be read as anything else than was asked for."""
     turn = _full(spec)
-    meant = "default" if method == "ntk" else method
+    meant = "default" if method in ("ntk", BASE) else method
     if turn.method != meant or (spec.context or 0) < to:
         raise ModelError(
             file, "", f"would be read as {turn.method} for {spec.context} tokens: not written"

@@ -197,10 +197,10 @@ def inspect(
     file = files.config or (files.weights[0] if bare else path)
     values = read_json(files.config) if files.config else None
     report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing, values)
-    return replace(report, provenance=since(start), name=name or _name_of(path))
+    return replace(report, provenance=since(start), name=name or name_of(path))
 
 
-def _name_of(path: Path) -> str:
+def name_of(path: Path) -> str:
     """The name of the folder of a config, or of a folder; else that of the file.
 
     Links are not followed: where the hub keeps a model, a config is a link to a hash. There the id

@@ -22,3 +22,14 @@ def read(path: Path) -> Spec:
         weights = open_weights(files)
         return specify_gguf(weights.metadata, weights, files.weights[0].name)
     raise ModelError(path, "", "holds no config.json, so what it does cannot be read")
+
+
+def read_itself(path: Path) -> Spec:
+    """Return the specification of the file at `path`: of a GGUF file by its metadata, whatever
+    config.json lies beside it.
+    """
+    files = find_files(path)
+    if path.is_dir() or files.format != "gguf":
+        return read(path)
+    weights = open_weights(files)
+    return specify_gguf(weights.metadata, weights, path.name)

@@ -47,10 +47,11 @@ CHOICES = ("attn_implementation", "experts_implementation")  # of kernels, also 
 LABELS = ("num_labels", "id2label", "label2id")  # of heads, which are not built
 
 
-def load(folder: Path) -> tuple[Any, Any, tuple[str, ...]]:
+def load(folder: Path, head: bool = False) -> tuple[Any, Any, tuple[str, ...]]:
     """Load a model without its head, its tokenizer, and the names of weights that belong to heads.
 
-    Raises ModelError for what cannot be read with certainty, before any of it is loaded.
+    With `head` it is the model that predicts the next token. Raises ModelError for what cannot be
+    read with certainty, before any of it is loaded.
     """
     if os.path.lexists(folder / "adapter_config.json"):
         raise ModelError("adapter_config.json", "", "is an adapter: merge it into its model first")
@@ -64,7 +65,7 @@ def load(folder: Path) -> tuple[Any, Any, tuple[str, ...]]:
         if name.endswith("weight") and info.dtype not in FLOATS:
             raise ModelError(info.file, name, "is quantised", info.dtype, ", ".join(sorted(FLOATS)))
     tokenizer = _tokenizer(folder)
-    model, unused = _model(config, weights)
+    model, unused = _model(config, weights, head)
     return model, tokenizer, unused
 
 
@@ -139,10 +140,12 @@ def _tokenizer(folder: Path) -> Any:
         return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_buffer(raw))
 
 
-def _model(config: Mapping[str, Any], weights: Weights) -> tuple[Any, tuple[str, ...]]:
-    """The model without a head on top, with all of its weights; and those that belong to heads."""
+def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any, tuple[str, ...]]:
+    """The model, with all of its weights; and those that belong to heads which it has not."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
+
+    classes = MODEL_FOR_CAUSAL_LM_MAPPING if head else MODEL_MAPPING
 
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
@@ -152,7 +155,10 @@ def _model(config: Mapping[str, Any], weights: Weights) -> tuple[Any, tuple[str,
     plain = _without(config, {*choices, *LABELS})
     with one_sentence("config.json", "is none that transformers builds a model of"):
         built = CONFIG_MAPPING[kind].from_dict(plain)
-        model_class: Any = MODEL_MAPPING[type(built)]
+        if head and type(built) not in classes:
+            more = "predicts no next token, so there is no loss to measure"
+            raise ModelError("config.json", "model_type", more, kind)
+        model_class: Any = classes[type(built)]
         model_class = model_class[0] if isinstance(model_class, tuple) else model_class
         empty = _empty(model_class, built, weights)
     _refuse_unless_as_large(empty, weights)

@@ -1,0 +1,78 @@
+"""`posenc check`: whether a model's config says what its weights were trained with."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from posenc.commands.app import app
+from posenc.commands.errors import UsageError, of_models
+from posenc.commands.options import AsJson, Name, Place, print_json
+from posenc.commands.progress import progress
+
+
+@app.command
+def check(
+    model: Name,
+    /,
+    *,
+    text: Place | None = None,
+    against: Place | None = None,
+    sarif: Place | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a model's config by rules, by its other files, and by the word of its own weights.
+
+    The right reading is the one under which the model predicts best: bases, layouts, shares of
+    channels, scalings, factors, scales and windows are tried on a text. The exit code is 0 where no
+    fault was found, 1 for a fault, 3 where it cannot be said.
+
+    Parameters
+    ----------
+    model
+        A config.json, for the rules alone; or a model folder or a GGUF file, whose weights are
+        asked too, by transformers; or the model's id on the Hugging Face hub, for its config.
+    text
+        What the weights read, in UTF-8: a text such as they were trained on. By default, a novel.
+    against
+        Another file of the same model, such as its GGUF file, that must say the same. Those in the
+        folder are compared without being asked for.
+    sarif
+        Write the findings to this new file as SARIF, which GitHub shows beside the lines.
+    as_json
+        Print one JSON document.
+    """
+    from posenc.models.check.verdict import check as checked_by
+    from posenc.models.files import hub
+
+    if sarif is not None and sarif.exists():
+        raise UsageError(f"{sarif} exists, and nothing is overwritten: name a new file.")
+    with of_models(), progress() as say:
+        path = hub.local(model)
+        checked = checked_by(path, _letters(text), against, say)
+    if sarif is not None:
+        _write(checked, path, sarif)
+    if as_json:
+        print_json(checked.to_json())
+    else:
+        from posenc.show.report.terminal import checks
+
+        checks.check(checked, Console())
+    if checked.exit_code:
+        raise SystemExit(checked.exit_code)
+
+
+def _letters(text: Path | None) -> str | None:
+    if text is None:
+        return None
+    from posenc.analysis.text import letters_of
+
+    return letters_of(text)
+
+
+def _write(checked: Any, path: Path, to: Path) -> None:
+    import json
+
+    from posenc.models.check.sarif import sarif
+
+    to.write_text(json.dumps(sarif(checked, path), ensure_ascii=False, indent=1) + "\n", "utf-8")

@@ -1,0 +1,165 @@
+"""Say in what two models differ about positions, by the numbers that reach attention.
+
+    differences(spec, other)
+
+Spelling does not count, nor which method made θ: frequencies are compared as numbers, at the
+context of the first. Between a config and a GGUF file the layout does not count either, since
+llama.cpp's converter may reorder the rows of queries and keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+from posenc.models.config.source import read_itself
+from posenc.models.config.spec import Layer, Rotary, Spec
+from posenc.models.files.folder import find_files
+from posenc.models.inspection import describe_encoding, describe_layer
+
+NEAR = 1e-5  # relative: GGUF keeps numbers in float32, and Llama 3's factors as such
+SHORT = 2048  # tokens, where a config states no context
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs, in which layers, in words for either model."""
+
+    what: str
+    layers: tuple[int, ...]
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        where = f"{_named(self.layers)}: " if self.layers else ""
+        return f"{where}{self.what}: {self.first} ≠ {self.second}"
+
+
+def compare(first: Path, second: Path) -> list[Difference]:
+    """List in what two configs, or a config and a GGUF file, differ.
+
+    Raises ModelError for a file that cannot be read.
+    """
+    of_gguf = {_is_gguf(path) for path in (first, second)}
+    return differences(read_itself(first), read_itself(second), layouts=len(of_gguf) == 1)
+
+
+def differences(spec: Spec, other: Spec, layouts: bool = True) -> list[Difference]:
+    """List in what the text models of two specs differ; with `layouts`, in these too."""
+    one, two = spec.main, other.main
+    found = [
+        Difference(what, (), _shown(a), _shown(b))
+        for what, a, b in (
+            ("context", one.context, two.context),
+            ("layers", len(one.layers), len(two.layers)),
+            ("heads", one.heads, two.heads),
+            ("heads of keys", one.groups, two.groups),
+            ("embeddings", _embedding(one), _embedding(two)),
+        )
+        if a != b
+    ]
+    length = one.context or SHORT
+    by_words: dict[tuple[str, str, str], list[int]] = {}
+    for number, (a, b) in enumerate(zip(one.layers, two.layers, strict=False)):
+        for words in _of_layers(a, b, length, layouts):
+            by_words.setdefault(words, []).append(number)
+    found += [Difference(words[0], tuple(n), *words[1:]) for words, n in by_words.items()]
+    return found
+
+
+def to_json(found: Sequence[Difference]) -> list[dict[str, Any]]:
+    return [asdict(difference) for difference in found]
+
+
+def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield in what two layers differ, in words."""
+    if a.attends != b.attends or type(a.encoding) is not type(b.encoding):
+        yield "encoding", describe_layer(a), describe_layer(b)
+        return
+    if isinstance(a.encoding, Rotary) and isinstance(b.encoding, Rotary):
+        yield from _of_rotations(a.encoding, b.encoding, length, layouts)
+    elif a.encoding != b.encoding and a.encoding and b.encoding:
+        yield "encoding", describe_encoding(a.encoding), describe_encoding(b.encoding)
+    for what, one, two in (
+        ("window", a.window, b.window),
+        ("both ways", not a.causal, not b.causal),
+        ("softmax scale", _scale(a), _scale(b)),
+        ("cap of scores", a.softcap, b.softcap),
+        ("temperature", a.temperature, b.temperature),
+    ):
+        if not _near(one, two):
+            yield what, _shown(one), _shown(two)
+
+
+def _of_rotations(
+    a: Rotary, b: Rotary, length: int, layouts: bool
+) -> Iterator[tuple[str, str, str]]:
+    sizes = [(turn.turned, turn.dim, turn.trailing) for turn in (a, b)]
+    if sizes[0] != sizes[1]:
+        words = [f"{'last ' if end else ''}{some} of {dim}" for some, dim, end in sizes]
+        yield "channels that turn", words[0], words[1]
+    elif (a.sections, a.woven) != (b.sections, b.woven):
+        yield "sections", _shown(a.sections), _shown(b.sections)
+    elif not _near(tuple(a.theta(length)), tuple(b.theta(length))):
+        yield "frequencies", describe_encoding(a), describe_encoding(b)
+    if not _near(a.gain, b.gain):
+        yield "factor of cos and sin", _shown(a.gain), _shown(b.gain)
+    if layouts and a.layout != b.layout:
+        yield "layout", _shown(a.layout), _shown(b.layout)
+
+
+def _scale(layer: Layer) -> float | None:
+    """The scale of the softmax; None where the encoding takes the usual one."""
+    turn = layer.encoding
+    if layer.scale is not None or not isinstance(turn, Rotary):
+        return layer.scale
+    return turn.dim**-0.5 * turn.logit_gain
+
+
+def _near(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return all(_near(x, y) for x, y in zip_longest(a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return isclose(a, b, rel_tol=NEAR)
+    return a == b
+
+
+def _embedding(spec: Spec) -> str:
+    return describe_encoding(spec.embedding) if spec.embedding else "none"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    return (
+        f"{value:,.6g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
+
+
+def _named(layers: Sequence[int]) -> str:
+    """The numbers of layers in words: "layers 0–3, 5".
+
+    >>> _named((0, 1, 2, 5))
+    'layers 0–2, 5'
+    """
+    runs: list[list[int]] = []
+    for number in layers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    spans = (f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(spans)}"
+
+
+def _is_gguf(path: Path) -> bool:
+    files = find_files(path)
+    return files.format == "gguf" and (path.is_file() or files.config is None)

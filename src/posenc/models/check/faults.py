@@ -1,0 +1,264 @@
+"""Name the faults of a config, each with where it was reported.
+
+The reader of configs (`posenc.models.config`) refuses what is impossible and notes what is
+doubtful, in sentences. A rule gives such a sentence a name, a level and a thread, so that
+`posenc inspect` and `posenc check` say the same.
+
+error     the file cannot be meant as it stands: exit code 1
+warning   met as a fault in other files, and published on purpose too
+note      what the reader assumed or left aside
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from posenc.analysis.frequencies import reach
+from posenc.models.config.source import read_itself
+from posenc.models.config.spec import Spec
+from posenc.models.files.errors import ModelError, Unread, printable
+from posenc.models.files.folder import find_files
+from posenc.models.outlook import sees_all
+
+Level = Literal["error", "warning", "note"]
+# Times the distance that frequencies tell apart: Llama 4 Scout, the farthest published, serves 54.
+FAR = 64
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of fault. `says` finds it in the reader's sentence; "" where a check is its own."""
+
+    name: str
+    level: Level
+    what: str
+    threads: tuple[str, ...]
+    says: str = ""
+
+    @property
+    def links(self) -> list[str]:
+        return [
+            "https://github.com/{}/issues/{}".format(*thread.split("#")) for thread in self.threads
+        ]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault, or one remark, in one file."""
+
+    rule: Rule
+    message: str
+    file: str
+    key: str = ""
+
+    @property
+    def level(self) -> Level:
+        return self.rule.level
+
+
+REFUSED = (  # the first whose pattern is in the reader's sentence
+    Rule(
+        "values-disagree",
+        "error",
+        "Two keys say the same thing with different values.",
+        ("vllm-project/vllm#42624", "THUDM/slime#1720", "deepspeedai/DeepSpeed#8341"),
+        r"\bdisagrees?\b",
+    ),
+    Rule(
+        "unknown-key",
+        "error",
+        "The scaling has a key that its method does not read, often a misspelt one.",
+        ("lablup/mlxcel#1355", "sgl-project/sglang#33558", "unslothai/unsloth#6197"),
+        "means nothing to rope_type",
+    ),
+    Rule(
+        "sections-sum",
+        "error",
+        "The sections of M-RoPE do not share out the pairs that turn.",
+        ("ikawrakow/ik_llama.cpp#2149",),
+        r"mrope_section",
+    ),
+    Rule(
+        "unknown-method",
+        "error",
+        "The rope_type is none that any code reads.",
+        ("huggingface/transformers#32167",),
+        r"rope_type: is not known",
+    ),
+    Rule(
+        "missing-key",
+        "error",
+        "A key that the method needs is missing.",
+        ("sgl-project/sglang#26187",),
+        r"is missing",
+    ),
+    Rule(
+        "odd-channels",
+        "error",
+        "Channels turn in pairs, and an odd number or too many would turn.",
+        ("huggingface/transformers#35233",),
+        r"channels turn in pairs",
+    ),
+)
+IMPOSSIBLE = Rule(
+    "impossible-value",
+    "error",
+    "A value is outside of what its key can mean.",
+    ("huggingface/transformers#28685",),
+)
+UNKNOWN_TO_US = r"looks as if it changed positions"  # nothing is wrong with the file
+MISSING_BASE = Rule(
+    "missing-base",
+    "error",
+    "Frequencies are scaled and no base is stated, so that each reader takes its own.",
+    ("unslothai/unsloth#7028",),
+)
+REMARKS = (
+    Rule(
+        "missing-base-old",
+        "warning",
+        "Frequencies are scaled and no base is stated, in a file of before it was always written.",
+        ("unslothai/unsloth#7028",),
+        r"states no rope_theta",
+    ),
+    Rule(
+        "attention-factor",
+        "warning",
+        "YaRN's attention factor is stated, and is not the one that follows from the factor.",
+        ("vllm-project/vllm#46280", "sgl-project/sglang#33558", "ggml-org/llama.cpp#17945"),
+        r"attention_factor is .* where yarn",
+    ),
+    Rule(
+        "context-not-multiplied",
+        "warning",
+        "The context is the length before scaling, which readers multiply or do not.",
+        ("vllm-project/vllm#56446", "vllm-project/vllm#53634"),
+        r"must not be multiplied once more|is the length before scaling|the length before scaling:",
+    ),
+    Rule(
+        "missing-factor",
+        "warning",
+        "YaRN has no factor, so that it is taken from two lengths.",
+        ("vllm-project/vllm#56446",),
+        r"factor is missing",
+    ),
+    Rule(
+        "factor-below-1",
+        "warning",
+        "A factor below 1 shortens the context.",
+        ("huggingface/transformers#32167",),
+        r"below 1 it shortens",
+    ),
+    Rule(
+        "mscale-alone",
+        "note",
+        "mscale without mscale_all_dim counts in one code and not in another.",
+        ("turboderp-org/exllamav3#259", "ikawrakow/ik_llama.cpp#1298"),
+        r"without mscale_all_dim",
+    ),
+    Rule(
+        "rotation-ignored",
+        "warning",
+        "A key of the rotation is there, and the code of this model does not read it.",
+        ("huggingface/transformers#48241", "ml-explore/mlx-lm#1507"),
+        r"(rotary_dim|rotary_pct|partial_rotary_factor|rope_theta|rope_scaling|rope_parameters|alpha"
+        r"|beta_\w+|mscale\w*|attention_factor|mrope_\w+)\S* is .*"
+        r"(which the code of .* ignores|does not read)",
+    ),
+    Rule(
+        "key-ignored",
+        "note",
+        "A key is there that the code of this model does not read.",
+        ("huggingface/transformers#45945",),
+        r"which the code of .* ignores",
+    ),
+)
+FAR_FOR_ITS_BASE = Rule(
+    "base-too-small",
+    "warning",
+    "The base is far too small for the context: distances are not told apart.",
+    ("hiyouga/LlamaFactory#9524",),
+)
+REMARK = Rule("remark", "note", "What the reader of the config assumed or left aside.", ())
+RULES = (*REFUSED, IMPOSSIBLE, MISSING_BASE, *REMARKS, FAR_FOR_ITS_BASE, REMARK)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """The findings in one file; `spec` is None where it could not be read."""
+
+    file: str
+    spec: Spec | None
+    findings: tuple[Finding, ...]
+    unknown: tuple[str, ...] = ()  # why nothing can be said
+
+
+def faults(path: Path) -> Faults:
+    """Read the config at `path`, a file or a folder, or the metadata of a GGUF file, for faults.
+
+    Raises ModelError where there is no file to read.
+    """
+    files = find_files(path)
+    name = (path if path.is_file() else files.config or (*files.weights, path)[0]).name
+    try:
+        spec = read_itself(path)
+    except Unread as error:
+        return Faults(name, None, (), (str(error),))
+    except ModelError as error:
+        if re.search(UNKNOWN_TO_US, str(error)):
+            return Faults(name, None, (), (str(error),))
+        rule = _rule(REFUSED, str(error)) or IMPOSSIBLE
+        return Faults(name, None, (Finding(rule, str(error), name, _key_of(str(error))),))
+    return Faults(name, spec, tuple(_findings(spec, name, files.notes)))
+
+
+def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Finding]:
+    """Yield the findings of a spec and of the parts within it."""
+    doubted = set()
+    for doubt in spec.doubts:
+        doubted.add(doubt.partition(" states no rope_theta")[0])
+        yield Finding(MISSING_BASE, doubt, file, _key_of(doubt))
+    for note in (*spec.notes, *notes):
+        if note.partition(" states no rope_theta")[0] not in doubted:
+            yield Finding(_rule(REMARKS, note) or REMARK, note, file, _key_of(note))
+    yield from _too_far(spec, file)
+    for part in spec.parts.values():
+        yield from _findings(part, file)
+
+
+def _too_far(spec: Spec, file: str) -> Iterator[Finding]:
+    """Find a context many times longer than the distances that its frequencies tell apart."""
+    for rotary in spec.rotary:
+        if not spec.context or not sees_all(spec, rotary) or rotary.share < 1:
+            continue
+        told = reach([abs(turn) for turn in rotary.theta(spec.context)], spec.context)
+        if told * FAR < spec.context:
+            yield Finding(
+                FAR_FOR_ITS_BASE,
+                f"with base {rotary.base:,.10g} a key equal to the query scores below a random one"
+                f" from {told:,} tokens on, and the context is {spec.context:,}",
+                file,
+                "rope_theta",
+            )
+
+
+def _rule(rules: tuple[Rule, ...], sentence: str) -> Rule | None:
+    return next((rule for rule in rules if re.search(rule.says, sentence)), None)
+
+
+def _key_of(sentence: str) -> str:
+    """The key that a sentence of the reader begins with, without its file; "" for none.
+
+    >>> _key_of("config.json:rope_scaling.factor: must be above 0, got -1")
+    'rope_scaling.factor'
+    >>> _key_of("max_position_embeddings is 32768, but ...")
+    'max_position_embeddings'
+    """
+    place = re.match(r"[^\s:]+:([\w.\[\]]+)[: ]", sentence) or re.match(
+        r"((?:\w+\.)*\w*_\w+)\b", sentence
+    )
+    return printable(place[1]) if place else ""

@@ -1,0 +1,234 @@
+"""Measure by how many bits a token a model predicts stretches of a text, under several readings.
+
+The model is loaded once, with its head, and each reading is plugged into it (`models.adapter`). The
+same stretches are read under each, so that what differs is the reading: of each pair of losses
+counts the difference, with an interval over stretches. Most readings are far worse, and are given
+up as soon as that is sure.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from math import exp, lgamma, log, pi, sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.models.adapter import applied
+from posenc.models.check.readings import Reading
+from posenc.models.config.gguf import as_config
+from posenc.models.config.parse import specify
+from posenc.models.config.source import read_itself
+from posenc.models.config.spec import Layer, Rotary, Spec
+from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files
+from posenc.models.hf.loading import load, one_sentence
+from posenc.models.weights import open_weights
+
+TOKENS = 256  # of a stretch
+STRETCHES = 16
+BATCH = 4
+FIRST = 4  # stretches after which a reading may be given up
+LEVEL = 0.95  # of the intervals of all readings together
+MARGIN = 0.02  # bits a token: what is closer is not told from what was trained
+LETTERS = 24  # at most as many letters of a text are made into tokens for each one that is read
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One reading: its loss, and by how much it is worse than the config as it is read."""
+
+    kind: str
+    name: str
+    bits: float  # a token, over the stretches that it read
+    stretches: int
+    difference: float = 0.0  # bits a token; above 0: worse than as read
+    low: float = 0.0  # ends of the interval
+    high: float = 0.0
+
+    @property
+    def worse(self) -> bool:
+        return self.low > 0
+
+    @property
+    def better(self) -> bool:
+        """True where it predicts better, surely and by more than a near reading may."""
+        return self.high < 0 and self.difference < -MARGIN
+
+    @property
+    def unsure(self) -> bool:
+        """True where it seems better, and more stretches would have to say."""
+        return self.difference < -MARGIN and not self.better
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model that predicts the next token, its tokenizer, and its spec in transformers' layout."""
+
+    model: Any
+    tokenizer: Any
+    spec: Spec
+
+    def stretches(self, letters: str, tokens: int, count: int) -> Tensor:
+        """Token ids (stretch, token), evenly spread over a text, each after the first token."""
+        taken = letters[: LETTERS * tokens * count]
+        ids = self.tokenizer(taken, return_tensors="pt", add_special_tokens=False).input_ids[0]
+        rows = self.model.get_input_embeddings().weight.shape[0]
+        first = getattr(self.model.config, "bos_token_id", None)
+        first = first if isinstance(first, int) and 0 <= first < rows else None
+        size = tokens - (first is not None)
+        if len(ids) < 2 * size or not 0 <= int(ids.min()) <= int(ids.max()) < rows:
+            raise ModelError(
+                "the text", "", f"is too short: it gives {len(ids):,} tokens, and {2 * size:,} are"
+                " needed" if len(ids) < 2 * size else "has tokens that the model does not know"
+            )  # fmt: skip
+        starts = torch.linspace(0, len(ids) - size, min(count, len(ids) // size)).long()
+        cut = ids[starts[:, None] + torch.arange(size)]
+        if first is None:
+            return cut
+        return torch.cat((torch.full_like(cut[:, :1], first), cut), -1)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Opened]:
+    """Open the model in a folder, or in a GGUF file, for the time of a `with`.
+
+    Raises ModelError for one that cannot be read with certainty.
+    """
+    from transformers.utils import logging
+
+    files = find_files(path)
+    logging.disable_progress_bar()
+    if files.format != "gguf":
+        model, tokenizer, _ = load(files.root, head=True)
+        yield Opened(model, tokenizer, read_itself(path).main)
+        return
+    # transformers reads a GGUF file from a folder in which nothing else is.
+    with tempfile.TemporaryDirectory() as alone:
+        file = files.weights[0]
+        (Path(alone) / "model.gguf").symlink_to(file.resolve())
+        with one_sentence(file.name, "cannot be opened by transformers"):
+            from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+            from transformers.models.auto.tokenization_auto import AutoTokenizer
+
+            how: dict[str, Any] = dict(gguf_file="model.gguf", local_files_only=True)
+            model = AutoModelForCausalLM.from_pretrained(alone, dtype=torch.float32, **how)
+            tokenizer = AutoTokenizer.from_pretrained(alone, **how)
+    yield Opened(model.eval(), tokenizer, _in_their_order(read_itself(path).main, file))
+
+
+def _in_their_order(spec: Spec, file: Path) -> Spec:
+    """The spec of a GGUF file in the layout of its rows as transformers puts them."""
+    weights = open_weights(find_files(file))
+    usual = specify(as_config(weights.metadata, weights, file.name)).rotary
+
+    def laid(layer: Layer) -> Layer:
+        turn = layer.encoding
+        if not isinstance(turn, Rotary) or not usual:
+            return layer
+        return replace(layer, encoding=replace(turn, layout=usual[0].layout))
+
+    return replace(spec, layers=tuple(map(laid, spec.layers)))
+
+
+def trials(
+    opened: Opened,
+    readings: list[Reading],
+    ids: Tensor,
+    progress: Progress = lambda doing, count, of: None,
+) -> list[Trial]:
+    """Try the config as read, the model as transformers runs it, and each reading.
+
+    Raises ModelError where no encoding can be plugged into such a model.
+    """
+    total, count = len(readings) + 2, len(ids)
+    as_read = Reading("as read", "as read", opened.spec)
+    progress(as_read.name, 0, total)
+    own = [*_losses(opened, as_read, ids)]
+    found = [Trial("as read", "as read", fmean(own), count)]
+    runs = Reading("as read", "as transformers runs it", opened.spec)
+    for number, reading in enumerate([runs, *readings]):
+        progress(reading.name, number + 1, total)
+        losses: list[float] = []
+        for loss in _losses(opened, None if reading is runs else reading, ids):
+            losses.append(loss)
+            trial = _judged(reading, losses, own, total)
+            if len(losses) >= min(FIRST, count) and trial.low > MARGIN:
+                break
+        found.append(_judged(reading, losses, own, total))
+    progress("done", total, total)
+    return found
+
+
+def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[float]:
+    """Yield bits a token of each stretch, under a reading; None: as transformers runs the model."""
+    for rows in ids.split(BATCH):
+        if reading is None:
+            yield from bits(opened.model, rows).mean(-1).tolist()
+            continue
+        with read_as(opened, reading.spec, ids.shape[-1]):
+            yield from bits(opened.model, rows).mean(-1).tolist()
+
+
+@contextmanager
+def read_as(opened: Opened, spec: Spec, length: int) -> Iterator[None]:
+    """Plug a spec into the model, its windows too, for the time of a `with`."""
+    settings = opened.model.config
+    kept = getattr(settings, "sliding_window", None)
+    windows = [layer.window for layer in spec.layers if layer.kind == "sliding_attention"]
+    try:
+        if kept and windows:
+            settings.sliding_window = windows[0] or 2**30
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(applied(opened.model, spec.encodings(length, "half")))
+            except (TypeError, ValueError) as error:
+                raise ModelError("config.json", "model_type", str(error)) from None
+            yield
+    finally:
+        if kept and windows:
+            settings.sliding_window = kept
+
+
+@torch.no_grad()
+def bits(model: Any, ids: Tensor) -> Tensor:
+    """Bits (stretch, token) that each token but the first takes, told those before it."""
+    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+    losses = [
+        torch.nn.functional.cross_entropy(row.float(), right[1:], reduction="none")
+        for row, right in zip(logits, ids, strict=True)
+    ]
+    return torch.stack(losses) / log(2)
+
+
+def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
+    """Compare with the losses as read, over the same stretches."""
+    differences = [loss - usual for loss, usual in zip(losses, own, strict=False)]
+    mean, count = fmean(differences), len(losses)
+    half = float("inf")
+    if count > 1:
+        half = quantile(1 - (1 - LEVEL) / (2 * tests), count - 1) * stdev(differences) / count**0.5
+    return Trial(reading.kind, reading.name, fmean(losses), count, mean, mean - half, mean + half)
+
+
+@cache
+def quantile(level: float, freedom: int) -> float:
+    """The quantile of Student's t: its density, summed from 0 on.
+
+    >>> [round(quantile(0.975, freedom), 2) for freedom in (3, 7, 15)]
+    [3.18, 2.36, 2.13]
+    """
+    x = torch.linspace(0, 1_000, 1_000_001, dtype=torch.float64)
+    size = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(freedom * pi)
+    density = size * (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
+    below = 0.5 + torch.cumulative_trapezoid(density, x)
+    return x[1:][(below < level).sum().clamp_max(len(below) - 1)].item()

@@ -1,0 +1,167 @@
+"""List other readings of a config: what else its weights may have been trained with.
+
+A fault of a config is a reading that is not the one of training: another base, layout, share of
+channels, scaling, factor, gain, softmax scale or window. Each is the same spec with that one thing
+changed; those that change no number within the texts to be tried are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import isclose
+from typing import Literal
+
+from posenc.encodings.rotary.theta import yarn_gain
+from posenc.models.check.differences import differences
+from posenc.models.config.spec import Layer, Method, Rotary, Spec
+from posenc.models.layouts import OTHER
+
+Kind = Literal[
+    "as read", "layout", "base", "partial", "scaling", "factor", "gain", "scale", "window", "none"
+]
+BASES = (10_000.0, 100_000.0, 500_000.0, 1_000_000.0, 10_000_000.0)
+ALIKE = 1.9  # bases within such a factor are not told apart by short texts
+SCALINGS: tuple[tuple[Method, float], ...] = (
+    ("linear", 2.0),
+    ("linear", 4.0),
+    ("yarn", 4.0),
+    ("llama3", 8.0),
+)
+ENDS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A spec with one thing changed, and what it is."""
+
+    kind: Kind
+    name: str
+    spec: Spec
+
+
+def readings(spec: Spec) -> list[Reading]:
+    """List the readings of a text model to try beside that of its config."""
+    spec, found = spec.main, []
+    for reading in _all(spec):
+        same = not differences(spec, reading.spec)
+        if not same and all(differences(reading.spec, other.spec) for other in found):
+            found.append(reading)
+    return found
+
+
+def _all(spec: Spec) -> Iterator[Reading]:
+    if not spec.rotary:
+        return
+    yield Reading("none", "no positions", _turned(spec, lambda turn: None))
+    other = lambda turn: replace(turn, layout=OTHER[turn.layout or "half"])  # noqa: E731
+    layout = spec.rotary[0].layout or "half"
+    yield Reading("layout", f"layout {OTHER[layout]}", _turned(spec, other))
+    several = len(spec.rotary) > 1
+    for turn in spec.rotary:
+        where = f" of {_kinds(spec, turn)} layers" if several else ""
+        for kind, name, changed in _of_rotation(turn, spec.context or 0):
+            only = lambda one, turn=turn, changed=changed: changed if one == turn else one  # noqa: E731
+            yield Reading(kind, name + where, _turned(spec, only))
+    for name, factor in (("√½", 0.5**0.5), ("√2", 2**0.5)):
+        yield Reading("scale", f"softmax scale × {name}", _scaled(spec, factor))
+    if any(layer.scale is not None for layer in spec.layers):
+        yield Reading("scale", "softmax scale 1/√channels", _usual_scale(spec))
+    if windows := [layer.window for layer in spec.layers if layer.window]:
+        yield Reading("window", "no window", _windowed(spec, None))
+        half = max(1, min(windows) // 2)
+        yield Reading("window", f"a window of {half:,}", _windowed(spec, half))
+
+
+def _kinds(spec: Spec, turn: Rotary) -> str:
+    kinds = dict.fromkeys(layer.kind for layer in spec.layers if layer.encoding == turn)
+    return " and ".join(kinds)
+
+
+def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
+    """Yield the other readings of one rotation."""
+    for base in BASES:
+        if not 1 / ALIKE < base / turn.base < ALIKE:
+            yield "base", f"base {base:,.10g}", replace(turn, base=base)
+    yield from _partly(turn)
+    if turn.method != "default":
+        plain = replace(turn, method="default", factor=1.0, gain=1.0, logit_gain=1.0)
+        yield "scaling", "not scaled", plain
+    if turn.gain != 1:
+        yield "gain", "cos and sin not scaled", replace(turn, gain=1.0)
+        yield "gain", "cos and sin scaled twice", replace(turn, gain=turn.gain**2)
+    if turn.method == "yarn" and not isclose(turn.gain, usual := yarn_gain(turn.factor)):
+        yield "gain", f"cos and sin × {usual:.4g}, as YaRN has them", replace(turn, gain=usual)
+    if turn.by_length or turn.method == "proportional":
+        return
+    for factor in (turn.factor / 2, turn.factor * 2) if turn.factor > 1 else ():
+        if factor > 1:
+            yield "factor", f"factor {factor:g}", _regained(replace(turn, factor=factor))
+    for name, often in SCALINGS:
+        factor = turn.factor if turn.factor > 1 else often
+        trained = turn.trained or round(context / factor)
+        if name != turn.method and trained > 1 and turn.turned > 2:
+            named = f"{name} ×{factor:g}"
+            yield "scaling", named, _stretched(turn, name, factor, trained)
+
+
+def _partly(turn: Rotary) -> Iterator[tuple[Kind, str, Rotary]]:
+    if turn.sections or turn.trailing or turn.method == "longrope":
+        return
+    if turn.turned == turn.dim and turn.dim % 4 == 0:
+        yield "partial", "half of the channels", replace(turn, turned=turn.dim // 2)
+    if turn.turned < turn.dim and turn.dim % 2 == 0:
+        yield "partial", "all channels", replace(turn, turned=turn.dim)
+        whole = turn.base ** (turn.turned / turn.dim)  # θ = base^(−2j / the head), not / what turns
+        yield "partial", "exponents of the whole head", replace(turn, base=whole)
+
+
+def _stretched(turn: Rotary, method: Method, factor: float, trained: int) -> Rotary:
+    ends = ENDS.get(method, (0.0, 0.0))
+    changed = replace(turn, method=method, factor=factor, trained=trained, ends=ends, gain=1.0)
+    return _regained(changed) if method == "yarn" else changed
+
+
+def _regained(turn: Rotary) -> Rotary:
+    """Give YaRN the gain that follows from its factor."""
+    return replace(turn, gain=yarn_gain(turn.factor)) if turn.method == "yarn" else turn
+
+
+def _turned(spec: Spec, change: Callable[[Rotary], Rotary | None]) -> Spec:
+    """Change the rotation of each layer that has one."""
+
+    def of(layer: Layer) -> Layer:
+        turn = layer.encoding
+        return replace(layer, encoding=change(turn)) if isinstance(turn, Rotary) else layer
+
+    return replace(spec, layers=tuple(map(of, spec.layers)))
+
+
+def _scaled(spec: Spec, factor: float) -> Spec:
+    return _layers(spec, lambda layer: replace(layer, scale=scale_of(layer) * factor))
+
+
+def _usual_scale(spec: Spec) -> Spec:
+    return _layers(spec, lambda layer: replace(layer, scale=_channels(layer) ** -0.5))
+
+
+def _windowed(spec: Spec, window: int | None) -> Spec:
+    return _layers(spec, lambda layer: replace(layer, window=window) if layer.window else layer)
+
+
+def _layers(spec: Spec, change: Callable[[Layer], Layer]) -> Spec:
+    turning = (change(x) if isinstance(x.encoding, Rotary) else x for x in spec.layers)
+    return replace(spec, layers=tuple(turning))
+
+
+def scale_of(layer: Layer) -> float:
+    """The scale of the softmax of a layer that turns."""
+    assert isinstance(layer.encoding, Rotary)
+    if layer.scale is not None:
+        return layer.scale
+    return _channels(layer) ** -0.5 * layer.encoding.logit_gain
+
+
+def _channels(layer: Layer) -> int:
+    assert isinstance(layer.encoding, Rotary)
+    return layer.encoding.dim

@@ -1,0 +1,75 @@
+"""Write what a check found as SARIF 2.1.0, which GitHub shows beside the lines of a config.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from posenc import __version__
+from posenc.models.check.faults import Finding, Rule
+from posenc.models.check.verdict import RULES, Check
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(checked: Check, path: Path) -> dict[str, Any]:
+    """The document of one run; `path` is what was checked, as the user named it."""
+    rules = [rule.name for rule in RULES]
+    driver = {
+        "name": "posenc",
+        "semanticVersion": __version__,
+        "informationUri": "https://pypi.org/project/posenc/",
+        "rules": [_rule(rule) for rule in RULES],
+    }
+    notifications = [
+        {"level": "warning", "message": {"text": f"cannot say: {why}"}} for why in checked.unknown
+    ]
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": checked.verdict != "cannot say",
+                "exitCode": checked.exit_code,
+                "toolExecutionNotifications": notifications,
+            }
+        ],
+        "results": [_result(finding, path, rules) for finding in checked.findings],
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "id": rule.name,
+        "shortDescription": {"text": rule.what},
+        "defaultConfiguration": {"level": rule.level},
+    }
+    if rule.threads:
+        entry["helpUri"] = rule.links[0]
+        entry["help"] = {"text": "Reported in " + ", ".join(rule.links)}
+    return entry
+
+
+def _result(finding: Finding, path: Path, rules: list[str]) -> dict[str, Any]:
+    file = path / finding.file if path.is_dir() else path.with_name(finding.file)
+    place: dict[str, Any] = {"artifactLocation": {"uri": file.as_posix()}}
+    place["region"] = {"startLine": _line(file, finding.key)}
+    return {
+        "ruleId": finding.rule.name,
+        "ruleIndex": rules.index(finding.rule.name),
+        "level": finding.level,
+        "message": {"text": finding.message},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _line(file: Path, key: str) -> int:
+    """The line of a config in which a key stands; 1 where it does not, or the file is no text."""
+    if file.suffix != ".json" or not key:
+        return 1
+    wanted = json.dumps(key.rpartition(".")[2].partition("[")[0])
+    lines = file.read_text("utf-8", errors="replace").splitlines()
+    return next((n for n, line in enumerate(lines, 1) if wanted in line), 1)

@@ -1,0 +1,233 @@
+"""Check a model: the faults of its config, what its files differ in, and the word of its weights.
+
+    checked = check(Path("model"), text=Path("mine.txt"))
+    checked.verdict         "no fault found", "fault" or "cannot say"
+
+The right reading of a config is the one under which the model predicts best: no reference code is
+needed. Where weights lie beside the config, other readings of it are tried on a text; one that
+predicts better, surely and by more than a near reading may, is a fault. Missing knowledge never
+counts as none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from posenc.core.provenance import Provenance, since
+from posenc.models.check import differences, faults
+from posenc.models.check.differences import Difference
+from posenc.models.check.faults import Finding, Rule
+from posenc.models.check.readings import readings
+from posenc.models.config.spec import Spec
+from posenc.models.files.errors import ModelError, printable
+from posenc.models.files.folder import find_files
+from posenc.models.inspection import name_of
+
+if TYPE_CHECKING:  # needs torch, which a config alone does not
+    from posenc.models.check.loss import Trial
+
+Progress = Callable[[str, int, int], None]
+Verdict = Literal["no fault found", "fault", "cannot say"]
+EXIT_CODES: dict[Verdict, int] = {"no fault found": 0, "fault": 1, "cannot say": 3}
+SCHEMA = 1
+MOST_TOKENS = 2048  # of a stretch in which a window is tried
+KEYS = {  # what a reading is of, and the key that says it
+    "base": "rope_theta",
+    "partial": "partial_rotary_factor",
+    "window": "sliding_window",
+}
+WEIGHTS_DISAGREE = Rule(
+    "weights-disagree",
+    "error",
+    "The weights predict a text better under another reading of the config.",
+    ("unslothai/unsloth#7028", "huggingface/transformers#48241", "sgl-project/sglang#33558"),
+)
+FILES_DIFFER = Rule(
+    "files-differ",
+    "error",
+    "The config and the GGUF file of one model say different things about positions.",
+    ("ggml-org/llama.cpp#17945", "ggml-org/llama.cpp#22612"),
+)
+CONTEXTS_DIFFER = Rule(
+    "contexts-differ",
+    "warning",
+    "The config and the GGUF file of one model state different lengths of text.",
+    ("vllm-project/vllm#56446",),
+)
+RULES = (*faults.RULES, WEIGHTS_DISAGREE, FILES_DIFFER, CONTEXTS_DIFFER)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was asked of a model, and the answers."""
+
+    name: str  # of its folder
+    file: str
+    findings: tuple[Finding, ...]
+    trials: tuple[Trial, ...]
+    unknown: tuple[str, ...]  # why no fault may have been missed only if more were known
+    asked: tuple[str, ...]  # what was looked at
+    provenance: Provenance | None = None
+    schema: int = SCHEMA
+
+    @property
+    def verdict(self) -> Verdict:
+        if any(finding.level == "error" for finding in self.findings):
+            return "fault"
+        return "cannot say" if self.unknown else "no fault found"
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "schema": self.schema,
+            "name": self.name,
+            "provenance": self.provenance and asdict(self.provenance),
+            "file": self.file,
+            "verdict": self.verdict,
+            "asked": list(self.asked),
+            "findings": [
+                {
+                    "rule": finding.rule.name,
+                    "level": finding.level,
+                    "file": finding.file,
+                    "key": finding.key,
+                    "message": finding.message,
+                    "threads": finding.rule.links,
+                }
+                for finding in self.findings
+            ],
+            "trials": [
+                asdict(trial) | {"better": trial.better, "worse": trial.worse}
+                for trial in self.trials
+            ],
+            "unknown": list(self.unknown),
+        }
+
+
+def check(
+    path: Path,
+    letters: str | None = None,
+    against: Path | None = None,
+    progress: Progress = lambda doing, count, of: None,
+) -> Check:
+    """Check the config at `path`, and its weights where `path` is a folder or a GGUF file.
+
+    `letters` is the text that they read, the packaged novel by default; `against` another file of
+    the same model. Raises ModelError where there is no file to read.
+    """
+    start, files = time.time(), find_files(path)
+    found = faults.faults(path)
+    asked = [f"the rules of {printable(found.file)}"]
+    findings, unknown = [*found.findings], [*found.unknown]
+    others = [against] if against else _beside(path)
+    for other in others if found.spec else []:
+        try:
+            findings += _differing(path, other)
+            asked.append(f"{printable(found.file)} against {printable(other.name)}")
+        except ModelError as error:
+            unknown.append(f"the two files could not be compared: {error}")
+    tried: list[Trial] = []
+    turns = found.spec is not None and bool(found.spec.main.rotary)
+    if turns and files.weights and files.format not in ("safetensors", "gguf"):
+        kind = files.format or "pickles"
+        unknown.append(f"its weights are {kind}, which are not asked: give safetensors or GGUF")
+    elif turns and files.weights:
+        try:
+            tried = _tried(path, letters, progress)
+            asked.append(f"{len(tried) - 2} other readings by their loss")
+            findings += _proved(tried, found.file)
+            unknown += _untold(tried)
+        except ModelError as error:
+            unknown.append(f"its weights could not be asked: {error}")
+    return Check(
+        name_of(path), found.file, tuple(findings), tuple(tried), tuple(unknown), tuple(asked),
+        since(start),
+    )  # fmt: skip
+
+
+def _beside(path: Path) -> list[Path]:
+    """The GGUF files beside the config of a folder."""
+    return sorted(path.glob("*.gguf")) if path.is_dir() and (path / "config.json").exists() else []
+
+
+def _differing(path: Path, other: Path) -> Iterator[Finding]:
+    for difference in differences.compare(path, other):
+        rule = CONTEXTS_DIFFER if difference.what == "context" else FILES_DIFFER
+        yield Finding(rule, f"{difference}", other.name, _key(difference))
+
+
+def _key(difference: Difference) -> str:
+    return {"context": "max_position_embeddings", "window": "sliding_window"}.get(
+        difference.what, ""
+    )
+
+
+def _tried(path: Path, letters: str | None, progress: Progress) -> list[Trial]:
+    """Try other readings of a config by the loss of its weights."""
+    if letters is None:
+        from posenc.analysis.text import novel_letters
+
+        letters = novel_letters()
+    progress("opening the model", 0, 1)
+    try:
+        from posenc.models.check.loss import STRETCHES, TOKENS, opened, trials
+
+        with opened(path) as model:
+            context = model.spec.trained or model.spec.context or TOKENS
+            near = model.stretches(letters, min(TOKENS, context), STRETCHES)
+            others = readings(model.spec)
+            windows = [other for other in others if other.kind == "window"]
+            found = trials(model, [x for x in others if x.kind != "window"], near, progress)
+            if windows and (size := _enough(model.spec)) <= context:
+                far = model.stretches(letters, size, STRETCHES // 2)
+                found += trials(model, windows, far, progress)[2:]
+            return found
+    except ImportError as missing:
+        raise ModelError(
+            path, "", f"weights are opened by transformers, and {missing.name} is not installed"
+        ) from None
+
+
+def _enough(spec: Spec) -> int:
+    """Tokens in which windows hide something; beyond any text where more than are tried."""
+    size = 2 * max(layer.window or 0 for layer in spec.layers)
+    return size if size <= MOST_TOKENS else 2**53
+
+
+def _proved(tried: list[Trial], file: str) -> Iterator[Finding]:
+    """Yield the fault that the losses show: that another reading is the better one."""
+    better = [trial for trial in tried if trial.better]
+    if not better:
+        return
+    best = min(better, key=lambda trial: trial.difference)
+    yield Finding(
+        WEIGHTS_DISAGREE,
+        f"the weights predict better read with {best.name}: {best.bits:.3f} bits a token,"
+        f" {-best.difference:.3f} fewer than as read ({-best.high:.3f} … {-best.low:.3f})",
+        file,
+        KEYS.get(best.kind, "rope_scaling" if best.kind in ("scaling", "factor", "gain") else ""),
+    )
+
+
+def _untold(tried: list[Trial]) -> Iterator[str]:
+    """Say where the losses tell nothing: an untrained model reads alike whatever its positions."""
+    for trial in tried:
+        if trial.unsure:
+            half = (trial.high - trial.low) / 2
+            yield (
+                f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f}"
+                " bits a token: give a longer text"
+            )
+    if not any(trial.worse or trial.better for trial in tried):
+        yield (
+            "no reading is worse than the config's, not even one without positions: the weights"
+            " are untrained, or this text tells nothing"
+        )

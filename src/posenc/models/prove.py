@@ -1,0 +1,280 @@
+"""Try each way to read longer texts on a model's own loss, and choose the best.
+
+    proof = prove(Path("model"), to=8192)
+    proof.chosen            the name of the way, or "" where nothing works
+
+whole     a text of `to` tokens is read in one pass, and bits are counted past the trained length
+sliding   the model as it was reads the same tokens, each told by the trained length alone: what a
+          way must beat to be worth anything
+recall    a key of five tokens behind a marker, at three depths: the share that comes back
+copy      `to`/2 random tokens and the same again: the share of the second half that is foretold
+
+A way is chosen on every other stretch of the text, and its losses are told on those between, which
+it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.rotary.theta import yarn_gain
+from posenc.models.check.loss import Opened, opened, read_as
+from posenc.models.config.gguf import as_config
+from posenc.models.config.parse import specify
+from posenc.models.config.spec import Spec
+from posenc.models.extend import NEW, OLD, extended
+from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files, read_json
+from posenc.models.serving import cache_bytes, gguf_keys
+from posenc.models.weights import open_weights
+
+TRIED = ("linear", "ntk", "yarn", "llama3")
+STRETCHES = 4  # half of them to choose by, half to tell
+ENDS = {"beta_slow": (0.5, 2.0, 4.0), "beta_fast": (4.0, 8.0, 16.0)}  # beside YaRN's 1 and 32
+CHUNK = 512  # tokens whose logits are in memory together
+KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)
+ENOUGH = 0.01  # bits a token: what is nearer to reading on in a window is not worth its cache
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to read longer texts, measured on stretches that it was not chosen by."""
+
+    name: str
+    chosen_by: float  # bits a token past the trained length, on the stretches to choose by
+    near: float  # bits a token within the trained length
+    far: float  # past it
+    by_position: list[tuple[int, float]]  # the end of a band of positions, bits a token in it
+    recall: float
+    copy: float
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Each way, the best first, and reading on as it was within the trained length."""
+
+    trained: int
+    to: int
+    sliding: float
+    ways: list[Way]
+    cache: int  # bytes, of one text of `to` tokens
+    notes: list[str]
+    gguf_keys: dict[str, Any]  # of the best way, where the model is a GGUF file
+
+    @property
+    def chosen(self) -> str:
+        """The way that reads best past the trained length; "" where the last tokens alone do."""
+        best = self.ways[0]
+        worth = best.name != "as it is" and best.far < self.sliding - ENOUGH
+        return best.name if worth else ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "chosen": self.chosen, "ways": [vars(way) for way in self.ways]}
+
+
+def prove(
+    path: Path,
+    to: int,
+    letters: str | None = None,
+    base: float | None = None,
+    trained: int | None = None,
+    progress: Progress = lambda doing, count, of: None,
+) -> Proof:
+    """Measure each way to read texts of `to` tokens.
+
+    Raises ModelError for a model that cannot be opened, stretched or asked.
+    """
+    if letters is None:
+        from posenc.analysis.text import novel_letters
+
+        letters = novel_letters()
+    config = _config(path)
+    configs, notes = ways(config, to, base, trained)
+    with opened(path) as model:
+        length = trained or model.spec.trained or model.spec.context or 0
+        if not 0 < length < to:
+            raise ModelError("config.json", "max_position_embeddings", "is not exceeded by", to)
+        ids = model.stretches(letters, to, STRETCHES)
+        if len(ids) < 2:
+            raise ModelError("the text", "", f"must hold 2 stretches of {to:,} tokens")
+        total, found = len(configs) + 1, []
+        for number, (name, tried) in enumerate(configs.items()):
+            progress(name, number, total)
+            found.append(_measured(model, name, tried, ids, length))
+        progress("yarn, searched", total - 1, total)
+        if "yarn" in configs:
+            found.append(_searched(model, configs["yarn"], ids, length))
+        sliding = _sliding(model, ids[1::2], length)
+    found.sort(key=lambda way: way.chosen_by)
+    spec = specify(found[0].config)
+    return Proof(length, to, sliding, found, cache_bytes(spec, to), notes, _keys_of(path, spec, to))
+
+
+def ways(
+    config: Mapping[str, Any], to: int, base: float | None = None, trained: int | None = None
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Map each way to its config, and say which ones the model does not take."""
+    found: dict[str, dict[str, Any]] = {"as it is": dict(config)}
+    notes: list[str] = []
+    for method in TRIED:
+        try:
+            found[method], _ = extended(dict(config), to, method, trained=trained)
+        except ModelError as error:
+            notes.append(f"{method}: {error}")
+    own = specify(config).main.rotary[0]
+    larger = base or own.base * 10
+    try:
+        name = f"base {larger:,.10g}"
+        found[name], _ = extended(dict(config), to, "base", trained=trained, base=larger)
+    except ModelError as error:
+        notes.append(f"a larger base: {error}")
+    return found, notes
+
+
+def _keys_of(path: Path, spec: Spec, to: int) -> dict[str, Any]:
+    files = find_files(path)
+    if files.format != "gguf":
+        return {}
+    return gguf_keys(open_weights(files).metadata["general.architecture"], spec, to)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    files = find_files(path)
+    if files.format == "gguf":
+        weights = open_weights(files)
+        return as_config(weights.metadata, weights, files.weights[0].name)
+    if files.config is None:
+        raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
+    return read_json(files.config)
+
+
+def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, trained: int) -> Way:
+    spec, to = specify(config).main, ids.shape[-1]
+    with read_as(model, spec, to):
+        choose, told = (_bits(model.model, rows) for rows in (ids[::2], ids[1::2]))
+        copy = _copied(model, to)
+        recall = fmean(_foretold(model.model, row, KEY) for row in _keys(model, ids))
+    bands = [*range(trained, to, trained), to]
+    starts = [0, *bands[:-1]]
+    by_position = [
+        (end, told[:, start : end - 1].mean().item())
+        for start, end in zip(starts, bands, strict=True)
+    ]
+    return Way(
+        name,
+        choose[:, trained - 1 :].mean().item(),
+        told[:, : trained - 1].mean().item(),
+        told[:, trained - 1 :].mean().item(),
+        by_position,
+        recall,
+        copy,
+        config,
+    )
+
+
+def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) -> Way:
+    """Search YaRN's two ends and its gain, one after another, on the stretches to choose by."""
+    best, least = yarn, _far_bits(model, yarn, ids[::2], trained)
+    factor = specify(yarn).main.rotary[0].factor
+    gains = (1.0, yarn_gain(factor) ** 0.5)
+    for key, values in (*ENDS.items(), ("attention_factor", gains)):
+        for value in values:
+            tried = _with(best, key, value)
+            bits = _far_bits(model, tried, ids[::2], trained)
+            if bits < least:
+                best, least = tried, bits
+    return _measured(model, "yarn, searched", best, ids, trained)
+
+
+def _far_bits(model: Opened, config: dict[str, Any], ids: Tensor, trained: int) -> float:
+    with read_as(model, specify(config).main, ids.shape[-1]):
+        return _bits(model.model, ids)[:, trained - 1 :].mean().item()
+
+
+def _with(config: dict[str, Any], key: str, value: float) -> dict[str, Any]:
+    """A config whose YaRN has another value, whichever way it is spelled."""
+    changed = deepcopy(config)
+    inner = changed
+    for name in specify(config).main_place:
+        inner = inner[name]
+    settings = inner.get(NEW) or inner[OLD]
+    nested = [part for part in settings.values() if isinstance(part, dict)]
+    for part in nested or [settings]:
+        if "yarn" in (part.get("rope_type"), part.get("type")):
+            part[key] = value
+    return changed
+
+
+@torch.no_grad()
+def _bits(model: Any, ids: Tensor) -> Tensor:
+    """Bits (stretch, token) that each token but the first takes; logits by chunks of tokens."""
+    head, cap = model.get_output_embeddings(), model.config.get_text_config()
+    cap = getattr(cap, "final_logit_softcapping", None)
+    rows = []
+    for row in ids:
+        hidden = model.base_model(input_ids=row[None], use_cache=False).last_hidden_state[0]
+        pieces = []
+        for start in range(0, len(row) - 1, CHUNK):
+            right = row[start + 1 : start + 1 + CHUNK]
+            logits = head(hidden[start : start + len(right)]).float()
+            logits = cap * torch.tanh(logits / cap) if cap else logits
+            pieces.append(torch.nn.functional.cross_entropy(logits, right, reduction="none"))
+        rows.append(torch.cat(pieces))
+    return torch.stack(rows) / log(2)
+
+
+def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
+    """Bits past the trained length, each token told by at most that many before it.
+
+    Windows overlap by half: of each the second half counts.
+    """
+    half = max(1, trained // 2)
+    counted = []
+    with read_as(model, model.spec, trained):
+        for start in range(trained - half, ids.shape[-1] - half, half):
+            bits = _bits(model.model, ids[:, start : start + 2 * half])
+            counted.append(bits[:, half - 1 :])
+    return torch.cat([part.flatten() for part in counted]).mean().item()
+
+
+@torch.no_grad()
+def _foretold(model: Any, ids: Tensor, count: int) -> float:
+    """The share of the last `count` tokens of a row that the model thinks likeliest."""
+    hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
+    kept = hidden[-1 - count : -1].split(CHUNK)
+    told = torch.cat([model.get_output_embeddings()(part).argmax(-1) for part in kept])
+    return (told == ids[-count:]).float().mean().item()
+
+
+def _copied(model: Opened, to: int) -> float:
+    half = to // 2
+    drawn = _drawn(model, half)
+    return _foretold(model.model, torch.cat((drawn, drawn)), half - 1)
+
+
+def _keys(model: Opened, ids: Tensor) -> Iterator[Tensor]:
+    """A text with a marker and a key at each depth, and both again at its end."""
+    drawn = _drawn(model, KEY + MARKER)
+    for depth in DEPTHS:
+        room = ids.shape[-1] - 2 * len(drawn)
+        at = round(depth * room)
+        yield torch.cat((ids[0, :at], drawn, ids[0, at:room], drawn))
+
+
+def _drawn(model: Opened, count: int) -> Tensor:
+    """Random tokens of the text's, always the same."""
+    rows = model.model.get_input_embeddings().weight.shape[0]
+    random = torch.Generator().manual_seed(0)
+    return torch.randint(min(2, rows - 1), rows, (count,), generator=random)

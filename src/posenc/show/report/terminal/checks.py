@@ -1,0 +1,90 @@
+"""What a check found, on the terminal: the verdict, each fault with its thread, the losses."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from posenc.models.check.differences import Difference
+from posenc.models.check.verdict import Check
+from posenc.models.files.errors import printable
+
+if TYPE_CHECKING:  # need torch
+    from posenc.models.check.loss import Trial
+    from posenc.models.prove import Proof
+
+MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
+STYLES = {"no fault found": "green", "fault": "red", "cannot say": "yellow"}
+
+
+def check(checked: Check, console: Console) -> None:
+    """Print the verdict, what it rests on, and the findings, the gravest first."""
+    console.print(Text(f"{printable(checked.name)}: {checked.verdict}", STYLES[checked.verdict]))
+    console.print(Text(f"asked: {'; '.join(checked.asked)}", "dim"))
+    for finding in sorted(checked.findings, key=lambda finding: [*MARKS].index(finding.level)):
+        mark, style = MARKS[finding.level]
+        console.print(Text(f"  {mark} {finding.rule.name}: {finding.message}", style))
+        if finding.level != "note" and finding.rule.links:
+            console.print(Text(f"    as in {finding.rule.links[0]}", "dim"), soft_wrap=True)
+    for why in checked.unknown:
+        console.print(Text(f"  ? {why}", "yellow"))
+    if checked.trials:
+        console.print()
+        console.print(_losses(checked.trials))
+
+
+def _losses(trials: "Sequence[Trial]") -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("reading")
+    for name in ("bits a token", "more than as read", "stretches"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for trial in sorted(trials, key=lambda trial: trial.difference):
+        half = (trial.high - trial.low) / 2
+        more = "" if trial.kind == trial.name else f"{trial.difference:+.3f} ± {half:.3f}"
+        said = "better" if trial.better else "" if trial.worse or not more else "not told apart"
+        table.add_row(trial.name, f"{trial.bits:.3f}", more, f"{trial.stretches}", said)
+    return table
+
+
+def differences(found: Sequence[Difference], names: tuple[str, str], console: Console) -> None:
+    """Print in what two files differ."""
+    first, second = map(printable, names)
+    if not found:
+        console.print(Text(f"{first} and {second} say the same about positions."))
+    for difference in found:
+        console.print(Text(str(difference)))
+
+
+def proof(proved: "Proof", console: Console) -> None:
+    """Print each way to read longer texts, the best first, and what is chosen."""
+    trained, to = f"{proved.trained:,}", f"{proved.to:,}"
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("read whole")
+    for name in (f"bits to {trained}", f"bits to {to}", "key recalled", "copied"):
+        table.add_column(name, justify="right")
+    for way in proved.ways:
+        shares = f"{way.recall:.0%}", f"{way.copy:.0%}"
+        table.add_row(way.name, f"{way.near:.3f}", f"{way.far:.3f}", *shares)
+    table.add_row(f"sliding, {trained} at a time", "", f"{proved.sliding:.3f}", "", "")
+    console.print(table)
+    for note in proved.notes:
+        console.print(Text(f"note: {note}", "yellow"))
+    if proved.chosen:
+        console.print(Text(f"chosen, on text between: {proved.chosen}", "green"))
+        return
+    console.print(
+        Text(
+            f"Nothing works here: past {trained} tokens no way predicts better than the model as it"
+            f" is told by the last {trained} tokens alone.",
+            "red",
+        )
+    )
+
+
+def keys(found: dict[str, Any]) -> None:
+    """Print the keys of a GGUF file."""
+    for key, value in found.items():
+        print(f"{key} = {value}")

@@ -1,0 +1,43 @@
+"""Against what is changed in each: one thing, and never nothing."""
+
+import pytest
+from published import KINDS, MODELS, published
+
+from posenc.models.check.differences import differences
+from posenc.models.check.readings import readings
+from posenc.models.config import specify
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name in KINDS])
+def test_each_reading_differs_from_the_config_and_from_the_others(name):
+    spec = specify(published(name))
+    found = readings(spec)
+    assert {"none", "layout", "base", "scale"} <= {reading.kind for reading in found}
+    assert len({reading.name for reading in found}) == len(found)
+    for number, reading in enumerate(found):
+        assert differences(spec, reading.spec)
+        assert all(differences(reading.spec, other.spec) for other in found[:number])
+
+
+def names(name):
+    return [reading.name for reading in readings(specify(published(name)))]
+
+
+def test_what_a_config_has_is_taken_away_and_what_it_lacks_is_given():
+    assert {"not scaled", "factor 4", "factor 16", "yarn ×8"} <= {*names("Llama-3.1-8B-Instruct")}
+    assert {"yarn ×4", "linear ×2", "llama3 ×8", "half of the channels"} <= {*names("Qwen3-8B")}
+    assert {"all channels", "exponents of the whole head"} <= {*names("GPT-NeoX-20B / Pythia")}
+    assert {"no window", "a window of 256"} <= {*names("Gemma-3-270m")}
+    assert {"cos and sin not scaled", "cos and sin scaled twice"} <= {*names("gpt-oss-20b/120b")}
+
+
+def test_a_yarn_whose_gain_was_set_to_1_is_read_with_its_own_too():
+    yarn = dict(type="yarn", factor=4.0, original_max_position_embeddings=32768)
+    config = published("Qwen3-8B") | {"rope_scaling": yarn | {"attention_factor": 1.0}}
+    found = [reading.name for reading in readings(specify(config))]
+    assert "cos and sin × 1.139, as YaRN has them" in found
+
+
+def test_a_model_that_turns_nothing_has_no_other_reading():
+    bert = {"model_type": "bert", "num_hidden_layers": 2, "num_attention_heads": 4}
+    assert readings(specify(bert | {"hidden_size": 64, "max_position_embeddings": 64})) == []

