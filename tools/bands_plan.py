@@ -1,4 +1,4 @@
-"""Write the plan of studies/bands-copy: which bands of pairs stand for copying beyond L, and aliasing.
+"""Write the plan of studies/bands-copy: bands of pairs alone and left out, and aliasing.
 
 none            NoPE
 all             θⱼ = 10,000^(−j/16), j = 0 … 15                  RoPE

@@ -439,6 +439,11 @@ REFUSED = [
     ),
     ({"metric": "at 1.15"}, "metric: 'at 1.15' is at none"),
     ({"metric": "at " + "9" * 400}, "is at none of the lengths"),
+    ({"metric": "at 1.35"}, "metric: 'at 1.35' is at none of the lengths of copy"),
+    (
+        {"contrast": [["nope", "rope cropped"]]},
+        "contrast: 'rope cropped' is measured of a task that predicts a text, which copy is not",
+    ),
     ({"tested": [5, 10]}, "metric: 'area' is at none of the lengths of copy"),
     ({"tasks": ["language"], "text": "/dev/zero"}, "/dev/zero must be a regular file, it is a dev"),
     ({"tasks": ["language"], "text": "pipe"}, "pipe must be a regular file, it is a device or a p"),

@@ -68,6 +68,24 @@ def test_spellings_of_one_plan_have_one_digest():
     assert Plan.of(SMALL | {"seeds": 7}).digest != Plan.of(SMALL).digest
 
 
+def test_a_margin_and_pilots_are_said_and_leave_the_digest_of_others_as_it_was():
+    plan = Plan.of(SMALL | {"margin": 0.05, "pilots": ["one seed: 54 %"]})
+    assert Plan.of(tomllib.loads(plan.text)) == plan
+    assert (plan.margin, plan.pilots) == (0.05, ("one seed: 54 %",))
+    assert "margin" not in Plan.of(SMALL).text
+    with pytest.raises(PlanError, match=r"margin: must be a number above 0, got 0"):
+        Plan.of(SMALL | {"margin": 0})
+
+
+def test_a_contrast_may_name_the_cropped_reading_of_a_row():
+    plan = Plan.of(SMALL | {"contrast": [["nope", "rope cropped"]]})
+    assert plan.contrast == ((("nope",), ("rope cropped",)),)
+    assert plan.reading("rope cropped") == ("rope", "cropped")
+    assert plan.reading("nope") == ("nope", "")
+    with pytest.raises(PlanError, match="'rope croped' is not known"):
+        Plan.of(SMALL | {"contrast": [["nope", "rope croped"]]})
+
+
 def test_cells_come_seed_after_seed():
     cells = Plan.of(SMALL | {"tasks": ["copy", "sort"], "seeds": 3}).cells()
     assert [cell.seed for cell in cells] == [1] * 4 + [2] * 4 + [3] * 4

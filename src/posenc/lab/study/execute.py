@@ -35,7 +35,7 @@ from posenc.lab.study.checkpoints import Refused, differences
 from posenc.lab.study.extended import check_encoding
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import Plan, PlanError
-from posenc.lab.study.store import Record, Store
+from posenc.lab.study.store import Contents, Record, Store
 from posenc.properties import user_code
 from posenc.properties.conformance import refuse_broken
 
@@ -133,6 +133,7 @@ def study(
         try:
             _register(writer, plan, deviate, made_by or {})
             runs = partial(runner, models=folder / MODELS) if keep else runner
+            cells = _as_begun(plan, cells, writer.contents)
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
             try:
@@ -166,6 +167,14 @@ def resolved(plan: Plan) -> list[Cell]:
                 f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
                 " test others, or name another metric."
             )
+        read = {part for sides in plan.contrast for side in sides for part in side}
+        if (others := sorted(n for n in read if plan.reading(n)[1])) and (
+            task.both_ways or not task.in_bits
+        ):
+            raise PlanError(
+                f"contrast: {shown(others[0])} is measured of a task that predicts a text, which"
+                f" {name} is not: leave one of them out."
+            )
         for cell in plan.of_seed(1):
             if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
                 with _usable(f"encodings: {cell.name}"):
@@ -173,6 +182,17 @@ def resolved(plan: Plan) -> list[Cell]:
                     if user_code.is_own(cell.encoding):
                         refuse_broken(encoding_of(cell))
     return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
+
+
+def _as_begun(plan: Plan, cells: list[Cell], contents: Contents) -> list[Cell]:
+    """Test the lengths that a study was begun with, whatever a later version of its task tests."""
+    if plan.tested:
+        return cells
+    begun = [record.cell for record in contents.records.values()]
+    tested = {(cell.task, cell.trained): cell.tested for cell in begun}
+    return [
+        replace(cell, tested=tested.get((cell.task, cell.trained), cell.tested)) for cell in cells
+    ]
 
 
 @contextmanager
