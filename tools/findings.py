@@ -266,6 +266,7 @@ def section(folder: Path) -> Iterator[str]:
         f" Outcomes hold {words.conditions(result)}.\n"
     )
     yield f"Hypothesis, as registered, no finding: *{result.hypothesis}*"
+    yield from (f"\nSeen before the plan was written: {what}" for what in result.pilots)
     yield from (f"\nDeviation: {what}" for what in result.deviations)
     if rest.strip():
         yield "\n" + PLACE.sub(lambda place: known[place[1]], rest.strip())

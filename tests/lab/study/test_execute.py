@@ -17,7 +17,7 @@ import study_runner
 from study_runner import TINY
 from thorough import some
 
-from posenc.lab.study import execute, store
+from posenc.lab.study import execute, origin, store, tasks
 from posenc.lab.study.lock import Locked, locked
 from posenc.lab.study.plan import Plan, PlanError
 from posenc.lab.study.store import read
@@ -331,6 +331,16 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, undis
     assert results(tmp_path) == undisturbed
 
 
+def test_a_study_goes_on_with_the_lengths_that_it_was_begun_with(tmp_path, monkeypatch):
+    """A later version of a task tests others, where the plan leaves them to it."""
+    unsaid = lambda seeds: replace(plan(seeds=seeds), tested=())  # noqa: E731
+    with monkeypatch.context() as earlier:
+        earlier.setattr(tasks.Task, "lengths", property(lambda task: task.tested or (5, 15)))
+        study(tmp_path, unsaid(1))
+    study(tmp_path, unsaid(2), deviate=True)
+    assert {record.cell.tested for record in read(tmp_path).records.values()} == {(5, 15)}
+
+
 def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_path):
     study(tmp_path, plan(seeds=1))
     with pytest.raises(PlanError, match=r"otherwise: `seeds` is 1 there and 2 here.*--deviate"):
@@ -344,7 +354,7 @@ def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_pa
 
 def test_other_versions_are_refused_like_another_plan(tmp_path, monkeypatch):
     study(tmp_path, plan(seeds=1))
-    monkeypatch.setattr(execute, "__version__", "99")
+    monkeypatch.setattr(origin.posenc, "__version__", "99")
     with pytest.raises(PlanError, match=r"`posenc` is '.*' there and '99' here"):
         study(tmp_path, plan(seeds=1))
 

@@ -101,6 +101,7 @@ class Analysis:
     metric: str
     stamp: str  # why nothing may be ranked; empty where it may
     deviations: Sequence[str]
+    pilots: Sequence[str]  # what was seen before the plan was written
     done: int
     of: int
     rows: Sequence[Row]
@@ -172,6 +173,7 @@ def analyse(
         metric,
         stamp,
         contents.deviations,
+        () if plan is None else plan.pilots,
         done,
         len(cells),
         ranked[: len(rows)],

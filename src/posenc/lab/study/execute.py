@@ -24,14 +24,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from posenc import __version__
 from posenc.core import provenance
 from posenc.core.arguments import shown
 from posenc.core.extras import how_to_install
-from posenc.lab.study import analysis, own_code, regular, statistics, store, tasks, train
+from posenc.lab.study import analysis, origin, own_code, regular, statistics, store, tasks, train
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result
-from posenc.lab.study.checkpoints import Refused, differences
+from posenc.lab.study.checkpoints import Refused
 from posenc.lab.study.extended import check_encoding
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import Plan, PlanError
@@ -535,8 +534,8 @@ class _Study:
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
     """Write the plan into the store; refuse another one, unless the user says so."""
     held = writer.contents
-    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_digests(plan)}
-    changed = differences(held.sources, made_by) if held.sources else ""
+    made_by = origin.of(plan, also)
+    changed = origin.changed(held.sources, made_by)
     if held.plans and held.plans[-1][0] != plan.digest:
         earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")
         changed = ", ".join(part for part in (plan.differences(earlier), changed) if part)
@@ -546,19 +545,11 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
             " folder with --out, or go on with --deviate, and the results will say so."
         )
     departs = f"after {len(held.records)} cells: {changed}" if changed else ""
-    writer.register(plan.digest, plan.text, made_by, departs)
+    writer.register(plan.digest, plan.text, origin.joined(held.sources, made_by), departs)
     writer.clock(
         plan=plan.digest, begun=time.strftime("%Y-%m-%d %H:%M:%S%z"), host=socket.gethostname(),
         commit=provenance.commit(), command=provenance.command_line.get(),
     )  # fmt: skip
-
-
-def _digests(plan: Plan) -> dict[str, str]:
-    """Digests of the files of the user's own encodings, tasks and text."""
-    files = {name: Path(name) for name in (plan.texts, plan.images) if name}
-    return own_code.digests(plan.code) | {
-        name: regular.digest(path) for name, path in files.items() if path.is_file()
-    }
 
 
 def _walls(writer: Store) -> list[tuple[Cell, float]]:

@@ -23,6 +23,8 @@ def study(result: Analysis, console: Console) -> None:
         console.print(Text(f"hypothesis, as registered: {result.hypothesis}"))
     if result.registered:
         console.print(Text(f"registered: sha256 {result.registered}", "dim"), soft_wrap=True)
+    for pilot in result.pilots:
+        console.print(Text(f"seen before: {pilot}", "dim"))
     for deviation in result.deviations:
         console.print(Text(f"deviation: {deviation}", "yellow"))
     console.print(Text(f"{result.done} of {result.of} cells", "dim"))
