@@ -38,6 +38,7 @@ tasks = ["copy"]
 metric = "area"
 trained = 10
 tested = {tested}
+told = false
 seeds = 10
 contrast = [
     ["pairs-4-7", "none"],

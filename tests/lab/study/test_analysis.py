@@ -316,3 +316,32 @@ def test_too_few_seeds_for_so_many_contrasts_are_said(contrasts, seeds, able):
     for one in found.contrasts:
         assert (one.adjusted < 0.05) == able
         assert one.verdict == ("" if able else "6 seeds cannot decide 2 contrasts: 7 can")
+
+
+def test_the_rate_of_a_row_is_its_best_within_the_trained_length():
+    """By trials alone, of which those beyond L and the other seeds say something else."""
+    planned = plan(["nope", "rope"], rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
+    best = {"nope": 2e-3, "rope": 4e-3}
+    records = {}
+    for cell in [*planned.trials(), *planned.cells(best | {})]:
+        share = 0.9 if cell.profile.rate == best[cell.encoding] else 0.5
+        tried = replace(cell, tested=(5, 10)) if cell.seed > 10_000 else cell
+        outcomes = {("generated", n): right(share) for n in tried.tested}
+        records[tried.digest] = Record.of(tried, Result(outcomes, (1.0,), 100, 0.5))
+    held = Contents([(planned.digest, planned.text)], [], {}, records)
+    chosen = analysis.chosen_rates(planned, held)
+    assert chosen == {("copy", name): rate for name, rate in best.items()}
+    found = analysis.analyse(held)
+    assert [row.rate for row in found.rows] == [2e-3, 4e-3]
+    assert found.of == 12
+    trial = next(digest for digest, one in records.items() if one.cell.seed > 10_000)
+    some = {digest: one for digest, one in records.items() if digest != trial}
+    assert len(analysis.chosen_rates(planned, replace(held, records=some))) == 1
+
+
+def test_a_loss_that_still_falls_is_said():
+    held = contents(plan(), falling)
+    for losses, said in (((1.0,) * 18 + (0.8, 0.7), 0.25), ((1.0,) * 20, None)):
+        records = {d: replace(record, losses=losses) for d, record in held.records.items()}
+        row = analysis.analyse(replace(held, records=records)).rows[0]
+        assert row.falling == (None if said is None else pytest.approx(said))

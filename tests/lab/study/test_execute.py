@@ -494,3 +494,15 @@ def test_without_safetensors_no_cell_is_trained(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r'a study needs the extra `study`: .* -e "\.\[study\]"'):
         study(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_rates_are_chosen_first_and_within_the_trained_length(tmp_path):
+    planned = plan(seeds=1, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
+    ended = study(tmp_path, planned)
+    assert (ended.done, ended.of) == (8, 8)
+    records = read(tmp_path).records.values()
+    trials = [record.cell for record in records if record.cell.seed > 10_000]
+    assert len(trials) == 6
+    assert {cell.tested for cell in trials} == {(5, 10)}
+    again = study(tmp_path, planned)
+    assert (again.done, len(read(tmp_path).records)) == (8, 8)

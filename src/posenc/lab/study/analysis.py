@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from math import isclose, isfinite
+from math import inf, isclose, isfinite
 from statistics import fmean
 from typing import Any
 
@@ -27,7 +27,7 @@ from posenc.core.arguments import shown
 from posenc.core.names import is_own
 from posenc.lab.study import statistics, tasks
 from posenc.lab.study.cell import PROFILES, Cell, Profile
-from posenc.lab.study.plan import BASELINES, Plan, PlanError
+from posenc.lab.study.plan import BASELINES, MOST_SEEDS, Plan, PlanError
 from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import BITS, Contents, Outcome, Record, StoreError
 from posenc.models.files.errors import printable
@@ -36,6 +36,7 @@ PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task
 RANGE = 0.95  # share of right answers at n = L from which on a seed counts as trained
 SHARES = ("tokens",)  # protocols whose numbers are shares of right answers, and no bits
 RESAMPLES = 2_000
+STILL = 0.005  # nats, by which a loss may fall in a tenth of the steps and stand still
 SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
 
 
@@ -58,6 +59,8 @@ class Row:
     by_seed: Sequence[float]
     below: int | None
     parameters: int | None
+    rate: float | None  # of its training; None where there are several
+    falling: float | None  # how far the loss fell in the last tenth of the steps; None: it did not
     seconds: float | None  # of a step
     undertrained: Sequence[int]  # the seeds that do not pass the gate
     rank: int | None  # among those that are trained, if so many seeds can show a difference
@@ -187,7 +190,11 @@ def analyse(
 def cells_of(contents: Contents) -> list[Cell]:
     """The cells of the last plan of a store; of a store without one, those that it has."""
     plan = plan_of(contents)
-    return plan.cells() if plan else [record.cell for record in contents.records.values()]
+    return (
+        plan.cells(chosen_rates(plan, contents))
+        if plan
+        else [record.cell for record in contents.records.values()]
+    )
 
 
 def plan_of(contents: Contents) -> Plan | None:
@@ -195,15 +202,44 @@ def plan_of(contents: Contents) -> Plan | None:
     if not contents.plans:
         return None
     try:
-        return Plan.of(tomllib.loads(contents.plans[-1][1]), "the store's plan")
+        return Plan.stored(contents.plans[-1][1])
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PlanError(f"the store's plan is no TOML: {error}.") from None
+
+
+def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]:
+    """Choose the rate of each row: the best mean over n ≤ L of its trials, then the least loss.
+
+    A row of which trials are missing has none; a rate of which a trial failed is not taken.
+    """
+    chosen = {}
+    for rate in plan.rates:
+        cells = [cell for cell in plan.trials() if cell.profile.rate == rate]
+        for place, runs in _grid(contents, cells, plan).items():
+            records = [record for _, record in runs.values() if record is not None]
+            if len(records) == len(runs):
+                chosen.setdefault(place, []).append((*_trial(records), rate))
+    return {
+        place: min(scores)[-1] for place, scores in chosen.items() if len(scores) == len(plan.rates)
+    }
+
+
+def _trial(records: Sequence[Record]) -> tuple[float, float]:
+    """How bad trials came out within the trained length: their outcomes, then their last losses."""
+    if any(record.failure is not None for record in records):
+        return inf, inf
+    means = []
+    for record in records:
+        graded = _graded(record, None)
+        sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
+        means += [sign * fmean(outcome.mean for outcome in graded.values())]
+    return fmean(means), fmean(record.losses[-1] for record in records)
 
 
 def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
     """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
     assert plan.half_width is not None
-    grid = _grid(contents, [cell for cell in plan.cells() if cell.seed <= seeds], plan)
+    grid = _grid(contents, [cell for cell in cells_of(contents) if cell.seed <= seeds], plan)
     intervals = [contrast.difference for contrast in _contrasts(plan, grid, None)]
     if not plan.contrast:
         rows = (_row(*place, runs, plan.metric, None) for place, runs in grid.items())
@@ -226,8 +262,10 @@ def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
     def key(cell: Cell) -> str:
         if plan is None:
             return cell.digest
-        lengths = cell.trained if plan.trained else None, cell.tested if plan.tested else ()
-        return replace(cell, trained=lengths[0], tested=lengths[1], data="").digest
+        # a trial is tested within the trained length alone, which its plan does not say
+        tested = cell.tested if plan.tested and cell.seed <= MOST_SEEDS else ()
+        trained, told = cell.trained if plan.trained else None, 1 if cell.told else None
+        return replace(cell, trained=trained, tested=tested, told=told, data="").digest
 
     records = {key(record.cell): record for record in contents.records.values()}
     grid: Grid = {}
@@ -268,6 +306,7 @@ def _row(
     area = [] if metric == "area" else _measured(good.values(), protocol, "area", trained)
     seconds = [record.seconds for record in good.values() if record.seconds is not None]
     means = {n: fmean(values) for n, values in curve.items()}
+    rates = {cell.profile.rate for cell, _ in runs.values()}
     return Row(
         task,
         name,
@@ -284,10 +323,29 @@ def _row(
         [vector.mean().item() for vector in known],
         None if bits or not means else statistics.first_below([*means], [*means.values()]),
         next((record.parameters for record in good.values()), None),
+        rates.pop() if len(rates) == 1 else None,
+        _falling(good.values()),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
         [] if bits else _untrained(good, trained, protocol),
         None,
     )
+
+
+def _falling(records: Iterable[Record]) -> float | None:
+    """How far the mean loss of the last tenth of the steps is below that of the tenth before.
+
+    None where it is less than a hundredth of it, or of no account, or few losses are known.
+    """
+    before, after = [], []
+    for record in records:
+        tenth = len(record.losses) // 10
+        if tenth:
+            after.append(fmean(record.losses[-tenth:]))
+            before.append(fmean(record.losses[-2 * tenth : -tenth]))
+    if not after:
+        return None
+    fell = fmean(before) - fmean(after)
+    return fell if fell > max(STILL, fmean(before) / 100) else None
 
 
 def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None) -> list[int]:

@@ -12,7 +12,6 @@ import signal
 import socket
 import threading
 import time
-import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from posenc.lab.study.cell import Cell, Result
 from posenc.lab.study.checkpoints import Refused
 from posenc.lab.study.extended import check_encoding
 from posenc.lab.study.lock import locked
-from posenc.lab.study.plan import Plan, PlanError
+from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
 from posenc.lab.study.store import Contents, Record, Store
 from posenc.properties import user_code
 from posenc.properties.conformance import refuse_broken
@@ -158,6 +157,7 @@ def resolved(plan: Plan) -> list[Cell]:
             task = task.at(plan.trained, plan.tested)
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}
+            by_task[name] |= {"told": task.longest if plan.told else None}
             Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
             longest = task.longest
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
@@ -179,8 +179,18 @@ def resolved(plan: Plan) -> list[Cell]:
                 with _usable(f"encodings: {cell.name}"):
                     check_encoding(cell, longest)
                     if user_code.is_own(cell.encoding):
-                        refuse_broken(encoding_of(cell))
-    return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
+                        refuse_broken(encoding_of(cell, task.both_ways))
+    trials = [replace(cell, **by_task[cell.task]) for cell in plan.trials()]
+    return [
+        *(replace(cell, tested=_within(cell)) for cell in trials),
+        *(replace(cell, **by_task[cell.task]) for cell in plan.cells()),
+    ]
+
+
+def _within(cell: Cell) -> tuple[int, ...]:
+    """The lengths at which rates are chosen: nothing beyond the trained one is seen."""
+    assert cell.trained is not None
+    return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
 
 
 def _as_begun(plan: Plan, cells: list[Cell], contents: Contents) -> list[Cell]:
@@ -389,12 +399,21 @@ class _Study:
         self.plan, self.store, self.pool, self.progress = plan, writer, pool, progress
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.cells = cells
-        self.names = {cell.digest: f"{cell.task} {cell.name} {cell.seed}" for cell in self.cells}
-        self.done = {*writer.finished} & self.names.keys()
         self.killed: dict[str, int] = {}
         self.missing: dict[str, tuple[Cell, str]] = {}
         self.walls = _walls(writer)
-        self.status = Status(len(self.done), len(self.names))
+        self.status = Status()
+        self._count()
+
+    def _count(self) -> None:
+        """Name the cells, and see which of them are done."""
+        self.names = {
+            cell.digest: f"{cell.task} {cell.name} {cell.seed}"
+            + f" at {cell.profile.rate:g}" * (cell.seed > MOST_SEEDS)
+            for cell in self.cells
+        }
+        self.done = {*self.store.finished} & self.names.keys()
+        self.status.done, self.status.of = len(self.done), len(self.names)
 
     def run(self) -> Ended:
         for digest in self.done:  # what a kill left between the storing of a cell and this
@@ -410,6 +429,11 @@ class _Study:
 
     def _all(self) -> bool | None:
         plan = self.plan
+        if plan.rates:
+            self._stage([cell for cell in self.cells if cell.seed > MOST_SEEDS])
+            if self.missing:
+                return None if plan.half_width is None else False
+            self._take_rates(analysis.chosen_rates(plan, self.store.contents))
         if plan.half_width is None:
             self._stage(self.cells)
             return None
@@ -423,6 +447,16 @@ class _Study:
             if seed < plan.seeds:
                 self._stage([cell for cell in self.cells if cell.seed == seed + 1])
         return False
+
+    def _take_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
+        """Train each row at the rate that was chosen for it."""
+        self.cells = [
+            cell
+            if cell.seed > MOST_SEEDS
+            else replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
+            for cell in self.cells
+        ]
+        self._count()
 
     def _stage(self, cells: Sequence[Cell]) -> None:
         waiting = [cell for cell in cells if cell.digest not in self.done]
@@ -537,7 +571,7 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
     made_by = origin.of(plan, also)
     changed = origin.changed(held.sources, made_by)
     if held.plans and held.plans[-1][0] != plan.digest:
-        earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")
+        earlier = Plan.stored(held.plans[-1][1])
         changed = ", ".join(part for part in (plan.differences(earlier), changed) if part)
     if changed and not deviate:
         raise PlanError(

@@ -61,8 +61,8 @@ def processor() -> str:
 
 def changed(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Name what departs from what was registered: "`torch` is '2.12' there and '2.13' here"."""
-    kept = [{n: x for n, x in one.items() if n not in LISTED} for one in (there, here)]
-    return differences(*kept) if there else ""
+    before, now = ({n: x for n, x in one.items() if n not in LISTED} for one in (there, here))
+    return differences(before, now) if there else ""
 
 
 def joined(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:

@@ -66,6 +66,8 @@ def note(row: Row) -> str:
     """Say what speaks against a row: too little training, and seeds that failed."""
     weak, of = len(row.undertrained), len(row.seeds)
     notes = ["undertrained" + f" in {weak} of {of} seeds" * (weak < of)] if weak else []
+    if row.falling is not None:
+        notes.append(f"its loss still falls, by {row.falling:.3f} in the last tenth of its steps")
     for seed, why in row.failures.items():
         notes.append(f"seed {seed} failed: {why}")
     return "; ".join(notes)
