@@ -32,6 +32,7 @@ import torch
 from posenc.core.numerals import number as short
 from posenc.lab.study.analysis import Analysis, Contrast, Row, analyse
 from posenc.lab.study.bands import read_csv, recoveries
+from posenc.lab.study.plan import Plan
 from posenc.lab.study.prediction import Prediction, predict
 from posenc.lab.study.published import published
 from posenc.lab.study.repetition import Repeated, equal_cells, repetition
@@ -239,7 +240,21 @@ def bands(path: Path) -> Iterator[str]:
             yield f"| {' | '.join(row)} |"
 
 
+def begun(folder: Path) -> Iterator[str]:
+    """A study that is registered, and whose outcomes are not here yet."""
+    plan = Plan.read(folder / "plan.toml")
+    yield f"\n## {folder.name}\n"
+    yield (
+        f"[plan]({folder.name}/plan.toml), registered as `{plan.digest[:16]}…`;"
+        f" no outcome of its {len(plan.cells())} cells is here yet.\n"
+    )
+    yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
+
+
 def section(folder: Path) -> Iterator[str]:
+    if not (folder / RESULTS).exists():
+        yield from begun(folder)
+        return
     contents = read(folder)
     result = analyse(contents)
     text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
@@ -314,10 +329,11 @@ def apart(rows: list[Repeated]) -> float:
 
 
 def written() -> str:
-    folders = sorted(path.parent for path in STUDIES.glob(f"*/{RESULTS}"))
+    folders = sorted(path.parent for path in STUDIES.glob("*/plan.toml"))
+    done = [folder for folder in folders if (folder / RESULTS).exists()]
     lines = [line for folder in folders for line in section(folder)]
     held = ", ".join(f"{100 * coverage(n):.0f} % of cases with {n} seeds" for n in (3, 6, 7, 10))
-    return HEAD.format(held=held) + "\n".join([*lines, *again(folders)]) + "\n"
+    return HEAD.format(held=held) + "\n".join([*lines, *again(done)]) + "\n"
 
 
 def main() -> None:

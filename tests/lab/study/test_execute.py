@@ -14,13 +14,15 @@ from types import SimpleNamespace
 
 import pytest
 import study_runner
+import torch
 from study_runner import TINY
 from thorough import some
 
 from posenc.lab.study import execute, origin, store, tasks
+from posenc.lab.study.cell import Result
 from posenc.lab.study.lock import Locked, locked
 from posenc.lab.study.plan import Plan, PlanError
-from posenc.lab.study.store import read
+from posenc.lab.study.store import Record, read
 
 HANGS = 600  # seconds after which a process that should end is said to hang
 FORK = get_context("fork")  # torch is imported already: a process starts at once
@@ -506,3 +508,42 @@ def test_rates_are_chosen_first_and_within_the_trained_length(tmp_path):
     assert {cell.tested for cell in trials} == {(5, 10)}
     again = study(tmp_path, planned)
     assert (again.done, len(read(tmp_path).records)) == (8, 8)
+
+
+class Instant:
+    """An engine whose cells are done at once, with the outcomes of a single prompt."""
+
+    free, busy = 8, 0
+
+    def __init__(self, runner, cells):
+        self.begun = []
+
+    def start(self, cell):
+        self.begun.append(cell)
+        self.free, self.busy = self.free - 1, self.busy + 1
+
+    def wait(self, seconds):
+        cell = self.begun.pop(0)
+        self.free, self.busy = self.free + 1, self.busy - 1
+        right = {("generated", n): torch.tensor([True]) for n in cell.tested}
+        record = Record.of(cell, Result(right, (1.0,), 1, 0.1))
+        return [execute.Event("done", cell, (record, 1.0))]
+
+    def stop(self):
+        pass
+
+    close = stop
+
+
+@pytest.mark.slow
+def test_ten_thousand_cells_cost_their_leader_two_minutes_of_its_processor(tmp_path):
+    """Every event asked every cell that waited for every wall there was: hours."""
+    rows = [{"name": f"r{n}", "encoding": "rope", "base": 1e4 + n} for n in range(100)]
+    planned = plan(seeds=100, encodings=rows)
+    begun, left = time.process_time(), []
+    ended = execute.study(
+        planned, tmp_path, engine=Instant, progress=lambda status: left.append(status.left)
+    )
+    assert ended.done == 10_000
+    assert left[100] == pytest.approx(9_899 / 8 + 0.5, rel=0.01)
+    assert time.process_time() - begun < 120

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,7 @@ PATIENCE = 120.0  # seconds in which workers write their checkpoints
 OFTEN = 0.5  # seconds between two messages of a worker about its progress
 
 Runner = Callable[..., Result]
+Kind = tuple[Any, ...]  # of cells that take as long: sizes, task and encoding, or the first of them
 
 
 class Event(NamedTuple):
@@ -105,6 +107,7 @@ def study(
     start: str = "spawn",
     made_by: Mapping[str, str] | None = None,
     allow_code: own_code.Allowed = (),
+    part: tuple[int, int] = (1, 1),
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
@@ -112,9 +115,10 @@ def study(
     run from it and the folder of checkpoints; by default, `workers` processes, each begun by
     `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
     by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
-    that may be run, each as it is spelled there. Raises CodeRefused for others, Locked if another
-    process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt after
-    checkpoints.
+    that may be run, each as it is spelled there. `part` is the share of the cells to be run, (2, 5)
+    the second fifth; `merge` joins the stores of all. Raises CodeRefused for others, Locked if
+    another process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt
+    after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
     try:  # checkpoints need it: without, all cells would be trained and lost
@@ -124,7 +128,9 @@ def study(
             f"a study needs the extra `study`: {how_to_install('study')}",
             name="safetensors",
         ) from None
-    cells = resolved(plan)
+    cells = resolved(plan)[part[0] - 1 :: part[1]]
+    if part[1] > 1 and plan.half_width is not None:
+        raise PlanError("stop: the parts of a study do not know when all are narrow: plan `seeds`.")
     with locked(folder):
         regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
@@ -401,7 +407,10 @@ class _Study:
         self.cells = cells
         self.killed: dict[str, int] = {}
         self.missing: dict[str, tuple[Cell, str]] = {}
-        self.walls = _walls(writer)
+        self.pace = _Pace()
+        for cell, wall in _walls(writer):
+            self.pace.add(cell, wall)
+        self.kinds: Counter[Kind] = Counter()  # of the cells that wait
         self.status = Status()
         self._count()
 
@@ -433,7 +442,8 @@ class _Study:
             self._stage([cell for cell in self.cells if cell.seed > MOST_SEEDS])
             if self.missing:
                 return None if plan.half_width is None else False
-            self._take_rates(analysis.chosen_rates(plan, self.store.contents))
+            rates = analysis.chosen_rates(plan, self.store.contents)
+            self._take_rates(rates)
         if plan.half_width is None:
             self._stage(self.cells)
             return None
@@ -449,7 +459,12 @@ class _Study:
         return False
 
     def _take_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
-        """Train each row at the rate that was chosen for it."""
+        """Train each row at the rate that was chosen for it; leave out those that have none yet."""
+        for cell in self.cells:
+            if cell.seed <= MOST_SEEDS and (cell.task, cell.name) not in rates:
+                why = "left out: its rate is chosen when the trials of all parts are merged"
+                self.missing[cell.digest] = cell, why
+        self.cells = [cell for cell in self.cells if cell.digest not in self.missing]
         self.cells = [
             cell
             if cell.seed > MOST_SEEDS
@@ -460,6 +475,7 @@ class _Study:
 
     def _stage(self, cells: Sequence[Cell]) -> None:
         waiting = [cell for cell in cells if cell.digest not in self.done]
+        self.kinds = Counter(map(kind_of, waiting))
         while waiting or self.pool.busy:
             while self.pool.free > 0 and (cell := self._next(waiting)) is not None:
                 self.pool.start(cell)
@@ -478,8 +494,9 @@ class _Study:
         for place, cell in enumerate(waiting):
             if cell.seed != waiting[0].seed:
                 break
-            expected = self._expected(cell)
+            expected = self.pace.of(kind_of(cell))
             if self.deadline is None or time.monotonic() + (expected or 0) <= self.deadline:
+                self.kinds[kind_of(cell)] -= 1
                 return waiting.pop(place)
         return None
 
@@ -501,6 +518,7 @@ class _Study:
                 self.status.notes.append(f"{name}: its process was killed ({event.value})")
                 if times <= RETRIES:
                     waiting.insert(0, cell)
+                    self.kinds[kind_of(cell)] += 1
                 else:
                     self.missing[cell.digest] = cell, f"its process was killed {times} times"
             elif event.kind == "stopped":
@@ -508,7 +526,7 @@ class _Study:
             else:
                 self.missing[cell.digest] = cell, event.value
                 self.status.notes.append(f"{name}: {event.value}")
-        self.status.left, self.status.fit = self._left(waiting), self._fitting(waiting)
+        self.status.left, self.status.fit = self._left(), self._fitting()
         self.progress(self.status)
 
     def _store(self, record: Record, wall: float | None) -> None:
@@ -522,7 +540,7 @@ class _Study:
         self.missing.pop(cell.digest, None)
         self.status.done = len(self.done)
         if wall is not None:
-            self.walls.append((cell, wall))
+            self.pace.add(cell, wall)
         shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
 
     def _finish_up(self) -> None:
@@ -532,37 +550,63 @@ class _Study:
         while self.pool.busy and time.monotonic() < until:
             self._take([])
 
-    def _expected(self, cell: Cell) -> float | None:
-        """Estimate the seconds of a cell by those that are most like it; None: nothing is known."""
-        alike = [(other, wall) for other, wall in self.walls if other.profile == cell.profile]
-        for key in (
-            lambda cell: (cell.task, cell.encoding),
-            lambda cell: cell.task,
-            lambda cell: None,
-        ):
-            if known := [wall for other, wall in alike if key(other) == key(cell)]:
-                return sum(known) / len(known)
-        return None
-
-    def _left(self, waiting: Sequence[Cell]) -> float | None:
+    def _left(self) -> float | None:
         """Estimate the seconds until all is done; half of what runs counts as done."""
-        seconds = [self._expected(cell) for cell in waiting]
-        if not self.walls or None in seconds:
+        seconds = self.pace.of_all(self.kinds)
+        if seconds is None:
             return None
-        wall = sum(wall for _, wall in self.walls) / len(self.walls)
         cores = max(1, self.pool.busy + self.pool.free)
-        return (sum(filter(None, seconds)) + self.pool.busy * wall / 2) / cores
+        return (seconds + self.pool.busy * self.pace.mean / 2) / cores
 
-    def _fitting(self, waiting: Sequence[Cell]) -> int | None:
-        """Count the cells that will be done in time."""
+    def _fitting(self) -> int | None:
+        """Estimate how many cells will be done in time."""
         if self.deadline is None:
             return None
+        waiting, seconds = self.kinds.total(), self.pace.of_all(self.kinds)
         left = (self.deadline - time.monotonic()) * max(1, self.pool.busy + self.pool.free)
-        fit = len(self.done) + self.pool.busy
-        for cell in waiting:
-            left -= self._expected(cell) or 0
-            fit += left >= 0
-        return fit
+        share = min(1.0, max(0.0, left) / seconds) if seconds else 1.0
+        return len(self.done) + self.pool.busy + int(share * waiting)
+
+
+class _Pace:
+    """Seconds that cells took, as running sums: of those of a kind, of its task, and of its sizes.
+
+    What is asked at every event must not go through all cells: a leader has ten thousand of them.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[Kind, tuple[int, float]] = {}
+
+    @property
+    def mean(self) -> float:
+        count, total = self._sums.get((), (1, 0.0))
+        return total / count
+
+    def add(self, cell: Cell, wall: float) -> None:
+        kind = kind_of(cell)
+        for some in (kind, kind[:2], kind[:1], ()):
+            count, total = self._sums.get(some, (0, 0.0))
+            self._sums[some] = count + 1, total + wall
+
+    def of(self, kind: Kind) -> float | None:
+        """Expect the mean of the cells that are most like it; None: nothing is known."""
+        for some in (kind, kind[:2], kind[:1]):
+            if some in self._sums:
+                count, total = self._sums[some]
+                return total / count
+        return None
+
+    def of_all(self, kinds: Counter[Kind]) -> float | None:
+        """Expect the seconds of so many cells of each kind; None where one is not known."""
+        each = [(self.of(kind), count) for kind, count in kinds.items() if count]
+        if () not in self._sums or any(seconds is None for seconds, _ in each):
+            return None
+        return sum(count * seconds for seconds, count in each if seconds is not None)
+
+
+def kind_of(cell: Cell) -> Kind:
+    """What the time of a cell depends on; its learning rate is none of it."""
+    return replace(cell.profile, rate=1.0), cell.task, cell.encoding
 
 
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:

@@ -48,6 +48,9 @@ def conditions(analysis: Analysis) -> str:
     if analysis.profile is not None:
         parts.append(f"learning rate {number(analysis.profile.rate, 2)}")
         parts.append(f"{analysis.profile.steps:,} steps")
+    elif analysis.rows and all(row.rate for row in analysis.rows):
+        rates = ", ".join(f"{row.encoding} {number(row.rate or 0, 2)}" for row in analysis.rows)
+        parts.append(f"learning rates that were chosen at n ≤ L ({rates})")
     return ", ".join([*parts, *([seeds(analysis.rows)] if analysis.rows else [])])
 
 
