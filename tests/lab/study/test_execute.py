@@ -356,7 +356,7 @@ def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_pa
 
 def test_other_versions_are_refused_like_another_plan(tmp_path, monkeypatch):
     study(tmp_path, plan(seeds=1))
-    monkeypatch.setattr(origin.posenc, "__version__", "99")
+    monkeypatch.setattr(origin, "__version__", "99")
     with pytest.raises(PlanError, match=r"`posenc` is '.*' there and '99' here"):
         study(tmp_path, plan(seeds=1))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-import posenc
+from posenc import __version__
 from posenc.core import provenance
 from posenc.lab.study import own_code, regular
 from posenc.lab.study.checkpoints import differences
@@ -20,14 +20,14 @@ from posenc.lab.study.plan import Plan
 
 LISTED = ("commit", "processor")
 ABOVE = ("show", "commands")  # folders of the package that no outcome comes of
-PACKAGE = Path(posenc.__file__).parent
+PACKAGE = provenance.HERE
 
 
 def of(plan: Plan, also: Mapping[str, str]) -> dict[str, str]:
     """What the cells of a plan depend on here, by name; `also` is what the caller knows of it."""
     files = {name: Path(name) for name in (plan.texts, plan.images) if name}
     return {
-        "posenc": posenc.__version__,
+        "posenc": __version__,
         "torch": torch.__version__,
         "code": code(),
         "commit": provenance.commit() or "none known",
