@@ -138,6 +138,7 @@ def study(
     if plan is not None and content.named:
         raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
     folder = out if resume is None else resume
+    share = _part(part)
     code = [*content.task, *content.encoding, *allowed(allow_code)]
     with of_studies():
         _refuse_running(folder)
@@ -154,7 +155,7 @@ def study(
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
                     keep=keep, deviate=deviate, progress=_in_words(say), allow_code=code,
-                    part=_part(part),
+                    part=share,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(f"\nto go on: {_resuming(folder, registered.code)}", file=sys.stderr)
