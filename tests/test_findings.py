@@ -13,8 +13,11 @@ import pytest
 from stored_outcomes import STUDIES, by_seed, mean, means, rows, settings, sign_flip
 
 from posenc import T5Bias
+from posenc.lab.study import prediction
+from posenc.lab.study.analysis import analyse
 from posenc.lab.study.plan import Plan
 from posenc.lab.study.published import published
+from posenc.lab.study.store import read
 
 pytestmark = pytest.mark.repository
 STORED = sorted(path.parent.name for path in STUDIES.glob("*/results.db"))
@@ -79,20 +82,40 @@ def test_each_number_of_its_table_is_what_the_store_holds(study):
     shown = {int(head.removeprefix("n = ")) for head in heads if head.startswith("n = ")}
     of_metric = lengths(study)
     assert shown | {*of_metric} >= {n for n in all_lengths(study) if n >= length}
-    assert ("cropped to L" in heads) == (study in TEXTS)
     columns = {"n ≤ L": [n for n in all_lengths(study) if n <= length]}
     columns |= {f"n = {n}": [n] for n in shown}
     columns |= {"L…2L": [n for n in all_lengths(study) if length < n <= 2 * length]}
-    assert len(lines) == 1 + len({name for _, name, *_ in means(study)})
+    names = {name for _, name, *_ in means(study)}
+    readings = ("", "cropped", "windowed") if study in TEXTS else ("",)
+    assert len(lines) == 1 + len(names) * len(readings)
     for line in lines[1:]:
-        name, *cells = (cell.strip() for cell in line.split("|")[1:])
+        row, *cells = (cell.strip() for cell in line.split("|")[1:])
+        name, _, how = (row, "", "") if row in names else row.rpartition(" ")
+        assert how in readings
+        value = lambda at, name=name, how=how: number(study, mean_of(study, name, how, at))  # noqa: E731
         for head, cell in zip(heads, cells, strict=True):
             if head in columns:
-                assert cell.split(" [")[0] == number(study, mean(study, name, *columns[head]))
-        assert cells[1].startswith(f"{number(study, mean(study, name, *of_metric))} [")
-        if study in TEXTS:
-            cropped = mean(study, name, *of_metric, cropped=True)
-            assert cells[2].startswith(f"{cropped:.3f} [")
+                assert cell.split(" [")[0] == value(columns[head])
+        assert cells[1].startswith(f"{value(of_metric)} [")
+
+
+def mean_of(study, name, how, at):
+    """The mean of a row over lengths, and over the seeds that all of them have."""
+    found = means(study, *([how] if how else []))
+    return fmean(value for (_, row, n, _), value in found.items() if row == name and n in at)
+
+
+def untrained(study, names):
+    """Whether a seed of one of them has fewer than 95 % right at n = L."""
+    length = trained(study)
+    return study not in TEXTS and any(min(by_seed(study, name, length)) < 0.95 for name in names)
+
+
+@pytest.mark.parametrize("study", [name for name in STORED if name not in TEXTS])
+def test_what_is_undertrained_is_said_of_each_row(study):
+    for line in re.findall(r"^\| .* \|$", section(study), re.M)[2:]:
+        name = line.split("|")[1].strip()
+        assert ("undertrained" in line) == untrained(study, [name])
 
 
 @pytest.mark.parametrize("study", STORED)
@@ -140,7 +163,10 @@ def test_each_contrast_is_what_the_store_holds(study):
         begin, _ = compared(study, apart[n], where)
         begin = f"{re.escape(' + '.join(one))} − {re.escape(' + '.join(other))}: {begin}"
         assert re.match(begin + re.escape(f"p = {adjusted[n]:.2g} by Holm"), line), line
-        assert ("no difference shown" in line or "cannot decide" in line) == (adjusted[n] >= 0.05)
+        weak = untrained(study, [*one, *other])
+        assert ("undertrained" in line) == weak
+        open_ = "no difference shown" in line or "cannot decide" in line
+        assert weak or open_ == (adjusted[n] >= 0.05)
 
 
 @pytest.mark.parametrize("study", STORED)
@@ -239,15 +265,18 @@ def test_t5_had_the_bias_of_an_encoder(study):
     assert inspect.signature(T5Bias).parameters["bidirectional"].default is True
 
 
-def test_near_doubles_are_what_decided_a_property():
-    """By `predict` without them: the reference of these p's is tests/study/test_prediction.py."""
+def test_near_doubles_are_what_decided_a_property(monkeypatch):
+    """By `predict`, with them and without: the reference of its p's is its own test."""
     said = section("properties-text")
     (alone,) = re.findall(r"^\| learned \| (\+[\d.]+) \| ([\d.]+) \|", said, re.M)
-    assert (
-        f"Of *learned* the rank correlation is\n{alone[0]}, p = {alone[1]} by Holm, if all" in said
-    )
-    without = re.findall(r"p = ([\d.]+) by Holm", said.partition("Without `sine`")[2])[:2]
-    assert float(alone[1]) < 0.05 < min(map(float, without))
+    assert f"Of *learned* the rank correlation is\n{alone[0]}, p = {alone[1]} by Holm." in said
+    assert "nope = sine" in said
+    assert "rope = p-rope" in said
+    monkeypatch.setattr(prediction, "ALIKE", 0.0)
+    contents = read(STUDIES / "properties-text")
+    (twice,) = prediction.predict(contents, analyse(contents))
+    (learned,) = (one for one in twice.effects if one.property == "learned")
+    assert learned.adjusted < 0.05 < float(alone[1])
 
 
 @pytest.mark.parametrize("study", STORED)
@@ -298,6 +327,7 @@ def test_a_finding_has_no_number_of_its_own(file):
     assert not re.findall(r"\d+", text)
 
 
-def test_plans_of_pairs_are_as_their_tool_writes_them(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["pairs_plan.py", "--check"])
-    runpy.run_path(str(STUDIES.parent / "tools/pairs_plan.py"), run_name="__main__")
+@pytest.mark.parametrize("tool", ["pairs_plan.py", "bands_plan.py"])
+def test_plans_of_pairs_are_as_their_tool_writes_them(monkeypatch, tool):
+    monkeypatch.setattr(sys, "argv", [tool, "--check"])
+    runpy.run_path(str(STUDIES.parent / "tools" / tool), run_name="__main__")

@@ -23,6 +23,7 @@ of training, the slowest harming most: turning the fastest alone is better than 
 tasks = ["{task}"]
 metric = "{metric}"
 trained = {trained}
+told = false
 seeds = 10
 contrast = [
     ["highest-8", "all"],

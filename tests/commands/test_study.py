@@ -234,3 +234,10 @@ def test_the_whole_way_with_training(posenc, tmp_path):
     assert held[cell.digest].losses == alone.losses
     for place, values in alone.outcomes.items():
         assert held[cell.digest].outcomes[place].values.equal(values)
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/2/3"])
+def test_a_part_that_is_none_is_refused(posenc, fast, part):
+    code, _, said = posenc("study", "plan.toml", "--out", "out", "--part", part)
+    assert code != 0
+    assert f"--part must be as 2/5, the second of five, got '{part}'" in " ".join(said.split())

@@ -105,14 +105,15 @@ def results(
     encoding: Names = (),
     protocol: str | None = None,
     cells: Flag = False,
+    merge: Annotated[list[Place] | None, Parameter(consume_multiple=True, negative="")] = None,
     questions: Questions = NO_QUESTIONS,
     exported: Export = NO_EXPORT,
     allow_code: AllowCode = (),
     output: Output = NOWHERE,
 ) -> None:
-    """Read the results of a study: its table, its cells, every outcome. Nothing in it is changed.
+    """Read the results of a study: its table, its cells, every outcome.
 
-    Its page may be written into the folder of the study.
+    Nothing in it is changed but by --merge. Its page may be written into the folder of the study.
 
     Parameters
     ----------
@@ -126,6 +127,9 @@ def results(
         Only these encodings, by their names or by their labels.
     protocol
         How answers are graded: generated, forced, windowed, shuffled; sliding, apart, cropped.
+    merge
+        First write the cells of these stores, parts of the same plan, into the store of this
+        folder, which is made where there is none.
     cells
         List the cells instead of the table.
     """
@@ -137,6 +141,12 @@ def results(
         from posenc.lab.study import analysis, export, store
 
         output.prepare(beside=_is_a_study(output.out))
+        if merge:
+            from posenc.lab.study.merge import merge as join
+
+            print(
+                f"{join(where, merge):,} cells are new in {printable(str(where))}", file=sys.stderr
+            )
         contents = store.read(where)
         try:
             chosen = export.chosen(contents, {"task": task, "encoding": encoding})

@@ -38,9 +38,9 @@ class Content:
     Attributes
     ----------
     task
-        copy, copy-constant, reverse, sort, mode, count, addition, hinted-addition, parity, recall,
-        flip-flop; language, passkey, masked and sentences, made of a text; images; or one of your
-        own, as my_tasks.py:double, which runs that code.
+        copy, copy-unique, copy-repeat, copy-constant, reverse, sort, mode, count, addition,
+        hinted-addition, parity, recall, flip-flop; language, passkey, masked and sentences, made of
+        a text; images; or one of your own, as my_tasks.py:double, which runs that code.
     encoding
         As `posenc list` spells them, or my_module.py:Mine, which runs that code.
     seeds
@@ -93,6 +93,7 @@ def study(
     resume: Place | None = None,
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
     ray: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    part: str | None = None,
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     keep: Flag = False,
     deviate: Flag = False,
@@ -120,6 +121,9 @@ def study(
         Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
         Ray listens to the network: whoever reaches its ports, and has its token where it asks for
         one, can run code there.
+    part
+        Run a share of the cells, 2/5 the second fifth, each in a folder of its own; then join them
+        by `posenc results FOLDER --merge PART …`. So an array of jobs needs no shared folder.
     max_minutes
         Begin only what ends in that time, by what was measured, and say what is left out.
     keep
@@ -134,6 +138,7 @@ def study(
     if plan is not None and content.named:
         raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
     folder = out if resume is None else resume
+    share = _part(part)
     code = [*content.task, *content.encoding, *allowed(allow_code)]
     with of_studies():
         _refuse_running(folder)
@@ -150,6 +155,7 @@ def study(
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
                     keep=keep, deviate=deviate, progress=_in_words(say), allow_code=code,
+                    part=share,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(f"\nto go on: {_resuming(folder, registered.code)}", file=sys.stderr)
@@ -171,6 +177,16 @@ def study(
     wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
     if wrong:
         raise Failure(f"{len(wrong)} of {ended.of} cells could not be done.")
+
+
+def _part(words: str | None) -> tuple[int, int]:
+    """Read "2/5": the second of five parts."""
+    if words is None:
+        return 1, 1
+    parts = [int(word) if word.isdecimal() else 0 for word in words.split("/")]
+    if len(parts) != 2 or not 1 <= parts[0] <= parts[1] <= 100_000:
+        raise UsageError(f"--part must be as 2/5, the second of five, got {words!r}.")
+    return parts[0], parts[1]
 
 
 def _refuse_running(folder: Path | None) -> None:

@@ -76,7 +76,7 @@ def test_what_is_not_right_in_range_is_undertrained_and_not_ranked():
     planned = plan(seeds=7, contrast=[["nope", "rope"], ["alibi", "rope"]])
     found = analysis.analyse(contents(planned, weak))
     rows = {row.encoding: row for row in found.rows}
-    assert (rows["nope"].undertrained, rows["nope"].rank) == (True, None)
+    assert (rows["nope"].undertrained, rows["nope"].rank) == ([*range(1, 8)], None)
     assert {name: rows[name].rank for name in ("alibi", "rope")} == {"alibi": 1, "rope": 2}
     assert [one.verdict for one in found.contrasts] == ["undertrained: nope", ""]
 
@@ -127,7 +127,7 @@ def test_bits_count_the_other_way():
     rows = {row.encoding: row for row in found.rows}
     assert {name: row.rank for name, row in rows.items()} == {"nope": 1, "alibi": 2, "rope": 3}
     assert rows["nope"].value.value == pytest.approx(2 + mean((12, 15, 20)) / 100)
-    assert (rows["nope"].bits, rows["nope"].below, rows["nope"].undertrained) == (True, None, False)
+    assert (rows["nope"].bits, rows["nope"].below, rows["nope"].undertrained) == (True, None, [])
     assert found.contrasts[0].difference.value == pytest.approx(1)
 
 
@@ -143,17 +143,75 @@ def test_another_protocol_is_read_where_it_is_asked_for():
     assert {(row.protocol, row.value.value) for row in found.rows} == {("forced", 1.0)}
 
 
-def test_what_cropping_to_l_does_stands_in_the_row_where_it_was_measured():
-    (name,) = plan(["nope"]).labels
-    planned = plan([name], tasks=["language"], metric="at 2.0")
+def test_cropping_to_l_has_a_row_of_its_own_among_the_others():
+    planned = plan(["nope", "rope"], tasks=["language"], metric="at 2.0")
     held = contents(planned, lambda cell, n: 2.0 + n / 100 + cell.seed / 10, "sliding")
-    assert analysis.analyse(held).rows[0].cropped is None
+    assert analysis.analyse(held).baselines == []
     for record in held.records.values():
         alone = torch.full((PROMPTS,), 2.0 + record.cell.seed / 100)
         record.outcomes["cropped", 20] = Outcome.of(alone)
+    found = analysis.analyse(held)
+    assert [row.encoding for row in found.baselines] == ["nope cropped", "rope cropped"]
+    assert found.baselines[0].value.value == pytest.approx(2.035)  # the mean of 2.01 … 2.06
+    assert [row.rank for row in (*found.rows, *found.baselines)] == [3, 4, 1, 2]
+    assert [row.encoding for row in found.only(encoding=["rope"]).baselines] == ["rope cropped"]
+    assert found.rows[0].value.value == pytest.approx(2.55)
+
+
+def test_the_gate_is_at_n_l_and_asks_each_seed():
+    """A mean over all n ≤ L, or over seeds, would let 86 % at n = L pass."""
+    weak = lambda cell, n: 0.86 if (n, cell.seed) == (TRAINED, 3) else falling(cell, n)  # noqa: E731
+    planned = plan(seeds=7, contrast=[["nope", "rope"]])
+    found = analysis.analyse(contents(planned, weak))
+    assert [row.undertrained for row in found.rows] == [[3]] * 3
+    assert min(row.in_range for row in found.rows) > 0.95
+    assert [one.verdict for one in found.contrasts] == ["undertrained: nope, rope"]
+
+
+def test_the_area_stands_beside_a_metric_at_one_length():
+    at_one = lambda cell, n: 0.5 if n == 12 else falling(cell, n)  # noqa: E731
+    held = contents(plan(metric="at 1.2"), at_one)
     row = analysis.analyse(held).rows[0]
-    assert row.cropped.value == pytest.approx(2.035)  # the mean of 2.01 … 2.06
-    assert row.value.value == pytest.approx(2.55)
+    assert row.area.value == pytest.approx(mean(row.means[n] for n in (12, 15, 20)))
+    assert analysis.analyse(contents(plan(), at_one)).rows[0].area is None
+
+
+def test_a_metric_is_at_its_length_and_at_no_other():
+    """1.35 of 8 is 10.8, which is not 11."""
+    assert analysis.lengths_of("at 1.35", 8, range(1, 20)) == []
+    assert analysis.lengths_of("at 1.1", 10, range(1, 20)) == [11]
+
+
+def test_shares_of_tokens_are_no_bits():
+    held = contents(plan(), falling)
+    for record in held.records.values():
+        for n in LENGTHS:
+            record.outcomes["tokens", n] = Outcome.of(torch.full((PROMPTS,), 0.75))
+    row = analysis.analyse(held, protocol="tokens").rows[0]
+    assert (row.bits, row.value.value) == (False, 0.75)
+
+
+def test_what_is_within_the_plans_margin_is_equal_by_its_own_test():
+    """Never for want of a difference: as noisy as large ones, small ones show nothing."""
+    near = lambda cell, n: 0.5 + {"rope": 0.025}.get(cell.encoding, 0.0) * (cell.seed % 2)  # noqa: E731
+    far = lambda cell, n: 0.5 + {"rope": 0.4}.get(cell.encoding, 0.0) * (-1) ** cell.seed  # noqa: E731
+    sides = [["nope", "rope"]]
+    for margin, shares, equal in ((None, near, None), (0.05, near, True), (0.05, far, False)):
+        asked = {} if margin is None else {"margin": margin}
+        planned = plan(contrast=sides, **asked)
+        (one,) = analysis.analyse(contents(planned, shares)).contrasts
+        assert (None if one.equal is None else one.equal < 0.05) == equal
+        assert one.adjusted > 0.05
+
+
+def test_a_contrast_may_be_with_the_cropped_reading_of_a_model():
+    planned = plan(tasks=["language"], contrast=[["alibi", "rope cropped"]])
+    held = contents(planned, lambda cell, n: 2.0 + n / 100, "sliding")
+    for record in held.records.values():
+        for n in LENGTHS:
+            record.outcomes["cropped", n] = Outcome.of(torch.full((PROMPTS,), 2.05))
+    (one,) = analysis.analyse(held).contrasts
+    assert one.difference.value == pytest.approx(2.05 - (2 + mean((12, 15, 20)) / 100))
 
 
 def test_a_failed_seed_is_named_and_its_pairs_are_left_out():
@@ -258,3 +316,32 @@ def test_too_few_seeds_for_so_many_contrasts_are_said(contrasts, seeds, able):
     for one in found.contrasts:
         assert (one.adjusted < 0.05) == able
         assert one.verdict == ("" if able else "6 seeds cannot decide 2 contrasts: 7 can")
+
+
+def test_the_rate_of_a_row_is_its_best_within_the_trained_length():
+    """By trials alone, of which those beyond L and the other seeds say something else."""
+    planned = plan(["nope", "rope"], rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
+    best = {"nope": 2e-3, "rope": 4e-3}
+    records = {}
+    for cell in [*planned.trials(), *planned.cells(best | {})]:
+        share = 0.9 if cell.profile.rate == best[cell.encoding] else 0.5
+        tried = replace(cell, tested=(5, 10)) if cell.seed > 10_000 else cell
+        outcomes = {("generated", n): right(share) for n in tried.tested}
+        records[tried.digest] = Record.of(tried, Result(outcomes, (1.0,), 100, 0.5))
+    held = Contents([(planned.digest, planned.text)], [], {}, records)
+    chosen = analysis.chosen_rates(planned, held)
+    assert chosen == {("copy", name): rate for name, rate in best.items()}
+    found = analysis.analyse(held)
+    assert [row.rate for row in found.rows] == [2e-3, 4e-3]
+    assert found.of == 12
+    trial = next(digest for digest, one in records.items() if one.cell.seed > 10_000)
+    some = {digest: one for digest, one in records.items() if digest != trial}
+    assert len(analysis.chosen_rates(planned, replace(held, records=some))) == 1
+
+
+def test_a_loss_that_still_falls_is_said():
+    held = contents(plan(), falling)
+    for losses, said in (((1.0,) * 18 + (0.8, 0.7), 0.25), ((1.0,) * 20, None)):
+        records = {d: replace(record, losses=losses) for d, record in held.records.items()}
+        row = analysis.analyse(replace(held, records=records)).rows[0]
+        assert row.falling == (None if said is None else pytest.approx(said))

@@ -52,3 +52,25 @@ def test_theta_is_an_option_of_rope_alone():
     assert rope.freqs.tolist() == theta
     with pytest.raises(ValueError, match="`theta` is an option of rope, not of 'alibi'"):
         encoding_of(replace(CELL, encoding="alibi", options={"theta": theta}))
+
+
+def test_encodings_that_have_a_setting_for_it_are_told_mask_and_length():
+    """The decoder's T5, whose buckets all lie within training; others by their papers' shares."""
+    at = lambda name, both_ways=False, **rest: encoding_of(  # noqa: E731
+        replace(CELL, encoding=name, told=64, **rest), both_ways
+    )
+    t5 = at("t5")
+    assert (t5.bidirectional, t5.reach) == (False, 64)
+    assert at("t5", both_ways=True).bidirectional
+    assert at("t5", options={"reach": 100}).reach == 100
+    assert at("fire").length == 64
+    assert (at("xpos").span, at("xpos").centre) == (32, 32)
+    assert at("deberta").reach == 64
+    assert encoding_of(replace(CELL, encoding="t5")).bidirectional
+
+
+def test_a_cell_that_is_told_is_another_than_one_that_is_not():
+    """Stores from before keep their digests."""
+    assert replace(CELL, told=64).digest != CELL.digest
+    assert "told" not in CELL.settings
+    assert Cell.of(replace(CELL, told=64).settings).told == 64

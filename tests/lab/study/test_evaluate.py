@@ -1,6 +1,7 @@
 """Outcomes against prompts that are read one by one, by loops."""
 
 from random import Random
+from statistics import mean
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def test_a_text_is_right_when_each_answer_is_the_likeliest():
     outcomes = evaluate(model, cell, DIGITS)
     assert {key for key in outcomes} == {
         (protocol, n)
-        for protocol in ("forced", "generated", "windowed", "shuffled")
+        for protocol in ("forced", "tokens", "generated", "endless", "windowed", "shuffled")
         for n in (3, 6)
     }
     for n in (3, 6):
@@ -48,6 +49,31 @@ def test_a_text_is_right_when_each_answer_is_the_likeliest():
             expected.append(right)
         assert outcomes["forced", n].tolist() == expected
         assert 0 < sum(expected) < 40  # or the test shows nothing
+
+
+def test_the_share_of_tokens_is_that_of_answers_after_the_true_ones():
+    model, cell = trained()
+    outcomes = evaluate(model, cell, DIGITS)
+    texts, expected = whole(prompts(cell, DIGITS, 6)).tolist(), []
+    for text in texts:
+        said = [model(torch.tensor([text[:place]]))[0, -1].argmax().item() for place in (8, 9)]
+        expected.append(mean(a == b for a, b in zip(said, text[8:10], strict=True)))
+    assert outcomes["tokens", 6].tolist() == expected
+    assert {0.5, 1.0} <= {*expected}
+
+
+def test_without_its_end_a_text_is_right_that_was_ended_early():
+    """A model that always says <eos>, and of the others the right ones; against `generated`."""
+    task = tasks.find("copy-constant").at(3, (3,))
+    model, cell = trained(task=task)
+    with torch.no_grad():
+        outcomes = evaluate(model, cell, task)
+        assert (outcomes["endless", 3] | ~outcomes["generated", 3]).all()
+        model.head.weight[tasks.MARKS.index(tasks.END)] *= 1e6
+        ended = evaluate(model, cell, task)
+    assert not ended["generated", 3].any()
+    assert torch.equal(ended["endless", 3], outcomes["endless", 3])
+    assert ended["endless", 3].any()
 
 
 def test_generated_answers_are_those_of_generate():
@@ -177,7 +203,7 @@ def test_an_encoder_is_graded_at_the_places_of_its_answers():
     task = tasks.sentences(sentences, trained=4)
     model, cell = trained("rope", task)
     outcomes = evaluate(model, cell, task)
-    assert {protocol for protocol, _ in outcomes} == {"forced", "windowed", "shuffled"}
+    assert {protocol for protocol, _ in outcomes} == {"forced", "tokens", "windowed", "shuffled"}
     assert max(n for _, n in outcomes) == 9
     batch = prompts(cell, task, 7)
     said = [model(text[None])[0, 0].argmax().item() for text in batch.inputs]

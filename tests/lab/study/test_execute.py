@@ -14,13 +14,15 @@ from types import SimpleNamespace
 
 import pytest
 import study_runner
+import torch
 from study_runner import TINY
 from thorough import some
 
-from posenc.lab.study import execute, store
+from posenc.lab.study import execute, origin, store, tasks
+from posenc.lab.study.cell import Result
 from posenc.lab.study.lock import Locked, locked
 from posenc.lab.study.plan import Plan, PlanError
-from posenc.lab.study.store import read
+from posenc.lab.study.store import Record, read
 
 HANGS = 600  # seconds after which a process that should end is said to hang
 FORK = get_context("fork")  # torch is imported already: a process starts at once
@@ -331,6 +333,16 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, undis
     assert results(tmp_path) == undisturbed
 
 
+def test_a_study_goes_on_with_the_lengths_that_it_was_begun_with(tmp_path, monkeypatch):
+    """A later version of a task tests others, where the plan leaves them to it."""
+    unsaid = lambda seeds: replace(plan(seeds=seeds), tested=())  # noqa: E731
+    with monkeypatch.context() as earlier:
+        earlier.setattr(tasks.Task, "lengths", property(lambda task: task.tested or (5, 15)))
+        study(tmp_path, unsaid(1))
+    study(tmp_path, unsaid(2), deviate=True)
+    assert {record.cell.tested for record in read(tmp_path).records.values()} == {(5, 15)}
+
+
 def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_path):
     study(tmp_path, plan(seeds=1))
     with pytest.raises(PlanError, match=r"otherwise: `seeds` is 1 there and 2 here.*--deviate"):
@@ -344,7 +356,7 @@ def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_pa
 
 def test_other_versions_are_refused_like_another_plan(tmp_path, monkeypatch):
     study(tmp_path, plan(seeds=1))
-    monkeypatch.setattr(execute, "__version__", "99")
+    monkeypatch.setattr(origin, "__version__", "99")
     with pytest.raises(PlanError, match=r"`posenc` is '.*' there and '99' here"):
         study(tmp_path, plan(seeds=1))
 
@@ -439,6 +451,11 @@ REFUSED = [
     ),
     ({"metric": "at 1.15"}, "metric: 'at 1.15' is at none"),
     ({"metric": "at " + "9" * 400}, "is at none of the lengths"),
+    ({"metric": "at 1.35"}, "metric: 'at 1.35' is at none of the lengths of copy"),
+    (
+        {"contrast": [["nope", "rope cropped"]]},
+        "contrast: 'rope cropped' is measured of a task that predicts a text, which copy is not",
+    ),
     ({"tested": [5, 10]}, "metric: 'area' is at none of the lengths of copy"),
     ({"tasks": ["language"], "text": "/dev/zero"}, "/dev/zero must be a regular file, it is a dev"),
     ({"tasks": ["language"], "text": "pipe"}, "pipe must be a regular file, it is a device or a p"),
@@ -479,3 +496,54 @@ def test_without_safetensors_no_cell_is_trained(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r'a study needs the extra `study`: .* -e "\.\[study\]"'):
         study(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_rates_are_chosen_first_and_within_the_trained_length(tmp_path):
+    planned = plan(seeds=1, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
+    ended = study(tmp_path, planned)
+    assert (ended.done, ended.of) == (8, 8)
+    records = read(tmp_path).records.values()
+    trials = [record.cell for record in records if record.cell.seed > 10_000]
+    assert len(trials) == 6
+    assert {cell.tested for cell in trials} == {(5, 10)}
+    again = study(tmp_path, planned)
+    assert (again.done, len(read(tmp_path).records)) == (8, 8)
+
+
+class Instant:
+    """An engine whose cells are done at once, with the outcomes of a single prompt."""
+
+    free, busy = 8, 0
+
+    def __init__(self, runner, cells):
+        self.begun = []
+
+    def start(self, cell):
+        self.begun.append(cell)
+        self.free, self.busy = self.free - 1, self.busy + 1
+
+    def wait(self, seconds):
+        cell = self.begun.pop(0)
+        self.free, self.busy = self.free + 1, self.busy - 1
+        right = {("generated", n): torch.tensor([True]) for n in cell.tested}
+        record = Record.of(cell, Result(right, (1.0,), 1, 0.1))
+        return [execute.Event("done", cell, (record, 1.0))]
+
+    def stop(self):
+        pass
+
+    close = stop
+
+
+@pytest.mark.slow
+def test_ten_thousand_cells_cost_their_leader_two_minutes_of_its_processor(tmp_path):
+    """Every event asked every cell that waited for every wall there was: hours."""
+    rows = [{"name": f"r{n}", "encoding": "rope", "base": 1e4 + n} for n in range(100)]
+    planned = plan(seeds=100, encodings=rows)
+    begun, left = time.process_time(), []
+    ended = execute.study(
+        planned, tmp_path, engine=Instant, progress=lambda status: left.append(status.left)
+    )
+    assert ended.done == 10_000
+    assert left[100] == pytest.approx(9_899 / 8 + 0.5, rel=0.01)
+    assert time.process_time() - begun < 120

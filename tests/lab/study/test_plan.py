@@ -68,6 +68,24 @@ def test_spellings_of_one_plan_have_one_digest():
     assert Plan.of(SMALL | {"seeds": 7}).digest != Plan.of(SMALL).digest
 
 
+def test_a_margin_and_pilots_are_said_and_leave_the_digest_of_others_as_it_was():
+    plan = Plan.of(SMALL | {"margin": 0.05, "pilots": ["one seed: 54 %"]})
+    assert Plan.of(tomllib.loads(plan.text)) == plan
+    assert (plan.margin, plan.pilots) == (0.05, ("one seed: 54 %",))
+    assert "margin" not in Plan.of(SMALL).text
+    with pytest.raises(PlanError, match=r"margin: must be a number above 0, got 0"):
+        Plan.of(SMALL | {"margin": 0})
+
+
+def test_a_contrast_may_name_the_cropped_reading_of_a_row():
+    plan = Plan.of(SMALL | {"contrast": [["nope", "rope cropped"]]})
+    assert plan.contrast == ((("nope",), ("rope cropped",)),)
+    assert plan.reading("rope cropped") == ("rope", "cropped")
+    assert plan.reading("nope") == ("nope", "")
+    with pytest.raises(PlanError, match="'rope croped' is not known"):
+        Plan.of(SMALL | {"contrast": [["nope", "rope croped"]]})
+
+
 def test_cells_come_seed_after_seed():
     cells = Plan.of(SMALL | {"tasks": ["copy", "sort"], "seeds": 3}).cells()
     assert [cell.seed for cell in cells] == [1] * 4 + [2] * 4 + [3] * 4
@@ -230,3 +248,41 @@ def test_a_thousand_encodings_are_read_at_once_and_two_that_are_the_same_are_nam
     rows[999]["base"] = rows[7]["base"]
     with pytest.raises(PlanError, match="encodings: r7 and r999 are the same: drop one"):
         Plan.of(SMALL | {"encodings": rows})
+
+
+def test_rates_are_tried_by_seeds_that_no_other_cell_has():
+    plan = Plan.of(SMALL | {"rates": [4e-3, 1e-3, 2e-3], "seeds": 3})
+    assert Plan.of(tomllib.loads(plan.text)) == plan
+    trials = plan.trials()
+    assert len(trials) == 2 * 3 * 2
+    assert {cell.profile.rate for cell in trials} == {1e-3, 2e-3, 4e-3}
+    assert not {cell.seed for cell in trials} & {cell.seed for cell in plan.cells()}
+    chosen = plan.of_seed(1, {("copy", "rope"): 4e-3})
+    assert [cell.profile.rate for cell in chosen] == [1e-3, 4e-3]
+    assert "rates" not in Plan.of(SMALL).text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rates": [1e-3, 2e-3]}, r"rates: must be three rates or more, all different, .* got"),
+        ({"rates": [1e-3, 2e-3, 2e-3]}, "rates: must be three rates or more, all different"),
+        ({"rates": [1e-3, 2e-3, 0]}, "rates: must be a number above 0, got 0"),
+        (
+            {"rates": [1e-3, 2e-3, 3e-3], "profile": {"rate": 2e-3}},
+            "rates: each row takes one of them: leave `rate` out of its profile",
+        ),
+        ({"told": 1}, "told: must be true or false, got 1"),
+    ],
+)
+def test_rates_that_cannot_be_chosen_from_are_refused(change, said):
+    with pytest.raises(PlanError, match=said):
+        Plan.of(SMALL | change)
+
+
+def test_a_plan_from_before_encodings_were_told_reads_as_it_was():
+    earlier = Plan.of(SMALL | {"told": False})
+    assert "told" not in earlier.text
+    assert Plan.stored(earlier.text) == earlier
+    assert Plan.stored(Plan.of(SMALL).text) == Plan.of(SMALL)
+    assert Plan.of(SMALL).of_seed(1)[0].told

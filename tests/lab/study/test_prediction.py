@@ -15,7 +15,7 @@ from posenc.lab.study import prediction
 from posenc.lab.study.analysis import analyse
 from posenc.lab.study.cell import Profile, Result
 from posenc.lab.study.plan import Plan
-from posenc.lab.study.prediction import predict, ranks, spearman, without_family
+from posenc.lab.study.prediction import doubles, predict, ranks, spearman, without_family
 from posenc.lab.study.store import Contents, Record
 from posenc.properties import check
 
@@ -99,7 +99,8 @@ def stored(share, encodings=NAMES, seeds=3):
 def test_what_a_property_decides_is_foretold():
     """Encodings whose scores fall with distance were made to do well, by how far they fall."""
     falling = {"alibi": 0.9, "kerple": 0.85}
-    contents = stored(lambda name: falling.get(name, 0.3 if name == "nope" else 0.2))
+    apart = lambda name: 0.15 + 0.025 * NAMES.index(name)  # noqa: E731
+    contents = stored(lambda name: falling.get(name, apart(name)))
     (found,) = predict(contents, analyse(contents))
     first = found.effects[0]
     assert first.property == "decaying"
@@ -123,12 +124,24 @@ def test_of_outcomes_that_nothing_decides_p_is_spread_evenly():
 
 
 def test_fewer_bits_are_better():
-    contents = stored(lambda name: 0.9 if name in ("alibi", "kerple") else 0.2)
+    apart = lambda name: 0.025 * NAMES.index(name)  # noqa: E731
+    contents = stored(lambda name: apart(name) + (0.7 if name in ("alibi", "kerple") else 0.2))
     whole = analyse(contents)
     rows = [replace(row, bits=True) for row in whole.rows]
     (found,) = predict(contents, replace(whole, rows=rows))
     assert next(one for one in found.effects if one.property == "decaying").correlation < 0
     assert found.outcome == pytest.approx([np.mean(row.by_seed) for row in rows])
+
+
+def test_encodings_that_come_out_alike_with_each_seed_count_once():
+    assert doubles([[3.0, 4.0], [3.004, 4.005], [3.0, 4.2], [2.0, 2.0]]) == [[0, 1], [2], [3]]
+    assert doubles([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]]) == [[0], [1], [2]]  # at the floor
+    contents = stored(
+        lambda name: 0.3 + 0.05 * NAMES.index(name) * (name != "p-rope") + 0.05 * (name == "p-rope")
+    )
+    (found,) = predict(contents, analyse(contents))
+    assert found.encodings == ["nope", "rope = p-rope", *NAMES[3:]]
+    assert len(found.predicted) == len(found.outcome) == len(NAMES) - 1
 
 
 def test_too_few_encodings_are_refused():

@@ -187,6 +187,16 @@ def test_batches_hold_the_texts_and_grade_no_filling(task):
     assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 
 
+def test_words_to_copy_are_unique_or_repeated():
+    for n in (1, 2, 7, 60):
+        words, _ = TASKS["copy-unique"].write(n, Random(n))
+        assert len({*words}) == n + 1
+        words, answer = TASKS["copy-repeat"].write(n, Random(n))
+        assert (words[:-1], len({*answer}) <= -(-n // 2)) == (answer, True)
+    with pytest.raises(ValueError, match=r"a text of copy-unique has up to 100 words, .* got 101"):
+        TASKS["copy-unique"].write(101, Random(0))
+
+
 def test_the_same_seed_writes_the_same_texts():
     one, other, third = (TASKS["copy"].training(8, Random(seed)) for seed in (1, 1, 2))
     assert torch.equal(one.inputs, other.inputs)
@@ -199,7 +209,7 @@ def test_lengths_of_training_are_drawn_alike_and_those_of_evaluation_go_twice_as
     sizes = [(length - 2) // 2 for length in lengths]
     assert {*sizes} == {*range(1, 21)}
     assert max(map(sizes.count, sizes)) < 1.5 * 4000 / 20
-    assert task.lengths == (4, 8, 12, 16, 20, 24, 28, 32, 36, 40)
+    assert task.lengths == (4, 8, 12, 16, *range(20, 41))  # every one beyond L
 
 
 def test_a_task_of_ones_own_is_one_function():
@@ -330,7 +340,7 @@ def test_tasks_are_found_by_name_and_with_their_file(tmp_path):
 def test_another_length_keeps_what_a_task_is():
     task = tasks.find("language").at(32)
     assert (task.least, task.trained, task.tested) == (32, 32, (32, 40, 48, 64, 128, 256))
-    assert tasks.find("copy").at(10).lengths == tuple(range(2, 21, 2))
+    assert tasks.find("copy").at(10).lengths == (2, 4, 6, 8, *range(10, 21))
     assert tasks.find("copy").at(10, (12,)).lengths == (12,)
     assert tasks.find("copy").at() == tasks.find("copy")
 

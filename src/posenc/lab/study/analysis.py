@@ -1,11 +1,14 @@
 """Sum up the outcomes of a study: rows of a table, and contrasts with their p.
 
     in range   share of right answers, mean over the lengths n ≤ L of training
-    area       the same over L < n ≤ 2L, with an interval: seeds are drawn anew, then prompts
+    gate       at n = L, 95 % of the answers right, with each seed by itself
+    area       the same over L < n ≤ 2L, with a t interval over seeds and prompts
     below      the first length with fewer than half of the answers right
     over tasks the interquartile mean of all runs, and the share of them above each score
 
-Of a language model they are bits per character, where less is better. Contrasts are of runs that
+Of a language model they are bits per character, where less is better; what its models do when they
+are shown the last L tokens alone ("cropped"), or see L tokens back ("windowed"), has rows of its
+own, ranked among the others. Contrasts are of runs that
 are paired by seed; a difference above 0 speaks for the first side.
 """
 
@@ -13,7 +16,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from math import isclose, isfinite
+from math import inf, isclose, isfinite
 from statistics import fmean
 from typing import Any
 
@@ -25,13 +28,15 @@ from posenc.core.names import is_own
 from posenc.core.text import printable
 from posenc.lab.study import statistics, tasks
 from posenc.lab.study.cell import PROFILES, Cell, Profile
-from posenc.lab.study.plan import Plan, PlanError
+from posenc.lab.study.plan import BASELINES, MOST_SEEDS, Plan, PlanError
 from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import BITS, Contents, Outcome, Record, StoreError
 
 PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
-RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
+RANGE = 0.95  # share of right answers at n = L from which on a seed counts as trained
+SHARES = ("tokens",)  # protocols whose numbers are shares of right answers, and no bits
 RESAMPLES = 2_000
+STILL = 0.005  # nats, by which a loss may fall in a tenth of the steps and stand still
 SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
 
 
@@ -50,13 +55,16 @@ class Row:
     means: Mapping[int, float]  # by length, over seeds
     in_range: float | None
     value: Interval | None  # of the metric
+    area: Interval | None  # over L < n ≤ 2L, where the metric is at one length
     by_seed: Sequence[float]
-    cropped: Interval | None  # the metric of a model that is shown the last L tokens alone
     below: int | None
     parameters: int | None
+    rate: float | None  # of its training; None where there are several
+    falling: float | None  # how far the loss fell in the last tenth of the steps; None: it did not
     seconds: float | None  # of a step
-    undertrained: bool
+    undertrained: Sequence[int]  # the seeds that do not pass the gate
     rank: int | None  # among those that are trained, if so many seeds can show a difference
+    baseline: str = ""  # "cropped" or "windowed", where the row is how another one reads
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,7 @@ class Contrast:
     by_seed: Sequence[float]
     p: float | None  # two-sided, exact, of flipped signs
     adjusted: float | None  # by Holm, over all contrasts of the plan
+    equal: float | None  # p of a difference as large as the plan's margin, by Holm; None: no margin
     improvement: float | None  # the probability that a run of one side beats one of the other
     verdict: str
 
@@ -95,9 +104,11 @@ class Analysis:
     metric: str
     stamp: str  # why nothing may be ranked; empty where it may
     deviations: Sequence[str]
+    pilots: Sequence[str]  # what was seen before the plan was written
     done: int
     of: int
     rows: Sequence[Row]
+    baselines: Sequence[Row]  # of text studies: each row, cropped to L and through a window
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
     profile: Profile | None  # of all cells; None where there are none, or several profiles
@@ -109,6 +120,11 @@ class Analysis:
             return (not task or name in task) and (not encoding or {*encodings} <= {*encoding})
 
         rows = [row for row in self.rows if asked(row.task, row.encoding)]
+        baselines = [
+            row
+            for row in self.baselines
+            if asked(row.task, row.encoding.removesuffix(f" {row.baseline}"))
+        ]
         kept = [
             contrast
             for contrast in self.contrasts
@@ -119,7 +135,7 @@ class Analysis:
             for entry in self.overall
             if asked(entry.tasks[0], entry.encoding) and (not task or {*entry.tasks} <= {*task})
         ]
-        return replace(self, rows=rows, contrasts=kept, overall=overall)
+        return replace(self, rows=rows, baselines=baselines, contrasts=kept, overall=overall)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -133,15 +149,26 @@ def analyse(
     cells = cells_of(contents)
     grid = _grid(contents, cells, plan)
     metric = "area" if plan is None else plan.metric
-    rows = [
-        _row(task, name, runs, metric, protocol, resamples) for (task, name), runs in grid.items()
-    ]
+    rows = [_row(task, name, runs, metric, protocol) for (task, name), runs in grid.items()]
+    baselines = (
+        []
+        if protocol
+        else [
+            replace(
+                _row(*place, grid[place], metric, how), encoding=f"{place[1]} {how}", baseline=how
+            )
+            for place, row in zip(grid, rows, strict=True)
+            if row.protocol == "sliding"
+            for how in BASELINES
+        ]
+    )
     seeds = min((len(row.seeds) for row in rows), default=0)
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
     profiles = {cell.profile for cell in cells}
     if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
-    contrasts = [] if plan is None else _contrasts(plan, grid, protocol, resamples)
+    contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
+    ranked = [*rows, *baselines] if stamp else _ranked([*rows, *baselines])
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
     return Analysis(
         "" if plan is None else plan.hypothesis,
@@ -149,9 +176,11 @@ def analyse(
         metric,
         stamp,
         contents.deviations,
+        () if plan is None else plan.pilots,
         done,
         len(cells),
-        rows if stamp else _ranked(rows),
+        ranked[: len(rows)],
+        [row for row in ranked[len(rows) :] if row.value is not None],
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
         profiles.pop() if len(profiles) == 1 else None,
@@ -161,7 +190,11 @@ def analyse(
 def cells_of(contents: Contents) -> list[Cell]:
     """The cells of the last plan of a store; of a store without one, those that it has."""
     plan = plan_of(contents)
-    return plan.cells() if plan else [record.cell for record in contents.records.values()]
+    return (
+        plan.cells(chosen_rates(plan, contents))
+        if plan
+        else [record.cell for record in contents.records.values()]
+    )
 
 
 def plan_of(contents: Contents) -> Plan | None:
@@ -169,18 +202,47 @@ def plan_of(contents: Contents) -> Plan | None:
     if not contents.plans:
         return None
     try:
-        return Plan.of(tomllib.loads(contents.plans[-1][1]), "the store's plan")
+        return Plan.stored(contents.plans[-1][1])
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PlanError(f"the store's plan is no TOML: {error}.") from None
 
 
-def narrow(plan: Plan, contents: Contents, seeds: int, resamples: int = RESAMPLES) -> bool:
+def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]:
+    """Choose the rate of each row: the best mean over n ≤ L of its trials, then the least loss.
+
+    A row of which trials are missing has none; a rate of which a trial failed is not taken.
+    """
+    chosen = {}
+    for rate in plan.rates:
+        cells = [cell for cell in plan.trials() if cell.profile.rate == rate]
+        for place, runs in _grid(contents, cells, plan).items():
+            records = [record for _, record in runs.values() if record is not None]
+            if len(records) == len(runs):
+                chosen.setdefault(place, []).append((*_trial(records), rate))
+    return {
+        place: min(scores)[-1] for place, scores in chosen.items() if len(scores) == len(plan.rates)
+    }
+
+
+def _trial(records: Sequence[Record]) -> tuple[float, float]:
+    """How bad trials came out within the trained length: their outcomes, then their last losses."""
+    if any(record.failure is not None for record in records):
+        return inf, inf
+    means = []
+    for record in records:
+        graded = _graded(record, None)
+        sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
+        means += [sign * fmean(outcome.mean for outcome in graded.values())]
+    return fmean(means), fmean(record.losses[-1] for record in records)
+
+
+def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
     """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
     assert plan.half_width is not None
-    grid = _grid(contents, [cell for cell in plan.cells() if cell.seed <= seeds], plan)
-    intervals = [contrast.difference for contrast in _contrasts(plan, grid, None, resamples)]
+    grid = _grid(contents, [cell for cell in cells_of(contents) if cell.seed <= seeds], plan)
+    intervals = [contrast.difference for contrast in _contrasts(plan, grid, None)]
     if not plan.contrast:
-        rows = (_row(*place, runs, plan.metric, None, resamples) for place, runs in grid.items())
+        rows = (_row(*place, runs, plan.metric, None) for place, runs in grid.items())
         intervals = [row.value for row in rows]
     return all(
         interval is not None and statistics.enough(interval, seeds, plan.half_width, plan.seeds)
@@ -200,8 +262,10 @@ def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
     def key(cell: Cell) -> str:
         if plan is None:
             return cell.digest
-        lengths = cell.trained if plan.trained else None, cell.tested if plan.tested else ()
-        return replace(cell, trained=lengths[0], tested=lengths[1], data="").digest
+        # a trial is tested within the trained length alone, which its plan does not say
+        tested = cell.tested if plan.tested and cell.seed <= MOST_SEEDS else ()
+        trained, told = cell.trained if plan.trained else None, 1 if cell.told else None
+        return replace(cell, trained=trained, tested=tested, told=told, data="").digest
 
     records = {key(record.cell): record for record in contents.records.values()}
     grid: Grid = {}
@@ -217,7 +281,6 @@ def _row(
     runs: Mapping[int, tuple[Cell, Record | None]],
     metric: str,
     protocol: str | None,
-    resamples: int,
 ) -> Row:
     records = {seed: record for seed, (_, record) in runs.items() if record is not None}
     failures = {
@@ -233,19 +296,21 @@ def _row(
     curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
     if not all(map(isfinite, chain.from_iterable(curve.values()))):
         raise StoreError(f"{where}: some of its outcomes are no finite numbers.")
-    bits = any(
+    used = _protocol(next(iter(good.values())), protocol) if good else ""
+    bits = used not in SHARES and any(
         outcome.kind != BITS for outcomes in graded.values() for outcome in outcomes.values()
     )
     within = [fmean(curve[n]) for n in lengths if n <= trained]
     in_range = fmean(within) if within else None
     known = _measured(good.values(), protocol, metric, trained)
-    cropped = _measured(good.values(), "cropped", metric, trained)
+    area = [] if metric == "area" else _measured(good.values(), protocol, "area", trained)
     seconds = [record.seconds for record in good.values() if record.seconds is not None]
     means = {n: fmean(values) for n, values in curve.items()}
+    rates = {cell.profile.rate for cell, _ in runs.values()}
     return Row(
         task,
         name,
-        _protocol(next(iter(good.values())), protocol) if good else "",
+        used,
         bits,
         trained or None,
         [*good],
@@ -253,15 +318,44 @@ def _row(
         curve,
         means,
         in_range,
-        statistics.bootstrap(known, resamples=resamples) if known else None,
+        statistics.interval(known, share=not bits) if known else None,
+        statistics.interval(area, share=not bits) if area else None,
         [vector.mean().item() for vector in known],
-        statistics.bootstrap(cropped, resamples=resamples) if cropped else None,
         None if bits or not means else statistics.first_below([*means], [*means.values()]),
         next((record.parameters for record in good.values()), None),
+        rates.pop() if len(rates) == 1 else None,
+        _falling(good.values()),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
-        not bits and in_range is not None and in_range < RANGE,
+        [] if bits else _untrained(good, trained, protocol),
         None,
     )
+
+
+def _falling(records: Iterable[Record]) -> float | None:
+    """How far the mean loss of the last tenth of the steps is below that of the tenth before.
+
+    None where it is less than a hundredth of it, or of no account, or few losses are known.
+    """
+    before, after = [], []
+    for record in records:
+        tenth = len(record.losses) // 10
+        if tenth:
+            after.append(fmean(record.losses[-tenth:]))
+            before.append(fmean(record.losses[-2 * tenth : -tenth]))
+    if not after:
+        return None
+    fell = fmean(before) - fmean(after)
+    return fell if fell > max(STILL, fmean(before) / 100) else None
+
+
+def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None) -> list[int]:
+    """List the seeds whose answers at n = L, or at the longest length tested within, are wrong."""
+    weak = []
+    for seed, record in records.items():
+        within = {n: x for n, x in _graded(record, protocol).items() if n <= trained}
+        if within and within[max(within)].mean < RANGE:
+            weak.append(seed)
+    return weak
 
 
 def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
@@ -284,18 +378,22 @@ def _measured(
     return measured
 
 
-def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> list[Contrast]:
+def _contrasts(plan: Plan, grid: Grid, protocol: str | None) -> list[Contrast]:
     contrasts = []
     for task in plan.tasks:
-        rows = {
-            name: _row(task, name, grid[task, name], plan.metric, protocol, 1)
-            for name in plan.labels
-        }
-        values = {name: _values(grid[task, name], plan.metric, protocol) for name in plan.labels}
+        rows, values = {}, {}
+        for name in {name for sides in plan.contrast for side in sides for name in side}:
+            label, how = plan.reading(name)
+            runs = grid[task, label]
+            rows[name] = _row(task, label, runs, plan.metric, how or protocol)
+            values[name] = _values(runs, plan.metric, how or protocol)
         for one, other in plan.contrast:
             members = [values[name] for name in (*one, *other)]
             seeds = sorted(set.intersection(*(set(member) for member in members)))
-            contrasts.append(_contrast(task, one, other, seeds, values, rows, resamples))
+            contrasts.append(_contrast(task, one, other, seeds, values, rows, plan.margin))
+    equal = statistics.holm(
+        {str(n): c.equal for n, c in enumerate(contrasts) if c.equal is not None}
+    )
     adjusted = statistics.holm({str(n): c.p for n, c in enumerate(contrasts) if c.p is not None})
     tested = max((len(contrast.seeds) for contrast in contrasts), default=0)
     needed = statistics.seeds_for(len(contrasts))
@@ -304,6 +402,7 @@ def _contrasts(plan: Plan, grid: Grid, protocol: str | None, resamples: int) -> 
         replace(
             contrast,
             adjusted=adjusted.get(str(n)),
+            equal=equal.get(str(n)),
             verdict=contrast.verdict or (why if tested < needed else ""),
         )
         for n, contrast in enumerate(contrasts)
@@ -317,10 +416,11 @@ def _contrast(
     seeds: Sequence[int],
     values: Mapping[str, Mapping[int, Tensor]],
     rows: Mapping[str, Row],
-    resamples: int,
+    margin: float | None,
 ) -> Contrast:
     if not seeds:
-        return Contrast(task, one, other, [], None, [], None, None, None, "no paired seeds yet")
+        nothing = "no paired seeds yet"
+        return Contrast(task, one, other, [], None, [], None, None, None, None, nothing)
     sign = -1.0 if rows[one[0]].bits else 1.0
     if len({len(values[name][seed]) for name in (*one, *other) for seed in seeds}) > 1:
         raise StoreError(f"{task}: the sides of a contrast were not tested on the same prompts.")
@@ -340,10 +440,11 @@ def _contrast(
         one,
         other,
         seeds,
-        statistics.bootstrap(apart, resamples=resamples),
+        statistics.interval(apart),
         by_seed,
         statistics.sign_flip(by_seed),
         None,
+        None if margin is None else statistics.equivalence(apart, margin),
         statistics.probability_of_improvement(*means),
         verdict,
     )
@@ -418,7 +519,7 @@ def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
     if metric == "area":
         return [n for n in lengths if trained < n <= 2 * trained]
     asked = float(metric.removeprefix("at ")) * trained
-    return [n for n in lengths if isclose(n, asked, abs_tol=0.5)]
+    return [n for n in lengths if isclose(n, asked)]
 
 
 def _trained(cell: Cell) -> int:

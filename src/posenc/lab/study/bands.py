@@ -29,7 +29,7 @@ from posenc.lab.study.evaluate import evaluate
 from posenc.lab.study.execute import MODELS, file_of
 from posenc.lab.study.kept import Kept, load
 from posenc.lab.study.model import Transformer
-from posenc.lab.study.statistics import Interval, bootstrap
+from posenc.lab.study.statistics import Interval, interval
 from posenc.lab.study.tasks import Task
 
 How = Literal["slowed", "still"]
@@ -202,7 +202,7 @@ def recoveries(kept_swaps: Iterable[KeptSwap]) -> list[Recovery]:
     for name, _, swap in kept_swaps:
         by_seed[name, swap.length, swap.pairs, swap.how].append(swap.recovered)
     return [
-        Recovery(*place, bootstrap([torch.tensor([x]) for x in values]), values)
+        Recovery(*place, interval([torch.tensor([x]) for x in values]), values)
         for place, values in by_seed.items()
     ]
 

@@ -1,11 +1,13 @@
 """The model of a cell before training, each part of it drawn after a seed of its own."""
 
 from hashlib import sha256
+from typing import Any
 
 import torch
 
 from posenc.catalog import create, find
 from posenc.core.encoding import Encoding
+from posenc.core.names import is_own
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.model import Transformer
@@ -16,7 +18,7 @@ def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
     return Transformer(
         symbols,
         cell.profile,
-        lambda: encoding_of(cell),
+        lambda: encoding_of(cell, both_ways),
         seed=number("weights", cell.seed),
         encoding_seed=number("encoding", cell.seed),
         oracle=cell.control == "oracle",
@@ -24,9 +26,32 @@ def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
     )
 
 
-def encoding_of(cell: Cell) -> Encoding:
+def told(cell: Cell, both_ways: bool) -> dict[str, Any]:
+    """The settings of an encoding that follow from the mask and the trained length, in tokens.
+
+    T5's last bucket begins within training, beyond the exact half of its buckets; DeBERTa's table
+    ends with training; FIRE begins with its length; xPos fades over half of it, and is centred
+    there, as in its paper.
+    """
+    length = cell.told
+    if length is None or is_own(cell.encoding):
+        return {}
+    match find(cell.encoding).name:
+        case "T5":
+            return {"bidirectional": both_ways, "reach": max(length, 17)}
+        case "FIRE":
+            return {"length": float(length)}
+        case "DeBERTa":
+            return {"reach": length}
+        case "xPos":
+            return {"span": max(1.0, length / 2), "centre": length // 2}
+    return {}
+
+
+def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
     """Build the encoding of one layer; the option `theta` has a RoPE's frequencies, one a pair."""
-    dim, options = cell.profile.width // cell.profile.heads, dict(cell.options)
+    dim = cell.profile.width // cell.profile.heads
+    options = told(cell, both_ways) | dict(cell.options)
     if "theta" not in options:
         return create(cell.encoding, dim, cell.profile.heads, **options)
     if find(cell.encoding).name != "RoPE":

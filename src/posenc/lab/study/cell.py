@@ -68,8 +68,9 @@ class Cell:
 
     `data_seed` gives the order of the data a seed of its own. With the `precision` "bfloat16" the
     products of training are rounded to it (autocast), weights, sums and tests stay in float32.
-    `source` is the file of a text,
-    `data` the digest of its content.
+    `source` is the file of a text, `data` the digest of its content. `told` is the length in tokens
+    of the longest text of training, which encodings that have a setting for it are told, and the
+    direction of attention with it; None: they have their defaults.
     """
 
     task: str
@@ -87,6 +88,7 @@ class Cell:
     data: str = ""
     source: str = ""
     precision: str = "float32"
+    told: int | None = None
 
     def __post_init__(self) -> None:
         if self.control not in CONTROLS:
@@ -118,8 +120,11 @@ class Cell:
         """The settings as JSON has them, without those that change nothing: label and source."""
         written = asdict(self)
         kept = {name: value for name, value in written.items() if name not in WORDS}
-        if self.precision == "float32":  # so that earlier cells keep their digest
+        # so that earlier cells keep their digest
+        if self.precision == "float32":
             del kept["precision"]
+        if self.told is None:
+            del kept["told"]
         return {"format": FORMAT, **json.loads(json.dumps(kept))}
 
     @property
@@ -178,7 +183,7 @@ def _fits(name: str, value: Any) -> bool:
             return isinstance(value, dict) and not too_deep(value)
         case "tested":
             return isinstance(value, list) and all(_whole(n, 0, LONGEST) for n in value)
-        case "trained":
+        case "trained" | "told":
             return value is None or _whole(value, 1, LONGEST)
         case "seed" | "data_seed":
             return (value is None and name == "data_seed") or _whole(value, 0, 2**53)

@@ -2,11 +2,13 @@
 
     forced      every answer is the likeliest token after the true ones before it
     generated   … after the model's own answers before it, one by one through a key cache
+    endless     generated, where <eos> is neither said nor graded
+    tokens      the share of answers that are the likeliest token after the true ones
     windowed    forced, where attention reaches as far as the longest text of training
     shuffled    forced, where the positions of each text change places
 
-An encoder says all answers at once: it is not `generated`. Of a language model, whose every
-character is an answer, in bits per character:
+An encoder says all answers at once: it is neither `generated` nor `endless`. Of a language model,
+whose every character is an answer, in bits per character:
 
     sliding     the last quarter of the trained length, read after all of the text before it
     apart       all characters of the text, the first ones included
@@ -32,7 +34,7 @@ from posenc.core.masks import Mask
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
 from posenc.lab.study.model import Transformer
-from posenc.lab.study.tasks import Batch, Task
+from posenc.lab.study.tasks import END, MARKS, Batch, Task
 
 AT_ONCE = 2**14  # tokens in a batch of evaluation
 
@@ -75,28 +77,39 @@ def _right(
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
 
-    def forced(pos: Tensor | None, mask: Mask | None, points: Tensor | None) -> Tensor:
+    def wrong(pos: Tensor | None, mask: Mask | None, points: Tensor | None) -> Tensor:
         targets = oracle_targets(cell, batch)
         hidden = model.hidden(batch.inputs, pos, mask, oracle_targets=targets, points=points)
         wrong = torch.zeros_like(batch.answers)
         predicted = model.head(hidden[batch.answers]).argmax(-1)
         wrong[batch.answers] = predicted != batch.targets[batch.answers]
-        return ~wrong.any(-1)
+        return wrong
 
+    forced = wrong(pos, mask, batch.points)
     outcomes = {
-        "forced": forced(pos, mask, batch.points),
-        "windowed": forced(pos, near, batch.points),
-        "shuffled": forced(shuffled, mask, _mixed(batch.points, shuffled)),
+        "forced": ~forced.any(-1),
+        "tokens": 1 - forced.sum(-1) / batch.answers.sum(-1),
+        "windowed": ~wrong(pos, near, batch.points).any(-1),
+        "shuffled": ~wrong(shuffled, mask, _mixed(batch.points, shuffled)).any(-1),
     }
     if not task.both_ways:
         outcomes["generated"] = _generated(model, cell, batch, pos, mask)
+        outcomes["endless"] = _generated(model, cell, batch, pos, mask, ends=False)
     return outcomes
 
 
 def _generated(
-    model: Transformer, cell: Cell, batch: Batch, pos: Tensor | None, mask: Mask | None
+    model: Transformer,
+    cell: Cell,
+    batch: Batch,
+    pos: Tensor | None,
+    mask: Mask | None,
+    ends: bool = True,
 ) -> Bool[Tensor, "text"]:
-    """Let the model go on from its own answers; what is no answer is given to it."""
+    """Let the model go on from its own answers; what is no answer is given to it.
+
+    Without `ends`, it cannot say that a text is over, nor is it asked whether it is.
+    """
     texts, tokens = batch.inputs.shape
     right, cache = torch.ones(texts, dtype=torch.bool), Cache()
     inputs = batch.inputs.clone()
@@ -109,8 +122,12 @@ def _generated(
         logits = model(
             inputs[:, part], where, mask, cache, None if answers is None else answers[:, part]
         )[:, -1]
+        if not ends:
+            logits = logits.index_fill(-1, torch.tensor(MARKS.index(END)), -torch.inf)
         place, next_ = until, logits.argmax(-1)
         graded = batch.answers[:, place - 1]
+        if not ends:
+            graded = graded & (batch.targets[:, place - 1] != MARKS.index(END))
         right &= ~graded | (next_ == batch.targets[:, place - 1])
         if place < tokens:
             inputs[:, place] = torch.where(graded, next_, inputs[:, place])

@@ -12,8 +12,8 @@ import signal
 import socket
 import threading
 import time
-import tomllib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,18 +24,17 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from posenc import __version__
 from posenc.core import provenance
 from posenc.core.arguments import brief
 from posenc.core.extras import how_to_install
-from posenc.lab.study import analysis, own_code, regular, statistics, store, tasks, train
+from posenc.lab.study import analysis, origin, own_code, regular, statistics, store, tasks, train
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result
-from posenc.lab.study.checkpoints import Refused, differences
+from posenc.lab.study.checkpoints import Refused
 from posenc.lab.study.extended import check_encoding
 from posenc.lab.study.lock import locked
-from posenc.lab.study.plan import Plan, PlanError
-from posenc.lab.study.store import Record, Store
+from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
+from posenc.lab.study.store import Contents, Record, Store
 from posenc.properties import user_code
 from posenc.properties.conformance import refuse_broken
 
@@ -47,6 +46,7 @@ PATIENCE = 120.0  # seconds in which workers write their checkpoints
 OFTEN = 0.5  # seconds between two messages of a worker about its progress
 
 Runner = Callable[..., Result]
+Kind = tuple[Any, ...]  # of cells that take as long: sizes, task and encoding, or the first of them
 
 
 class Event(NamedTuple):
@@ -107,6 +107,7 @@ def study(
     start: str = "spawn",
     made_by: Mapping[str, str] | None = None,
     allow_code: own_code.Allowed = (),
+    part: tuple[int, int] = (1, 1),
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
@@ -114,9 +115,10 @@ def study(
     run from it and the folder of checkpoints; by default, `workers` processes, each begun by
     `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
     by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
-    that may be run, each as it is spelled there. Raises CodeRefused for others, Locked if another
-    process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt after
-    checkpoints.
+    that may be run, each as it is spelled there. `part` is the share of the cells to be run, (2, 5)
+    the second fifth; `merge` joins the stores of all. Raises CodeRefused for others, Locked if
+    another process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt
+    after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
     try:  # checkpoints need it: without, all cells would be trained and lost
@@ -126,13 +128,16 @@ def study(
             f"a study needs the extra `study`: {how_to_install('study')}",
             name="safetensors",
         ) from None
-    cells = resolved(plan)
+    cells = resolved(plan)[part[0] - 1 :: part[1]]
+    if part[1] > 1 and plan.half_width is not None:
+        raise PlanError("stop: the parts of a study do not know when all are narrow: plan `seeds`.")
     with locked(folder):
         regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
             _register(writer, plan, deviate, made_by or {})
             runs = partial(runner, models=folder / MODELS) if keep else runner
+            cells = _as_begun(plan, cells, writer.contents)
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
             try:
@@ -158,6 +163,7 @@ def resolved(plan: Plan) -> list[Cell]:
             task = task.at(plan.trained, plan.tested)
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}
+            by_task[name] |= {"told": task.longest if plan.told else None}
             Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
             longest = task.longest
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
@@ -166,13 +172,42 @@ def resolved(plan: Plan) -> list[Cell]:
                 f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
                 " test others, or name another metric."
             )
+        read = {part for sides in plan.contrast for side in sides for part in side}
+        if (others := sorted(n for n in read if plan.reading(n)[1])) and (
+            task.both_ways or not task.in_bits
+        ):
+            raise PlanError(
+                f"contrast: {brief(others[0])} is measured of a task that predicts a text, which"
+                f" {name} is not: leave one of them out."
+            )
         for cell in plan.of_seed(1):
             if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
                 with _usable(f"encodings: {cell.name}"):
                     check_encoding(cell, longest)
                     if user_code.is_own(cell.encoding):
-                        refuse_broken(encoding_of(cell))
-    return [replace(cell, **by_task[cell.task]) for cell in plan.cells()]
+                        refuse_broken(encoding_of(cell, task.both_ways))
+    trials = [replace(cell, **by_task[cell.task]) for cell in plan.trials()]
+    return [
+        *(replace(cell, tested=_within(cell)) for cell in trials),
+        *(replace(cell, **by_task[cell.task]) for cell in plan.cells()),
+    ]
+
+
+def _within(cell: Cell) -> tuple[int, ...]:
+    """The lengths at which rates are chosen: nothing beyond the trained one is seen."""
+    assert cell.trained is not None
+    return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
+
+
+def _as_begun(plan: Plan, cells: list[Cell], contents: Contents) -> list[Cell]:
+    """Test the lengths that a study was begun with, whatever a later version of its task tests."""
+    if plan.tested:
+        return cells
+    begun = [record.cell for record in contents.records.values()]
+    tested = {(cell.task, cell.trained): cell.tested for cell in begun}
+    return [
+        replace(cell, tested=tested.get((cell.task, cell.trained), cell.tested)) for cell in cells
+    ]
 
 
 @contextmanager
@@ -370,12 +405,24 @@ class _Study:
         self.plan, self.store, self.pool, self.progress = plan, writer, pool, progress
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.cells = cells
-        self.names = {cell.digest: f"{cell.task} {cell.name} {cell.seed}" for cell in self.cells}
-        self.done = {*writer.finished} & self.names.keys()
         self.killed: dict[str, int] = {}
         self.missing: dict[str, tuple[Cell, str]] = {}
-        self.walls = _walls(writer)
-        self.status = Status(len(self.done), len(self.names))
+        self.pace = _Pace()
+        for cell, wall in _walls(writer):
+            self.pace.add(cell, wall)
+        self.kinds: Counter[Kind] = Counter()  # of the cells that wait
+        self.status = Status()
+        self._count()
+
+    def _count(self) -> None:
+        """Name the cells, and see which of them are done."""
+        self.names = {
+            cell.digest: f"{cell.task} {cell.name} {cell.seed}"
+            + f" at {cell.profile.rate:g}" * (cell.seed > MOST_SEEDS)
+            for cell in self.cells
+        }
+        self.done = {*self.store.finished} & self.names.keys()
+        self.status.done, self.status.of = len(self.done), len(self.names)
 
     def run(self) -> Ended:
         for digest in self.done:  # what a kill left between the storing of a cell and this
@@ -391,6 +438,12 @@ class _Study:
 
     def _all(self) -> bool | None:
         plan = self.plan
+        if plan.rates:
+            self._stage([cell for cell in self.cells if cell.seed > MOST_SEEDS])
+            if self.missing:
+                return None if plan.half_width is None else False
+            rates = analysis.chosen_rates(plan, self.store.contents)
+            self._take_rates(rates)
         if plan.half_width is None:
             self._stage(self.cells)
             return None
@@ -405,8 +458,24 @@ class _Study:
                 self._stage([cell for cell in self.cells if cell.seed == seed + 1])
         return False
 
+    def _take_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
+        """Train each row at the rate that was chosen for it; leave out those that have none yet."""
+        for cell in self.cells:
+            if cell.seed <= MOST_SEEDS and (cell.task, cell.name) not in rates:
+                why = "left out: its rate is chosen when the trials of all parts are merged"
+                self.missing[cell.digest] = cell, why
+        self.cells = [cell for cell in self.cells if cell.digest not in self.missing]
+        self.cells = [
+            cell
+            if cell.seed > MOST_SEEDS
+            else replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
+            for cell in self.cells
+        ]
+        self._count()
+
     def _stage(self, cells: Sequence[Cell]) -> None:
         waiting = [cell for cell in cells if cell.digest not in self.done]
+        self.kinds = Counter(map(kind_of, waiting))
         while waiting or self.pool.busy:
             while self.pool.free > 0 and (cell := self._next(waiting)) is not None:
                 self.pool.start(cell)
@@ -425,8 +494,9 @@ class _Study:
         for place, cell in enumerate(waiting):
             if cell.seed != waiting[0].seed:
                 break
-            expected = self._expected(cell)
+            expected = self.pace.of(kind_of(cell))
             if self.deadline is None or time.monotonic() + (expected or 0) <= self.deadline:
+                self.kinds[kind_of(cell)] -= 1
                 return waiting.pop(place)
         return None
 
@@ -448,6 +518,7 @@ class _Study:
                 self.status.notes.append(f"{name}: its process was killed ({event.value})")
                 if times <= RETRIES:
                     waiting.insert(0, cell)
+                    self.kinds[kind_of(cell)] += 1
                 else:
                     self.missing[cell.digest] = cell, f"its process was killed {times} times"
             elif event.kind == "stopped":
@@ -455,7 +526,7 @@ class _Study:
             else:
                 self.missing[cell.digest] = cell, event.value
                 self.status.notes.append(f"{name}: {event.value}")
-        self.status.left, self.status.fit = self._left(waiting), self._fitting(waiting)
+        self.status.left, self.status.fit = self._left(), self._fitting()
         self.progress(self.status)
 
     def _store(self, record: Record, wall: float | None) -> None:
@@ -469,7 +540,7 @@ class _Study:
         self.missing.pop(cell.digest, None)
         self.status.done = len(self.done)
         if wall is not None:
-            self.walls.append((cell, wall))
+            self.pace.add(cell, wall)
         shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
 
     def _finish_up(self) -> None:
@@ -479,46 +550,72 @@ class _Study:
         while self.pool.busy and time.monotonic() < until:
             self._take([])
 
-    def _expected(self, cell: Cell) -> float | None:
-        """Estimate the seconds of a cell by those that are most like it; None: nothing is known."""
-        alike = [(other, wall) for other, wall in self.walls if other.profile == cell.profile]
-        for key in (
-            lambda cell: (cell.task, cell.encoding),
-            lambda cell: cell.task,
-            lambda cell: None,
-        ):
-            if known := [wall for other, wall in alike if key(other) == key(cell)]:
-                return sum(known) / len(known)
-        return None
-
-    def _left(self, waiting: Sequence[Cell]) -> float | None:
+    def _left(self) -> float | None:
         """Estimate the seconds until all is done; half of what runs counts as done."""
-        seconds = [self._expected(cell) for cell in waiting]
-        if not self.walls or None in seconds:
+        seconds = self.pace.of_all(self.kinds)
+        if seconds is None:
             return None
-        wall = sum(wall for _, wall in self.walls) / len(self.walls)
         cores = max(1, self.pool.busy + self.pool.free)
-        return (sum(filter(None, seconds)) + self.pool.busy * wall / 2) / cores
+        return (seconds + self.pool.busy * self.pace.mean / 2) / cores
 
-    def _fitting(self, waiting: Sequence[Cell]) -> int | None:
-        """Count the cells that will be done in time."""
+    def _fitting(self) -> int | None:
+        """Estimate how many cells will be done in time."""
         if self.deadline is None:
             return None
+        waiting, seconds = self.kinds.total(), self.pace.of_all(self.kinds)
         left = (self.deadline - time.monotonic()) * max(1, self.pool.busy + self.pool.free)
-        fit = len(self.done) + self.pool.busy
-        for cell in waiting:
-            left -= self._expected(cell) or 0
-            fit += left >= 0
-        return fit
+        share = min(1.0, max(0.0, left) / seconds) if seconds else 1.0
+        return len(self.done) + self.pool.busy + int(share * waiting)
+
+
+class _Pace:
+    """Seconds that cells took, as running sums: of those of a kind, of its task, and of its sizes.
+
+    What is asked at every event must not go through all cells: a leader has ten thousand of them.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[Kind, tuple[int, float]] = {}
+
+    @property
+    def mean(self) -> float:
+        count, total = self._sums.get((), (1, 0.0))
+        return total / count
+
+    def add(self, cell: Cell, wall: float) -> None:
+        kind = kind_of(cell)
+        for some in (kind, kind[:2], kind[:1], ()):
+            count, total = self._sums.get(some, (0, 0.0))
+            self._sums[some] = count + 1, total + wall
+
+    def of(self, kind: Kind) -> float | None:
+        """Expect the mean of the cells that are most like it; None: nothing is known."""
+        for some in (kind, kind[:2], kind[:1]):
+            if some in self._sums:
+                count, total = self._sums[some]
+                return total / count
+        return None
+
+    def of_all(self, kinds: Counter[Kind]) -> float | None:
+        """Expect the seconds of so many cells of each kind; None where one is not known."""
+        each = [(self.of(kind), count) for kind, count in kinds.items() if count]
+        if () not in self._sums or any(seconds is None for seconds, _ in each):
+            return None
+        return sum(count * seconds for seconds, count in each if seconds is not None)
+
+
+def kind_of(cell: Cell) -> Kind:
+    """What the time of a cell depends on; its learning rate is none of it."""
+    return replace(cell.profile, rate=1.0), cell.task, cell.encoding
 
 
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
     """Write the plan into the store; refuse another one, unless the user says so."""
     held = writer.contents
-    made_by = {"posenc": __version__, "torch": torch.__version__, **also, **_digests(plan)}
-    changed = differences(held.sources, made_by) if held.sources else ""
+    made_by = origin.of(plan, also)
+    changed = origin.changed(held.sources, made_by)
     if held.plans and held.plans[-1][0] != plan.digest:
-        earlier = Plan.of(tomllib.loads(held.plans[-1][1]), "the store")
+        earlier = Plan.stored(held.plans[-1][1])
         changed = ", ".join(part for part in (plan.differences(earlier), changed) if part)
     if changed and not deviate:
         raise PlanError(
@@ -526,19 +623,11 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
             " folder with --out, or go on with --deviate, and the results will say so."
         )
     departs = f"after {len(held.records)} cells: {changed}" if changed else ""
-    writer.register(plan.digest, plan.text, made_by, departs)
+    writer.register(plan.digest, plan.text, origin.joined(held.sources, made_by), departs)
     writer.clock(
         plan=plan.digest, begun=time.strftime("%Y-%m-%d %H:%M:%S%z"), host=socket.gethostname(),
         commit=provenance.commit(), command=provenance.command_line.get(),
     )  # fmt: skip
-
-
-def _digests(plan: Plan) -> dict[str, str]:
-    """Digests of the files of the user's own encodings, tasks and text."""
-    files = {name: Path(name) for name in (plan.texts, plan.images) if name}
-    return own_code.digests(plan.code) | {
-        name: regular.digest(path) for name, path in files.items() if path.is_file()
-    }
 
 
 def _walls(writer: Store) -> list[tuple[Cell, float]]:

@@ -7,9 +7,14 @@
     seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
     metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
     data_seed = 1                        # one order of texts for all seeds; else each has its own
+    rates = [1e-3, 2e-3, 4e-3]           # each row takes its best at n ≤ L, by `rate_seeds` more
+    told = false                         # T5, FIRE, DeBERTa and xPos keep their default lengths
     precision = "bfloat16"               # of the products in training; tests are in float32
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
+    # of a text study, also ["alibi", "rope cropped"], that sees the last L tokens, or "windowed"
+    margin = 0.05                        # of right answers, or bits: what is less is called equal
+    pilots = ["nope, one seed, 2,000 steps: 54 % at 1.2 L"]  # what was known before
 
 Its digest is that of `text`, the same content in one spelling, and is in the store before the first
 cell is trained.
@@ -24,6 +29,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from posenc.core.arguments import brief, memory
@@ -45,11 +51,13 @@ from posenc.properties import user_code
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")
-MOST_SEEDS = 10_000
+MOST_SEEDS = 10_000  # of the outcomes; those after them choose the rates
 MOST_NAMES = 1_000  # of a list
 MOST_CELLS = 100_000
 
+Rates = Mapping[tuple[str, str], float]  # by task and label
 Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
+BASELINES = ("cropped", "windowed")  # other ways in which the models of a text study read
 
 
 class PlanError(ValueError):
@@ -86,6 +94,11 @@ class Plan:
     images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
     data_seed: int | None = None  # of the order of texts; None: that of each run
     precision: str = "float32"  # of the products in training
+    margin: float | None = None  # a difference that is smaller is none; None: nothing is equal
+    pilots: tuple[str, ...] = ()  # runs that were seen before it was written, a sentence each
+    rates: tuple[float, ...] = ()  # of which each row takes its best; empty: the profile's
+    rate_seeds: int = 2  # the runs with each of the rates
+    told: bool = True  # whether encodings are told mask and trained length, where they may be
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -106,6 +119,11 @@ class Plan:
         if too_deep(content):
             raise _nested(source)
         return _Reader(source).plan(content)
+
+    @classmethod
+    def stored(cls, text: str) -> "Plan":
+        """Read the plan of a store, in which one from before `told` has none of it."""
+        return cls.of({"told": False} | tomllib.loads(text), "the store's plan")
 
     @cached_property
     def text(self) -> str:
@@ -137,6 +155,10 @@ class Plan:
             **({"images": self.images} if self.images else {}),
             **({} if self.data_seed is None else {"data_seed": self.data_seed}),
             **({} if self.precision == "float32" else {"precision": self.precision}),
+            **({} if self.margin is None else {"margin": self.margin}),
+            **({"pilots": list(self.pilots)} if self.pilots else {}),
+            **({"rates": list(self.rates), "rate_seeds": self.rate_seeds} if self.rates else {}),
+            **({"told": True} if self.told else {}),
         }
         lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
         listed = [f"    {_toml(row)}," for row in rows]
@@ -156,20 +178,40 @@ class Plan:
     def labels(self) -> tuple[str, ...]:
         return tuple(encoding.name for encoding in self.encodings)
 
-    def cells(self) -> list[Cell]:
-        """List the cells, seed after seed, so that a study which is interrupted is balanced."""
-        return [cell for seed in range(1, self.seeds + 1) for cell in self.of_seed(seed)]
+    def reading(self, name: str) -> tuple[str, str]:
+        """Split a name of a contrast: the label, and how its models read; empty: all of a text."""
+        label, _, how = name.rpartition(" ")
+        return (name, "") if name in self.labels or how not in BASELINES else (label, how)
 
-    def of_seed(self, seed: int) -> list[Cell]:
+    def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
+        """List the cells, seed after seed, so that a study which is interrupted is balanced.
+
+        `rates` are those that were chosen, by task and label.
+        """
+        return [cell for seed in range(1, self.seeds + 1) for cell in self.of_seed(seed, rates)]
+
+    def of_seed(self, seed: int, rates: Rates = MappingProxyType({})) -> list[Cell]:
         return [
             Cell(
-                task, row.encoding, seed, row.name, dict(row.options), self.profile, self.trained,
-                self.tested, row.positions, row.control, row.extend, self.data_seed,
-                precision=self.precision,
+                task, row.encoding, seed, row.name, dict(row.options),
+                replace(self.profile, rate=rates.get((task, row.name), self.profile.rate)),
+                self.trained, self.tested, row.positions, row.control, row.extend, self.data_seed,
+                precision=self.precision, told=1 if self.told else None,
             )
             for task in self.tasks
             for row in self.encodings
         ]  # fmt: skip
+
+    def trials(self) -> list[Cell]:
+        """List the cells that choose the rates, of seeds that no other cell has."""
+        return [
+            cell
+            for seed in range(MOST_SEEDS + 1, MOST_SEEDS + 1 + self.rate_seeds)
+            for rate in self.rates
+            for cell in self.of_seed(
+                seed, {(task, name): rate for task in self.tasks for name in self.labels}
+            )
+        ]
 
     @property
     def code(self) -> list[str]:
@@ -194,7 +236,7 @@ class Plan:
 KEYS = (
     "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
     "positions", "control", "trained", "tested", "text", "images", "data_seed",
-    "precision",
+    "precision", "margin", "pilots", "rates", "rate_seeds", "told",
 )  # fmt: skip
 ROW = ("name", "encoding", "options", "positions", "control", "extend")
 
@@ -240,7 +282,36 @@ class _Reader:
             self._text("images", content["images"]) if "images" in content else "",
             self._whole("data_seed", content["data_seed"], 0) if "data_seed" in content else None,
             self._precision(content.get("precision", "float32")),
+            self._number("margin", content["margin"]) if "margin" in content else None,
+            tuple(
+                self._text("pilots", one) for one in self._list("pilots", content.get("pilots", []))
+            ),
+            self._rates(content),
+            self._whole("rate_seeds", content.get("rate_seeds", 2), most=100),
+            self._flag("told", content.get("told", True)),
         )
+
+    def _rates(self, content: Mapping[str, Any]) -> tuple[float, ...]:
+        rates = [
+            self._number("rates", rate) for rate in self._list("rates", content.get("rates", []))
+        ]
+        if rates and (len(rates) < 3 or len({*rates}) < len(rates)):
+            self._wrong(
+                "rates",
+                f"must be three rates or more, all different, so that a best one may lie between"
+                f" others, got {brief(content['rates'])}",
+            )
+        profile = content.get("profile")
+        if rates and isinstance(profile, Mapping) and "rate" in profile:
+            # the plan of a store says every setting of its profile
+            if profile["rate"] != PROFILES["smoke"].rate:
+                self._wrong("rates", "each row takes one of them: leave `rate` out of its profile")
+        return tuple(sorted(rates))
+
+    def _flag(self, key: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            self._wrong(key, f"must be true or false, got {brief(value)}")
+        return value
 
     def _precision(self, value: Any) -> str:
         if value not in PRECISIONS:
@@ -358,8 +429,9 @@ class _Reader:
             sides = []
             for side in pair:
                 names = [side] if isinstance(side, str) else self._list("contrast", side, least=1)
+                known = [*labels, *(f"{name} {how}" for name in labels for how in BASELINES)]
                 for name in names:
-                    if self._text("contrast", name) not in labels:
+                    if self._text("contrast", name) not in known:
                         self._unknown("contrast", name, labels)
                 sides.append(tuple(names))
             if set(sides[0]) & set(sides[1]):

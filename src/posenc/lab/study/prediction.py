@@ -4,6 +4,9 @@
     xₑₚ   1 where property p holds, 0 where it does not; the mean where it has no meaning
     ŷₑ    a ridge regression of y on standardised x, fitted without the whole family of e
 
+Encodings that come out alike count once: those whose outcomes differ, with each seed, by less than
+a hundredth of what the best and the worst differ by; where they disagree on a property, it has no
+meaning.
 ρ is Spearman's correlation of ŷ with the outcome. Nothing is chosen by looking at it: the ridge
 weighs as much as the outcomes do, and all properties take part. The interval draws seeds anew, then
 encodings; p is the share of 2,000 shufflings of outcomes among encodings whose ρ is as high. A mean
@@ -29,6 +32,7 @@ from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import Contents
 from posenc.properties import Finding, check
 
+ALIKE = 0.01  # of the spread of all outcomes, within which encodings are near-doubles
 FEWEST = 6  # encodings, and of three families: else there is nothing to leave out
 RESAMPLES = 2_000
 
@@ -129,22 +133,26 @@ def _predict(
 ) -> Prediction:
     random = torch.Generator().manual_seed(seed)
     names = [*findings[rows[0].encoding]]
-    ticks = torch.tensor(
-        [[_number(findings[row.encoding][name].holds) for name in names] for row in rows],
-        dtype=torch.float64,
-    )
+    single = [[_number(findings[row.encoding][name].holds) for name in names] for row in rows]
+    groups = doubles([row.by_seed for row in rows])
+    labels = [" = ".join(rows[n].encoding for n in group) for group in groups]
+    families = [families[group[0]] for group in groups]
+    ticks = torch.stack([_common(torch.tensor(single, dtype=torch.float64)[g]) for g in groups])
     sign = -1.0 if rows[0].bits else 1.0  # so that more is better
-    seen = torch.tensor([[sign * fmean(row.by_seed)] for row in rows], dtype=torch.float64)
+    by_seed = [[*map(fmean, zip(*(rows[n].by_seed for n in g), strict=True))] for g in groups]
+    seen = torch.tensor([[sign * fmean(one)] for one in by_seed], dtype=torch.float64)
     fitted = without_family(ticks, seen, families)
     rho = spearman(fitted, seen).item()
 
-    shuffled = torch.stack([torch.randperm(len(rows), generator=random) for _ in range(RESAMPLES)])
+    shuffled = torch.stack(
+        [torch.randperm(len(groups), generator=random) for _ in range(RESAMPLES)]
+    )
     by_chance = seen[:, 0][shuffled].mT
     chance = spearman(without_family(ticks, by_chance, families), by_chance)
     p = (1 + (chance >= rho - 1e-9).sum().item()) / (1 + RESAMPLES)
 
-    drawn = sign * torch.stack([_redrawn(row.by_seed, random) for row in rows])
-    again = torch.randint(len(rows), (len(rows), RESAMPLES), generator=random)
+    drawn = sign * torch.stack([_redrawn(one, random) for one in by_seed])
+    again = torch.randint(len(groups), (len(groups), RESAMPLES), generator=random)
     spread = spearman(
         without_family(ticks, drawn, families).gather(0, again), drawn.gather(0, again)
     )
@@ -152,14 +160,43 @@ def _predict(
     return Prediction(
         rows[0].task,
         metric,
-        [row.encoding for row in rows],
+        labels,
         families,
         (sign * seen[:, 0]).tolist(),
         fitted[:, 0].tolist(),
         Interval(rho, low, high),
         p,
-        _effects(names, ticks, seen, by_chance, [row.encoding for row in rows]),
+        _effects(names, ticks, seen, by_chance, labels),
     )
+
+
+def doubles(by_seed: Sequence[Sequence[float]]) -> list[list[int]]:
+    """Group encodings that come out alike with each seed; one joins a group if all are alike to it.
+
+    Encodings that lack seeds are alike to none, and at the floor, or the ceiling, nothing is told.
+    """
+    means = [*map(fmean, by_seed)]
+    near = ALIKE * (max(means) - min(means))
+
+    def alike(one: Sequence[float], other: Sequence[float]) -> bool:
+        pairs = zip(one, other, strict=False)
+        told = len(one) == len(other) and not {*one, *other} <= {0.0, 1.0}
+        return told and all(abs(x - y) < near for x, y in pairs)
+
+    groups: list[list[int]] = []
+    for n, values in enumerate(by_seed):
+        for group in groups:
+            if all(alike(by_seed[member], values) for member in group):
+                group.append(n)
+                break
+        else:
+            groups.append([n])
+    return groups
+
+
+def _common(ticks: Float[Tensor, "encoding property"]) -> Float[Tensor, "property"]:
+    """The ticks that all have, or all lack; NaN where they differ."""
+    return torch.where((ticks == ticks[0]).all(0), ticks[0], torch.nan)
 
 
 def _effects(

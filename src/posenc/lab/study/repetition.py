@@ -60,8 +60,17 @@ def repetition(again: Contents, first: Contents, protocol: str | None = None) ->
 def equal_cells(again: Contents, first: Contents) -> tuple[int, int]:
     """Count the cells of the same settings with the same outcomes, and those that both have."""
     both = again.records.keys() & first.records.keys()
-    same = [again.records[cell].outcomes == first.records[cell].outcomes for cell in both]
-    return sum(same), len(both)
+    return sum(_equal(again.records[cell], first.records[cell]) for cell in both), len(both)
+
+
+def _equal(again: Record, first: Record) -> bool:
+    """Compare outcomes by the protocols that both have: a later version measures more of them."""
+    common = {protocol for protocol, _ in again.outcomes} & {p for p, _ in first.outcomes}
+    kept = [
+        {place: outcome for place, outcome in one.outcomes.items() if place[0] in common}
+        for one in (again, first)
+    ]
+    return kept[0] == kept[1] and bool(common) == bool(again.outcomes or first.outcomes)
 
 
 def _repeated(repeated: Row, original: Row, again: Contents, first: Contents) -> Repeated:

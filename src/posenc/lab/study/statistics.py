@@ -1,7 +1,8 @@
 """Statistics of a few runs: intervals over seeds and prompts, exact tests, and no more than that.
 
     interquartile mean        of the middle half, the cells at its edges counted by their share
-    area                      mean share of right answers over the lengths L < n ≤ 2L
+    interval                  mean ± t · s, over seeds and prompts: all seeds read the same prompts
+    equivalence               two one-sided t tests: a difference is smaller than a margin
     sign-flip test            p = share of all 2ⁿ ways to flip the signs of n paired differences
                               whose |sum| is at least the one seen
     probability of improvement  P(X > Y) + P(X = Y) / 2, over all pairs of runs
@@ -13,10 +14,11 @@ Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, for all bu
 Fisher 1935, "The Design of Experiments", §21, for the test; Holm 1979 for several of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from math import isfinite
+from math import atan, isfinite, log, pi, tan
 
 import torch
 from jaxtyping import Bool, Float
@@ -27,7 +29,7 @@ from posenc.core.arguments import count
 RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
 EXACT = 20  # seeds up to which all 2ⁿ flips are tried
 RESAMPLES = 10_000
-AT_ONCE = 2**15  # prompts that are drawn in one call
+MOST_DEGREES = 1_000.0  # of freedom, from which on t is normal
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,6 @@ def _middle(x: Float[Tensor, "*rows run"]) -> Float[Tensor, "*rows"]:
     return (x.sort().values * weight).sum(-1) / weight.sum()
 
 
-def area(lengths: Sequence[int], right: Sequence[float], trained: int) -> float:
-    """The mean of `right` over the lengths beyond `trained`, up to twice as long.
-
-    >>> area([10, 20, 30, 40], [1.0, 1.0, 0.5, 0.0], trained=20)
-    0.25
-    """
-    beyond = [x for n, x in zip(lengths, right, strict=True) if trained < n <= 2 * trained]
-    if not beyond:
-        raise ValueError(
-            f"no length lies beyond `trained`={trained} and within twice of it, got"
-            f" {list(lengths)}: test some."
-        )
-    return sum(beyond) / len(beyond)
-
-
 def first_below(lengths: Sequence[int], right: Sequence[float], half: float = 0.5) -> int | None:
     """The first length with fewer than `half` of the answers right; None where there is none.
 
@@ -88,22 +75,141 @@ def first_below(lengths: Sequence[int], right: Sequence[float], half: float = 0.
     return next((n for n, x in pairs if x < half), None)
 
 
-def bootstrap(
+def interval(
     outcomes: Sequence[Bool[Tensor, "prompt"] | Float[Tensor, "prompt"]],
-    statistic: Callable[[Tensor], Tensor] | None = None,
     level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    share: bool = False,
 ) -> Interval:
-    """Estimate the mean over runs and its interval: draw seeds anew, then the prompts of each.
+    """Estimate the mean over seeds and prompts and its t interval; of a `share`, by its logit.
 
     `outcomes` is a vector for each seed: of every prompt, whether it came out right, or a paired
-    difference. `statistic` maps means (resample, seed) to numbers (resample,); None: their mean.
+    difference. The prompts are the same for all seeds, so that more seeds do not average them out:
+    s² of the mean is s²(seed)/seeds + s²(prompt)/prompts − s²(rest)/(seeds · prompts), of the means
+    of seeds, of those of prompts, and of what neither explains (Satterthwaite 1946 for its degrees
+    of freedom). Of one seed, it is over prompts alone.
     """
-    table, random = _table(outcomes), torch.Generator().manual_seed(seed)
-    combine = statistic or (lambda means: means.mean(-1))
-    means = _redrawn(table, count(resamples, "resamples"), random)
-    return _interval(combine(table.mean(1).unsqueeze(0)), combine(means), level)
+    mean, error, degrees = _crossed(_table(outcomes))
+    half = t_quantile((1 + level) / 2, degrees.item()) * error
+    if share and 0 < mean < 1:
+        apart = half / (mean * (1 - mean))
+        ends = (mean.logit() - apart).sigmoid(), (mean.logit() + apart).sigmoid()
+    else:
+        ends = mean - half, mean + half
+    return Interval(mean.item(), ends[0].item(), ends[1].item(), level)
+
+
+def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
+    """Compute the p of a mean paired difference that is `margin` or more, of two one-sided t tests.
+
+    Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
+    """
+    mean, error, degrees = _crossed(_table(outcomes))
+    room = margin - mean.abs().item()
+    if error == 0:
+        return float(room <= 0)
+    return 1 - t_below(room / error.item(), degrees.item())
+
+
+def _crossed(
+    table: Float[Tensor, "*world seed prompt"],
+) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"], Float[Tensor, "*world"]]:
+    """Compute the mean, its standard error where seeds and prompts are drawn, and its degrees."""
+    seeds, prompts = table.shape[-2:]
+    by_seed, by_prompt = table.mean(-1), table.mean(-2)
+    mean = by_seed.mean(-1)
+    # what the mean of a seed and that of a prompt do not explain; both of the others hold it
+    rest = table - by_seed.unsqueeze(-1) - by_prompt.unsqueeze(-2) + mean[..., None, None]
+    counts = max(1, seeds - 1), max(1, prompts - 1)
+    parts = (
+        (by_seed - mean.unsqueeze(-1)).square().sum(-1) / counts[0] / seeds,
+        (by_prompt - mean.unsqueeze(-1)).square().sum(-1) / counts[1] / prompts,
+        rest.square().sum((-2, -1)) / (counts[0] * counts[1]) / (seeds * prompts),
+    )
+    # never below either of the two, of which the difference may fall short by chance
+    variance = (parts[0] + parts[1] - parts[2]).maximum(parts[0]).maximum(parts[1])
+    spread = parts[0].square() / counts[0] + parts[1].square() / counts[1]
+    degrees = torch.where(spread > 0, variance.square() / spread, 1.0)
+    return mean, variance.sqrt(), degrees.clamp(min(counts[0], counts[1]), MOST_DEGREES)
+
+
+def _t(degrees: float) -> tuple[Tensor, Tensor]:
+    """The angles atan(t/√ν) of Student's t, whose density is cos^(ν−1), and the shares below."""
+    angle = torch.linspace(-pi / 2, pi / 2, 20_001, dtype=torch.float64)
+    below = torch.cumulative_trapezoid(angle.cos().clamp_min(0) ** (degrees - 1), angle)
+    return angle, torch.cat((below.new_zeros(1), below / below[-1]))
+
+
+def t_below(value: float, degrees: float) -> float:
+    """Compute the probability that Student's t is below a value.
+
+    >>> round(t_below(2.571, 5), 4)
+    0.975
+    """
+    angles, below = _t(degrees)
+    return _between(
+        angles, below, torch.tensor(atan(value / degrees**0.5), dtype=torch.float64)
+    ).item()
+
+
+def t_quantile(share: float, degrees: float) -> float:
+    """Compute the value below which Student's t is with a probability.
+
+    >>> round(t_quantile(0.975, 5), 3)
+    2.571
+    """
+    angles, below = _t(degrees)
+    return (
+        tan(_between(below, angles, torch.tensor(share, dtype=torch.float64)).item()) * degrees**0.5
+    )
+
+
+def _between(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
+    """Read a table of rising x at places between two of them."""
+    right = torch.searchsorted(x, at.to(x.dtype)).clamp(1, len(x) - 1)
+    part = (at - x[right - 1]) / (x[right] - x[right - 1])
+    return y[right - 1] + part * (y[right] - y[right - 1])
+
+
+def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2_000) -> float:
+    """Simulate how often `interval` holds the truth, in the worst of several kinds of worlds.
+
+    A prompt comes out right with a chance whose logit is the sum of a mean, of a normal number of
+    the seed and of one of the prompt: seeds differ more than prompts, as much, or less, and half of
+    the answers are right, or most. Measured are shares, paired differences of two shares, and the
+    logits themselves with noise, as bits are.
+    """
+    random = torch.Generator().manual_seed(seeds)
+    draw = partial(torch.randn, generator=random, dtype=torch.float64)
+    uniform = partial(torch.rand, generator=random, dtype=torch.float64)
+    z = torch.linspace(-8, 8, 2_001, dtype=torch.float64)
+    density = torch.exp(-z.square() / 2)
+    held = []
+    for (by_seed, by_prompt), mean in product(((1.0, 0.3), (0.5, 0.5), (0.3, 1.5)), (0.0, 1.5)):
+        truths, right = [], []
+        for middle in (mean, 0.0):
+            logits = (
+                middle + by_seed * draw(worlds, seeds, 1) + by_prompt * draw(worlds, 1, prompts)
+            )
+            right.append((uniform(logits.shape) < logits.sigmoid()).double())
+            chances = (middle + (by_seed**2 + by_prompt**2) ** 0.5 * z).sigmoid()
+            truths.append(((chances * density).sum() / density.sum()).item())
+        held.append(_held(right[0], truths[0], level, share=True))
+        held.append(_held(right[0] - right[1], truths[0] - truths[1], level))
+        held.append(_held(logits + draw(logits.shape), 0.0, level))
+    return min(held)
+
+
+def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> float:
+    """The share of tables (world, seed, prompt) whose interval holds the truth."""
+    mean, error, degrees = _crossed(tables)
+    # t is nearly straight over 1/degrees
+    inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
+    t = torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
+    half = _between(inverse, t, 1 / degrees) * error
+    apart = mean - truth
+    if share:
+        apart = (mean.logit() - log(truth / (1 - truth))) * mean * (1 - mean)
+    return (apart.abs() <= half).double().mean().item()
 
 
 def interquartile(
@@ -114,8 +220,9 @@ def interquartile(
 ) -> Interval:
     """Estimate the interquartile mean over all runs of several tasks, and its interval.
 
-    `outcomes` has for each task what `bootstrap` takes; seeds are drawn anew within each task, so
-    that none is drawn more often than another (Agarwal et al. 2021, §4.1), then prompts.
+    `outcomes` has for each task what `interval` takes; seeds are drawn anew within each task, so
+    that none is drawn more often than another (Agarwal et al. 2021, §4.1), and prompts, the same
+    ones for all seeds.
     """
     if not outcomes:
         raise ValueError("`outcomes` must hold the runs of each task, got none.")
@@ -138,16 +245,13 @@ def _table(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
 
 
 def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Draw seeds anew, and the prompts of each; return the means (resample, seed)."""
+    """Draw seeds anew, and the prompts, the same for all seeds; return means (resample, seed)."""
     seeds, prompts = table.shape
-    means, left = [], resamples
-    while left:  # so many at once that they stay in the processor's cache
-        some = min(left, max(1, AT_ONCE // table.numel()))
-        drawn = torch.randint(seeds, (some, seeds), generator=random)
-        asked = torch.randint(prompts, (some, seeds, prompts), generator=random)
-        means.append(table[drawn].gather(2, asked).mean(2))
-        left -= some
-    return torch.cat(means)
+    asked = torch.randint(prompts, (resamples, prompts), generator=random)
+    times = torch.zeros(resamples, prompts, dtype=table.dtype)
+    times.scatter_add_(1, asked, torch.ones_like(times))
+    drawn = torch.randint(seeds, (resamples, seeds), generator=random)
+    return (times @ table.mT / prompts).gather(1, drawn)
 
 
 def _interval(seen: Tensor, spread: Tensor, level: float) -> Interval:

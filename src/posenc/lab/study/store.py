@@ -142,8 +142,12 @@ class Contents:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the contents without times: the same for every version of SQLite."""
-        content = sha256(self.registered)
+        """The SHA-256 of the contents without times, commits and processors: the same for everybody
+        who repeats them, whatever version of SQLite wrote them."""
+        sources = {
+            name: x for name, x in self.sources.items() if name not in ("commit", "processor")
+        }
+        content = sha256(replace(self, sources=sources, records={}).registered)
         for name, record in sorted(self.records.items()):
             content.update(_bytes_of(name, record))
         return content.hexdigest()

@@ -95,7 +95,7 @@ class Task:
     symbols: Symbols
     trained: int = 20
     least: int = 1
-    tested: tuple[int, ...] = ()  # lengths of evaluation; empty: 10 of them up to 2 · trained
+    tested: tuple[int, ...] = ()  # lengths of evaluation; empty: every one from L to 2 L, and some
     held_out: Callable[[int, Random], "Answered | Text"] | None = None
     says: str = ""  # what is to be learned, for tables and pages
     chance: float = 0.0  # share of texts that guessing gets right
@@ -126,9 +126,13 @@ class Task:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The n of evaluation: as given, or tenths of twice the trained length."""
-        tenths = {max(self.least, round(2 * self.trained * part / 10)) for part in range(1, 11)}
-        return self.tested or tuple(sorted(tenths))
+        """The n of evaluation: as given, or fifths of L, the trained one, and every n up to 2 L.
+
+        An order at one length beyond L need not be that at the next, so that none is left out.
+        """
+        fifths = {max(self.least, round(self.trained * part / 5)) for part in range(1, 6)}
+        beyond = range(self.trained + 1, 2 * self.trained + 1)
+        return self.tested or (*sorted(fifths), *beyond)
 
     def text(self, n: int, random: Random, held_out: bool = False) -> Text:
         """Write one text of length n, from `<bos>` to `<eos>`."""
@@ -197,6 +201,23 @@ class Task:
 
 def copy(n: int, random: Random) -> Answered:
     words = random.choices(WORDS, k=n)
+    return [*words, SEPARATOR], words
+
+
+def copy_unique(n: int, random: Random) -> Answered:
+    """No word twice: the word that was said last tells where to go on."""
+    if n > len(WORDS):
+        raise ValueError(
+            f"a text of copy-unique has up to {len(WORDS)} words, for none is there twice, got"
+            f" {n}: test shorter ones."
+        )
+    words = random.sample(WORDS, n)
+    return [*words, SEPARATOR], words
+
+
+def copy_repeat(n: int, random: Random) -> Answered:
+    """Half as many words as places: the word that was said last does not tell where to go on."""
+    words = random.choices(random.sample(WORDS, min(len(WORDS), -(-n // 2))), k=n)
     return [*words, SEPARATOR], words
 
 
@@ -622,6 +643,8 @@ TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         Task("copy", copy, WORDS, says="say the words again"),
+        Task("copy-unique", copy_unique, WORDS, says="say the words again, each another"),
+        Task("copy-repeat", copy_repeat, WORDS, says="say the words again, some there twice"),
         Task("copy-constant", copy_constant, WORDS, says="say one word as often as it was said"),
         Task("reverse", reverse, WORDS, says="say the words again, the last first"),
         Task("sort", sort, NUMBERS, says="say the numbers in order"),

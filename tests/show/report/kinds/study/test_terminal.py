@@ -23,7 +23,10 @@ def weak():
     contrasts = [["nope", "rope"], ["t5", "rope"], [["nope", "alibi"], ["rope", "sinusoidal"]]]
     planned = plan(tasks=("copy", "language"), seeds=3, contrast=contrasts)
     result = analyse(study(planned, failures=[("sinusoidal", 2)]))
-    rows = [replace(row, undertrained=row.encoding == "alibi") for row in result.rows]
+    rows = [
+        replace(row, undertrained=row.seeds if row.encoding == "alibi" else [])
+        for row in result.rows
+    ]
     return replace(result, rows=rows)
 
 
@@ -34,18 +37,14 @@ def test_nothing_is_cut_off(weak, width):
     assert "…" not in text.replace(" … ", " ").replace("L…2L", "")  # intervals are written so
     assert max(map(len, text.splitlines())) <= width
     assert text.count("undertrained") == 2
-    assert text.count("mean loss 3 of 16 is nan") == 2
+    assert text.count("mean loss 3 of 16 is nan") in (2, 3)  # of the cropped row too, beside it
 
 
-def test_cropping_to_l_stands_beside_bits(weak):
-    (bits,) = [row for row in weak.rows if (row.task, row.encoding) == ("language", "rope")]
+def test_cropping_to_l_stands_among_the_rows_of_a_text(weak):
+    (cropped,) = [row for row in weak.baselines if row.encoding == "rope cropped"]
     text = drawn(weak, 140).partition("language")[2]
-    assert bits.cropped.value < bits.value.value
-    heads, line = (
-        next(line for line in text.splitlines() if word in line) for word in ("to L", "rope")
-    )
-    end = heads.index("to L") + len("to L")
-    assert line[:end].split()[-1] == f"{bits.cropped.value:.3f}"
+    (line,) = [line for line in text.splitlines() if "rope cropped" in line]
+    assert f" {cropped.value.value:.3f} " in line
 
 
 def test_where_there_is_no_room_notes_stand_below_and_alike_ones_once(weak):

@@ -11,7 +11,7 @@ from posenc.show.report.kinds.study import words
 
 CONTRAST = Contrast(
     "copy", ["nope"], ["rope", "sinusoidal"], [1, 2, 3, 4, 5, 6],
-    Interval(0.5, 0.4, 0.6), [0.5] * 6, 0.03, 0.04, 1.0, "",
+    Interval(0.5, 0.4, 0.6), [0.5] * 6, 0.03, 0.04, None, 1.0, "",
 )  # fmt: skip
 
 
@@ -21,6 +21,8 @@ CONTRAST = Contrast(
         ({}, "nope is better"),
         ({"difference": Interval(-0.5, -0.6, -0.4)}, "rope + sinusoidal is better"),
         ({"adjusted": 0.06}, "no difference shown"),
+        ({"adjusted": 0.06, "equal": 0.06}, "no difference shown"),
+        ({"adjusted": 0.06, "equal": 0.04}, "equal within the plan's margin"),
         ({"difference": Interval(0.5, -0.1, 0.6)}, "no difference shown"),
         ({"verdict": "undertrained: rope"}, "undertrained: rope"),
         ({"difference": None, "verdict": "no paired seeds yet"}, "no paired seeds yet"),
@@ -72,6 +74,8 @@ def test_units_and_spans():
     assert words.unit(replace(rows[-1], task="masked")) == "bits per word"
     assert words.unit(replace(rows[0], task="images")) == "pictures all right, %"
     assert (words.span("area"), words.span("at 1.2")) == ("L…2L", "1.2 L")
-    assert words.note(replace(rows[0], undertrained=True, failures={3: "nan"})) == (
+    assert words.note(replace(rows[0], undertrained=[1], failures={3: "nan"})) == (
         "undertrained; seed 3 failed: nan"
     )
+    some = replace(rows[0], undertrained=[2], seeds=[1, 2, 4])
+    assert words.note(some) == "undertrained in 1 of 3 seeds"

@@ -118,12 +118,14 @@ def _outcomes_in_words(rows: Sequence[Row]) -> str:
     bits, trained = rows[0].bits, _trained(rows)
     if not bits:
         weak = [row for row in rows if row.undertrained]
-        listed = ", ".join(f"{row.encoding} ({words.share(row.in_range, bits)})" for row in weak)
-        within = f"At n ≤ {trained}, " if trained else ""
+        listed = ", ".join(
+            f"{row.encoding} (in {len(row.undertrained)} of {len(row.seeds)} seeds)" for row in weak
+        )
+        within = f"At n = {trained}, " if trained else ""
         if weak:
             sentences.append(f"{within}fewer than 95 % of the answers are right with {listed}.")
         elif trained and all(row.in_range is not None for row in rows):
-            sentences.append(f"{within}each encoding has 95 % of its answers right, or more.")
+            sentences.append(f"{within}each seed has 95 % of its answers right, or more.")
     twice = 2 * (trained or 0)
     place = max((n for n in rows[0].means if (trained or 0) < n <= twice), default=0)
     means = [row.means[place] for row in rows if place in row.means]

@@ -23,13 +23,17 @@ def show(result: Analysis, console: Console) -> None:
         console.print(Text(f"hypothesis, as registered: {result.hypothesis}"))
     if result.registered:
         console.print(Text(f"registered: sha256 {result.registered}", "dim"), soft_wrap=True)
+    for pilot in result.pilots:
+        console.print(Text(f"seen before: {pilot}", "dim"))
     for deviation in result.deviations:
         console.print(Text(f"deviation: {deviation}", "yellow"))
     console.print(Text(f"{result.done} of {result.of} cells", "dim"))
     console.print(Text(f"outcomes hold {findings.conditions(result)}", "dim"))
     for task in dict.fromkeys(row.task for row in result.rows):
         console.print()
-        _rows(task, [row for row in result.rows if row.task == task], result.metric, console)
+        rows = [row for row in (*result.rows, *result.baselines) if row.task == task]
+        _rows(task, rows, result.metric, console)
+    console.print(Text(findings.intervals(result.rows), "dim"))
     if result.overall and len(result.overall[0].tasks) > 1:
         console.print()
         _over_tasks(result.overall, result.metric, console)
@@ -52,7 +56,8 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
         "n ≤ L",
         findings.span(metric),
         "95 %",
-        findings.CROPPED.replace(" ", "\n", 1) if bits else "below ½",
+        *[findings.span("area")] * (metric != "area"),
+        *["below ½"] * (not bits),
         "params",
         "ms/step",
         "seeds",
@@ -60,15 +65,14 @@ def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None
     noted = []
     for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
         beside = "" if not row.curve else "–" if row.below is None else str(row.below)
-        if bits:
-            beside = findings.share(row.cropped.value if row.cropped else None, bits)
         cells = (
             Text(row.encoding, "bold"),
             "" if row.rank is None else str(row.rank),
             findings.share(row.in_range, bits),
             findings.share(row.value.value if row.value else None, bits),
             findings.interval(row.value, bits),
-            beside,
+            *[findings.share(row.area.value if row.area else None, bits)] * (metric != "area"),
+            *[beside] * (not bits),
             "" if row.parameters is None else words.count(row.parameters),
             "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
             str(len(row.seeds)),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from posenc.core.numerals import number
+from posenc.lab.study import statistics
 from posenc.lab.study.analysis import Analysis, Contrast, Row
 from posenc.lab.study.bands import How, Recovery
 from posenc.lab.study.prediction import Effect, Prediction
@@ -11,8 +12,12 @@ from posenc.lab.study.statistics import Interval
 
 LEVEL = 0.05  # of Holm's p, below which a contrast is decided
 UNDECIDED = "no difference shown"  # which is not equality
-CROPPED = "cropped to L"  # the baseline of reading on
-ALIKE = "p takes the encodings for independent: near-doubles among them count twice."
+EQUAL = "equal within the plan's margin"  # by a test of its own
+BASELINES = "cropped: shown the last L tokens alone; windowed: each token sees L back"
+ALIKE = (
+    "Encodings that come out alike with each seed, as a = b, count once; p takes the others for"
+    " independent, which those of one family are not."
+)
 WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
 SCORES = (0.25, 0.5, 0.75, 0.95)  # of performance profiles, in tables
 
@@ -53,6 +58,9 @@ def conditions(analysis: Analysis) -> str:
     if analysis.profile is not None:
         parts.append(f"learning rate {number(analysis.profile.rate, 2)}")
         parts.append(f"{analysis.profile.steps:,} steps")
+    elif analysis.rows and all(row.rate for row in analysis.rows):
+        rates = ", ".join(f"{row.encoding} {number(row.rate or 0, 2)}" for row in analysis.rows)
+        parts.append(f"learning rates that were chosen at n ≤ L ({rates})")
     return ", ".join([*parts, *([seeds(analysis.rows)] if analysis.rows else [])])
 
 
@@ -69,7 +77,10 @@ def interval(interval: Interval | None, bits: bool) -> str:
 
 def note(row: Row) -> str:
     """Say what speaks against a row: too little training, and seeds that failed."""
-    notes = ["undertrained"] * row.undertrained
+    weak, of = len(row.undertrained), len(row.seeds)
+    notes = ["undertrained" + f" in {weak} of {of} seeds" * (weak < of)] if weak else []
+    if row.falling is not None:
+        notes.append(f"its loss still falls, by {row.falling:.3f} in the last tenth of its steps")
     for seed, why in row.failures.items():
         notes.append(f"seed {seed} failed: {why}")
     return "; ".join(notes)
@@ -80,6 +91,19 @@ def seeds(rows: Sequence[Row]) -> str:
     counts = sorted({len(row.seeds) for row in rows})
     few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"{few} seed{'' if counts == [1] else 's'}"
+
+
+def intervals(rows: Sequence[Row]) -> str:
+    """Say what the intervals are, and how often they hold the truth in simulation."""
+    fewest = min((len(row.seeds) for row in rows), default=0)
+    if fewest < 2:
+        return "Intervals of one seed are over prompts alone."
+    held = statistics.coverage(fewest)
+    return (
+        f"Intervals are t intervals for 95 % over seeds and prompts, which are the same for all"
+        f" seeds; of {fewest} seeds, {100 * held:.0f} % of them hold the truth in the worst of"
+        " several simulations."
+    )
 
 
 def sides(contrast: Contrast) -> str:
@@ -97,6 +121,8 @@ def verdict(contrast: Contrast) -> str:
     if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
         return contrast.verdict
     between = contrast.difference.low <= 0 <= contrast.difference.high
+    if contrast.equal is not None and contrast.equal < LEVEL:
+        return EQUAL
     if contrast.adjusted >= LEVEL or between:
         return UNDECIDED
     better = contrast.one if contrast.difference.value > 0 else contrast.other
@@ -110,6 +136,9 @@ def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]
         decision = verdict(contrast)
         if decision == UNDECIDED:
             open_.append(sides(contrast))
+            continue
+        if decision == EQUAL:
+            sentences.append(f"{sides(contrast)}: {EQUAL}, {where}.")
             continue
         if contrast.difference is None or not decision.endswith("is better"):
             uncalled.append(f"{sides(contrast)} ({decision})")

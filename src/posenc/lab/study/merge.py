@@ -1,0 +1,73 @@
+"""Join the stores of parts of one plan that were run apart, as by an array of jobs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from posenc.lab.study import origin, store
+from posenc.lab.study.lock import locked
+from posenc.lab.study.store import Contents, Store, StoreError
+
+
+def merge(folder: Path, parts: Sequence[Path]) -> int:
+    """Write the cells of all parts into the store of a folder; return how many are new to it.
+
+    The parts stay as they are. Raises StoreError for a part of another plan, for one of another
+    version or other code, and for a cell that came out otherwise elsewhere, before anything is
+    written.
+    """
+    whole = store.read(folder) if _has_store(folder) else Contents((), (), {}, {})
+    held = set(whole.records)
+    contents = [(part, store.read(part)) for part in parts]
+    for part, other in contents:
+        whole = _joined(whole, other, part)
+    with locked(folder):
+        writer = Store(folder)
+        try:
+            (*_, (digest, text)) = whole.plans
+            for deviation in whole.deviations:
+                if deviation not in writer.contents.deviations:
+                    writer.register(digest, text, {}, deviation)
+            writer.register(digest, text, whole.sources)
+            new = [record for name, record in whole.records.items() if name not in held]
+            for record in new:
+                writer.add(record)
+            _copy_times(writer, parts, {record.cell.digest for record in new})
+        finally:
+            writer.close()
+    return len(new)
+
+
+def _has_store(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (store.RESULTS, store.RUNNING))
+
+
+def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
+    if not other.plans or (whole.plans and whole.plans[-1] != other.plans[-1]):
+        raise StoreError(
+            f"{part} is of another plan, or of none: merge parts of one plan, which its digest"
+            " names."
+        )
+    if changed := origin.changed(whole.sources, other.sources):
+        raise StoreError(f"{part} was made otherwise than the parts before it: {changed}.")
+    for name in whole.records.keys() & other.records.keys():
+        one, twice = whole.records[name], other.records[name]
+        if (one.outcomes, one.failure) != (twice.outcomes, twice.failure):
+            raise StoreError(
+                f"{part} has another outcome of {one.cell.task} {one.cell.name}, seed"
+                f" {one.cell.seed}, than a part before it, as of another processor: leave one out."
+            )
+    return replace(
+        whole,
+        plans=other.plans,
+        deviations=list(dict.fromkeys([*whole.deviations, *other.deviations])),
+        sources=origin.joined(whole.sources, other.sources),
+        records={**other.records, **whole.records},
+    )
+
+
+def _copy_times(writer: Store, parts: Sequence[Path], cells: set[str]) -> None:
+    for part in parts:
+        for line in store.times(part if part.is_dir() else part.parent):
+            if "cell" not in line or line["cell"] in cells:
+                writer.clock(**line)

@@ -1,0 +1,56 @@
+"""Where outcomes come from, against files that are changed and stores that go on elsewhere."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import study_runner
+
+from posenc.lab.study import execute, origin
+from posenc.lab.study.plan import Plan, PlanError
+from posenc.lab.study.store import read
+
+
+def study(folder, **rest):
+    return execute.study(
+        Plan.of(study_runner.PLAN), folder, 1, study_runner.run, start="fork", **rest
+    )
+
+
+def test_the_digest_is_of_code_that_outcomes_come_of(tmp_path, monkeypatch):
+    copied = tmp_path / "posenc"
+    shutil.copytree(origin.PACKAGE, copied, ignore=shutil.ignore_patterns("*.js", "*.json"))
+    monkeypatch.setattr(origin, "PACKAGE", copied)
+    before = origin.code()
+    shown = copied / "show" / "plot.py"
+    shown.write_text(shown.read_text() + "\n# changed\n")
+    assert origin.code() == before
+    lab = copied / "lab" / "study" / "train.py"
+    lab.write_text(lab.read_text() + "\n# changed\n")
+    assert origin.code() != before
+
+
+def test_a_study_that_goes_on_with_other_code_says_so(tmp_path, monkeypatch):
+    study(tmp_path)
+    held = read(tmp_path)
+    assert {"code", "commit", "processor", "posenc", "torch"} <= held.sources.keys()
+    monkeypatch.setattr(origin, "code", lambda: "another")
+    with pytest.raises(PlanError, match=r"was registered otherwise: `code` is .* and 'another' he"):
+        study(tmp_path)
+    study(tmp_path, deviate=True)
+    assert "`code` is" in read(tmp_path).deviations[0]
+
+
+def test_other_commits_and_processors_are_listed_and_leave_the_digest(tmp_path, monkeypatch):
+    study(tmp_path)
+    before = read(tmp_path)
+    monkeypatch.setattr(origin, "processor", lambda: "another, AVX2")
+    study(tmp_path)
+    after = read(tmp_path)
+    assert after.sources["processor"] == f"{before.sources['processor']}; another, AVX2"
+    assert (after.deviations, after.digest) == ([], before.digest)
+
+
+def test_a_processor_is_named():
+    if Path("/proc/cpuinfo").exists():
+        assert origin.processor().rpartition(", ")[0]
