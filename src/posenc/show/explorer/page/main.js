@@ -4,6 +4,7 @@ import { compareView } from "./compare.js";
 import { contextView } from "./context.js";
 import { readData } from "./data.js";
 import { html } from "./dom.js";
+import { unthemed } from "./draw.js";
 import { encodingView } from "./encoding.js";
 import { orderView } from "./order.js";
 import { rotationView } from "./rotation.js";
@@ -83,9 +84,19 @@ function begin() {
   const own = data.models.some((entry) => entry.own) && !data.encodings.some((entry) => entry.family === "own");
   if (own && !location.hash) kept.set({ view: "context" });
   else update(kept.now());
+  const redraw = () => {
+    unthemed();
+    update(kept.now());
+  };
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)"]) {
-    matchMedia(query).addEventListener("change", () => update(kept.now()));
+    matchMedia(query).addEventListener("change", redraw);
   }
+  const paper = (/** @type {boolean} */ on) => {
+    document.documentElement.classList.toggle("paper", on); // is white, whatever the theme
+    redraw();
+  };
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
   document.documentElement.dataset.ready = "";
 }
 
