@@ -25,6 +25,7 @@ from posenc.show.report.saving import folder
 from posenc.show.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
 from posenc.show.report.words import studies as study_words
 from posenc.show.report.words import weights as weights_words
+from posenc.show.report.words.guide import GUIDE
 
 __all__ = ["render", "reserve", "write"]
 
@@ -69,7 +70,7 @@ def render(result: Result, views: Mapping[str, str] | None = None) -> str:
         sections = _weight_sections(result.weighing) if result.weighing else {}
         return _filled("inspect.html", shown, inspection=result, stacks=stacks, sections=sections)
     if isinstance(result, Comparison):
-        return _filled("compare.html", shown, result=result, views=views)
+        return _filled("compare.html", shown, result=result, views=views, guide=GUIDE)
     if isinstance(result, Benchmark):
         return _filled("bench.html", shown, result=result)
     if isinstance(result, Summary):

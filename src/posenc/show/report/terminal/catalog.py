@@ -1,12 +1,15 @@
 """The catalogue on the terminal, by families, from the printed cards: needs no torch."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from posenc.show.report.words.guide import Use
 
 FAMILIES = {  # the most used first
     "rotary": "Turned: queries and keys are rotated by position",
@@ -38,3 +41,13 @@ def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
         console.print()
     hint = "Right, who uses it; dim, its paper, where no well-known model does. More of one:"
     console.print(Text(f"{hint} posenc show NAME", "dim"))
+
+
+def uses(rows: Iterable[Use], console: Console) -> None:
+    """Print which encoding to take for what: the answer, and below it what it rests on."""
+    for row in rows:
+        console.print(Text(row.use, "bold blue"))
+        console.print(Text(f"  {row.answer}", "bold"))
+        parts = {"done by": row.does, "measured": row.measured, "not known": row.unknown}
+        for name, said in parts.items():
+            console.print(Padding(Text(f"{name}: {said.replace('*', '')}", "dim"), (0, 0, 0, 2)))

@@ -27,4 +27,3 @@ from posenc.show.report.words.findings import verdict as verdict
 from posenc.show.report.words.findings import verdict_of as verdict_of
 from posenc.show.report.words.findings import warned as warned
 from posenc.show.report.words.findings import width as width
-from posenc.show.report.words.guide import guide as guide

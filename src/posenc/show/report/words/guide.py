@@ -1,123 +1,113 @@
-"""Answer which encoding to take, from what was measured.
+"""Which encoding to take: the one table behind README, `posenc list --by use` and the pages.
 
-A question asks for properties by name; its answers are the encodings of this comparison that have
-all of them, those of published models first. No text here speaks of one encoding in particular.
+Each row has an answer, who does it, what was measured here, and what is not known. Names of models
+are those of `posenc.models.published`, or stand in the cards; numbers are those of the stores in
+`studies`; tests hold both.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from posenc.analysis.rounding import BLIND
-from posenc.show.report.words.findings import label
-
-if TYPE_CHECKING:  # which needs torch
-    from posenc.lab.compare.comparison import Comparison, Measured
-
-UNKNOWN = "Which of them learns best: nothing on this page is trained."
-# Of studies/shape-text: bits at twice the trained length, reading all and cropped to the last L.
+# Of studies/shape-text: bits a character at 2 L, reading all and cropped to the last L.
 READ_ON: Mapping[str, tuple[float, float]] = {
-    "alibi": (2.611, 2.591),
-    "t5": (3.145, 2.706),
-    "rope": (3.181, 2.374),
-    "nope": (3.371, 2.968),
-    "sinusoidal": (4.906, 2.671),
+    "ALiBi": (2.611, 2.591),
+    "T5": (3.145, 2.706),
+    "RoPE": (3.181, 2.374),
+    "NoPE": (3.371, 2.968),
+    "Sinusoidal": (4.906, 2.671),
 }
+WINDOWED = 2.405  # RoPE at 2 L, through a window of L
 # Of studies/shape-copy: % of the texts copied at 1.2 and at 1.4 times the trained length.
 COPIED: Mapping[str, tuple[int, int]] = {
-    "nope": (56, 4),
-    "alibi": (27, 0),
-    "t5": (14, 1),
-    "rope": (0, 0),
-    "sinusoidal": (0, 0),
+    "NoPE": (56, 4),
+    "ALiBi": (27, 0),
+    "T5": (14, 1),
+    "RoPE": (0, 0),
+    "Sinusoidal": (0, 0),
 }
+FOX = 2.228  # of studies/properties-text: bits a character at 2 L, cropped to L as many
+# Pairs of Llama 3's RoPE, of 64, that meet new angles at 131,072 tokens after 8,192 in training.
+NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0}
+
+_READ = ", ".join(f"{name} {on} and {cut}" for name, (on, cut) in READ_ON.items())
+_COPIED = ", ".join(f"{name} {near} and {far} %" for name, (near, far) in COPIED.items())
+_ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 @dataclass(frozen=True)
-class Question:
-    asked: str
-    needs: tuple[str, ...]  # properties that hold
-    lacks: tuple[str, ...] = ()  # properties that do not
-    unmasked: bool = False  # it knows the order without a causal mask
-    longer: bool = False  # studies of longer texts bear on it
-    unknown: str = UNKNOWN
+class Use:
+    use: str  # what somebody has
+    answer: str
+    does: str  # who does it
+    measured: str  # here
+    unknown: str
 
 
-QUESTIONS = (
-    Question("Text, up to 8,000 tokens", ("order_sensitive", "shift_invariant")),
-    Question(
-        "Long context",
-        ("order_sensitive", "shift_invariant", "any_length"),
-        unknown="Whether a model understands so long a text: it has to be trained or extended for"
-        " it. `posenc inspect --target` says what would break.",
+GUIDE = (
+    Use(
+        "a decoder that reads what it was trained on",
+        "RoPE",
+        "Llama 3.1, Qwen3, phi-4 and most others in all layers",
+        "Its scores go by the distance alone, and it has no last position: *shift invariant* and"
+        " *any length* in the table of properties.",
+        "Which learns best at scale: the models trained here are tiny.",
     ),
-    Question(
-        "Pictures, two axes",
-        ("order_sensitive", "several_axes"),
-        unknown="Which of them sees best: no study here trains on pictures.",
+    Use(
+        "… for long texts, to be trained",
+        "RoPE through windows in most layers; in those that see everything a large base, p-RoPE, or"
+        " no positions (NoPE)",
+        "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
+        " SmolLM3",
+        f"Tiny models (L = 64 characters, learning rate 0.001, 1,500 steps, 7 seeds) with RoPE"
+        f" through a window of L need {WINDOWED} bits a character at 2 L.",
+        "What such a mixture does here: no study has one. They are trained on long texts, too.",
     ),
-    Question(
-        "Must extrapolate",
-        ("shift_invariant", "any_length", "decaying"),
-        longer=True,
-        unknown="Whether large models do as the small ones of the studies, and whether these do the"
-        " same at another length, learning rate or number of steps. Who makes use of what lies"
-        " beyond the trained length has not been studied here.",
+    Use(
+        "… that is trained already, with RoPE, for longer texts",
+        "YaRN: `posenc extend --method yarn`; `posenc inspect --target` says what would break",
+        "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a way of its own: Llama 3.1, Phi-3.5",
+        "Pairs of 64 of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192 in"
+        f" training: {_ANGLES}. But PI sets all neighbours 16 times closer, YaRN the slow pairs.",
+        "Whether the model understands so long a text: that takes a test, or more training.",
     ),
-    Question("Encoder, no causal mask", ("order_sensitive",), lacks=("symmetric",), unmasked=True),
+    Use(
+        "… that must read beyond its training, with no more of it",
+        "none: show it the last L tokens, or a window of them",
+        "windows in most layers: Gemma-3, gpt-oss, Olmo-3.1",
+        "Tiny models (as above) need these bits at 2 L, reading all and cropped to the last L:"
+        f" {_READ}. None gains by reading on. Trained to copy L = 10 words (learning rate 0.001,"
+        f" 2,000 steps, 6 seeds), these copied at 1.2 L and 1.4 L: {_COPIED}; those seeds decide"
+        " none of that study's contrasts.",
+        "Whether large models do as these, or these at other lengths, rates and steps.",
+    ),
+    Use(
+        "an encoder of bounded length",
+        "RoPE, or Learned up to the length of its table",
+        "RoPE: ModernBERT; Learned: BERT, ViT; DeBERTa has vectors of its own for distances",
+        "A table ends at its length: *any length* in the table of properties.",
+        "Which learns best: no encoder is trained here for it.",
+    ),
+    Use(
+        "pictures, video",
+        "RoPE of several axes: Axial RoPE, M-RoPE",
+        "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
+        "*several axes* in the table of properties; RoPE-Mixed, LieRE and STRING have it too.",
+        "Which of them sees best: no study here is trained on pictures.",
+    ),
+    Use(
+        "a text whose tokens should say how far apart they are",
+        "FoX, CoPE, PaTH, Wall, Selective RoPE",
+        "none of the models whose configs are packaged",
+        f"Of these FoX alone is in a study here, with {FOX} bits at 2 L, cropped to L as many (as"
+        " above, by 3 seeds, which rank nothing).",
+        "Whether it pays in large models.",
+    ),
 )
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Encodings that have what a question asks for: those in use, and others."""
-
-    question: Question
-    used: list[Measured]
-    others: list[Measured]
-    evidence: list[str]
-
-
-def guide(result: Comparison) -> list[Answer]:
-    """Answer each question by the encodings of a comparison."""
-    return [_answer(question, result) for question in QUESTIONS]
-
-
-def fits(measured: Measured, question: Question) -> bool:
-    """True if an encoding has what the question asks for, as measured."""
-    held = all(measured.properties[name].holds for name in question.needs)
-    lacking = all(measured.properties[name].holds is False for name in question.lacks)
-    sees = not measured.causal and measured.shuffle.plain >= BLIND
-    return held and lacking and (sees or not question.unmasked)
-
-
-def _answer(question: Question, result: Comparison) -> Answer:
-    fitting = [measured for measured in result.encodings if fits(measured, question)]
-    used = sorted((m for m in fitting if m.used_by), key=lambda m: -m.used_by.count(","))
-    properties = [label(name) for name in question.needs]
-    properties += [f"not {label(name)}" for name in question.lacks]
-    properties += ["order known without a mask"] * question.unmasked
-    evidence = [f"Measured here: {', '.join(properties)}."]
-    evidence += [f"{m.name}: in {m.used_by}." for m in used]
-    if question.longer:
-        evidence += _longer(result.encodings)
-    return Answer(question, used, [m for m in fitting if not m.used_by], evidence)
-
-
-def _longer(encodings: Sequence[Measured]) -> list[str]:
-    """Say what the studies measured of these encodings, cropping first, and where it holds."""
-    names = {m.slug: m.name for m in encodings}
-    read = [f"{names[s]} {on} and {cut}" for s, (on, cut) in READ_ON.items() if s in names]
-    copied = [f"{names[s]} {near} and {far} %" for s, (near, far) in COPIED.items() if s in names]
-    if not read:
-        return []
-    return [
-        "Small models trained here on L = 64 characters (learning rate 0.001, 1,500 steps, 7 seeds)"
-        " needed bits for a character at 2 L, reading all and cropped to the last L:"
-        f" {', '.join(read)}. None gained by reading on.",
-        "Trained to copy L = 10 words (learning rate 0.001, 2,000 steps, 6 seeds), they copied"
-        f" texts of 1.2 L and of 1.4 L without a mistake: {', '.join(copied)}. The seeds of that"
-        " study decide none of its contrasts.",
-    ]
+def markdown() -> str:
+    """The table of README.md."""
+    heads = "you have", "take", "who does it", "measured here", "not known"
+    rows = [heads, ("---",) * len(heads)]
+    rows += [(u.use, u.answer, u.does, u.measured, u.unknown) for u in GUIDE]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
