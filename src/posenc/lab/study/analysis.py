@@ -33,6 +33,7 @@ PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task
 RANGE = 0.95  # share of right answers in range from which on an encoding counts as trained
 RESAMPLES = 2_000
 SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
+LEVEL = 0.05  # of Holm's p, below which a contrast is decided
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Row:
     parameters: int | None
     seconds: float | None  # of a step
     undertrained: bool
-    rank: int | None  # among those that are trained, if so many seeds can show a difference
+    rank: int | None  # among those that are trained, where every contrast of the task is decided
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,14 @@ class Contrast:
     p: float | None  # two-sided, exact, of flipped signs
     adjusted: float | None  # by Holm, over all contrasts of the plan
     improvement: float | None  # the probability that a run of one side beats one of the other
-    verdict: str
+    verdict: str  # why it may not be decided; empty where it may
+
+    @property
+    def decided(self) -> bool:
+        """True if Holm's p and the interval both say that one side is better."""
+        if self.verdict or self.difference is None or self.adjusted is None:
+            return False
+        return self.adjusted < LEVEL and not self.difference.low <= 0 <= self.difference.high
 
 
 @dataclass(frozen=True)
@@ -151,7 +159,7 @@ def analyse(
         contents.deviations,
         done,
         len(cells),
-        rows if stamp else _ranked(rows),
+        rows if stamp else _ranked(rows, contrasts),
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
         profiles.pop() if len(profiles) == 1 else None,
@@ -430,10 +438,11 @@ def _trained(cell: Cell) -> int:
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 
 
-def _ranked(rows: Sequence[Row]) -> list[Row]:
-    """Number the trained encodings of each task, the best first."""
+def _ranked(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> list[Row]:
+    """Number the trained encodings of each task, the best first, where nothing is undecided."""
     places: dict[int, int] = {}
-    for task in dict.fromkeys(row.task for row in rows):
+    open_ = {contrast.task for contrast in contrasts if not contrast.decided}
+    for task in dict.fromkeys(row.task for row in rows if row.task not in open_):
         able = [
             (n, row.value.value)
             for n, row in enumerate(rows)
