@@ -14,9 +14,11 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+import torch
 
 import posenc
-from posenc import plot
+from posenc import create, plot
+from posenc.analysis import toy
 
 with suppress(ImportError):  # then the browser's fixture skips
     from playwright.sync_api import expect
@@ -433,6 +435,72 @@ def test_results_of_a_study_stand_beside_the_encodings(chromium, tmp_path):
     page.close()
 
 
+def test_a_published_base_is_shown_to_the_digit(visit):
+    """By its link, in the code to copy, and in the score: Σⱼ cos(16 · 500,000^(−2j/16))."""
+    page = visit("#v1/encoding/rope?option.base=500000")
+    base = page.get_by_label("base", exact=True)
+    expect(page.locator(".slider", has=base).locator("output")).to_have_text("500,000")
+    assert "base=500000)" in page.inner_text("pre")
+    assert page.locator("datalist option").count() > 8
+    expect(page.locator("#notice")).to_be_hidden()
+    base.press("ArrowRight")
+    expect(page.locator(".slider", has=base).locator("output")).to_have_text("700,000")
+
+
+def test_an_address_that_is_not_understood_says_so(visit):
+    page = visit("#v1/encoding/rope?option.base=123456&n=999")
+    said = "“n=999” (shown: 128); base 123,456 (shown: 100,000)."
+    says(page, "#notice", said)
+    page.get_by_label("Tokens").press("ArrowLeft")
+    expect(page.locator("#notice")).not_to_contain_text("999")
+    go(page, "#v1/order/rpoe?text=" + "+".join("abcdefghijklmnopqrstuvwxyz"))
+    says(page, "#notice", "the encoding “rpoe”; words beyond the 24th")
+    go(page, "#v1/context?model=mine")
+    says(page, "#notice", "the model “mine”")
+    go(page, "#v1/tour")
+    expect(page.locator("#notice")).to_be_hidden()
+
+
+READING = ["cope", "fox", "path", "wall", "selective-rope"]
+
+
+@pytest.mark.parametrize("slug", READING)
+def test_what_reads_tokens_is_shown_on_a_sentence_whose_middle_word_changes(visit, slug):
+    """What is added to the score of the last word for the first: Python's, before and after."""
+    page = visit(f"#v1/encoding/{slug}?i=5&j=0")
+    figure = page.get_by_role("figure").filter(has_text="“chased” becomes “.”")
+    torch.manual_seed(0)
+    encoding = create(slug, toy.DIM, toy.HEADS)
+    words = "the old dog chased another dog".split()
+    numbers = []
+    for word in ("chased", "."):
+        words[3] = word
+        numbers.append(toy.added(encoding, words)[0, 0, 5, 0].item())
+    numbers[1] -= numbers[0]
+    assert abs(numbers[1]) > 1e-4
+    said = figure.locator(".readout").inner_text()
+    assert said.startswith("“dog” for “the”: ")
+    written = [float(n.replace("−", "-")) for n in re.findall(r"−?\d+(?:\.\d+)?", said)]
+    assert written == pytest.approx(numbers, rel=6e-3, abs=1e-6)  # of float32
+    assert "Only the distance counts" not in page.inner_text("main")
+    go(page, f"#v1/compare/{slug},rope")
+    says(page, "figure:visible", "It goes by what stands between")
+
+
+@pytest.mark.parametrize("slug", ["rope", "alibi", "sinusoidal", "t5", "shaw"])
+def test_one_word_against_itself_is_the_same_in_each_view_and_in_python(visit, slug):
+    """In its own view and in Compare: what `posenc.analysis.toy` adds, which README draws too."""
+    torch.manual_seed(0)
+    added = toy.added(create(slug, toy.DIM, toy.HEADS), [toy.WORD] * 64)[0, 0]
+    page = visit(f"#v1/encoding/{slug}?i=40&j=24")
+    own = page.get_by_role("figure").filter(has_text="What is added to scores").first
+    said = own.locator(".readout").inner_text()
+    go(page, f"#v1/compare/{slug},rope?i=40&j=24")
+    expect(page.locator("figure:visible .readout").first).to_have_text(said)
+    number = float(said.rpartition(": ")[2].replace("−", "-"))
+    assert number == pytest.approx(added[40, 24].item(), rel=6e-3)
+
+
 def test_embedded_it_is_the_view_alone(visit):
     page = visit("#v1/encoding/rope?embed")
     assert page.locator("header").is_hidden()
@@ -442,10 +510,10 @@ def test_embedded_it_is_the_view_alone(visit):
 
 def test_what_is_copied_and_saved(visit):
     page = visit("#v1/encoding/rope", permissions=["clipboard-read", "clipboard-write"])
-    go(page, "#v1/encoding/rope?option.base=40000")
+    go(page, "#v1/encoding/rope?option.base=500000")
     page.get_by_role("button", name="Copy as Python").click()
     code = page.evaluate("navigator.clipboard.readText()")
-    assert 'posenc.create("rope", 16, 4, base=40000)' in code
+    assert 'posenc.create("rope", 16, 4, base=500000)' in code
     scope = {}
     exec(code, scope)  # it runs as it stands
     assert scope["out"].shape == (1, 4, 64, 16)

@@ -84,6 +84,25 @@ def test_numbers_beyond_their_bounds_are_the_nearest():
     assert (read["n"], read["i"], read["stop"], read["at"]) == (128, 0, 10, 2)
 
 
+def test_what_an_address_says_and_is_not_shown_is_named():
+    asked = {
+        "": [],
+        "#v1/order/rope?n=32&causal&option.base=500000&text=dog+bites+man&order=2,1,0": [],
+        "#v2/order": ["“v2/order” (addresses begin with #v1/)"],
+        "#v1/none": ["the view “none”"],
+        "#v1/encoding?n=9999&wanted=5000000000": [
+            "“n=9999” (shown: 128)",
+            "“wanted=5000000000” (shown: 1000000000)",
+        ],
+        "#v1/compare/a,b,c,d,e": ["“e” (4 encodings are the most)"],
+        "#v1/tour?colour=red&option.base=x": ["“colour=red”", "“option.base=x”"],
+        "#v1/order?order=1,1": ["“order=1,1”"],
+        "#v1/order?__proto__=1&view=order": ["“__proto__=1”", "“view=order”"],
+    }
+    said = evaluate(STATE, "(all) => all.map(misread)", [*asked])
+    assert said == [*asked.values()]
+
+
 def test_embed_may_stand_anywhere():
     read = evaluate(
         STATE, "(all) => all.map(fromHash)", ["#v1/order/rope&embed", "#v1/order?embed"]

@@ -1,10 +1,11 @@
 // Up to four encodings under one cursor, and all of them by their properties.
 
 import { byFamily, instead, reason } from "./app.js";
-import { byOffset, obstacle, remembered, scoresOf, walk } from "./compute.js";
+import { byOffset, obstacle, remembered } from "./compute.js";
 import { button, choice, html, slider } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { markOf } from "./encoding.js";
+import { WORD, added, oneWord, reads } from "./layer.js";
 import { MOST_NAMES, MOST_TOKENS, toHash } from "./state.js";
 import { studiesOf } from "./studies.js";
 import { integer } from "./words.js";
@@ -62,7 +63,7 @@ export function compareView(app) {
   if (study.length) studies.append(html("h3", {}, "Results of a study"), html("div", { class: "figures" }, ...study.map(({ plot }) => plot.element)));
   const element = html("div", {},
     html("h2", {}, "Side by side"),
-    html("p", { class: "summary" }, "One word against itself at every pair of places, under one cursor. Each figure has colours of its own; the lines below are on one scale."),
+    html("p", { class: "summary" }, `What each adds to the score of “${WORD}” for “${WORD}” at every pair of places. Move over one, all follow. Colours are scaled one by one; the curves below share a scale.`),
     html("div", { class: "controls" }, ...pickers.map((picker) => picker.element), length.element),
     trouble, figures, html("div", { class: "figures" }, lines.element),
     html("section", { class: "properties" }, html("h3", {}, "Which has what"),
@@ -114,8 +115,9 @@ export function compareView(app) {
         if (!encoding) return;
         try {
           const options = n ? {} : state.options;
-          const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => scoresOf(encoding, walk(state.n, encoding.graph.axes, state.axis), options, 0));
-          map.draw({ title: encoding.name, about: "", row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
+          const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => added(encoding, oneWord(state.n), { ...state, options, head: 0 }));
+          const about = reads(encoding) ? "It goes by what stands between, here the same word again and again: see its own view." : "";
+          map.draw({ title: encoding.name, about, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
           const by = byOffset(scores), zero = by.mean[by.offsets.indexOf(0)];
           series.push({ name: encoding.name, xs: by.offsets, ys: by.mean.map((value) => value - zero) });
         } catch (error) {

@@ -3,7 +3,7 @@
 /** @import {Graph, Numbers} from "../interpreter.js" */
 
 /**
- * @typedef {{values: number[], at: number, constants: Object<string, Numbers[]>}} Slider
+ * @typedef {{values: number[], at: number, marked: number[], constants: Object<string, Numbers[]>}} Slider
  * @typedef {Graph & {slug: string, dim: number, heads: number, width: number, axes: number,
  *   causal: boolean, seed: number, learns: boolean, options: Object<string, any>}} Program
  * @typedef {{holds: boolean | null, why: string}} Measured

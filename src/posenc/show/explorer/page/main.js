@@ -1,6 +1,7 @@
 // The page: header, tabs, one view at a time, what is lit, and the address.
 
 import { compareView } from "./compare.js";
+import { slidersOf, stepOf } from "./compute.js";
 import { contextView } from "./context.js";
 import { readData } from "./data.js";
 import { html } from "./dom.js";
@@ -8,8 +9,9 @@ import { unthemed } from "./draw.js";
 import { encodingView } from "./encoding.js";
 import { orderView } from "./order.js";
 import { rotationView } from "./rotation.js";
-import { VIEWS, keepState, toHash } from "./state.js";
+import { MOST_WORDS, VIEWS, keepState, toHash } from "./state.js";
 import { tourView } from "./tour.js";
+import { shown, tokensOf } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Place} from "./draw.js" */
@@ -25,7 +27,7 @@ function begin() {
   const by = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
   const data = readData(by("data").textContent ?? "");
   const encodings = new Map(data.encodings.map((encoding) => [encoding.slug, encoding]));
-  const main = by("view"), live = by("live"), tabs = by("tabs"), seed = by("seed");
+  const main = by("view"), live = by("live"), notice = by("notice"), tabs = by("tabs"), seed = by("seed");
   /** @type {((place: Place) => void)[]} */
   let listeners = [];
   /** @type {View | null} */
@@ -52,8 +54,24 @@ function begin() {
     },
   };
 
+  /** @param {State} state @returns {string[]} what the address asks for and this page does not have */
+  function lacking(state) {
+    const sliders = slidersOf(app.first());
+    const unknown = state.names.filter((name) => !encodings.has(name)).map((name) => `the encoding “${name}”`);
+    const options = Object.entries(state.options).flatMap(([name, value]) => {
+      if (!Object.hasOwn(sliders, name)) return [`“${name}”, which ${app.first().name} has no slider for`];
+      const near = sliders[name].values[stepOf(sliders[name], value)];
+      return near === value ? [] : [`${name} ${shown(value, 8)} (shown: ${shown(near, 8)})`];
+    });
+    if (state.model && !data.models.some((model) => model.name === state.model)) unknown.push(`the model “${state.model}”`);
+    if (tokensOf(state.text).length > MOST_WORDS) unknown.push(`words beyond the ${MOST_WORDS}th`);
+    return [...unknown, ...options];
+  }
+
   /** @param {State} state */
   function update(state) {
+    const wrong = [...kept.misread(), ...lacking(state)];
+    notice.textContent = wrong.length ? `Not understood of this address: ${wrong.join("; ")}.` : "";
     const changed = open !== state.view;
     if (changed) {
       listeners = [];

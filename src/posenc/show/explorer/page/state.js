@@ -30,6 +30,7 @@ const WORDS = ["text", "model"];
 export const ROWS = ["", "angle", "cos"];
 const FLAGS = ["causal", "embed", "seeded"];
 const OPTION = "option.";
+const KNOWN = [...Object.keys(RANGES), ...WORDS, ...FLAGS, "rows", "order", "having"];
 
 /** @param {string} part @returns {string} as it is, where that is readable in an address */
 const written = (part) =>
@@ -106,6 +107,30 @@ export function fromHash(hash) {
   return /** @type {State} */ (state);
 }
 
+/**
+ * Says what of an address is not as it was written: unknown, or beyond what the page shows.
+ * @param {string} hash
+ * @returns {string[]} "n=9999 (128 is shown)"
+ */
+export function misread(hash) {
+  const [path, query = ""] = hash.replace(/^#/, "").replace("&embed", "?embed").split(/\?(.*)/s);
+  const [version, view, names = ""] = path.split("/");
+  if (!path) return [];
+  if (version !== VERSION) return [`“${unwritten(path)}” (addresses begin with #${VERSION}/)`];
+  const state = /** @type {Object<string, any>} */ (fromHash(hash)), out = [];
+  if (view && !VIEWS.includes(view)) out.push(`the view “${unwritten(view)}”`);
+  out.push(...names.split(",").map(unwritten).slice(MOST_NAMES).map((name) => `“${name}” (${MOST_NAMES} encodings are the most)`));
+  for (const part of query.split(/[&?]/).filter(Boolean)) {
+    const [name, value = ""] = [part.split("=")[0], part.split(/=(.*)/s)[1]].map((text) => unwritten(text ?? ""));
+    const now = name.startsWith(OPTION) ? state.options[name.slice(OPTION.length)] : KNOWN.includes(name) ? state[name] : undefined;
+    if (now === undefined) out.push(`“${unwritten(part)}”`);
+    else if (typeof now === "number" ? now !== Number(value) || value === "" : typeof now !== "boolean" && String(now) !== value) {
+      out.push(`“${unwritten(part)}”${String(now) ? ` (shown: ${now})` : ""}`);
+    }
+  }
+  return out;
+}
+
 const QUIET = 250; // milliseconds: a browser takes some 200 changes of the address in half a minute
 
 /**
@@ -114,7 +139,7 @@ const QUIET = 250; // milliseconds: a browser takes some 200 changes of the addr
  */
 export function keepState(changed) {
   let state = fromHash(location.hash);
-  let last = "", waiting = 0;
+  let last = "", waiting = 0, wrong = misread(location.hash);
 
   /** @param {boolean} further a new entry of the history */
   function write(further) {
@@ -131,7 +156,8 @@ export function keepState(changed) {
     clearTimeout(waiting);
     last = "";
     const next = fromHash(location.hash);
-    if (toHash(next) === toHash(state)) return;
+    wrong = misread(location.hash);
+    if (toHash(next) === toHash(state) && !wrong.length) return;
     state = next;
     changed(state);
   };
@@ -140,6 +166,8 @@ export function keepState(changed) {
 
   return {
     now: () => state,
+    /** What the address says and the page does not show, until something is changed. */
+    misread: () => wrong,
     /**
      * @param {Partial<State>} patch
      * @param {string} [drag] the name of what is moved: its steps are one entry of the history
@@ -148,6 +176,7 @@ export function keepState(changed) {
       const same = drag !== "" && drag === last;
       if (!same && last) write(false); // what was moved before is kept as it ended
       state = { ...state, ...patch };
+      wrong = [];
       clearTimeout(waiting);
       if (same) waiting = window.setTimeout(() => write(false), QUIET);
       else write(true);

@@ -2,6 +2,7 @@
 
 from posenc.core.numerals import number as number
 from posenc.show.report.words.findings import CHANGES as CHANGES
+from posenc.show.report.words.findings import COSTS as COSTS
 from posenc.show.report.words.findings import METHODS as METHODS
 from posenc.show.report.words.findings import SEEN as SEEN
 from posenc.show.report.words.findings import SHORT as SHORT
@@ -17,6 +18,7 @@ from posenc.show.report.words.findings import label as label
 from posenc.show.report.words.findings import masked as masked
 from posenc.show.report.words.findings import model as model
 from posenc.show.report.words.findings import moved as moved
+from posenc.show.report.words.findings import multiple as multiple
 from posenc.show.report.words.findings import noise as noise
 from posenc.show.report.words.findings import runs as runs
 from posenc.show.report.words.findings import sentence as sentence
