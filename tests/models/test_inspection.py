@@ -108,6 +108,10 @@ def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
         " no training has shown"
     ]
     assert f"posenc extend {tmp_path / 'config.json'} --to 131072 --method yarn" in found.advice[0]
+    spaced = tmp_path / "my models" / "config.json"
+    spaced.parent.mkdir()
+    spaced.write_text((tmp_path / "config.json").read_text())
+    assert f"posenc extend '{spaced}' --to 131072" in inspect(spaced, 131_072).advice[0]
     assert "base of at least" in found.advice[-1]
 
 

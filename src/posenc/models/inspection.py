@@ -5,6 +5,7 @@ longer texts, and what to do about it.
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -386,7 +387,7 @@ def _advice(spec: Spec, path: str, target: int, weighing: Weighing | None) -> li
     if not seeing or not spec.context or target <= spec.context:
         return []
     rotary = seeing[0]
-    extend = f"posenc extend {path} --to {target} --method"
+    extend = f"posenc extend {shlex.quote(path)} --to {target} --method"
     if rotary.method in METHODS:
         return [f"{extend} {rotary.method}"]
     if rotary.method != "default":

@@ -9,6 +9,7 @@ measured when the page is made.
 """
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -108,7 +109,8 @@ class Encoding(Measured):
     formula: list[list[str]]  # all lines of formulas in it
     paper: Paper | None  # None: the user's own
     options: list[Option]
-    command: str  # what to call it, in `posenc show rope` and `create("rope", 16, 4)`
+    command: str  # what to call it, in `create("rope", 16, 4)`
+    shell: str  # the same in `posenc show rope`: quoted, where a shell would read it otherwise
 
 
 class Property(TypedDict):
@@ -199,6 +201,7 @@ def encoding(card: Card, measured: Measured) -> Encoding:
         "paper": None if card.paper is None else paper(card),
         "options": [*_options(card, type(instance))],
         "command": named,
+        "shell": shlex.quote(named),
     }
 
 

@@ -50,14 +50,39 @@ export function compareView(app) {
   const lines = linePlot(app.desk);
   const figures = html("div", { class: "figures four" }, ...maps.map((map) => map.element));
   const trouble = html("div");
+  const explained = html("p", { class: "readout explained", role: "status" }, "Choose a mark, or a property, to read what it rests on.");
+  const explain = (/** @type {string} */ text) => void (explained.textContent = text);
   const filters = html("div", { class: "files filters", role: "group", "aria-label": "Show only encodings that have" });
   const buttons = new Map(app.data.properties.map(({ name, label, meaning }) => [name, button(label, () => {
     const { having } = app.now();
     app.set({ having: having.includes(name) ? having.filter((property) => property !== name) : [...having, name] });
-  }, { title: meaning, "aria-pressed": false })]));
+    explain(`${label}: ${meaning}`);
+  }, { "aria-pressed": false })]));
   filters.append(...buttons.values());
   const count = html("p", { class: "soft", "aria-live": "polite" });
   const matrix = html("div", { class: "scroll matrix", tabindex: 0, role: "region", "aria-label": "Properties of each encoding" });
+  /** @param {EventTarget | null} target @returns {HTMLElement | null} */
+  const cellOf = (target) => (target instanceof Element ? target.closest("[data-says]") : null);
+  /** @param {HTMLElement | null | undefined} cell */
+  function choose(cell) {
+    if (!cell) return;
+    for (const each of matrix.querySelectorAll(".chosen")) each.classList.remove("chosen");
+    cell.classList.add("chosen");
+    cell.scrollIntoView({ block: "nearest", inline: "nearest" });
+    explain(cell.dataset.says ?? "");
+  }
+  matrix.addEventListener("click", (event) => choose(cellOf(event.target)));
+  matrix.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!step || event.target !== matrix) return;
+    event.preventDefault();
+    const rows = [...matrix.querySelectorAll("tr")].map((row) => [...row.querySelectorAll("[data-says]")]);
+    const i = Math.max(0, rows.findIndex((row) => row.some((cell) => cell.classList.contains("chosen"))));
+    const j = rows[i].findIndex((cell) => cell.classList.contains("chosen"));
+    const clamp = (/** @type {number} */ at, /** @type {number} */ size) => Math.min(size - 1, Math.max(0, at));
+    const next = j < 0 ? [0, 0] : [clamp(i + step[0], rows.length), clamp(j + step[1], rows[i].length)];
+    choose(cellOf(rows[next[0]][next[1]]));
+  });
   const studies = html("section");
   const study = studiesOf(app.data.study).map((results) => ({ results, plot: linePlot(app.desk) }));
   if (study.length) studies.append(html("h3", {}, "Results of a study"), html("div", { class: "figures" }, ...study.map(({ plot }) => plot.element)));
@@ -67,7 +92,7 @@ export function compareView(app) {
     html("div", { class: "controls" }, ...pickers.map((picker) => picker.element), length.element),
     trouble, figures, html("div", { class: "figures" }, lines.element),
     html("section", { class: "properties" }, html("h3", {}, "Which has what"),
-      html("p", { class: "soft" }, "Measured, not declared. Choose properties to see only the encodings that have all of them."), filters, count, matrix),
+      html("p", { class: "soft" }, "Measured, not declared. Choose properties to see only the encodings that have all of them."), filters, count, explained, matrix),
     studies);
 
   /** @param {State} state @returns {string[]} at least two */
@@ -85,12 +110,12 @@ export function compareView(app) {
     const all = app.data.encodings.length;
     count.textContent = has.length === all ? `All ${integer(all)} encodings.` : `${has.length} of ${integer(all)} encodings.`;
     const head = html("tr", {}, html("th", { scope: "col" }, "encoding"),
-      ...app.data.properties.map(({ label, meaning }) => html("th", { scope: "col", title: meaning }, html("span", {}, label))));
+      ...app.data.properties.map(({ label, meaning }) => html("th", { scope: "col", "data-says": `${label}: ${meaning}` }, label)));
     const rows = has.map((encoding) => html("tr", {},
       html("th", { scope: "row" }, html("a", { href: toHash({ ...state, view: "encoding", names: [encoding.slug], options: {} }) }, encoding.name)),
-      ...app.data.properties.map(({ name }) => {
+      ...app.data.properties.map(({ name, label, meaning }) => {
         const verdict = encoding.properties[name];
-        return html("td", { title: verdict?.why || null }, markOf(verdict?.holds));
+        return html("td", { "data-says": `${encoding.name}, ${label}: ${verdict?.why || meaning}` }, markOf(verdict?.holds));
       })));
     matrix.replaceChildren(html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)));
   }

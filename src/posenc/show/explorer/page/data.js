@@ -12,7 +12,7 @@
  * @typedef {{prose: string, formula: string[][]}} Block
  * @typedef {{slug: string, name: string, family: string, acts_on: string[], axes: number,
  *   summary: string, text: Block[], paper: Paper | null, graph: Program, sliders: Object<string, Slider>, parameters: number,
- *   cost: Cost | null, causal: boolean, properties: Object<string, Measured>, command: string,
+ *   cost: Cost | null, causal: boolean, properties: Object<string, Measured>, command: string, shell: string,
  *   options: {name: string, default: any, type: string}[]}} Encoding
  * @typedef {{slower: number[], gain: number}} Extended
  * @typedef {{turned: number, dim: number, base: number, method: string, trained: number | null,

@@ -194,7 +194,7 @@ function described(app, encoding) {
 
   const rows = app.data.properties.filter(({ name }) => encoding.properties[name]).map(({ name, label, meaning }) => {
     const { holds, why } = encoding.properties[name];
-    return [[html("span", { title: meaning }, label)], [markOf(holds)], [why || meaning]];
+    return [[html("details", {}, html("summary", {}, label), meaning)], [markOf(holds)], [why || meaning]];
   });
   const properties = html("section", {}, html("h3", {}, "Measured properties"));
   const measured = rows.length ? table(["property", "holds", "witness"], rows) : html("p", {}, "None were measured.");
@@ -213,7 +213,7 @@ function described(app, encoding) {
   const written = html("pre", { tabindex: 0 }, pythonOf(encoding, {}));
   const buttons = html("div", { class: "files" },
     copies("Copy as Python", () => pythonOf(encoding, app.now().options), app.say),
-    copies("Copy as command", () => `posenc show ${encoding.command}`, app.say));
+    copies("Copy as command", () => `posenc show ${encoding.shell}`, app.say));
   if (encoding.paper) buttons.append(copies("Copy citation", () => encoding.paper?.bibtex ?? "", app.say));
   code.append(written, buttons);
   return [html("div", {}, about, source, code), properties];
