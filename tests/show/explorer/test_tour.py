@@ -186,6 +186,6 @@ def test_the_figure_of_a_stop_is_drawn_and_its_view_opens(page, number):
             assert len((line.get_attribute("points") or "").split()) >= 8
         assert figure.locator("polyline").count() >= 1
     page.get_by_role("link", name="Open it in its view").click()
-    page.wait_for_selector("nav a[aria-current=page]:not([data-view=tour])")
+    page.wait_for_selector("nav a[aria-current=page][data-view]")
     assert page.locator(".instead").count() == 0
     assert page.locator("figure:visible").count() >= 1

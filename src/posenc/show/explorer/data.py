@@ -28,6 +28,7 @@ from posenc.properties.card import Card
 from posenc.show.explorer import graphs
 from posenc.show.explorer.models import Model, Turning
 from posenc.show.explorer.sliders import Slider, graph_or_sentence
+from posenc.show.explorer.story import Story, story
 from posenc.show.explorer.vectors import Vectors
 from posenc.show.report import mathml, words
 
@@ -130,6 +131,8 @@ class Page(TypedDict):
     properties: list[Property]
     encodings: list[Encoding]  # the user's own come first
     first: list[str]  # slugs to begin with
+    begin: str  # the view to begin with: of what was named, or else the story
+    story: Story  # what its scenes show beside the encodings
     models: list[Model]  # the user's come first
     turnings: dict[str, Turning]  # by the keys that models name
     words: Vectors | None  # of a model; None: all words have seeded ones
@@ -171,6 +174,8 @@ def page(
         ],
         "encodings": [encoding(card, measured[slug]) for slug, card in shown.items()],
         "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
+        "begin": "context" if models and not own else "encoding" if cards else "story",
+        "story": story(),
         "models": [*(model for model, _ in models), *usual["models"]],
         "turnings": turnings | usual["turnings"],
         "words": spoken,

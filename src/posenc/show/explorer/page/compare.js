@@ -5,7 +5,7 @@ import { byOffset, obstacle, remembered } from "./compute.js";
 import { button, choice, html, slider } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { markOf } from "./encoding.js";
-import { WORD, added, oneWord, reads } from "./layer.js";
+import { WORD, addedScores, oneWord, reads } from "./layer.js";
 import { MOST_NAMES, MOST_TOKENS, toHash } from "./state.js";
 import { studiesOf } from "./studies.js";
 import { integer } from "./words.js";
@@ -140,7 +140,7 @@ export function compareView(app) {
         if (!encoding) return;
         try {
           const options = n ? {} : state.options;
-          const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => added(encoding, oneWord(state.n), { ...state, options, head: 0 }));
+          const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => addedScores(encoding, oneWord(state.n), { ...state, options, head: 0 }));
           const about = reads(encoding) ? "It goes by what stands between, here the same word again and again: see its own view." : "";
           map.draw({ title: encoding.name, about, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
           const by = byOffset(scores), zero = by.mean[by.offsets.indexOf(0)];

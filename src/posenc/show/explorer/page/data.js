@@ -23,11 +23,14 @@
  * @typedef {{name: string, own: boolean, facts: string, embedding: string, context: number | null,
  *   trained: number | null, notes: string[], outlooks: Outlook[],
  *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
+ * @typedef {{use: string, answer: string, does: string, measured: string, unknown: string}} Use
+ * @typedef {{model: string, base: number, trained: number, met: number[], lengths: {target: number, ways: Object<string, {new: number[], step: number}>}[]}} Growth
+ * @typedef {{growth: Growth, guide: Use[]}} Story
  * @typedef {{model: string, words: string[], width: number, of: number, share: number, scale: number, int8: string}} Vectors
  * @typedef {{schema: number, version: string, command: string, seed: number, dim: number,
  *   heads: number, families: Object<string, string>,
  *   properties: {name: string, label: string, meaning: string}[],
- *   encodings: Encoding[], first: string[], models: Model[],
+ *   encodings: Encoding[], first: string[], begin: string, story: Story, models: Model[],
  *   turnings: Object<string, Rotation>, words: Vectors | null, study: any, notes: string[]}} Data
  */
 

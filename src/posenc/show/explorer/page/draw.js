@@ -39,7 +39,7 @@ const themed = new Map();
 export const unthemed = () => themed.clear();
 
 /** @param {string} name @returns {string} a colour of the theme */
-function theme(name) {
+export function theme(name) {
   let colour = themed.get(name);
   if (colour === undefined) {
     colour = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -4,7 +4,7 @@ import { encodingChoice, instead, reason } from "./app.js";
 import { adds, anglesOf, byOffset, dots, headsOf, obstacle, remembered, rowsOf, slidersOf, stepOf, turnedOf, turningOf, turns, walk } from "./compute.js";
 import { choice, copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
-import { WORD, added, interrupted, oneWord, reads } from "./layer.js";
+import { WORD, addedScores, interrupted, oneWord, reads } from "./layer.js";
 import { FIRST, MOST_TOKENS, MOST_WORDS } from "./state.js";
 import { integer, shown, tokensOf } from "./words.js";
 
@@ -111,7 +111,7 @@ export function encodingView(app) {
     length.element.hidden = reading && !acted;
     if (reading) return drawSentence(encoding, state);
     const { scores, by } = remembered(["added", encoding.slug, n, axis, options, head], () => {
-      const scores = added(encoding, oneWord(n), state);
+      const scores = addedScores(encoding, oneWord(n), state);
       return { scores, by: byOffset(scores) };
     });
     const about = `to the score of “${WORD}” for “${WORD}”${inHead(encoding, state)}, by their two places.`;
@@ -131,7 +131,7 @@ export function encodingView(app) {
   /** One word so often would hide what it reads: a sentence, and the same with a full stop in the middle. */
   function drawSentence(/** @type {Encoding} */ encoding, /** @type {State} */ state) {
     const words = sentenceOf(state), cut = interrupted(words), n = words.length;
-    const [before, after] = [words, cut.words].map((each) => added(encoding, each, state));
+    const [before, after] = [words, cut.words].map((each) => addedScores(encoding, each, state));
     const axis = { names: words }, row = { ...axis, label: "query", role: QUERY_AXIS.role }, column = { ...axis, label: "key", role: KEY_AXIS.role };
     const place = { i: state.i % n, j: state.j % n };
     const outside = (/** @type {number} */ at) => Math.floor(at / n) !== cut.at && at % n !== cut.at;

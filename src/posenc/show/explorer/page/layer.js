@@ -1,7 +1,7 @@
 // One head of attention on words with seeded vectors, without an encoding and with it.
 
 import { values } from "../interpreter.js";
-import { adds, apart, biases, computed, mixed, normals, remembered, softmax, vectorOf, walk } from "./compute.js";
+import { adds, apart, biases, computed, mixed, normals, remembered, softmax, stand, vectorOf, walk } from "./compute.js";
 
 /** @import {Grid} from "./compute.js" */
 /** @import {Encoding, Vectors} from "./data.js" */
@@ -55,6 +55,19 @@ export function embedded(words, width, lexicon) {
 /** @typedef {Pick<State, "options" | "head" | "axis">} Choice */
 
 /**
+ * A word as query and another as key, at two places, as they enter the dot product.
+ * @param {Encoding} encoding @param {[string, string]} words @param {[number, number]} places @param {Choice} state
+ * @returns {{q: Float64Array, k: Float64Array, score: number}}
+ */
+export function pairAt(encoding, words, places, state) {
+  const { dim, width, axes } = encoding.graph;
+  const x = embedded(words, width, null);
+  const [q, k] = [mixed(x, projection(width, dim, 11)), mixed(x, projection(width, dim, 12))];
+  const out = computed(encoding, stand(places, axes, state.axis), state.options, ["q", "k", "scores"], { q: q.values, k: k.values, hidden: x.values });
+  return { q: values(out.q).subarray(0, dim), k: values(out.k).subarray(dim, 2 * dim), score: values(out.scores)[1] };
+}
+
+/**
  * The scores of words in the order in which they stand, and what they are the sum of.
  * @param {Encoding} encoding @param {string[]} words @param {Choice} state @param {Lexicon | null} [lexicon] none: all words are seeded
  * @returns {{content: Grid, scores: Grid, terms: Term[], x: Grid, values: Grid}} `x` are the words; `values` have what is added to them
@@ -92,7 +105,7 @@ const less = (a, b) => ({ ...a, values: a.values.map((value, n) => (Number.isFin
  * What an encoding adds to the score of each word for each, less that of the same words without it.
  * @param {Encoding} encoding @param {string[]} words @param {Choice} state @returns {Grid}
  */
-export function added(encoding, words, state) {
+export function addedScores(encoding, words, state) {
   const { scores, content } = scored(encoding, words, state);
   return less(scores, content);
 }
@@ -113,7 +126,7 @@ export function reads(encoding) {
   return remembered(["reads", encoding.slug], () => {
     const words = ["the", "old", "dog", "chased"], last = words.length * (words.length - 1);
     const state = { options: {}, head: 0, axis: 0 };
-    const [before, after] = [words, interrupted(words).words].map((each) => added(encoding, each, state).values[last]);
+    const [before, after] = [words, interrupted(words).words].map((each) => addedScores(encoding, each, state).values[last]);
     return { moved: Math.abs(before - after) > 1e-9 };
   }).moved;
 }

@@ -72,7 +72,7 @@ GUIDE = (
     ),
     Use(
         "… that must read beyond its training, with no more of it",
-        "none: show it the last L tokens, or a window of them",
+        "None: show it the last L tokens, or a window of them",
         "windows in most layers: Gemma-3, gpt-oss, Olmo-3.1",
         "Tiny models (as above) need these bits at 2 L, reading all and cropped to the last L:"
         f" {_READ}. None gains by reading on. Trained to copy L = 10 words (learning rate 0.001,"
