@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.catalog import CATALOG
+from posenc.models import published
 from posenc.models.config.families import model_types
 from posenc.models.files.errors import ModelError
 from posenc.show.explorer import data, models
@@ -28,8 +29,12 @@ def catalog(names: list[str]) -> dict[str, Any]:
 
 
 def architectures() -> dict[str, Any]:
-    """Every `model_type` of transformers that has positions and is read."""
+    """The published models, and every `model_type` of transformers that is read."""
     found, turnings = [], {}
+    for name, config in published.configs().items():
+        model, turns = models.published_model(name, config)
+        found.append(model)
+        turnings |= turns
     for name in sorted(model_types()):
         try:
             model, turns = models.architecture(name)

@@ -19,6 +19,8 @@ import torch
 import posenc
 from posenc import create, plot
 from posenc.analysis import toy
+from posenc.analysis.dials import by_method
+from posenc.models import config, published
 
 with suppress(ImportError):  # then the browser's fixture skips
     from playwright.sync_api import expect
@@ -486,6 +488,31 @@ def test_an_address_that_is_not_understood_says_so(visit):
     says(page, "#notice", "the model “mine”")
     go(page, "#v1/tour")
     expect(page.locator("#notice")).to_be_hidden()
+
+
+@pytest.mark.parametrize("wanted", [50_000, 131_072])
+def test_published_models_come_first_with_dials_at_any_length(visit, wanted):
+    """Llama 3.1's, as `posenc.analysis.dials` has them: as configured, and after extensions."""
+    page = visit("#v1/context")
+    groups = page.locator("optgroup").evaluate_all("all => all.map((one) => one.label)")
+    assert groups == ["Yours", "Published", "Architectures, by their defaults"]
+    names = page.locator("optgroup[label=Published] option").all_inner_texts()
+    assert names == [*published.configs()]
+    name = "Llama-3.1-8B-Instruct"
+    rotary = config.specify(published.configs()[name]).main.layers[0].encoding
+    go(page, f"#v1/context?model={name}&wanted={wanted}")
+    found = by_method(rotary.unscaled(), 8192, wanted, rotary.theta(wanted))
+    new = {way: sum(dial.new > 0 for dial in dials) for way, dials in found.items()}
+    said = page.locator(".verdict")
+    expect(said).to_contain_text(f"{new['configured']} of 64 pairs meet new angles at {wanted:,}")
+    if wanted == 131_072:
+        expect(said).to_contain_text(f"linear {new['interpolate']}, NTK {new['ntk']}")
+        expect(said).to_contain_text(f"YaRN {new['yarn']}")
+    assert page.locator(".dials svg").count() == 64
+    assert page.locator(".dials .new").count() == new["configured"]
+    assert "8 layers" not in page.inner_text("main")  # of the packaged config, not of the model
+    page.get_by_label("Any length").press("End")
+    has_address(page, f"wanted={8192 * 32}")
 
 
 def test_nothing_is_said_to_a_mouse_alone(visit):

@@ -5,6 +5,7 @@ tokens: `theta` as it was before any extension, and for each method how many tim
 turns then. Everything is computed here; the page reads no config.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -81,6 +82,7 @@ class Outlook(TypedDict):
 class Model(TypedDict):
     name: str  # a `model_type`, or the user's file
     own: bool  # the user's
+    published: bool  # with the rotation of a published config, else by the defaults of a class
     facts: str  # "28 layers, 28 heads in 4 groups, 32,768 tokens"
     embedding: str  # what is added to embeddings; empty: nothing
     context: int | None
@@ -88,6 +90,18 @@ class Model(TypedDict):
     layers: list[Layers]
     notes: list[str]
     outlooks: list[Outlook]  # at the context, and at FACTORS times it
+
+
+def published_model(name: str, published: Mapping[str, Any]) -> tuple[Model, dict[str, Turning]]:
+    """Describe the rotation of a published model, whose config is packaged with a few layers."""
+    spec, file = config.specify(published, name), "config.json"
+    model, turnings = _described(name, False, spec, inspect_spec(spec, file, file, None), file)
+    layers = [layer for layer in model["layers"] if layer["turning"]]
+    for layer in layers:
+        far = "layers that see everything" if len(layers) > 1 else "layers that turn"
+        layer["layers"] = f"layers with a window of {layer['window']:,}" if layer["window"] else far
+    facts = words.facts(inspect_spec(spec, file, file, None)).partition(", ")[2].partition(", ")[2]
+    return {**model, "published": True, "layers": layers, "facts": facts, "notes": []}, turnings
 
 
 def architecture(name: str) -> tuple[Model, dict[str, Turning]]:
@@ -128,6 +142,7 @@ def _described(
     return {
         "name": name,
         "own": own,
+        "published": False,
         "facts": words.facts(inspection),
         "embedding": inspection.embedding,
         "context": spec.context,

@@ -20,7 +20,7 @@
  *   extended: {factor: number, target: number, methods: Object<string, Extended>}[]}} Rotation
  * @typedef {{target: number, verdict: string, problems: string[], unknown: string[],
  *   advice: string[]}} Outlook
- * @typedef {{name: string, own: boolean, facts: string, embedding: string, context: number | null,
+ * @typedef {{name: string, own: boolean, published: boolean, facts: string, embedding: string, context: number | null,
  *   trained: number | null, notes: string[], outlooks: Outlook[],
  *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
  * @typedef {{use: string, answer: string, does: string, measured: string, unknown: string}} Use

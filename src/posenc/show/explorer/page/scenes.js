@@ -2,7 +2,8 @@
 
 import { byOffset, remembered, rowsOf, stand, turningOf, vectorOf, walk } from "./compute.js";
 import { BOTH, makeClocks, makeLegend } from "./clocks.js";
-import { button, html, prose, slider, svg } from "./dom.js";
+import { fresh, makeDials } from "./dials.js";
+import { button, html, prose, slider } from "./dom.js";
 import { CHANNEL_AXIS, QUERY_AXIS, heatMap, linePlot, theme } from "./draw.js";
 import { WORD, addedScores, oneWord, pairAt } from "./layer.js";
 import { colour } from "./scales.js";
@@ -138,29 +139,20 @@ export function turn(app) {
 
 const WAYS = ["as trained", "PI", "NTK", "YaRN"];
 
-/** @param {number} from @param {number} to in turns @param {string} fill */
-function sector(from, to, fill) {
-  if (to - from < 1e-6) return null;
-  if (to - from > 0.9999) return svg("circle", { r: 20, class: fill });
-  const at = (/** @type {number} */ share) => `${20 * Math.sin(2 * Math.PI * share)} ${-20 * Math.cos(2 * Math.PI * share)}`;
-  return svg("path", { d: `M0 0 L${at(from)} A20 20 0 ${to - from > 0.5 ? 1 : 0} 1 ${at(to)}Z`, class: fill });
-}
-
 /** @param {App} app @returns {Scene} */
 export function grow(app) {
   const { model, base, trained, met, lengths } = app.data.story.growth;
   const length = slider({ name: "Length", low: 0, high: lengths.length - 1, shown: (n) => `${integer(lengths[n].target)} tokens`, moved: (n) => app.set({ wanted: lengths[n].target }, "wanted") });
   const ways = WAYS.map((name, way) => button(name, () => app.set({ way }), { "aria-pressed": false }));
-  const dials = html("div", { class: "dials", role: "img" }), verdict = html("p", { class: "verdict", "aria-live": "polite" });
+  const dials = makeDials(), verdict = html("p", { class: "verdict", "aria-live": "polite" });
   const at = (/** @type {State} */ state) => {
     const n = lengths.findIndex(({ target }) => target >= state.wanted);
     return state.wanted && n >= 0 ? n : lengths.length - 1;
   };
-  const fresh = (/** @type {number[]} */ shares) => shares.filter((share) => share > 0).length;
   const last = lengths[lengths.length - 1];
   return {
     title: "The text grows", notes: [10],
-    element: html("div", {}, html("div", { class: "controls" }, length.element, html("div", { class: "files", role: "group", "aria-label": "Extension" }, ...ways)), dials, verdict),
+    element: html("div", {}, html("div", { class: "controls" }, length.element, html("div", { class: "files", role: "group", "aria-label": "Extension" }, ...ways)), dials.element, verdict),
     lead: `RoPE tells places apart by the angles of its hands. ${model} (base ${integer(base)}) was trained on ${integer(trained)} tokens; you give it more. Blue: angles that training has shown. Orange: met for the first time.`,
     asks: `At ${integer(last.target)} tokens, how many of its ${met.length} hands point where training never did?`,
     answers: ["none", "about half", "all"], right: 2,
@@ -169,9 +161,7 @@ export function grow(app) {
       const n = at(state), { target, ways: found } = lengths[n], name = WAYS[state.way], { new: shares, step } = found[name];
       length.set(n);
       ways.forEach((each, way) => each.setAttribute("aria-pressed", String(way === state.way)));
-      dials.replaceChildren(...shares.map((share, pair) => svg("svg", { viewBox: "-22 -22 44 44", "aria-hidden": true },
-        svg("circle", { r: 20, class: "unmet" }), sector(0, met[pair], "met"), sector(met[pair], met[pair] + share, "new"))));
-      dials.setAttribute("aria-label", `${met.length} dials, ${fresh(shares)} with an orange part`);
+      dials.draw(met, shares);
       const usual = lengths[0].ways[WAYS[0]].step;
       const cost = usual / step > 1.001 ? ` Its price: from one word to the next the fastest hand turns ${shown(usual / step)} times less than in training, so that neighbours melt together.`
         : state.way ? " Neighbours stay as far apart as in training on the fastest hand." : "";
