@@ -146,7 +146,7 @@ def test_readme_and_the_page_have_the_same_rows(everything):
     assert guide.markdown() in (ROOT / "README.md").read_text("utf-8")
     html = page.render(everything)
     for one in guide.GUIDE:
-        assert f"<b>{one.use}</b>" in html
+        assert f"<summary>{one.use}: <b>" in html
         assert all(part in html for part in one.answer.split("`")[::2])
 
 
