@@ -134,7 +134,7 @@ def test_what_does_not_extrapolate_is_recommended_to_nobody():
     """At 1.4 L nobody copies one text in twenty, and nobody gains by reading on."""
     assert max(far for _, far in guide.COPIED.values()) < 5
     assert all(cropped < on for on, cropped in guide.READ_ON.values())
-    assert use("… that must read beyond").answer.startswith("none")
+    assert use("… that must read beyond").answer.startswith("None")
     answers = " ".join(one.answer for one in guide.GUIDE)
     assert not re.search("ALiBi|T5|Transformer-XL", answers)
 

@@ -5,7 +5,7 @@ import { fresh, makeDials } from "./dials.js";
 import { choice, html, prose, slider } from "./dom.js";
 import { linePlot } from "./draw.js";
 import { read, values } from "../interpreter.js";
-import { integer, shown } from "./words.js";
+import { integer, joined, shown } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Model, Outlook, Rotation} from "./data.js" */
@@ -56,7 +56,7 @@ export function contextView(app) {
   });
   const lengthAt = (/** @type {number} */ doublings) => Math.round((open?.trained ?? 1) * 2 ** doublings);
   const dials = makeDials(), counted = html("p", { class: "verdict" });
-  const turned = html("section", {}, html("h3", {}, "Angles that training never showed"), dials.element, counted);
+  const turned = html("section", {}, html("h3", {}, "Angles beyond the trained length"), dials.element, counted);
   const plot = linePlot(app.desk);
   const facts = html("p", { class: "soft" }), verdict = html("p", { class: "claim" });
   const words = html("div"), trouble = html("div");
@@ -100,7 +100,7 @@ export function contextView(app) {
     dials.draw(met, shares);
     const extended = Object.entries(rotation.extended.find((each) => each.target === span)?.methods ?? {});
     const others = extended.map(([name, { slower }]) => `${name} ${fresh(anglesAt(rotation, slower, span).shares)}`);
-    counted.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} pairs meet new angles at ${integer(target)} tokens, as configured${window < target ? `, within a window of ${integer(window)}` : ""}.${others.length ? ` Extended to it: ${others.join(", ")}.` : ""}`);
+    counted.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} pairs meet angles at ${integer(target)} tokens that ${integer(rotation.trained ?? 0)} did not show, as configured${window < target ? `, within a window of ${integer(window)}` : ""}.${others.length ? ` Extended to it: ${others.join(", ")}.` : ""}`);
   }
 
   return {
@@ -117,8 +117,10 @@ export function contextView(app) {
       offer(groups, turning.map((each, n) => [String(n), each.layers]), String(at));
       const rotation = turning.length ? turnings[turning[at].turning ?? ""] : null;
       const targets = [...new Set([...picked.outlooks.map((each) => each.target), ...(rotation?.extended ?? []).map((each) => each.target)])].sort((a, b) => a - b);
-      const target = state.wanted && rotation?.trained ? state.wanted : targets.includes(state.wanted) ? state.wanted : rotation?.extended[1]?.target ?? targets[1] ?? targets[0] ?? 0;
-      offer(lengths, targets.map((each) => [String(each), `${integer(each)} tokens`]), String(target));
+      const stretched = rotation?.trained && picked.context && picked.context > rotation.trained ? picked.context : undefined;
+      const target = state.wanted && (rotation?.trained || targets.includes(state.wanted)) ? state.wanted : stretched ?? rotation?.extended[1]?.target ?? targets[1] ?? targets[0] ?? 0;
+      const offered = [...new Set([...targets, target])].sort((a, b) => a - b);
+      offer(lengths, offered.map((each) => [String(each), `${integer(each)} tokens`]), String(target));
       open = rotation;
       plot.element.hidden = !rotation;
       turned.hidden = length.element.hidden = !rotation?.trained;
@@ -128,7 +130,7 @@ export function contextView(app) {
       }
       if (rotation) draw(picked, rotation, target);
       const outlook = picked.outlooks.find((each) => each.target === target);
-      verdict.textContent = outlook ? verdictOf(outlook) : `What inspect says of it is in this page for ${targets.map(integer).join(", ")} tokens.`;
+      verdict.textContent = outlook ? verdictOf(outlook) : `What inspect says of this model is in this page for ${joined(picked.outlooks.map((each) => integer(each.target)))} tokens.`;
       const gain = rotation && rotation.gain !== 1 ? [`cos and sin are multiplied by ${shown(rotation.gain, 4)}`] : [];
       words.replaceChildren(
         ...listed("Why", [...(outlook?.problems ?? []), ...(outlook?.unknown ?? [])]),

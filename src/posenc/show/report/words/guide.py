@@ -54,8 +54,7 @@ GUIDE = (
     ),
     Use(
         "… for long texts, to be trained",
-        "RoPE through windows in most layers; in those that see everything a large base, p-RoPE, or"
-        " no positions (NoPE)",
+        "RoPE through windows; a large base, p-RoPE or NoPE in the layers that see all",
         "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
         " SmolLM3",
         f"Tiny models (L = 64 characters, learning rate 0.001, 1,500 steps, 7 seeds) with RoPE"
@@ -64,7 +63,7 @@ GUIDE = (
     ),
     Use(
         "… that is trained already, with RoPE, for longer texts",
-        "YaRN: `posenc extend --method yarn`; `posenc inspect --target` says what would break",
+        "YaRN: `posenc extend`; see `posenc inspect`",
         "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a way of its own: Llama 3.1, Phi-3.5",
         "Pairs of 64 of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192 in"
         f" training: {_ANGLES}. But PI sets all neighbours 16 times closer, YaRN the slow pairs.",
