@@ -60,3 +60,13 @@ def sign_flip(apart):
     sums = [abs(sum(x * s for x, s in zip(apart, signs, strict=True)))
             for signs in product((1, -1), repeat=len(apart))]  # fmt: skip
     return fmean(total >= seen for total in sums)
+
+
+def names(study):
+    return {name for _, name, *_ in means(study)}
+
+
+def cost_of_reading_on(study, name):
+    """Bits at 2 L beyond those of cropping to L, by seed."""
+    read, cut = (by_seed(study, name, 128, cropped=cropped) for cropped in (False, True))
+    return [x - y for x, y in zip(read, cut, strict=True)]

@@ -4,7 +4,7 @@ import re
 from statistics import fmean
 
 import pytest
-from stored_outcomes import STUDIES, by_seed, mean, means, settings, sign_flip
+from stored_outcomes import STUDIES, by_seed, cost_of_reading_on, mean, names, settings, sign_flip
 
 pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
@@ -61,7 +61,7 @@ def test_pages_of_all_kinds_are_looked_through(said):
     names = {str(path.relative_to(ROOT)) for path in said}
     assert names >= {
         "README.md", "CHANGELOG.md", "studies/README.md", "studies/pairs-copy/finding.md",
-        "docs/results.md", "src/posenc/show/report/kinds/comparison/guide.py",
+        "docs/results.md", "src/posenc/show/report/guide.py",
         "src/posenc/show/explorer/page/tour.js",
         "src/posenc/show/report/kinds/study.html", "src/posenc/core/cards.json",
     }  # fmt: skip
@@ -75,39 +75,6 @@ def test_hypotheses_stand_in_plans_and_where_they_are_called_so(said):
         assert (
             text.count(hypothesis) == text.count(f"as registered, no finding: *{hypothesis}*") > 0
         )
-
-
-def row(begin):
-    (line,) = re.findall(rf"^\| {begin}.*$", README, re.M)
-    return line
-
-
-def test_what_to_take_for_longer_texts_is_what_the_store_holds():
-    line, study = row("… and must read longer texts"), "shape-text"
-    cells = settings(study)
-    ((rate, steps),) = {(cell["profile"]["rate"], cell["profile"]["steps"]) for cell in cells}
-    seeds = len({cell["seed"] for cell in cells})
-    assert f"(L = 64 characters, learning rate {rate}, {steps:,} steps, {seeds} seeds)" in line
-    windowed = fmean(bits for (_, name, n, _), bits in means(study, "windowed").items()
-                     if (name, n) == ("rope", 128))  # fmt: skip
-    cropped = mean(study, "rope", 128, cropped=True)
-    assert f"RoPE needs {mean(study, 'rope', 128):.3f} bits a character at 2 L" in line
-    assert f"cropped to L {cropped:.3f} and through a window {windowed:.3f}" in line
-    for name, slug in (("ALiBi needs", "alibi"), ("T5", "t5"), ("NoPE", "nope")):
-        assert f"{name} {mean(study, slug, 128):.3f}" in line
-    costs = [cost for name in names(study) for cost in cost_of_reading_on(study, name)]
-    assert min(costs) > 0  # none gains
-
-
-def test_what_is_said_of_fox_is_what_the_store_holds():
-    line, study = row("a text whose tokens should say"), "properties-text"
-    bits, cropped = (f"{mean(study, 'fox', 128, cropped=cut):.3f}" for cut in (False, True))
-    assert f"FoX alone is in a study here, with {bits} bits at 2 L, cropped to L as many" in line
-    assert bits == cropped
-    seeds = {cell["seed"] for cell in settings(study)}
-    assert f"by {len(seeds)} seeds" in line
-    others = {"cope", "path", "wall", "selective-rope"}
-    assert not others & {name for store in TEXTS for name in names(store)}
 
 
 def test_what_the_changelog_says_of_copying_is_what_the_store_holds():
@@ -161,13 +128,3 @@ def test_all_rows_of_a_study_share_one_learning_rate_and_schedule(study):
     assert (
         len({(cell["profile"]["rate"], cell["profile"]["steps"]) for cell in settings(study)}) == 1
     )
-
-
-def names(study):
-    return {name for _, name, *_ in means(study)}
-
-
-def cost_of_reading_on(study, name):
-    """Bits at 2 L beyond those of cropping to L, by seed."""
-    read, cut = (by_seed(study, name, 128, cropped=cropped) for cropped in (False, True))
-    return [x - y for x, y in zip(read, cut, strict=True)]

@@ -39,6 +39,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "show.report.saving",
     "show.report.drawing",
     "show.report.words",
+    "show.report.guide",
     "show.report.terminal",
     "show.report.figures",
     "show.report.kinds",

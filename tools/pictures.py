@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 
+from posenc.analysis import toy
 from posenc.analysis.dials import by_method
 from posenc.catalog import create, find
-from posenc.core.biases import ALL, as_bias
 from posenc.encodings.rotary.theta import frequencies
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import heat
@@ -15,25 +15,15 @@ from posenc.show.report.figures import rotary
 
 FOLDER = Path(__file__).parent.parent / "docs/pictures"
 SHOWN = ("integer", "binary", "sinusoidal", "rope", "xpos", "alibi", "kerple", "fire")
-TOKENS, DIM = 64, 64
+TOKENS = 64
 TRAINED, TARGET = 8_192, 131_072  # of the dials, in tokens
 USUAL = "none", "interpolate", "ntk", "yarn"
 
 
 def added(name: str) -> list[list[float]]:
-    """Score of a seeded word for itself at each pair of places, less that without an encoding."""
+    """What is added to the score of a seeded word for itself at each pair of places, first head."""
     torch.manual_seed(0)
-    encoding = create(name, DIM, 1).double().requires_grad_(False)
-    word = torch.randn(1, 1, DIM, dtype=torch.float64).expand(1, TOKENS, DIM)
-    pos = torch.arange(TOKENS)
-    at, scale = encoding.prepare(pos), encoding.scale(DIM)
-    x = encoding.on_embeddings(word, at).unsqueeze(1) if name in SHOWN[:3] else word.unsqueeze(1)
-    q, k = encoding.on_queries(x, at), encoding.on_keys(x, at)
-    scores = q @ k.mT * scale
-    bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
-    if bias is not None:
-        scores = scores + bias.block(ALL, ALL)
-    return (scores - word @ word.mT * scale)[0, 0].tolist()
+    return toy.added(create(name, toy.DIM, toy.HEADS), [toy.WORD] * TOKENS)[0, 0].tolist()
 
 
 panels = [

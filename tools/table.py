@@ -1,6 +1,6 @@
-"""Write what is made from the cards: the property table of README.md, and what is read where torch
-is not loaded, `cards.json`, and `findings.json`, where encodings are others than were measured or
---measure is passed. With --check, only say what is stale.
+"""Write what is made: the guide of README.md; and from the cards its table of properties, what is
+read where torch is not loaded, `cards.json`, and `findings.json`, where encodings are others than
+were measured or --measure is passed. With --check, only say what is stale.
 """
 
 import json
@@ -13,10 +13,12 @@ from posenc.catalog import CATALOG
 from posenc.core import names
 from posenc.properties import ALL, check
 from posenc.properties.card import described, measured_by
+from posenc.show.report import guide
 
 ROOT = Path(__file__).parent.parent
 README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/core/cards.json"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
+GUIDE = "<!-- guide: made by tools/table.py -->"
 
 
 def table() -> str:
@@ -30,6 +32,11 @@ def table() -> str:
     note = "\n\nᶜ made for causal attention, and measured under a causal mask"
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return rows + note if any("ᶜ" in line[0] for line in lines) else rows
+
+
+def between(text: str, start: str, new: str) -> str:
+    before, rest = text.split(start)
+    return f"{before}{start}\n{new}\n{END}{rest.partition(END)[2]}"
 
 
 def printed() -> str:
@@ -58,10 +65,8 @@ def measured_now() -> bool:
 
 
 def main() -> None:
-    text = README.read_text()
-    before, rest = text.split(START)
-    after = rest.split(END)[1]
-    fresh = {README: f"{before}{START}\n{table()}\n{END}{after}", PRINTED: printed()}
+    readme = between(between(README.read_text(), GUIDE, guide.markdown()), START, table())
+    fresh = {README: readme, PRINTED: printed()}
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
     if not measured_now():
         stale.append(names.FINDINGS)

@@ -14,7 +14,7 @@ from posenc.encodings.rotary.theta import frequencies, yarn
 from posenc.models.files.errors import ModelError
 from posenc.models.hf.saved import described
 from posenc.models.inspection import inspect
-from posenc.show.report import words
+from posenc.show.report.kinds.inspection import words
 
 QWEN = {
     "model_type": "qwen2",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from posenc.catalog import CATALOG
+from posenc.catalog import CATALOG, create
 from posenc.core.biases import offset
 from posenc.core.encoding import Encoding
 from posenc.core.sum import Sum
@@ -424,3 +424,11 @@ def test_a_table_of_zeros_can_be_measured():
     assert not found["unique_positions"].holds
     assert found["linear_shift"].why == "all rows are 0, and any Mₖ takes one to the other"
     assert found["norm_constant"].why == "norm 0 everywhere"
+
+
+@pytest.mark.parametrize("name", ["integer", "sine"])
+def test_one_row_that_is_flat_does_not_make_all_flat(name):
+    """Position 0 adds nothing, so that its row is flat; i · j rises at once from all others."""
+    finding = check(create(name, 64, 1))["decaying"]
+    assert not finding.holds
+    assert finding.why == "first rises at offset 1"

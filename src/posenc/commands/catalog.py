@@ -1,6 +1,7 @@
 """`posenc list`, `posenc show` and `posenc cite`: what encodings there are."""
 
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -12,18 +13,25 @@ from posenc.core import names
 
 
 @app.command(name="list")
-def list_(*, as_json: AsJson = False) -> None:
-    """List every encoding, by family, with what it does and who uses it.
+def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -> None:
+    """List every encoding, with what it does and who uses it; or say which to take for what.
 
     Parameters
     ----------
+    by
+        Encodings by family; or by use, what to take and why.
     as_json
         Print one JSON document instead.
     """
+    from posenc.show.report import guide
+
     if as_json:
-        return print_json([*names.cards().values()])
+        rows = map(asdict, guide.GUIDE) if by == "use" else names.cards().values()
+        return print_json([*rows])
     from posenc.show.report.terminal import catalog
 
+    if by == "use":
+        return catalog.uses(guide.GUIDE, Console())
     catalog.catalog(names.cards().values(), Console())
 
 

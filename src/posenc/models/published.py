@@ -26,10 +26,14 @@ class Published:
         return sum(wave > self.context for wave in self.wavelengths)
 
 
+def configs() -> dict[str, dict[str, object]]:
+    """The configs of published.json by name: as published, but for a few layers instead of all."""
+    return json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
+
+
 def models() -> list[Published]:
     """Every model of published.json, those with the shortest context first."""
-    configs = json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
-    described = [_described(name, config) for name, config in configs.items()]
+    described = [_described(name, config) for name, config in configs().items()]
     return sorted(described, key=lambda model: (model.context, max(model.wavelengths)))
 
 

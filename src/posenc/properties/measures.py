@@ -274,10 +274,11 @@ def _decays(probe: Probe) -> Finding:
     if not curves.isfinite().all():
         return Finding(float("inf"), "scores are not finite")
     span = curves.amax(-1) - curves.amin(-1)
-    if span.min() < 1e-9:
-        return FLAT
-    steps = curves.diff() / span.unsqueeze(-1)
+    flat = span < 1e-9  # some rows may be so, that of position 0 where its row is 0
+    steps = curves.diff()[~flat] / span[~flat].unsqueeze(-1)
     rises = (steps > 1e-6).any(0).nonzero()
+    if flat.any() and not len(rises):
+        return FLAT
     if not len(rises):
         return Finding(0.0, f"falls all the way to offset {steps.shape[-1]}")
     return Finding(steps.max().item(), f"first rises at offset {rises[0].item() + 1}")

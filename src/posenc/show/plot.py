@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
 
 from posenc.analysis import clocks as analysis_clocks
 from posenc.analysis import similarity as similarities
+from posenc.analysis import toy
 from posenc.analysis.text import words
-from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, create, find
 from posenc.core.arguments import brief, count
 from posenc.core.encoding import Encoding
@@ -162,28 +161,21 @@ def _turns_nothing(encoding: Encoding | str, asked: str) -> str:
 def attention(
     encoding: Encoding | str, sentence: str = "the dog bites the man", causal: bool = False
 ) -> Picture:
-    """Draw where words of a sentence look, in a layer of random weights, without and with it.
+    """Draw where words of a sentence look, in a layer of seeded weights, without and with it.
 
-    Equal words have equal vectors, and queries are projected as keys are: a word looks for words
-    like itself, and what else it does is the encoding's doing.
+    Words and layer are those of the explorer (`posenc.analysis.toy`), and so are the numbers. Heads
+    that are all alike are drawn once.
     """
     tokens = words(sentence)
     if not tokens:
         raise ValueError(f"`sentence` must have a word, got {brief(sentence)}.")
-    instance = _encoding(encoding)
-    dim, heads = instance.dim or DIM, instance.heads or HEADS
-    with torch.random.fork_rng(devices=[]):
-        layer = SelfAttention(instance.width or dim * heads, heads, instance)
-    distinct = sorted({*tokens})
-    vectors = _normal(len(distinct), layer.width)
-    for part in (layer.q, layer.k):
-        nn.init.zeros_(part.bias)
-        with torch.no_grad():
-            part.weight.copy_(_normal(*part.weight.shape) * layer.width**-0.5)
-    x = vectors[[distinct.index(word) for word in tokens]].unsqueeze(0)
+    instance = _encoding(encoding, toy.DIM, toy.HEADS)
+    layer = toy.layer(instance)
+    x = toy.embedded(tokens, layer.width)
     mask = earlier() if causal or instance.causal else None
     plain, weights = (attention_weights(part, x, mask) for part in (without(layer), layer))
-    return Picture(attention_figures.compared(plain, weights, tokens))
+    heads = 1 if all(head == weights[0] for head in weights) else len(weights)
+    return Picture(attention_figures.compared(plain[:heads], weights[:heads], tokens))
 
 
 def wavelengths(model: str | Path, target: int | None = None) -> Picture:
@@ -263,7 +255,3 @@ def _name(encoding: Encoding | str) -> str:
 def _no_rows(encoding: Encoding | str, instance: Encoding) -> str:
     see = "`plot.bias`" if "on_scores" in instance.acts_on else "`plot.attention`"
     return f"{_name(encoding)} gives no row to a position, for it acts on scores alone: see {see}."
-
-
-def _normal(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))

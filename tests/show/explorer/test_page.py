@@ -14,16 +14,20 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+import torch
 
 import posenc
-from posenc import plot
+from posenc import create, plot
+from posenc.analysis import toy
+from posenc.analysis.dials import by_method
+from posenc.models import config, published
 
 with suppress(ImportError):  # then the browser's fixture skips
     from playwright.sync_api import expect
 
 pytestmark = pytest.mark.slow
 
-VIEWS = ["encoding", "order", "rotation", "compare", "context", "tour"]
+VIEWS = ["story", "encoding", "order", "rotation", "compare", "context", "tour"]
 AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 STATES = 200 if "POSENC_THOROUGH" in os.environ else 5
 READ = [("light", 1280), ("dark", 390)]  # of all that are promised, so that it takes seconds
@@ -117,10 +121,11 @@ def test_it_is_one_small_file(file, visit):
 @pytest.mark.parametrize("view", VIEWS)
 def test_each_view_says_something_before_the_first_click(visit, view):
     page = visit(f"#v1/{view}")
-    assert page.locator("[aria-current=page]").inner_text() == view.capitalize()
+    tab = "Story" if view == "tour" else view.capitalize()  # the tour is its footnotes
+    assert page.locator("[aria-current=page]").inner_text() == tab
     text = page.inner_text("main")
     assert page.locator(".instead").count() == 0
-    assert any(letter.isdigit() for letter in text)
+    assert any(letter.isdigit() for letter in text) or "the same column" in text
     assert page.locator("canvas:visible, main svg:visible").count() >= 1
     assert "NaN" not in text
     assert "undefined" not in text
@@ -166,7 +171,8 @@ def test_by_mouse(visit):
     page.get_by_label("Wanted length").select_option(label="32,768 tokens")
     says(page, ".claim", "A text of 32,768 tokens")
 
-    page.get_by_role("link", name="Tour").click()
+    page.get_by_role("link", name="Story").click()
+    page.get_by_role("link", name="“Attention does not change").click()
     page.get_by_role("button", name="Next").click()
     expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
     page.get_by_role("link", name="Open it in its view").click()
@@ -204,10 +210,13 @@ def test_by_keyboard_alone(visit):
     page.keyboard.press("Enter")
     expect(page.locator(".numbers[open] table")).to_have_count(1)
 
-    for view in VIEWS[1:]:
+    for view in VIEWS[2:]:
         page.evaluate("document.activeElement.blur()")
-        tab_to(page, f"nav a[data-view={view}]")
-        page.keyboard.press("Enter")
+        if view == "tour":
+            go(page, "#v1/tour")
+        else:
+            tab_to(page, f"nav a[data-view={view}]")
+            page.keyboard.press("Enter")
         expect(page.locator("#view")).to_be_focused()
         before = pixels(page)
         if view == "order":
@@ -266,10 +275,10 @@ def states(count):
 
 
 def test_a_link_shows_the_same_pixels_in_a_new_page(visit):
-    page = visit()
+    page = visit(reduced_motion="reduce")
     for address in states(STATES):
         go(page, address)
-        new = visit(page.evaluate("location.hash"))
+        new = visit(page.evaluate("location.hash"), reduced_motion="reduce")
         assert pixels(new) == pixels(page), unquote(address)
         assert page.title() == new.title()
         new.context.close()
@@ -291,9 +300,9 @@ def test_each_picture_of_the_texts_is_a_state_that_is_drawn(visit):
     page = visit()
     for address in addresses:
         go(page, address)
-        expect(page.locator(f"nav a[data-view={address.split('/')[1]}]")).to_have_attribute(
-            "aria-current", "page"
-        )
+        view = re.split("[/?]", address)[1]
+        link = "[data-tab=story]" if view == "tour" else f"[data-view={view}]"
+        expect(page.locator(f"nav a{link}")).to_have_attribute("aria-current", "page")
         assert page.locator(".instead").count() == 0, address
         assert page.locator("canvas:visible, main svg:visible").count() >= 1, address
         assert page.evaluate("location.hash") == address
@@ -375,6 +384,28 @@ def test_an_encoding_of_ten_lines_appears_with_no_javascript_written(chromium, t
     context.close()
 
 
+TENSOR = (
+    TEN_LINES.replace("lambda b, h, i, j: ", "")
+    .replace("(q_at[i] - k_at[j])", "(q_at[:, None] - k_at)")
+    .replace(".double()", ".to(q.dtype)")
+)
+
+
+def test_a_tensor_is_a_bias_and_what_is_pasted_is_quoted(chromium, tmp_path, monkeypatch):
+    """As README's formula says it: √distance again, from a file with a space in its name."""
+    (tmp_path / "my bias.py").write_text(TENSOR)
+    monkeypatch.chdir(tmp_path)
+    file = posenc.explore("my bias.py:Mine").save(tmp_path / "mine.html")
+    context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(f"{file.as_uri()}#v1/encoding/mine")
+    bias = page.get_by_role("figure").filter(has_text="What is added to scores")
+    expect(bias.locator(".readout")).to_have_text("query at 40, key at 24: −2")  # 0.5 · √16
+    page.get_by_role("button", name="Copy as command").click()
+    assert page.evaluate("navigator.clipboard.readText()") == "posenc show 'my bias.py:Mine'"
+    context.close()
+
+
 def test_rows_of_what_turns_are_seen_as_angles_or_cosines(visit):
     """Pair 1 of RoPE at position 40: 40 · 10,000^(−2/16), less two turns."""
     page = visit("#v1/encoding/rope?c=1")
@@ -433,6 +464,130 @@ def test_results_of_a_study_stand_beside_the_encodings(chromium, tmp_path):
     page.close()
 
 
+def test_a_published_base_is_shown_to_the_digit(visit):
+    """By its link, in the code to copy, and in the score: Σⱼ cos(16 · 500,000^(−2j/16))."""
+    page = visit("#v1/encoding/rope?option.base=500000")
+    base = page.get_by_label("base", exact=True)
+    expect(page.locator(".slider", has=base).locator("output")).to_have_text("500,000")
+    assert "base=500000)" in page.inner_text("pre")
+    assert page.locator("datalist option").count() > 8
+    expect(page.locator("#notice")).to_be_hidden()
+    base.press("ArrowRight")
+    expect(page.locator(".slider", has=base).locator("output")).to_have_text("700,000")
+
+
+def test_an_address_that_is_not_understood_says_so(visit):
+    page = visit("#v1/encoding/rope?option.base=123456&n=999")
+    said = "“n=999” (shown: 128); base 123,456 (shown: 100,000)."
+    says(page, "#notice", said)
+    page.get_by_label("Tokens").press("ArrowLeft")
+    expect(page.locator("#notice")).not_to_contain_text("999")
+    go(page, "#v1/order/rpoe?text=" + "+".join("abcdefghijklmnopqrstuvwxyz"))
+    says(page, "#notice", "the encoding “rpoe”; words beyond the 24th")
+    go(page, "#v1/context?model=mine")
+    says(page, "#notice", "the model “mine”")
+    go(page, "#v1/tour")
+    expect(page.locator("#notice")).to_be_hidden()
+
+
+@pytest.mark.parametrize("wanted", [50_000, 131_072])
+def test_published_models_come_first_with_dials_at_any_length(visit, wanted):
+    """Llama 3.1's, as `posenc.analysis.dials` has them: as configured, and after extensions."""
+    page = visit("#v1/context")
+    groups = page.locator("optgroup").evaluate_all("all => all.map((one) => one.label)")
+    assert groups == ["Yours", "Published", "Architectures, by their defaults"]
+    names = page.locator("optgroup[label=Published] option").all_inner_texts()
+    assert names == [*published.configs()]
+    name = "Llama-3.1-8B-Instruct"
+    rotary = config.specify(published.configs()[name]).main.layers[0].encoding
+    go(page, f"#v1/context?model={name}&wanted={wanted}")
+    found = by_method(rotary.unscaled(), 8192, wanted, rotary.theta(wanted))
+    new = {way: sum(dial.new > 0 for dial in dials) for way, dials in found.items()}
+    said = page.locator(".verdict")
+    expect(said).to_contain_text(f"{new['configured']} of 64 pairs meet angles at {wanted:,}")
+    if wanted == 131_072:
+        expect(said).to_contain_text(f"linear {new['interpolate']}, NTK {new['ntk']}")
+        expect(said).to_contain_text(f"YaRN {new['yarn']}")
+    assert page.locator(".dials svg").count() == 64
+    assert page.locator(".dials .new").count() == new["configured"]
+    assert "8 layers" not in page.inner_text("main")  # of the packaged config, not of the model
+    page.get_by_label("Any length").press("End")
+    has_address(page, f"wanted={8192 * 32}")
+
+
+def test_nothing_is_said_to_a_mouse_alone(visit):
+    """No text in titles: what a mark rests on is told by touch and by key."""
+    page = visit()
+    for view in VIEWS:
+        go(page, f"#v1/{view}/rope")
+        assert page.locator("[title]").count() == 0
+    go(page, "#v1/compare")
+    explained = page.locator(".explained")
+    cell = page.locator(".matrix tbody tr").nth(2).locator("td").nth(1)
+    cell.click()
+    expect(explained).to_contain_text("Normalized, bounded: ")
+    page.locator(".matrix").focus()
+    page.keyboard.press("ArrowRight")
+    expect(explained).to_contain_text("Normalized, norm constant: ")
+    for _ in range(9):
+        page.keyboard.press("ArrowUp")
+    expect(explained).to_contain_text("norm constant: Each row has the same length")
+    page.get_by_role("button", name="decaying").click()
+    expect(explained).to_contain_text("decaying: The score of two tokens")
+
+
+def test_what_the_page_may_load_is_nothing(chromium, file):
+    """Its policy: as on pages of reports, scripts and styles of its own, and pictures in it."""
+    (policy,) = re.findall('Content-Security-Policy" content="([^"]*)"', file.read_text("utf-8"))
+    assert policy.startswith("default-src 'none'; script-src 'unsafe-inline';")
+    page = chromium.new_page()
+    page.goto(file.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    page.evaluate("fetch('https://example.org').catch(() => document.title = 'refused')")
+    expect(page).to_have_title("refused")
+    page.close()
+
+
+READING = ["cope", "fox", "path", "wall", "selective-rope"]
+
+
+@pytest.mark.parametrize("slug", READING)
+def test_what_reads_tokens_is_shown_on_a_sentence_whose_middle_word_changes(visit, slug):
+    """What is added to the score of the last word for the first: Python's, before and after."""
+    page = visit(f"#v1/encoding/{slug}?i=5&j=0")
+    figure = page.get_by_role("figure").filter(has_text="“chased” becomes “.”")
+    torch.manual_seed(0)
+    encoding = create(slug, toy.DIM, toy.HEADS)
+    words = "the old dog chased another dog".split()
+    numbers = []
+    for word in ("chased", "."):
+        words[3] = word
+        numbers.append(toy.added(encoding, words)[0, 0, 5, 0].item())
+    numbers[1] -= numbers[0]
+    assert abs(numbers[1]) > 1e-6
+    said = figure.locator(".readout").inner_text().replace(" · 10⁻⁵", "e-5").replace("−", "-")
+    assert said.startswith("“dog” for “the”: ")
+    written = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?(?:e-5)?", said)]
+    assert written == pytest.approx(numbers, rel=0.05, abs=1e-6)  # of float32, to two digits
+    assert "Only the distance counts" not in page.inner_text("main")
+    go(page, f"#v1/compare/{slug},rope")
+    says(page, "figure:visible", "It goes by what stands between")
+
+
+@pytest.mark.parametrize("slug", ["rope", "alibi", "sinusoidal", "t5", "shaw"])
+def test_one_word_against_itself_is_the_same_in_each_view_and_in_python(visit, slug):
+    """In its own view and in Compare: what `posenc.analysis.toy` adds, which README draws too."""
+    torch.manual_seed(0)
+    added = toy.added(create(slug, toy.DIM, toy.HEADS), [toy.WORD] * 64)[0, 0]
+    page = visit(f"#v1/encoding/{slug}?i=40&j=24")
+    own = page.get_by_role("figure").filter(has_text="What is added to scores").first
+    said = own.locator(".readout").inner_text()
+    go(page, f"#v1/compare/{slug},rope?i=40&j=24")
+    expect(page.locator("figure:visible .readout").first).to_have_text(said)
+    number = float(said.rpartition(": ")[2].replace("−", "-"))
+    assert number == pytest.approx(added[40, 24].item(), rel=6e-3)
+
+
 def test_embedded_it_is_the_view_alone(visit):
     page = visit("#v1/encoding/rope?embed")
     assert page.locator("header").is_hidden()
@@ -442,10 +597,10 @@ def test_embedded_it_is_the_view_alone(visit):
 
 def test_what_is_copied_and_saved(visit):
     page = visit("#v1/encoding/rope", permissions=["clipboard-read", "clipboard-write"])
-    go(page, "#v1/encoding/rope?option.base=40000")
+    go(page, "#v1/encoding/rope?option.base=500000")
     page.get_by_role("button", name="Copy as Python").click()
     code = page.evaluate("navigator.clipboard.readText()")
-    assert 'posenc.create("rope", 16, 4, base=40000)' in code
+    assert 'posenc.create("rope", 16, 4, base=500000)' in code
     scope = {}
     exec(code, scope)  # it runs as it stands
     assert scope["out"].shape == (1, 4, 64, 16)

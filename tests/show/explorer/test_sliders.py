@@ -1,10 +1,13 @@
 """Sliders of the page, held against what constructors take and against formulas."""
 
 import json
+from importlib.resources import files
 
 import pytest
 
 from posenc.show.explorer import data, graphs
+
+CONFIGS = json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,17 @@ def test_the_base_of_theta_can_be_turned(encodings):
     for base, theta in zip(slider["values"], slider["constants"]["freqs"], strict=True):
         wanted = [base ** (-2 * j / graphs.DIM) for j in range(graphs.DIM // 2)]
         assert theta["values"] == pytest.approx(wanted, rel=1e-14)
+
+
+def test_published_bases_can_be_set_and_are_marked(encodings):
+    """Those of published configs, to the digit; round ones from 10³ to 10⁷ lie between."""
+    for name in ("rope", "sinusoidal"):
+        slider = encodings[name]["sliders"]["base"]
+        published = {config["rope_theta"] for config in CONFIGS.values() if "rope_theta" in config}
+        within = {base for base in published if 1e3 <= base <= 1e7}
+        assert len(within) > 8
+        assert within <= {*slider["marked"]} <= {*slider["values"]}
+        assert (slider["values"][0], slider["values"][-1]) == (1e3, 1e7)
 
 
 def test_the_strength_of_alibi_can_be_turned(encodings):

@@ -6,7 +6,7 @@ import string
 from javascript import evaluate
 
 STATE = ["page/state.js"]
-VIEWS = ["encoding", "order", "rotation", "compare", "context", "tour"]
+VIEWS = ["story", "encoding", "order", "rotation", "compare", "context", "tour"]
 LETTERS = string.ascii_letters + string.digits + " .,:;/?#&=+%-_'\"ßé…中🙂"
 
 
@@ -28,6 +28,10 @@ def some_state(random):
         "options": {f"o{n}{some_text(random, 4)}": random.lognormvariate(0, 9) for n in range(3)},
         "text": some_text(random),
         "order": random.sample(range(count), count),
+        "scene": random.randrange(6),
+        "kind": random.randrange(5),
+        "guess": random.randrange(4),
+        "way": random.randrange(4),
         "causal": random.random() < 0.5,
         "at": random.randrange(513),
         "apart": random.randint(-64, 64),
@@ -56,12 +60,12 @@ def test_an_address_says_only_what_differs_and_can_be_read():
         [
             {},
             {"names": ["rope", "alibi"], "view": "compare"},
-            {"names": ["rope"], "options": {"base": 500000}, "i": 17},
+            {"view": "encoding", "names": ["rope"], "options": {"base": 500000}, "i": 17},
             {"view": "order", "text": "dog bites man", "order": [2, 1, 0]},
         ],
     )
     assert states == [
-        "#v1/encoding",
+        "#v1/story",
         "#v1/compare/rope,alibi",
         "#v1/encoding/rope?i=17&option.base=500000",
         "#v1/order?text=dog+bites+man&order=2,1,0",
@@ -69,11 +73,11 @@ def test_an_address_says_only_what_differs_and_can_be_read():
 
 
 def test_an_address_without_sense_is_the_first_state():
-    nonsense = ["", "#", "#v2/order/rope", "#v1", "#v1/none", "#v1/encoding?n=many&i=&order=1,1"]
+    nonsense = ["", "#", "#v2/order/rope", "#v1", "#v1/none", "#v1/story?n=many&i=&order=1,1"]
     nonsense += [
-        "#v1/encoding?rows=sine",
-        "#v1/encoding?model=%E0%A4%A",
-        "#v1/encoding?option.base=x&__proto__=1&constructor=2",
+        "#v1/story?rows=sine",
+        "#v1/story?model=%E0%A4%A",
+        "#v1/story?option.base=x&__proto__=1&constructor=2",
     ]
     first, *read = evaluate(STATE, "(all) => [FIRST, ...all.map(fromHash)]", nonsense)
     assert all(one == first for one in read)
@@ -82,6 +86,25 @@ def test_an_address_without_sense_is_the_first_state():
 def test_numbers_beyond_their_bounds_are_the_nearest():
     (read,) = evaluate(STATE, "(all) => all.map(fromHash)", ["#v1/tour?n=9999&i=-3&stop=11&at=2.7"])
     assert (read["n"], read["i"], read["stop"], read["at"]) == (128, 0, 10, 2)
+
+
+def test_what_an_address_says_and_is_not_shown_is_named():
+    asked = {
+        "": [],
+        "#v1/order/rope?n=32&causal&option.base=500000&text=dog+bites+man&order=2,1,0": [],
+        "#v2/order": ["“v2/order” (addresses begin with #v1/)"],
+        "#v1/none": ["the view “none”"],
+        "#v1/encoding?n=9999&wanted=5000000000": [
+            "“n=9999” (shown: 128)",
+            "“wanted=5000000000” (shown: 1000000000)",
+        ],
+        "#v1/compare/a,b,c,d,e": ["“e” (4 encodings are the most)"],
+        "#v1/tour?colour=red&option.base=x": ["“colour=red”", "“option.base=x”"],
+        "#v1/order?order=1,1": ["“order=1,1”"],
+        "#v1/order?__proto__=1&view=order": ["“__proto__=1”", "“view=order”"],
+    }
+    said = evaluate(STATE, "(all) => all.map(misread)", [*asked])
+    assert said == [*asked.values()]
 
 
 def test_embed_may_stand_anywhere():

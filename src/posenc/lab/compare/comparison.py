@@ -151,6 +151,15 @@ class Comparison:
         low, high = self.noise
         return high - low > NOISY
 
+    def multiple(self, measured: Measured, key: str) -> float | None:
+        """Time or memory over NoPE's, of which NoPE itself is 1; None for times of a busy machine.
+
+        What NoPE took when it was timed again is no cost of it: that is the noise.
+        """
+        if self.busy and not key.endswith("memory"):
+            return None
+        return 1.0 if measured.slug == "nope" else measured.cost_ratio[key]
+
     def __repr__(self) -> str:
         names = ", ".join(measured.name for measured in self.encodings)
         return f"Comparison of {len(self.encodings)} encodings on {self.source}: {names}"
@@ -165,7 +174,7 @@ class Comparison:
                 *(finding.mark for finding in measured.properties.values()),
             ]
             + [f"{measured.shuffle.plain:.1%}"]
-            + [f"{measured.cost_ratio[key]:.2f}" for key in ("forward", "training")]
+            + [_multiple_text(self.multiple(measured, key)) for key in ("forward", "training")]
             for measured in self.encodings
         ]
         words = f"{self.source}, {self.words:,} words; * learns, and has random numbers here"
@@ -178,6 +187,10 @@ class Comparison:
             for name, finding in source.properties.items():
                 measured["properties"][name]["holds"] = finding.holds
         return plain(tree)
+
+
+def _multiple_text(multiple: float | None) -> str:
+    return "busy" if multiple is None else f"{multiple:.2f}"
 
 
 def compare(

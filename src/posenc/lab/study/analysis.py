@@ -38,6 +38,7 @@ SHARES = ("tokens",)  # protocols whose numbers are shares of right answers, and
 RESAMPLES = 2_000
 STILL = 0.005  # nats, by which a loss may fall in a tenth of the steps and stand still
 SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
+LEVEL = 0.05  # of Holm's p, below which a contrast is decided
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Row:
     falling: float | None  # how far the loss fell in the last tenth of the steps; None: it did not
     seconds: float | None  # of a step
     undertrained: Sequence[int]  # the seeds that do not pass the gate
-    rank: int | None  # among those that are trained, if so many seeds can show a difference
+    rank: int | None  # among those that are trained, where every contrast of the task is decided
     baseline: str = ""  # "cropped" or "windowed", where the row is how another one reads
 
 
@@ -81,7 +82,16 @@ class Contrast:
     adjusted: float | None  # by Holm, over all contrasts of the plan
     equal: float | None  # p of a difference as large as the plan's margin, by Holm; None: no margin
     improvement: float | None  # the probability that a run of one side beats one of the other
-    verdict: str
+    verdict: str  # why it may not be decided; empty where it may
+
+    @property
+    def decided(self) -> bool:
+        """True if Holm's p and the interval both say that one side is better, and not equal."""
+        if self.verdict or self.difference is None or self.adjusted is None:
+            return False
+        if self.equal is not None and self.equal < LEVEL:
+            return False
+        return self.adjusted < LEVEL and not self.difference.low <= 0 <= self.difference.high
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ def analyse(
     if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
-    ranked = [*rows, *baselines] if stamp else _ranked([*rows, *baselines])
+    ranked = [*rows, *baselines] if stamp else _ranked([*rows, *baselines], contrasts)
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
     return Analysis(
         "" if plan is None else plan.hypothesis,
@@ -531,10 +541,11 @@ def _trained(cell: Cell) -> int:
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 
 
-def _ranked(rows: Sequence[Row]) -> list[Row]:
-    """Number the trained encodings of each task, the best first."""
+def _ranked(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> list[Row]:
+    """Number the trained encodings of each task, the best first, where nothing is undecided."""
     places: dict[int, int] = {}
-    for task in dict.fromkeys(row.task for row in rows):
+    open_ = {contrast.task for contrast in contrasts if not contrast.decided}
+    for task in dict.fromkeys(row.task for row in rows if row.task not in open_):
         able = [
             (n, row.value.value)
             for n, row in enumerate(rows)

@@ -8,6 +8,7 @@ encodings, and what models do, are described when the page is made.
 """
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -26,6 +27,7 @@ from posenc.properties.card import Card
 from posenc.show.explorer import graphs
 from posenc.show.explorer.models import Model, Turning, architectures
 from posenc.show.explorer.sliders import Slider, graph_or_sentence
+from posenc.show.explorer.story import Story, story
 from posenc.show.explorer.vectors import Vectors
 from posenc.show.report import mathml, words
 
@@ -107,7 +109,8 @@ class Encoding(Measured):
     formula: list[list[str]]  # all lines of formulas in it
     paper: Paper | None  # None: the user's own
     options: list[Option]
-    command: str  # what to call it, in `posenc show rope` and `create("rope", 16, 4)`
+    command: str  # what to call it, in `create("rope", 16, 4)`
+    shell: str  # the same in `posenc show rope`: quoted, where a shell would read it otherwise
 
 
 class Property(TypedDict):
@@ -127,6 +130,8 @@ class Page(TypedDict):
     properties: list[Property]
     encodings: list[Encoding]  # the user's own come first
     first: list[str]  # slugs to begin with
+    begin: str  # the view to begin with: of what was named, or else the story
+    story: Story  # what its scenes show beside the encodings
     models: list[Model]  # the user's come first
     turnings: dict[str, Turning]  # by the keys that models name
     words: Vectors | None  # of a model; None: all words have seeded ones
@@ -168,6 +173,8 @@ def page(
         ],
         "encodings": [encoding(card, measured[slug]) for slug, card in shown.items()],
         "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
+        "begin": "context" if models and not own else "encoding" if cards else "story",
+        "story": story(),
         "models": [*(model for model, _ in models), *usual],
         "turnings": turnings | usual_turnings,
         "words": spoken,
@@ -198,6 +205,7 @@ def encoding(card: Card, measured: Measured) -> Encoding:
         "paper": None if card.paper is None else paper(card),
         "options": [*_options(card, type(instance))],
         "command": named,
+        "shell": shlex.quote(named),
     }
 
 

@@ -5,7 +5,7 @@ tokens: `theta` as it was before any extension, and for each method how many tim
 turns then. Everything is computed here; the page reads no config.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -16,7 +16,7 @@ from zlib import crc32
 from posenc.analysis.frequencies import stretched
 from posenc.core.frequencies import frequencies
 from posenc.encodings.rotary.theta import Theta
-from posenc.models import config
+from posenc.models import config, published
 from posenc.models.config.families import model_types
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
@@ -87,6 +87,7 @@ class Outlook(TypedDict):
 class Model(TypedDict):
     name: str  # a `model_type`, or the user's file
     own: bool  # the user's
+    published: bool  # with the rotation of a published config, else by the defaults of a class
     facts: str  # "28 layers, 28 heads in 4 groups, 32,768 tokens"
     embedding: str  # what is added to embeddings; empty: nothing
     context: int | None
@@ -98,14 +99,33 @@ class Model(TypedDict):
 
 @cache
 def architectures() -> tuple[Sequence[Model], dict[str, Turning]]:
-    """Describe every `model_type` of transformers that has positions and is read: two seconds."""
+    """Describe the published models, and every `model_type` of transformers that is read."""
     described: list[Model] = []
     turnings: dict[str, Turning] = {}
+    for name, published_config in published.configs().items():
+        model, turns = published_model(name, published_config)
+        described.append(model)
+        turnings |= turns
     for name in sorted(model_types()):
         with suppress(ModelError):
             model, turns = architecture(name)
             described.append(model)
             turnings |= turns
+    return described, turnings
+
+
+def published_model(name: str, values: Mapping[str, Any]) -> tuple[Model, dict[str, Turning]]:
+    """Describe the rotation of a published model, whose config is packaged with a few layers."""
+    spec, file = config.specify(values, name), "config.json"
+    inspection = inspect_spec(spec, file, file, None)
+    described, turnings = _described(name, False, spec, inspection, file, dict(values))
+    layers = [layer for layer in described["layers"] if layer["turning"]]
+    for layer in layers:
+        far = "layers that see everything" if len(layers) > 1 else "layers that turn"
+        layer["layers"] = f"layers with a window of {layer['window']:,}" if layer["window"] else far
+    facts = words.facts(inspection).partition(", ")[2].partition(", ")[2]
+    described["published"], described["layers"] = True, layers
+    described["facts"], described["notes"] = facts, []
     return described, turnings
 
 
@@ -155,6 +175,7 @@ def _described(
     return {
         "name": name,
         "own": own,
+        "published": False,
         "facts": words.facts(inspection),
         "embedding": inspection.embedding,
         "context": spec.context,

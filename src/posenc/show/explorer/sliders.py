@@ -1,14 +1,16 @@
 """Sliders: the constants of a graph that an option of the constructor changes, value by value.
 
-    {"base": {"values": [9.77, …, 10000, …], "at": 20, "constants": {"freqs": …}}, …}
+    {"base": {"values": [1000, …, 10000, …], "at": 5, "marked": [10000, 50000, …],
+              "constants": {"freqs": …}}, …}
 
 An option has a slider if it is a float, and the graph, run with the constants of another value,
 gives what the encoding gives that is made with that value; so no rule says which options do. The
-n-th of each constant belongs to value n, and number `at` is the default. Sliders that change the
+n-th of each constant belongs to value n, number `at` is the default, and values that published
+models have are marked. Sliders that change the
 same constant exclude each other: while one is moved, the other stands at its default.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
@@ -20,10 +22,12 @@ from torch.export import ExportedProgram
 
 from posenc.core.encoding import Encoding
 from posenc.core.positions import folded
+from posenc.models import published
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
 from posenc.show.explorer import graphs
 
+BASES = [digit * 10**power for power in range(3, 7) for digit in (1, 1.5, 2, 3, 5, 7)] + [10**7]
 STEPS, DOUBLING = 20, 2  # values on either side of the default; so many steps double it
 SHARES = 20  # of values between 0 and 1
 TOKENS_SERVED = 256  # tokens that each value must serve
@@ -35,6 +39,7 @@ NEVER = {"dim", "heads", "width", "freqs"}
 class Slider(TypedDict):
     values: list[float]
     at: int  # the default among them
+    marked: list[float]  # those that published models have
     constants: dict[str, list[dict[str, Any]]]  # by name, one for each value
 
 
@@ -91,7 +96,9 @@ class Maker:
         return graphs.export(self.card, encoding, self.dim, self.heads)
 
     def slider(self, program: ExportedProgram, name: str, default: float) -> Slider | None:
-        candidates = ((value, self.constants(program, name, value)) for value in steps(default))
+        marked = published_bases() if name == "base" else []
+        tried = steps(default, marked)
+        candidates = ((value, self.constants(program, name, value)) for value in tried)
         by_value = {value: constants for value, constants in candidates if constants}
         changed = [
             constant
@@ -108,7 +115,9 @@ class Maker:
             constant: [graphs.numbers(tensors[constant]) for tensors in by_value.values()]
             for constant in changed
         }
-        return {"values": values, "at": values.index(default), "constants": numbers}
+        marked = [value for value in marked if value in by_value]
+        at = values.index(default)
+        return {"values": values, "at": at, "marked": marked, "constants": numbers}
 
     def changed(self, name: str, default: float) -> Iterator[str]:
         """The floats of the encoding, by path, that this option changes."""
@@ -171,8 +180,18 @@ def _is_float(option: Parameter) -> bool:
     return isinstance(option.default, float)
 
 
-def steps(default: float) -> list[float]:
-    """Values to try: shares of 1 where the default is one, else halves and doubles of it."""
+def published_bases() -> list[float]:
+    """The bases of published models, from a thousand to ten millions."""
+    bases = {model.base for model in published.models()}
+    return sorted(base for base in bases if BASES[0] <= base <= BASES[-1])
+
+
+def steps(default: float, bases: Collection[float] = ()) -> list[float]:
+    """Values to try: bases as they are published, and round ones between them; else shares of 1
+    where the default is one, or halves and doubles of it.
+    """
+    if bases and BASES[0] <= default <= BASES[-1]:
+        return sorted({*map(float, BASES), *bases, default})
     if default < 1:
         return sorted({*(n / SHARES for n in range(1, SHARES + 1)), default})
     return [default * 2 ** (n / DOUBLING) if n else default for n in range(-STEPS, STEPS + 1)]

@@ -44,7 +44,7 @@ def test_words_that_stand_twice_are_framed_without_positions_and_with():
         cells, *frames = panel.marks
         assert (cells.z, cells.digits) == (layer[0], 2)
         assert [(min(frame.y), max(frame.y)) for frame in frames] == [(-0.5, 0.5), (1.5, 2.5)]
-    assert "random weights" in figure.says
+    assert "seeded weights" in figure.says
     assert "“dog”, framed, differ by 0.00 at most without, and by 0.40 with." in figure.says
     many = figures.compared(torch.eye(13)[None].tolist(), torch.eye(13)[None].tolist(), ["a"] * 13)
     assert many.panels[0].marks[0].digits is None

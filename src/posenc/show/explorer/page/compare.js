@@ -1,10 +1,11 @@
 // Up to four encodings under one cursor, and all of them by their properties.
 
 import { byFamily, instead, reason } from "./app.js";
-import { byOffset, obstacle, remembered, scoresOf, walk } from "./compute.js";
+import { byOffset, obstacle, remembered } from "./compute.js";
 import { button, choice, html, slider } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { markOf } from "./encoding.js";
+import { WORD, addedScores, oneWord, reads } from "./layer.js";
 import { MOST_NAMES, MOST_TOKENS, toHash } from "./state.js";
 import { studiesOf } from "./studies.js";
 import { integer } from "./words.js";
@@ -49,24 +50,49 @@ export function compareView(app) {
   const lines = linePlot(app.desk);
   const figures = html("div", { class: "figures four" }, ...maps.map((map) => map.element));
   const trouble = html("div");
+  const explained = html("p", { class: "readout explained", role: "status" }, "Choose a mark, or a property, to read what it rests on.");
+  const explain = (/** @type {string} */ text) => void (explained.textContent = text);
   const filters = html("div", { class: "files filters", role: "group", "aria-label": "Show only encodings that have" });
   const buttons = new Map(app.data.properties.map(({ name, label, meaning }) => [name, button(label, () => {
     const { having } = app.now();
     app.set({ having: having.includes(name) ? having.filter((property) => property !== name) : [...having, name] });
-  }, { title: meaning, "aria-pressed": false })]));
+    explain(`${label}: ${meaning}`);
+  }, { "aria-pressed": false })]));
   filters.append(...buttons.values());
   const count = html("p", { class: "soft", "aria-live": "polite" });
   const matrix = html("div", { class: "scroll matrix", tabindex: 0, role: "region", "aria-label": "Properties of each encoding" });
+  /** @param {EventTarget | null} target @returns {HTMLElement | null} */
+  const cellOf = (target) => (target instanceof Element ? target.closest("[data-says]") : null);
+  /** @param {HTMLElement | null | undefined} cell */
+  function choose(cell) {
+    if (!cell) return;
+    for (const each of matrix.querySelectorAll(".chosen")) each.classList.remove("chosen");
+    cell.classList.add("chosen");
+    cell.scrollIntoView({ block: "nearest", inline: "nearest" });
+    explain(cell.dataset.says ?? "");
+  }
+  matrix.addEventListener("click", (event) => choose(cellOf(event.target)));
+  matrix.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!step || event.target !== matrix) return;
+    event.preventDefault();
+    const rows = [...matrix.querySelectorAll("tr")].map((row) => [...row.querySelectorAll("[data-says]")]);
+    const i = Math.max(0, rows.findIndex((row) => row.some((cell) => cell.classList.contains("chosen"))));
+    const j = rows[i].findIndex((cell) => cell.classList.contains("chosen"));
+    const clamp = (/** @type {number} */ at, /** @type {number} */ size) => Math.min(size - 1, Math.max(0, at));
+    const next = j < 0 ? [0, 0] : [clamp(i + step[0], rows.length), clamp(j + step[1], rows[i].length)];
+    choose(cellOf(rows[next[0]][next[1]]));
+  });
   const studies = html("section");
   const study = studiesOf(app.data.study).map((results) => ({ results, plot: linePlot(app.desk) }));
   if (study.length) studies.append(html("h3", {}, "Results of a study"), html("div", { class: "figures" }, ...study.map(({ plot }) => plot.element)));
   const element = html("div", {},
     html("h2", {}, "Side by side"),
-    html("p", { class: "summary" }, "One word against itself at every pair of places, under one cursor. Each figure has colours of its own; the lines below are on one scale."),
+    html("p", { class: "summary" }, `What each adds to the score of “${WORD}” for “${WORD}” at every pair of places. Move over one, all follow. Colours are scaled one by one; the curves below share a scale.`),
     html("div", { class: "controls" }, ...pickers.map((picker) => picker.element), length.element),
     trouble, figures, html("div", { class: "figures" }, lines.element),
     html("section", { class: "properties" }, html("h3", {}, "Which has what"),
-      html("p", { class: "soft" }, "Measured, not declared. Choose properties to see only the encodings that have all of them."), filters, count, matrix),
+      html("p", { class: "soft" }, "Measured, not declared. Choose properties to see only the encodings that have all of them."), filters, count, explained, matrix),
     studies);
 
   /** @param {State} state @returns {string[]} at least two */
@@ -84,12 +110,12 @@ export function compareView(app) {
     const all = app.data.encodings.length;
     count.textContent = has.length === all ? `All ${integer(all)} encodings.` : `${has.length} of ${integer(all)} encodings.`;
     const head = html("tr", {}, html("th", { scope: "col" }, "encoding"),
-      ...app.data.properties.map(({ label, meaning }) => html("th", { scope: "col", title: meaning }, html("span", {}, label))));
+      ...app.data.properties.map(({ label, meaning }) => html("th", { scope: "col", "data-says": `${label}: ${meaning}` }, label)));
     const rows = has.map((encoding) => html("tr", {},
       html("th", { scope: "row" }, html("a", { href: toHash({ ...state, view: "encoding", names: [encoding.slug], options: {} }) }, encoding.name)),
-      ...app.data.properties.map(({ name }) => {
+      ...app.data.properties.map(({ name, label, meaning }) => {
         const verdict = encoding.properties[name];
-        return html("td", { title: verdict?.why || null }, markOf(verdict?.holds));
+        return html("td", { "data-says": `${encoding.name}, ${label}: ${verdict?.why || meaning}` }, markOf(verdict?.holds));
       })));
     matrix.replaceChildren(html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)));
   }
@@ -114,8 +140,9 @@ export function compareView(app) {
         if (!encoding) return;
         try {
           const options = n ? {} : state.options;
-          const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => scoresOf(encoding, walk(state.n, encoding.graph.axes, state.axis), options, 0));
-          map.draw({ title: encoding.name, about: "", row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
+          const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => addedScores(encoding, oneWord(state.n), { ...state, options, head: 0 }));
+          const about = reads(encoding) ? "It goes by what stands between, here the same word again and again: see its own view." : "";
+          map.draw({ title: encoding.name, about, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
           const by = byOffset(scores), zero = by.mean[by.offsets.indexOf(0)];
           series.push({ name: encoding.name, xs: by.offsets, ys: by.mean.map((value) => value - zero) });
         } catch (error) {

@@ -49,7 +49,7 @@ export function shuffled(count, seed) {
   return order;
 }
 
-const RECENT = 8; // results that are kept
+const RECENT = 24; // results that are kept
 /** @type {Map<string, any>} */
 const recent = new Map();
 
@@ -192,33 +192,6 @@ export function dots({ rows, columns, values: all }) {
     }
   }
   return { rows, columns: rows, values: out };
-}
-
-/** @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @param {number} head @returns {Grid} score of one word with itself at each pair of places */
-export function scoresOf(encoding, pos, options, head) {
-  if (adds(encoding)) return dots(rowsOf(encoding, pos, options));
-  return grid(computed(encoding, pos, options, ["scores"], alike(encoding, pos.shape[0]), head).scores);
-}
-
-/**
- * Computes what an encoding does to one word, and its scores, in one run of its graph.
- * @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @param {number} head
- * @returns {{action: Grid | null, scores: Grid}} rows that are added, a turned vector, or a bias
- */
-export function picturesOf(encoding, pos, options, head) {
-  if (adds(encoding)) {
-    const action = rowsOf(encoding, pos, options);
-    return { action, scores: dots(action) };
-  }
-  const act = turns(encoding) ? "q" : biases(encoding) ? "bias" : "";
-  const outputs = computed(encoding, pos, options, act ? [act, "scores"] : ["scores"], alike(encoding, pos.shape[0]), head);
-  return { action: act ? grid(outputs[act]) : null, scores: grid(outputs.scores) };
-}
-
-/** @param {Encoding} encoding @param {number} n one word everywhere: of ones where channels are turned */
-function alike(encoding, n) {
-  if (turns(encoding)) return { q: new Float64Array(encoding.graph.dim * n).fill(1) };
-  return {};
 }
 
 /** @typedef {{offsets: number[], mean: number[], low: number[], high: number[]}} ByOffset */

@@ -1,10 +1,11 @@
 // How far each pair of a model turns in training, what extensions change, what inspect says.
 
 import { instead } from "./app.js";
-import { choice, html, prose } from "./dom.js";
+import { fresh, makeDials } from "./dials.js";
+import { choice, html, prose, slider } from "./dom.js";
 import { linePlot } from "./draw.js";
 import { read, values } from "../interpreter.js";
-import { integer, shown } from "./words.js";
+import { integer, joined, shown } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Model, Outlook, Rotation} from "./data.js" */
@@ -18,21 +19,44 @@ export function wavelengths(rotation, slower) {
 
 /** @param {Model[]} models @returns {[string, [string, string][]][]} */
 function grouped(models) {
-  const entries = (/** @type {boolean} */ own) =>
-    models.filter((model) => model.own === own).map((model) => /** @type {[string, string]} */ ([model.name, model.name]));
-  const both = /** @type {[string, [string, string][]][]} */ ([["Yours", entries(true)], ["Architectures, by their defaults", entries(false)]]);
+  const entries = (/** @type {(model: Model) => boolean} */ fits) => models.filter(fits).map((model) => /** @type {[string, string]} */ ([model.name, model.name]));
+  const both = /** @type {[string, [string, string][]][]} */ ([
+    ["Yours", entries((model) => model.own)], ["Published", entries((model) => model.published)],
+    ["Architectures, by their defaults", entries((model) => !model.own && !model.published)],
+  ]);
   return both.filter(([, each]) => each.length);
 }
 
-const USUAL = ["llama", "qwen3", "mistral"]; // looked at first, where no model is the user's
+const TINY = 1e-9; // of a turn: what rounding may leave
+const LONGEST = 5; // doublings of the trained length
+
+/**
+ * The shares of each pair's circle that training showed, and that a longer text meets first: posenc.analysis.dials.
+ * @param {Rotation} rotation @param {number[]} slower @param {number} target
+ */
+export function anglesAt({ theta, trained }, slower, target) {
+  const turns = [...values(read(theta))].map((each) => each / (2 * Math.PI));
+  const met = turns.map((each) => Math.min(1, each * (trained ?? 0)));
+  const used = turns.map((each, pair) => (slower[pair] ? Math.min(1, (each / slower[pair]) * target) : 0));
+  return { met, shares: used.map((share, pair) => (share - met[pair] > TINY ? share - met[pair] : 0)) };
+}
 
 /** @param {App} app @returns {View} */
 export function contextView(app) {
   const { models, turnings } = app.data;
-  const usual = models.find((model) => model.own) ?? models.find((model) => model.name === USUAL.find((name) => models.some((each) => each.name === name))) ?? models[0];
+  const usual = models.find((model) => model.own) ?? models[0];
   const model = choice({ name: "Model", groups: grouped(models), chosen: (name) => app.set({ model: name, wanted: 0, group: 0 }) });
   const groups = choice({ name: "Layers", groups: [], chosen: (at) => app.set({ group: Number(at) }) });
   const lengths = choice({ name: "Wanted length", groups: [], chosen: (target) => app.set({ wanted: Number(target) }) });
+  /** @type {Rotation | null} */
+  let open = null;
+  const length = slider({
+    name: "Any length", low: 0, high: LONGEST, step: 0.05,
+    shown: (doublings) => `${integer(lengthAt(doublings))} tokens`, moved: (doublings) => app.set({ wanted: lengthAt(doublings) }, "wanted"),
+  });
+  const lengthAt = (/** @type {number} */ doublings) => Math.round((open?.trained ?? 1) * 2 ** doublings);
+  const dials = makeDials(), counted = html("p", { class: "verdict" });
+  const turned = html("section", {}, html("h3", {}, "Angles beyond the trained length"), dials.element, counted);
   const plot = linePlot(app.desk);
   const facts = html("p", { class: "soft" }), verdict = html("p", { class: "claim" });
   const words = html("div"), trouble = html("div");
@@ -40,7 +64,7 @@ export function contextView(app) {
   const element = html("div", {},
     html("h2", {}, "Longer than trained"),
     html("p", { class: "summary" }, "The chart shows how many tokens each pair of channels takes for a turn. A pair that completed none in training meets angles that it has not seen as soon as a text is longer."),
-    html("div", { class: "controls" }, model.element, groups.element, lengths.element), facts, trouble, body);
+    html("div", { class: "controls" }, model.element, groups.element, lengths.element, length.element), facts, trouble, turned, body);
 
   /** @param {typeof model} of @param {[string, string][]} entries @param {string} now */
   function offer(of, entries, now) {
@@ -70,6 +94,15 @@ export function contextView(app) {
     }, {});
   }
 
+  /** @param {Rotation} rotation @param {number} window tokens @param {number} target */
+  function circles(rotation, window, target) {
+    const span = Math.min(target, window), { met, shares } = anglesAt(rotation, rotation.slower, span);
+    dials.draw(met, shares);
+    const extended = Object.entries(rotation.extended.find((each) => each.target === span)?.methods ?? {});
+    const others = extended.map(([name, { slower }]) => `${name} ${fresh(anglesAt(rotation, slower, span).shares)}`);
+    counted.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} pairs meet angles at ${integer(target)} tokens that ${integer(rotation.trained ?? 0)} did not show, as configured${window < target ? `, within a window of ${integer(window)}` : ""}.${others.length ? ` Extended to it: ${others.join(", ")}.` : ""}`);
+  }
+
   return {
     element,
     update(state) {
@@ -84,12 +117,20 @@ export function contextView(app) {
       offer(groups, turning.map((each, n) => [String(n), each.layers]), String(at));
       const rotation = turning.length ? turnings[turning[at].turning ?? ""] : null;
       const targets = [...new Set([...picked.outlooks.map((each) => each.target), ...(rotation?.extended ?? []).map((each) => each.target)])].sort((a, b) => a - b);
-      const target = targets.includes(state.wanted) ? state.wanted : rotation?.extended[1]?.target ?? targets[1] ?? targets[0] ?? 0;
-      offer(lengths, targets.map((each) => [String(each), `${integer(each)} tokens`]), String(target));
+      const stretched = rotation?.trained && picked.context && picked.context > rotation.trained ? picked.context : undefined;
+      const target = state.wanted && (rotation?.trained || targets.includes(state.wanted)) ? state.wanted : stretched ?? rotation?.extended[1]?.target ?? targets[1] ?? targets[0] ?? 0;
+      const offered = [...new Set([...targets, target])].sort((a, b) => a - b);
+      offer(lengths, offered.map((each) => [String(each), `${integer(each)} tokens`]), String(target));
+      open = rotation;
       plot.element.hidden = !rotation;
+      turned.hidden = length.element.hidden = !rotation?.trained;
+      if (rotation?.trained) {
+        length.set(Math.min(LONGEST, Math.max(0, Math.log2(target / rotation.trained))));
+        circles(rotation, turning[at].window ?? Infinity, target);
+      }
       if (rotation) draw(picked, rotation, target);
       const outlook = picked.outlooks.find((each) => each.target === target);
-      verdict.textContent = outlook ? verdictOf(outlook) : `Nothing is known of ${integer(target)} tokens.`;
+      verdict.textContent = outlook ? verdictOf(outlook) : `What inspect says of this model is in this page for ${joined(picked.outlooks.map((each) => integer(each.target)))} tokens.`;
       const gain = rotation && rotation.gain !== 1 ? [`cos and sin are multiplied by ${shown(rotation.gain, 4)}`] : [];
       words.replaceChildren(
         ...listed("Why", [...(outlook?.problems ?? []), ...(outlook?.unknown ?? [])]),

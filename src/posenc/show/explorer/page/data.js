@@ -3,7 +3,7 @@
 /** @import {Graph, Numbers} from "../interpreter.js" */
 
 /**
- * @typedef {{values: number[], at: number, constants: Object<string, Numbers[]>}} Slider
+ * @typedef {{values: number[], at: number, marked: number[], constants: Object<string, Numbers[]>}} Slider
  * @typedef {Graph & {slug: string, dim: number, heads: number, width: number, axes: number,
  *   causal: boolean, seed: number, learns: boolean, options: Object<string, any>}} Program
  * @typedef {{holds: boolean | null, why: string}} Measured
@@ -12,7 +12,7 @@
  * @typedef {{prose: string, formula: string[][]}} Block
  * @typedef {{slug: string, name: string, family: string, acts_on: string[], axes: number,
  *   summary: string, text: Block[], paper: Paper | null, graph: Program, sliders: Object<string, Slider>, parameters: number,
- *   cost: Cost | null, causal: boolean, properties: Object<string, Measured>, command: string,
+ *   cost: Cost | null, causal: boolean, properties: Object<string, Measured>, command: string, shell: string,
  *   options: {name: string, default: any, type: string}[]}} Encoding
  * @typedef {{slower: number[], gain: number}} Extended
  * @typedef {{turned: number, dim: number, base: number, method: string, trained: number | null,
@@ -20,14 +20,17 @@
  *   extended: {factor: number, target: number, methods: Object<string, Extended>}[]}} Rotation
  * @typedef {{target: number, verdict: string, problems: string[], unknown: string[],
  *   advice: string[]}} Outlook
- * @typedef {{name: string, own: boolean, facts: string, embedding: string, context: number | null,
+ * @typedef {{name: string, own: boolean, published: boolean, facts: string, embedding: string, context: number | null,
  *   trained: number | null, notes: string[], outlooks: Outlook[],
  *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
+ * @typedef {{use: string, answer: string, does: string, measured: string, unknown: string}} Use
+ * @typedef {{model: string, base: number, trained: number, met: number[], lengths: {target: number, ways: Object<string, {new: number[], step: number}>}[]}} Growth
+ * @typedef {{growth: Growth, guide: Use[]}} Story
  * @typedef {{model: string, words: string[], width: number, of: number, share: number, scale: number, int8: string}} Vectors
  * @typedef {{schema: number, version: string, command: string, seed: number, dim: number,
  *   heads: number, families: Object<string, string>,
  *   properties: {name: string, label: string, meaning: string}[],
- *   encodings: Encoding[], first: string[], models: Model[],
+ *   encodings: Encoding[], first: string[], begin: string, story: Story, models: Model[],
  *   turnings: Object<string, Rotation>, words: Vectors | null, study: any, notes: string[]}} Data
  */
 

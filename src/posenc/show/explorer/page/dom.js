@@ -48,11 +48,11 @@ export const newId = () => `e${++numbered}`;
 /**
  * A slider with its name and value.
  * @param {{name: string, low: number, high: number, step?: number,
- *   shown: (value: number) => string, moved: (value: number) => void}} of
+ *   marked?: number[], shown: (value: number) => string, moved: (value: number) => void}} of
  */
-export function slider({ name, low, high, step = 1, shown, moved }) {
-  const id = newId();
-  const range = html("input", { type: "range", id, min: low, max: high, step });
+export function slider({ name, low, high, step = 1, marked = [], shown, moved }) {
+  const id = newId(), list = marked.length ? `${id}-ticks` : null;
+  const range = html("input", { type: "range", id, min: low, max: high, step, list });
   const output = html("output", { for: id });
   /** @param {number} value */
   function set(value) {
@@ -64,7 +64,8 @@ export function slider({ name, low, high, step = 1, shown, moved }) {
     set(Number(range.value));
     moved(Number(range.value));
   });
-  const element = html("div", { class: "control slider" }, html("label", { for: id }, name), range, output);
+  const ticks = list && html("datalist", { id: list }, ...marked.map((value) => html("option", { value })));
+  const element = html("div", { class: "control slider" }, html("label", { for: id }, name), range, output, ticks);
   return { element, range, set };
 }
 

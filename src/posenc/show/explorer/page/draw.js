@@ -36,10 +36,10 @@ export const CHANNEL_AXIS = { label: "channel", role: "channel" };
 
 /** @type {Map<string, string>} colours of the theme by name: to ask the browser is slow */
 const themed = new Map();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => themed.clear());
+export const unthemed = () => themed.clear();
 
 /** @param {string} name @returns {string} a colour of the theme */
-function theme(name) {
+export function theme(name) {
   let colour = themed.get(name);
   if (colour === undefined) {
     colour = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -210,7 +210,9 @@ export function heatMap(desk) {
     const now = JSON.stringify([box, rest, theme("ink")]);
     if (now === framed) return;
     framed = now;
-    canvas.style.cssText = `left:${box.left}px;top:${box.top}px;width:${box.width}px;height:${box.height}px`;
+    // In shares of the figure, for paper and zoom change its size without a word to any script.
+    const [across, down] = [box.fullWidth, box.tall].map((whole) => (/** @type {number} */ part) => `${(100 * part) / whole}%`);
+    canvas.style.cssText = `left:${across(box.left)};top:${down(box.top)};width:${across(box.width)};height:${down(box.height)}`;
     over.replaceChildren();
     over.setAttribute("viewBox", `0 0 ${box.fullWidth} ${box.tall}`);
     over.setAttribute("width", String(box.fullWidth));
@@ -285,9 +287,9 @@ export function heatMap(desk) {
   /** @param {PointerEvent} event @returns {{i: number, j: number} | null} */
   function under(event) {
     if (!spec) return null;
-    const edge = over.getBoundingClientRect();
-    const i = Math.floor(((event.clientY - edge.top - box.top) / box.height) * spec.rows);
-    const j = Math.floor(((event.clientX - edge.left - box.left) / box.width) * spec.columns);
+    const edge = canvas.getBoundingClientRect();
+    const i = Math.floor(((event.clientY - edge.top) / edge.height) * spec.rows);
+    const j = Math.floor(((event.clientX - edge.left) / edge.width) * spec.columns);
     return i >= 0 && j >= 0 && i < spec.rows && j < spec.columns ? { i, j } : null;
   }
   const tell = (/** @type {(place: Place) => void} */ act) =>
@@ -501,7 +503,8 @@ export function linePlot(desk) {
     point();
   }
   const nearest = (/** @type {PointerEvent} */ event) => {
-    const x = event.clientX - drawn.getBoundingClientRect().left;
+    const edge = drawn.getBoundingClientRect();
+    const x = ((event.clientX - edge.left) * box.fullWidth) / edge.width;
     const xs = spec?.series[0]?.xs ?? [];
     let best = 0;
     xs.forEach((value, n) => { if (Math.abs(sx(value) - x) < Math.abs(sx(xs[best]) - x)) best = n; });

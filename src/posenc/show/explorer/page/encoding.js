@@ -1,11 +1,12 @@
 // One encoding: what it does to positions, its scores, its options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, anglesOf, byOffset, headsOf, obstacle, picturesOf, remembered, slidersOf, stepOf, turningOf, turns, walk } from "./compute.js";
+import { adds, anglesOf, byOffset, dots, headsOf, obstacle, remembered, rowsOf, slidersOf, stepOf, turnedOf, turningOf, turns, walk } from "./compute.js";
 import { choice, copies, html, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
-import { MOST_TOKENS } from "./state.js";
-import { integer, shown } from "./words.js";
+import { WORD, addedScores, interrupted, oneWord, reads } from "./layer.js";
+import { FIRST, MOST_TOKENS, MOST_WORDS } from "./state.js";
+import { integer, shown, tokensOf } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Grid} from "./compute.js" */
@@ -14,17 +15,22 @@ import { integer, shown } from "./words.js";
 /** @import {State} from "./state.js" */
 
 
-/** @param {Encoding} encoding @param {State} state @param {Grid} grid @returns {Heat} what it adds, or makes of a vector */
-function action(encoding, state, grid) {
+/** @param {Encoding} encoding @param {Grid} grid @returns {Heat} what it adds, or makes of a vector */
+function action(encoding, grid) {
   const row = { ...QUERY_AXIS, label: "position" };
   if (adds(encoding)) {
     return { title: "What is added", about: "to a word at each position, channel by channel.", row, column: CHANNEL_AXIS, ...grid };
   }
-  if (turns(encoding)) {
-    return { title: "A vector of ones, turned", about: "to where the encoding puts it at each position.", row, column: CHANNEL_AXIS, ...grid };
-  }
-  const head = headsOf(encoding) > 1 ? ` in head ${state.head}` : "";
-  return { title: "What is added to scores", about: `of one word with itself${head}, before the softmax.`, row: QUERY_AXIS, column: KEY_AXIS, ...grid };
+  return { title: "A vector of ones, turned", about: "position by position: fast pairs flicker, slow ones hardly move.", row, column: CHANNEL_AXIS, ...grid };
+}
+
+/** @param {Encoding} encoding @param {State} state @returns {string} */
+const inHead = (encoding, state) => (headsOf(encoding) > 1 ? ` in head ${state.head}` : "");
+
+/** @param {State} state @returns {string[]} the sentence as typed, or the usual one */
+function sentenceOf(state) {
+  const words = tokensOf(state.text).slice(0, MOST_WORDS);
+  return words.length > 2 ? words : tokensOf(FIRST.text);
 }
 
 /** @type {import("./draw.js").Axis} */
@@ -52,8 +58,8 @@ export function encodingView(app) {
   const own = html("div", { class: "controls own" });
   const controls = html("div", { class: "controls" }, picker.element, rows.element, length.element, head.element, axis.element, own);
   const title = html("h2"), summary = html("p", { class: "summary" }), note = html("p", { class: "soft note" });
-  const first = heatMap(app.desk), second = heatMap(app.desk), third = linePlot(app.desk);
-  const figures = html("div", { class: "figures" }, first.element, second.element, third.element);
+  const first = heatMap(app.desk), second = heatMap(app.desk), third = linePlot(app.desk), fourth = heatMap(app.desk);
+  const figures = html("div", { class: "figures" }, first.element, second.element, third.element, fourth.element);
   const trouble = html("div");
   const about = html("div", { class: "about" });
   const element = html("div", {}, title, summary, controls, note, trouble, figures, about);
@@ -68,8 +74,8 @@ export function encodingView(app) {
     turned = {};
     for (const [name, of] of Object.entries(slidersOf(encoding))) {
       turned[name] = slider({
-        name, low: 0, high: of.values.length - 1,
-        shown: (step) => shown(of.values[step], 4),
+        name, low: 0, high: of.values.length - 1, marked: of.marked.map((value) => of.values.indexOf(value)),
+        shown: (step) => shown(of.values[step], of.marked.length ? 8 : 4),
         moved: (step) => app.set({ options: { ...besides(encoding, name, app.now().options), [name]: of.values[step] } }, `option.${name}`),
       });
     }
@@ -90,26 +96,52 @@ export function encodingView(app) {
   /** @param {Encoding} encoding @param {State} state */
   function draw(encoding, state) {
     const { n, axis, options, head } = state, place = { i: state.i, j: state.j, c: state.c };
-    const pictured = remembered(["encoding", encoding.slug, n, axis, options, head], () => {
-      const pictures = picturesOf(encoding, walk(n, encoding.graph.axes, axis), options, head);
-      return { ...pictures, by: byOffset(pictures.scores) };
-    });
+    const pos = walk(n, encoding.graph.axes, axis);
+    const acted = adds(encoding) || turns(encoding) ? remembered(["acts", encoding.slug, n, axis, options, head], () =>
+      adds(encoding) ? rowsOf(encoding, pos, options) : turnedOf(encoding, pos, options, head)) : null;
     const turning = turns(encoding) ? remembered(["turning", encoding.slug, axis, options], () => ({ found: turningOf(encoding, options, axis) })).found : null;
     rows.element.hidden = !turning;
     const kind = turning ? state.rows : "";
-    const angles = turning && kind ? remembered(["angles", kind, encoding.slug, n, axis, options], () => turningFigure(anglesOf(encoding, turning, walk(n, encoding.graph.axes, axis), options), kind)) : null;
-    const { scores, by } = pictured;
-    first.element.hidden = !pictured.action;
-    if (pictured.action) first.draw(angles ?? action(encoding, state, pictured.action), place);
-    const alike = adds(encoding) ? "Rows against rows" : "Score of one word with itself";
-    const because = adds(encoding) ? "dot product of what two positions add, by √width." : "standing at every pair of positions.";
-    second.draw({ title: alike, about: because, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
+    const angles = turning && kind ? remembered(["angles", kind, encoding.slug, n, axis, options], () => turningFigure(anglesOf(encoding, turning, pos, options), kind)) : null;
+    first.element.hidden = !acted;
+    if (acted) first.draw(angles ?? action(encoding, acted), place);
+    const reading = reads(encoding);
+    third.element.hidden = reading;
+    fourth.element.hidden = !reading && !adds(encoding);
+    length.element.hidden = reading && !acted;
+    if (reading) return drawSentence(encoding, state);
+    const { scores, by } = remembered(["added", encoding.slug, n, axis, options, head], () => {
+      const scores = addedScores(encoding, oneWord(n), state);
+      return { scores, by: byOffset(scores) };
+    });
+    const about = `to the score of “${WORD}” for “${WORD}”${inHead(encoding, state)}, by their two places.`;
+    second.draw({ title: "What is added to scores", about, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
     const same = by.high.every((high, n) => high - by.low[n] <= SPREAD * Math.max(1, Math.abs(by.mean[n])));
     third.draw({
       title: "Score against distance",
-      about: same ? "It is the same wherever the two stand." : "The band shows how much it depends on where the two stand.",
-      x: { label: "query − key", role: "offset" }, y: { label: "score" },
+      about: same ? "Only the distance counts: all pairs this far apart have this score." : "The band: pairs equally far apart, but elsewhere in the text.",
+      x: { label: "query − key", role: "offset" }, y: { label: "added to the score" },
       series: [{ name: encoding.name, xs: by.offsets, ys: by.mean, low: by.low, high: by.high }],
+    }, place);
+    if (adds(encoding) && acted) {
+      fourth.draw({ title: "Rows against rows", about: "dot product of what two positions add, by √width: before any projection.", row: QUERY_AXIS, column: KEY_AXIS, ...dots(acted) }, place);
+    }
+  }
+
+  /** One word so often would hide what it reads: a sentence, and the same with a full stop in the middle. */
+  function drawSentence(/** @type {Encoding} */ encoding, /** @type {State} */ state) {
+    const words = sentenceOf(state), cut = interrupted(words), n = words.length;
+    const [before, after] = [words, cut.words].map((each) => addedScores(encoding, each, state));
+    const axis = { names: words }, row = { ...axis, label: "query", role: QUERY_AXIS.role }, column = { ...axis, label: "key", role: KEY_AXIS.role };
+    const place = { i: state.i % n, j: state.j % n };
+    const outside = (/** @type {number} */ at) => Math.floor(at / n) !== cut.at && at % n !== cut.at;
+    const change = before.values.map((value, at) => (Number.isFinite(value) && outside(at) ? after.values[at] - value : -Infinity));
+    second.draw({ title: "What is added to scores", about: `of each word for each${inHead(encoding, state)}: it goes by what the words between say.`, row, column, ...before }, place);
+    fourth.draw({
+      title: `“${words[cut.at]}” becomes “.”`,
+      about: `and what is added for the words around it changes: of the last for the first by ${shown(change[(n - 1) * n])}.`,
+      row, column, ...before, values: change,
+      said: (i, j) => `“${words[i]}” for “${words[j]}”: ${shown(before.values[i * n + j])}; with a full stop it changes by ${shown(change[i * n + j])}`,
     }, place);
   }
 
@@ -162,7 +194,7 @@ function described(app, encoding) {
 
   const rows = app.data.properties.filter(({ name }) => encoding.properties[name]).map(({ name, label, meaning }) => {
     const { holds, why } = encoding.properties[name];
-    return [[html("span", { title: meaning }, label)], [markOf(holds)], [why || meaning]];
+    return [[html("details", {}, html("summary", {}, label), meaning)], [markOf(holds)], [why || meaning]];
   });
   const properties = html("section", {}, html("h3", {}, "Measured properties"));
   const measured = rows.length ? table(["property", "holds", "witness"], rows) : html("p", {}, "None were measured.");
@@ -181,7 +213,7 @@ function described(app, encoding) {
   const written = html("pre", { tabindex: 0 }, pythonOf(encoding, {}));
   const buttons = html("div", { class: "files" },
     copies("Copy as Python", () => pythonOf(encoding, app.now().options), app.say),
-    copies("Copy as command", () => `posenc show ${encoding.command}`, app.say));
+    copies("Copy as command", () => `posenc show ${encoding.shell}`, app.say));
   if (encoding.paper) buttons.append(copies("Copy citation", () => encoding.paper?.bibtex ?? "", app.say));
   code.append(written, buttons);
   return [html("div", {}, about, source, code), properties];

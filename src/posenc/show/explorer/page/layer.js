@@ -1,7 +1,7 @@
 // One head of attention on words with seeded vectors, without an encoding and with it.
 
 import { values } from "../interpreter.js";
-import { adds, apart, biases, computed, mixed, normals, softmax, vectorOf, walk } from "./compute.js";
+import { adds, apart, biases, computed, mixed, normals, remembered, softmax, stand, vectorOf, walk } from "./compute.js";
 
 /** @import {Grid} from "./compute.js" */
 /** @import {Encoding, Vectors} from "./data.js" */
@@ -52,44 +52,95 @@ export function embedded(words, width, lexicon) {
   return { rows: words.length, columns: width, values: rows };
 }
 
+/** @typedef {Pick<State, "options" | "head" | "axis">} Choice */
+
 /**
- * @param {Encoding} encoding
- * @param {string[]} words in the order in which they stand
- * @param {Pick<State, "options" | "head" | "axis" | "causal">} state
- * @param {Lexicon | null} [lexicon] none: all words are seeded
- * @returns {Attention}
+ * A word as query and another as key, at two places, as they enter the dot product.
+ * @param {Encoding} encoding @param {[string, string]} words @param {[number, number]} places @param {Choice} state
+ * @returns {{q: Float64Array, k: Float64Array, score: number}}
  */
-export function attention(encoding, words, state, lexicon = null) {
+export function pairAt(encoding, words, places, state) {
+  const { dim, width, axes } = encoding.graph;
+  const x = embedded(words, width, null);
+  const [q, k] = [mixed(x, projection(width, dim, 11)), mixed(x, projection(width, dim, 12))];
+  const out = computed(encoding, stand(places, axes, state.axis), state.options, ["q", "k", "scores"], { q: q.values, k: k.values, hidden: x.values });
+  return { q: values(out.q).subarray(0, dim), k: values(out.k).subarray(dim, 2 * dim), score: values(out.scores)[1] };
+}
+
+/**
+ * The scores of words in the order in which they stand, and what they are the sum of.
+ * @param {Encoding} encoding @param {string[]} words @param {Choice} state @param {Lexicon | null} [lexicon] none: all words are seeded
+ * @returns {{content: Grid, scores: Grid, terms: Term[], x: Grid, values: Grid}} `x` are the words; `values` have what is added to them
+ */
+function scored(encoding, words, state, lexicon = null) {
   const { dim, width, axes } = encoding.graph;
   const x = embedded(words, width, lexicon), pos = walk(words.length, axes, state.axis);
   const [toQ, toK] = [projection(width, dim, 11), projection(width, dim, 12)];
   const [q, k] = [mixed(x, toQ), mixed(x, toK)];
   const content = against(q, k);
-  const causal = state.causal || encoding.graph.causal;
-  /** @type {Term[]} */
-  let terms;
-  let scores = content;
-  let valuesWith = x;
   if (adds(encoding)) {
     const rows = computed(encoding, pos, state.options, ["embedded"]).embedded;
     const p = { rows: words.length, columns: width, values: values(rows) };
     const [pq, pk] = [mixed(p, toQ), mixed(p, toK)];
-    terms = [
+    const terms = [
       { name: "word · word", grid: content }, { name: "word · position", grid: against(q, pk) },
       { name: "position · word", grid: against(pq, k) }, { name: "position · position", grid: against(pq, pk) },
     ];
-    scores = terms.slice(1).reduce((sum, term) => plusGrid(sum, term.grid, 1), content);
-    valuesWith = plusGrid(x, p, 1);
-  } else {
-    const vectors = { q: q.values, k: k.values, hidden: x.values };
-    scores = { ...content, values: values(computed(encoding, pos, state.options, ["scores"], vectors, state.head).scores) };
-    const added = plusGrid(scores, content, -1);
-    const changed = { ...added, values: added.values.map((v) => (Number.isFinite(v) ? v : -Infinity)) };
-    terms = [{ name: "word · word", grid: content }];
-    if (encoding.graph.outputs.scores && scores.values.some((v, n) => v !== content.values[n])) {
-      terms.push({ name: biases(encoding) ? "what is added" : "what turning changes", grid: changed });
-    }
+    const scores = terms.slice(1).reduce((sum, term) => plusGrid(sum, term.grid, 1), content);
+    return { content, scores, terms, x, values: plusGrid(x, p, 1) };
   }
+  const vectors = { q: q.values, k: k.values, hidden: x.values };
+  const scores = { ...content, values: values(computed(encoding, pos, state.options, ["scores"], vectors, state.head).scores) };
+  const terms = [{ name: "word · word", grid: content }];
+  if (scores.values.some((v, n) => v !== content.values[n])) {
+    terms.push({ name: biases(encoding) ? "what is added" : "what turning changes", grid: less(scores, content) });
+  }
+  return { content, scores, terms, x, values: x };
+}
+
+/** @param {Grid} a @param {Grid} b @returns {Grid} a − b; what is hidden stays so */
+const less = (a, b) => ({ ...a, values: a.values.map((value, n) => (Number.isFinite(value) ? value - b.values[n] : -Infinity)) });
+
+/**
+ * What an encoding adds to the score of each word for each, less that of the same words without it.
+ * @param {Encoding} encoding @param {string[]} words @param {Choice} state @returns {Grid}
+ */
+export function addedScores(encoding, words, state) {
+  const { scores, content } = scored(encoding, words, state);
+  return less(scores, content);
+}
+
+export const WORD = "dog"; // stands at every place, where one word is shown against itself
+
+/** @param {number} n @returns {string[]} */
+export const oneWord = (n) => Array(n).fill(WORD);
+
+/** @param {string[]} words three or more @returns {{at: number, words: string[]}} with a full stop for the word in the middle */
+export function interrupted(words) {
+  const at = words.length >> 1;
+  return { at, words: words.map((word, n) => (n === at ? "." : word)) };
+}
+
+/** @param {Encoding} encoding @returns {boolean} whether a word between two others moves what it adds to their score */
+export function reads(encoding) {
+  return remembered(["reads", encoding.slug], () => {
+    const words = ["the", "old", "dog", "chased"], last = words.length * (words.length - 1);
+    const state = { options: {}, head: 0, axis: 0 };
+    const [before, after] = [words, interrupted(words).words].map((each) => addedScores(encoding, each, state).values[last]);
+    return { moved: Math.abs(before - after) > 1e-9 };
+  }).moved;
+}
+
+/**
+ * @param {Encoding} encoding
+ * @param {string[]} words in the order in which they stand
+ * @param {Choice & {causal: boolean}} state
+ * @param {Lexicon | null} [lexicon] none: all words are seeded
+ * @returns {Attention}
+ */
+export function attention(encoding, words, state, lexicon = null) {
+  const { content, scores, terms, x, values: valuesWith } = scored(encoding, words, state, lexicon);
+  const causal = state.causal || encoding.graph.causal;
   const [without, weights] = [softmax(content, causal), softmax(scores, causal)];
   return {
     scores, without, with: weights, terms,

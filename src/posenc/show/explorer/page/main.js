@@ -1,14 +1,18 @@
 // The page: header, tabs, one view at a time, what is lit, and the address.
 
 import { compareView } from "./compare.js";
+import { slidersOf, stepOf } from "./compute.js";
 import { contextView } from "./context.js";
 import { readData } from "./data.js";
 import { html } from "./dom.js";
+import { unthemed } from "./draw.js";
 import { encodingView } from "./encoding.js";
 import { orderView } from "./order.js";
 import { rotationView } from "./rotation.js";
-import { VIEWS, keepState, toHash } from "./state.js";
+import { MOST_WORDS, VIEWS, keepState, toHash } from "./state.js";
+import { storyView } from "./story.js";
 import { tourView } from "./tour.js";
+import { shown, tokensOf } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Place} from "./draw.js" */
@@ -16,15 +20,18 @@ import { tourView } from "./tour.js";
 
 /** @type {Object<string, (app: App) => View>} */
 const MAKE = {
-  encoding: encodingView, order: orderView, rotation: rotationView, compare: compareView,
+  story: storyView, encoding: encodingView, order: orderView, rotation: rotationView, compare: compareView,
   context: contextView, tour: tourView,
 };
+
+const INSTRUMENT = VIEWS.filter((view) => view !== "story" && view !== "tour");
 
 function begin() {
   const by = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
   const data = readData(by("data").textContent ?? "");
   const encodings = new Map(data.encodings.map((encoding) => [encoding.slug, encoding]));
-  const main = by("view"), live = by("live"), tabs = by("tabs"), seed = by("seed");
+  const main = by("view"), live = by("live"), notice = by("notice"), tabs = by("tabs"), instrument = by("instrument"), seed = by("seed");
+  const header = /** @type {HTMLElement} */ (tabs.parentElement);
   /** @type {((place: Place) => void)[]} */
   let listeners = [];
   /** @type {View | null} */
@@ -51,8 +58,24 @@ function begin() {
     },
   };
 
+  /** @param {State} state @returns {string[]} what the address asks for and this page does not have */
+  function lacking(state) {
+    const sliders = slidersOf(app.first());
+    const unknown = state.names.filter((name) => !encodings.has(name)).map((name) => `the encoding “${name}”`);
+    const options = Object.entries(state.options).flatMap(([name, value]) => {
+      if (!Object.hasOwn(sliders, name)) return [`“${name}”, which ${app.first().name} has no slider for`];
+      const near = sliders[name].values[stepOf(sliders[name], value)];
+      return near === value ? [] : [`${name} ${shown(value, 8)} (shown: ${shown(near, 8)})`];
+    });
+    if (state.model && !data.models.some((model) => model.name === state.model)) unknown.push(`the model “${state.model}”`);
+    if (tokensOf(state.text).length > MOST_WORDS) unknown.push(`words beyond the ${MOST_WORDS}th`);
+    return [...unknown, ...options];
+  }
+
   /** @param {State} state */
   function update(state) {
+    const wrong = [...kept.misread(), ...lacking(state)];
+    notice.textContent = wrong.length ? `Not understood of this address: ${wrong.join("; ")}.` : "";
     const changed = open !== state.view;
     if (changed) {
       listeners = [];
@@ -61,31 +84,44 @@ function begin() {
     }
     open = state.view;
     document.documentElement.classList.toggle("embed", state.embed);
-    for (const link of tabs.querySelectorAll("a")) {
-      const name = link.dataset.view ?? "";
-      link.href = toHash({ ...state, view: name });
-      if (name === state.view) link.setAttribute("aria-current", "page");
+    instrument.hidden = !INSTRUMENT.includes(state.view);
+    for (const link of header.querySelectorAll("a")) {
+      const name = link.dataset.view ?? "", tab = link.dataset.tab ?? "";
+      link.href = toHash({ ...state, view: name || tab });
+      const here = tab === "encoding" ? false : tab ? !INSTRUMENT.includes(state.view) : name === state.view;
+      link.classList.toggle("open", tab === "encoding" && INSTRUMENT.includes(state.view));
+      if (here) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
     const out = /** @type {HTMLAnchorElement} */ (by("whole"));
     out.href = toHash({ ...state, embed: false });
     view?.update(state);
-    const what = ["tour", "context"].includes(state.view) ? "" : `${app.first().name}, `;
+    const what = ["story", "tour", "context"].includes(state.view) ? "" : `${app.first().name}, `;
     document.title = `${what}${state.view} · posenc explorer`;
     if (changed && !first) main.focus({ preventScroll: true });
     first = false;
   }
 
   let first = true;
-  tabs.replaceChildren(...VIEWS.map((name) =>
+  tabs.replaceChildren(...[["story", "Story"], ["encoding", "Instrument"]].map(([tab, name]) => html("li", {}, html("a", { "data-tab": tab }, name))));
+  instrument.replaceChildren(...INSTRUMENT.map((name) =>
     html("li", {}, html("a", { "data-view": name }, name[0].toUpperCase() + name.slice(1)))));
   seed.textContent = `posenc ${data.version ?? ""} · seed ${data.seed ?? 0}: every number on this page is computed in it, from the encodings' own Python, or was measured and written into it.`;
-  const own = data.models.some((entry) => entry.own) && !data.encodings.some((entry) => entry.family === "own");
-  if (own && !location.hash) kept.set({ view: "context" });
+  if (!location.hash && data.begin !== kept.now().view) kept.set({ view: data.begin });
   else update(kept.now());
+  const redraw = () => {
+    unthemed();
+    update(kept.now());
+  };
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)"]) {
-    matchMedia(query).addEventListener("change", () => update(kept.now()));
+    matchMedia(query).addEventListener("change", redraw);
   }
+  const paper = (/** @type {boolean} */ on) => {
+    document.documentElement.classList.toggle("paper", on); // is white, whatever the theme
+    redraw();
+  };
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
   document.documentElement.dataset.ready = "";
 }
 

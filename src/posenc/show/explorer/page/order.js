@@ -86,7 +86,7 @@ export function orderView(app) {
     const twice = new Set(twins(words).flat());
     const focused = [...chips.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
     chips.replaceChildren(...words.map((word, n) => {
-      const chip = button(word, () => app.set({ i: n }, "cursor"), { "aria-pressed": n === at, title: twice.has(n) ? "stands here more than once" : null });
+      const chip = button(word, () => app.set({ i: n }, "cursor"), { "aria-pressed": n === at });
       chip.addEventListener("pointerenter", () => app.desk.light({ i: n }));
       chip.addEventListener("focus", () => app.desk.light({ i: n }));
       return html("li", { class: twice.has(n) ? "twin" : "" }, chip, html("small", { "aria-hidden": true }, String(n)));

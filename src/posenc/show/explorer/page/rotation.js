@@ -1,9 +1,10 @@
 // Pairs of channels turning at their own speeds, and the angle between two words that stays.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { computed, obstacle, stand, turningOf, turns, vectorOf } from "./compute.js";
-import { button, html, slider, svg, table } from "./dom.js";
-import { values } from "../interpreter.js";
+import { BOTH, angleOf, makeClocks, makeLegend } from "./clocks.js";
+import { obstacle, turningOf, turns } from "./compute.js";
+import { button, html, slider, table } from "./dom.js";
+import { pairAt } from "./layer.js";
 import { integer, shown } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
@@ -13,8 +14,6 @@ import { integer, shown } from "./words.js";
 
 const FURTHEST = 512, NEAREST_APART = -32, FURTHEST_APART = 32;
 const A_SECOND = 8; // positions
-const BOTH = ["dog", "chased"]; // their seeded vectors are the query and the key
-const RADIUS = 44;
 const ROUNDED = 1e-6; // radians: cos and sin are rounded to float32
 
 /** @param {Encoding} encoding */
@@ -36,13 +35,11 @@ export function rotationView(app) {
     app.set({ at: Math.min(FURTHEST, Math.max(0, app.now().at + by)) }, "step");
   };
   const buttons = html("div", { class: "files" }, button("Step back", () => step(-1)), play, button("Step", () => step(1)), button("Move both by 37", () => step(app.now().at + 37 > FURTHEST ? -37 : 37)));
-  const circles = html("ul", { class: "circles" });
+  const clocks = makeClocks();
   const claim = html("p", { class: "claim" });
-  const line = (/** @type {string} */ role) => svg("svg", { width: 34, height: 12, class: "hands", "aria-hidden": true }, svg("line", { x1: 2, x2: 32, y1: 6, y2: 6, class: `hand ${role}` }));
-  const legend = html("ul", { class: "legend" }, html("li", {}, line("query"), `“${BOTH[0]}”, the query`), html("li", {}, line("key"), `“${BOTH[1]}”, the key`));
   const numbers = html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Angles of each pair" });
   const trouble = html("div");
-  const body = html("div", {}, claim, legend, circles, html("details", { class: "numbers", open: true }, html("summary", {}, "Angles of each pair"), numbers));
+  const body = html("div", {}, claim, makeLegend(), clocks.element, html("details", { class: "numbers", open: true }, html("summary", {}, "Angles of each pair"), numbers));
   const element = html("div", {},
     html("h2", {}, "Turning pairs"),
     html("p", { class: "summary" }, "Each pair of channels is a hand that turns as the position advances, each at its own speed. Move two words together: both turn, and the angle between them stays."),
@@ -74,69 +71,18 @@ export function rotationView(app) {
       const at = Math.min(FURTHEST, from + ((now - begun) / 1000) * A_SECOND);
       if (!element.isConnected || !timer) return stop();
       if (Math.floor(at) !== app.now().at) app.set({ at: Math.floor(at) }, "play");
-      if (known) hands(known.encoding, known.turning, { ...app.now() }, at);
+      if (known) clocks.turn(known.turning, both(known.encoding, app.now(), at));
       if (at >= FURTHEST) return stop();
       timer = requestAnimationFrame(turn);
     };
     timer = requestAnimationFrame(turn);
   }
 
-  /** @param {Encoding} encoding @param {State} state @param {number} at @returns {{q: Float64Array, k: Float64Array, score: number}} both, turned */
-  function pairAt(encoding, state, at) {
-    const { dim, axes } = encoding.graph;
-    const [q, k] = BOTH.map((word) => vectorOf(word, dim));
-    const both = new Float64Array(2 * dim);
-    const pos = stand([at, at - state.apart], axes, state.axis);
-    both.set(q, 0);
-    const keys = new Float64Array(2 * dim);
-    keys.set(k, dim);
-    const out = computed(encoding, pos, state.options, ["q", "k", "scores"], { q: both, k: keys });
-    return { q: values(out.q).subarray(0, dim), k: values(out.k).subarray(dim, 2 * dim), score: values(out.scores)[1] };
-  }
-
-  /** @type {{query: SVGLineElement, key: SVGLineElement, arc: SVGPathElement}[]} */
-  let drawn = [];
-  function dials(/** @type {Turning} */ turning) {
-    drawn = [];
-    circles.replaceChildren(...turning.pairs.map(([a, b], n) => {
-      const speed = turning.speeds[n];
-      const parts = {
-        query: svg("line", { class: "hand query" }), key: svg("line", { class: "hand key" }), arc: svg("path", { class: "arc" }),
-      };
-      drawn.push(parts);
-      const size = 2 * RADIUS + 12;
-      const dial = svg("svg", { viewBox: `${-size / 2} ${-size / 2} ${size} ${size}`, "aria-hidden": true },
-        svg("circle", { r: RADIUS, class: "dial" }), parts.arc, parts.key, parts.query);
-      const turn = Math.abs(speed) < 1e-12 ? "does not turn" : `turns in ${shown(2 * Math.PI / Math.abs(speed), 3)}`;
-      return html("li", {}, dial, html("span", {}, `channels ${a}, ${b}`), html("span", { class: "soft" }, turn));
-    }));
-  }
-
-  /** @param {Float64Array} x @param {[number, number]} pair @returns {number} */
-  const angleOf = (x, [a, b]) => Math.atan2(x[b], x[a]);
-
-  /** @param {Encoding} encoding @param {Turning} turning @param {State} state @param {number} at */
-  function hands(encoding, turning, state, at) {
-    const { q, k } = pairAt(encoding, state, at);
-    turning.pairs.forEach((pair, n) => {
-      const [x, y] = [angleOf(q, pair), angleOf(k, pair)];
-      // counter-clockwise, as mathematics draws it: y grows upwards
-      const end = (/** @type {number} */ angle, /** @type {number} */ r) => [r * Math.cos(angle), -r * Math.sin(angle)];
-      const put = (/** @type {SVGLineElement} */ line, /** @type {number} */ angle) => {
-        const [ex, ey] = end(angle, RADIUS - 2);
-        line.setAttribute("x2", ex.toFixed(2));
-        line.setAttribute("y2", ey.toFixed(2));
-      };
-      put(drawn[n].query, x);
-      put(drawn[n].key, y);
-      const gap = Math.atan2(Math.sin(x - y), Math.cos(x - y));
-      const [sx, sy] = end(y, 18), [ex, ey] = end(x, 18);
-      drawn[n].arc.setAttribute("d", `M ${sx.toFixed(2)} ${sy.toFixed(2)} A 18 18 0 0 ${gap > 0 ? 0 : 1} ${ex.toFixed(2)} ${ey.toFixed(2)}`);
-    });
-  }
+  /** @param {Encoding} encoding @param {State} state @param {number} at */
+  const both = (encoding, state, at) => pairAt(encoding, BOTH, [at, at - state.apart], state);
 
   function tell(/** @type {Encoding} */ encoding, /** @type {Turning} */ turning, /** @type {State} */ state) {
-    const here = pairAt(encoding, state, state.at), start = pairAt(encoding, state, Math.max(0, state.apart)); // both at 0 or later
+    const here = both(encoding, state, state.at), start = both(encoding, state, Math.max(0, state.apart)); // both at 0 or later
     const degrees = (/** @type {number} */ x) => `${shown((x * 180) / Math.PI, 3)}°`;
     const wrap = (/** @type {number} */ x) => Math.atan2(Math.sin(x), Math.cos(x));
     let most = 0;
@@ -177,9 +123,9 @@ export function rotationView(app) {
           const turning = turningOf(encoding, state.options, state.axis);
           if (!turning) throw new Error("its pairs cannot be told apart.");
           known = { encoding, turning, key };
-          dials(turning);
+          clocks.show(turning);
         }
-        if (!timer || still.matches) hands(encoding, known.turning, state, state.at);
+        if (!timer || still.matches) clocks.turn(known.turning, both(encoding, state, state.at));
         tell(encoding, known.turning, state);
       } catch (error) {
         body.hidden = true;

@@ -4,19 +4,19 @@
  * State of the page. `i`, `j` and `c` are the places of the cursor: query, key, channel.
  * @typedef {{view: string, names: string[], n: number, i: number, j: number, c: number, head: number,
  *   axis: number, options: Object<string, number>, text: string, order: number[],
- *   causal: boolean, at: number, apart: number, model: string, wanted: number, group: number,
+ *   causal: boolean, scene: number, kind: number, guess: number, way: number, at: number, apart: number, model: string, wanted: number, group: number,
  *   having: string[], stop: number, rows: string, embed: boolean, seeded: boolean}} State
  */
 
 export const VERSION = "v1";
-export const VIEWS = ["encoding", "order", "rotation", "compare", "context", "tour"];
+export const VIEWS = ["story", "encoding", "order", "rotation", "compare", "context", "tour"];
 export const MOST_NAMES = 4, MOST_TOKENS = 128, MOST_WORDS = 24;
 const LONGEST_TEXT = 300;
 
 /** @type {Readonly<State>} */
 export const FIRST = Object.freeze({
-  view: "encoding", names: [], n: 64, i: 40, j: 24, c: 0, head: 0, axis: 0, options: {},
-  text: "the old dog chased another dog", order: [], causal: false, at: 12, apart: 3, model: "",
+  view: "story", names: [], n: 64, i: 40, j: 24, c: 0, head: 0, axis: 0, options: {},
+  text: "the old dog chased another dog", order: [], causal: false, scene: 0, kind: 0, guess: 0, way: 0, at: 12, apart: 3, model: "",
   wanted: 0, group: 0, having: [], stop: 1, rows: "", embed: false, seeded: false,
 });
 
@@ -24,12 +24,14 @@ export const FIRST = Object.freeze({
 const RANGES = {
   n: [2, MOST_TOKENS], i: [0, MOST_TOKENS - 1], j: [0, MOST_TOKENS - 1], c: [0, 4095], head: [0, 63], axis: [0, 7],
   apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 10],
+  scene: [0, 5], kind: [0, 4], guess: [0, 3], way: [0, 3],
 };
 const WORDS = ["text", "model"];
 /** Modes of the rows of pairs that turn: a vector, the angle of each pair, or its cosine. */
 export const ROWS = ["", "angle", "cos"];
 const FLAGS = ["causal", "embed", "seeded"];
 const OPTION = "option.";
+const KNOWN = [...Object.keys(RANGES), ...WORDS, ...FLAGS, "rows", "order", "having"];
 
 /** @param {string} part @returns {string} as it is, where that is readable in an address */
 const written = (part) =>
@@ -106,6 +108,30 @@ export function fromHash(hash) {
   return /** @type {State} */ (state);
 }
 
+/**
+ * Says what of an address is not as it was written: unknown, or beyond what the page shows.
+ * @param {string} hash
+ * @returns {string[]} "n=9999 (128 is shown)"
+ */
+export function misread(hash) {
+  const [path, query = ""] = hash.replace(/^#/, "").replace("&embed", "?embed").split(/\?(.*)/s);
+  const [version, view, names = ""] = path.split("/");
+  if (!path) return [];
+  if (version !== VERSION) return [`“${unwritten(path)}” (addresses begin with #${VERSION}/)`];
+  const state = /** @type {Object<string, any>} */ (fromHash(hash)), out = [];
+  if (view && !VIEWS.includes(view)) out.push(`the view “${unwritten(view)}”`);
+  out.push(...names.split(",").map(unwritten).slice(MOST_NAMES).map((name) => `“${name}” (${MOST_NAMES} encodings are the most)`));
+  for (const part of query.split(/[&?]/).filter(Boolean)) {
+    const [name, value = ""] = [part.split("=")[0], part.split(/=(.*)/s)[1]].map((text) => unwritten(text ?? ""));
+    const now = name.startsWith(OPTION) ? state.options[name.slice(OPTION.length)] : KNOWN.includes(name) ? state[name] : undefined;
+    if (now === undefined) out.push(`“${unwritten(part)}”`);
+    else if (typeof now === "number" ? now !== Number(value) || value === "" : typeof now !== "boolean" && String(now) !== value) {
+      out.push(`“${unwritten(part)}”${String(now) ? ` (shown: ${now})` : ""}`);
+    }
+  }
+  return out;
+}
+
 const QUIET = 250; // milliseconds: a browser takes some 200 changes of the address in half a minute
 
 /**
@@ -114,7 +140,7 @@ const QUIET = 250; // milliseconds: a browser takes some 200 changes of the addr
  */
 export function keepState(changed) {
   let state = fromHash(location.hash);
-  let last = "", waiting = 0;
+  let last = "", waiting = 0, wrong = misread(location.hash);
 
   /** @param {boolean} further a new entry of the history */
   function write(further) {
@@ -131,7 +157,8 @@ export function keepState(changed) {
     clearTimeout(waiting);
     last = "";
     const next = fromHash(location.hash);
-    if (toHash(next) === toHash(state)) return;
+    wrong = misread(location.hash);
+    if (toHash(next) === toHash(state) && !wrong.length) return;
     state = next;
     changed(state);
   };
@@ -140,6 +167,8 @@ export function keepState(changed) {
 
   return {
     now: () => state,
+    /** What the address says and the page does not show, until something is changed. */
+    misread: () => wrong,
     /**
      * @param {Partial<State>} patch
      * @param {string} [drag] the name of what is moved: its steps are one entry of the history
@@ -148,6 +177,7 @@ export function keepState(changed) {
       const same = drag !== "" && drag === last;
       if (!same && last) write(false); // what was moved before is kept as it ended
       state = { ...state, ...patch };
+      wrong = [];
       clearTimeout(waiting);
       if (same) waiting = window.setTimeout(() => write(false), QUIET);
       else write(true);

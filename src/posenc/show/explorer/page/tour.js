@@ -1,7 +1,7 @@
 // Ten claims that are often repeated, and what this page computes of each.
 
 import { instead, reason } from "./app.js";
-import { apart, byOffset, computed, dots, normals, remembered, rowsOf, scoresOf, stand, turnedOf, walk } from "./compute.js";
+import { apart, byOffset, computed, dots, normals, remembered, rowsOf, stand, turnedOf, walk } from "./compute.js";
 import { button, html } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
 import { attention, changed } from "./layer.js";
@@ -90,7 +90,7 @@ export const STOPS = [
       const lengths = [...normals(3, 200 * width)].reduce((sum, x) => sum + x * x, 0);
       const word = Math.sqrt(lengths / 200);
       return {
-        said: `Then the position drowns the word. A word of ${width} channels is about ${shown(word)} long; what is added at ${at} is ${shown(lengthOf(plain, at))} long, ${shown(lengthOf(plain, at) / word)} times as much. Sinusoids stay at ${shown(lengthOf(waves, at))}, everywhere.`,
+        said: `Then the position drowns the word. A seeded word of ${width} channels is about ${shown(word)} long; what is added at ${at} is ${shown(lengthOf(plain, at))} long, ${shown(lengthOf(plain, at) / word)} times as much. Sinusoids stay at ${shown(lengthOf(waves, at))}, everywhere.`,
         lines: { title: "Length of what is added", about: "and of a word, which is about the same everywhere.", x: { label: "position", role: "query" }, y: { label: "length" },
           series: [{ name: "integers", xs: upTo(n), ys: upTo(n).map((p) => lengthOf(plain, p)) }, { name: "sinusoids", xs: upTo(n), ys: upTo(n).map((p) => lengthOf(waves, p)) }, { name: "a word", xs: upTo(n), ys: upTo(n).map(() => word) }] },
         open: { view: "encoding", names: ["integer"], n },
@@ -124,7 +124,7 @@ export const STOPS = [
       const [bits, waves] = [steps(binary), steps(sinusoidal)];
       const [least, most] = [Math.min(...bits), Math.max(...bits)];
       return {
-        said: `They are unique, but they jump. From one position to the next the code moves by ${shown(least)} to ${shown(most)}, as one bit flips or all do (63 to 64). Sinusoids move by ${shown(waves[0])} at every step.`,
+        said: `They are unique, but they jump. From one position to the next the code moves by ${shown(least)} to ${shown(most)}, as one bit flips or ${Math.round((most / least) ** 2)} do (63 to 64). Sinusoids move by ${shown(waves[0])} at every step.`,
         lines: { title: "How far the code moves", about: "from each position to the next.", x: { label: "position", role: "query" }, y: { label: "distance" },
           series: [{ name: "binary", xs: upTo(n - 1), ys: bits }, { name: "sinusoidal", xs: upTo(n - 1), ys: waves }] },
         open: { view: "compare", names: ["binary", "sinusoidal"], n: 64 },
@@ -170,7 +170,8 @@ export const STOPS = [
     show(sinusoidal, rope) {
       const n = 64, width = sinusoidal.graph.width, dim = rope.graph.dim;
       const rows = rowsOf(sinusoidal, walk(n), {});
-      const project = (/** @type {number} */ seed) => {
+      /** @param {number} seed @returns {Float64Array} the rows, projected at random */
+      const project = (seed) => {
         const matrix = normals(seed, width * width), out = new Float64Array(n * width);
         for (let p = 0; p < n; p++) {
           for (let c = 0; c < width; c++) {
@@ -179,17 +180,21 @@ export const STOPS = [
         }
         return out;
       };
-      const [q, k] = [project(21), project(22)], scores = { rows: n, columns: n, values: new Float64Array(n * n) };
-      for (let i = 0; i < n; i++) {
-        for (let j = 0; j < n; j++) for (let c = 0; c < width; c++) scores.values[i * n + j] += (q[i * width + c] * k[j * width + c]) / Math.sqrt(width);
-      }
+      const draws = upTo(40).map((draw) => {
+        const [q, k] = [project(100 + 2 * draw), project(101 + 2 * draw)], scores = { rows: n, columns: n, values: new Float64Array(n * n) };
+        for (let i = 0; i < n; i++) {
+          for (let j = 0; j < n; j++) for (let c = 0; c < width; c++) scores.values[i * n + j] += (q[i * width + c] * k[j * width + c]) / Math.sqrt(width);
+        }
+        return scores;
+      });
+      const shares = draws.map(decidedByOffset).sort((a, b) => a - b);
       const [query, key] = [normals(23, dim), normals(24, dim)];
       const repeat = (/** @type {Float64Array} */ vector) => Float64Array.from({ length: n * dim }, (_, at) => vector[at % dim]);
       const turned = values(computed(rope, walk(n), {}, ["scores"], { q: repeat(query), k: repeat(key) }).scores);
-      const raw = decidedByOffset(dots(rows)), lost = decidedByOffset(scores), kept = decidedByOffset({ rows: n, columns: n, values: turned });
+      const raw = decidedByOffset(dots(rows)), kept = decidedByOffset({ rows: n, columns: n, values: turned });
       return {
-        said: `Only before the projections. Of the rows' own dot products, the distance decides ${percent(raw)}; between random projections to queries and keys it decides ${percent(lost)} of the scores, and training has to find the rest. RoPE turns after the projections: ${percent(kept)}.`,
-        heat: { title: "Sinusoids, projected to queries and keys", about: "if the distance decided, each diagonal would have one colour.", row: QUERY_AXIS, column: KEY_AXIS, ...scores },
+        said: `Only before the projections. Of the rows' own dot products, the distance decides ${percent(raw)}; between random projections to queries and keys it decides ${percent(shares[20])} of the scores (the median of ${shares.length} draws, which have ${percent(shares[0])} to ${percent(shares[39])}), and training has to find the rest. RoPE turns after the projections: ${percent(kept)}.`,
+        heat: { title: "Sinusoids, projected to queries and keys", about: "the first draw: if the distance decided, each diagonal would have one colour.", row: QUERY_AXIS, column: KEY_AXIS, ...draws[0] },
         open: { view: "compare", names: ["sinusoidal", "rope"] },
       };
     },
@@ -199,8 +204,9 @@ export const STOPS = [
     needs: ["rope"],
     show(rope) {
       const { dim } = rope.graph, n = 128, target = 77;
-      const by = byOffset(scoresOf(rope, walk(n), {}, 0));
-      const same = upTo(n).map((offset) => by.mean[by.offsets.indexOf(offset)]);
+      const ones = new Float64Array(n * dim).fill(1);
+      const alike = values(computed(rope, walk(n), {}, ["scores"], { q: ones, k: ones }).scores);
+      const same = upTo(n).map((offset) => alike[offset * n]);
       const rises = upTo(n - 1).filter((p) => same[p + 1] > same[p]).length;
       const query = normals(25, dim);
       const key = turnedOf(rope, stand([target]), {}, 0, query).values; // turned forwards, it waits there
@@ -209,7 +215,7 @@ export const STOPS = [
       const gained = upTo(n).map((offset) => scores[offset * n]);
       const best = gained.indexOf(Math.max(...gained));
       return {
-        said: `It need not. A word of ones against itself fades, though ${percent(rises / (n - 1))} of the steps rise; but for any distance there is a key that RoPE finds best there. The key below was made for ${target}, and its highest score is at ${best}.`,
+        said: `It need not. A vector of ones against itself fades on the whole, though with ${dim} channels ${percent(rises / (n - 1))} of the steps rise; but for any distance there is a key that RoPE finds best there. The key below was made for ${target}, and its highest score is at ${best}.`,
         lines: { title: "Score against distance", x: { label: "query − key", role: "offset" }, y: { label: "score" },
           series: [{ name: `a key made for ${target}`, xs: upTo(n), ys: gained }, { name: "ones against ones", xs: upTo(n), ys: same }] },
         open: { view: "encoding", names: ["rope"], n },

@@ -80,7 +80,7 @@ def compared(
         for n in shown
         for how, layer in (("without", without), ("with", weights))
     ]
-    says = f"Attention of {len(tokens)} words in a layer of random weights"
+    says = f"Attention of {len(tokens)} words in a layer of seeded weights"
     if places:
         word = tokens[places[0]]
         rows = [n for n in places if tokens[n] == word]

@@ -1,15 +1,17 @@
 """The catalogue on the terminal, by families, and one encoding: from cards, without torch."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from textwrap import indent
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from posenc.show.report import words
+from posenc.show.report.guide import Use
 from posenc.show.report.terminal.tables import MARKS, empty_table
 
 BROKEN = "✗", "bold red"  # a promise, which must hold, where a property may or may not
@@ -70,3 +72,13 @@ def card(card: dict[str, Any], console: Console) -> None:
     if card["paper"]:
         console.print()
         console.print(Text(card["paper"]["bibtex"]), soft_wrap=True)
+
+
+def uses(rows: Iterable[Use], console: Console) -> None:
+    """Print which encoding to take for what: the answer, and below it what it rests on."""
+    for row in rows:
+        console.print(Text(row.use, "bold blue"))
+        console.print(Text(f"  {row.answer}", "bold"))
+        parts = {"done by": row.does, "measured": row.measured, "not known": row.unknown}
+        for name, said in parts.items():
+            console.print(Padding(Text(f"{name}: {said.replace('*', '')}", "dim"), (0, 0, 0, 2)))

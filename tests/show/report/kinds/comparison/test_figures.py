@@ -113,6 +113,14 @@ def test_the_noise_is_that_of_the_layer_without_positions(everything):
         result = replace(everything, encodings=others, nope_cost=noisy)
         assert result.busy == busy
         assert ("The machine was busy" in words.noise(result)) == busy
+        measured = others[0]
+        ratio = None if busy else measured.cost_ratio["training"]
+        assert result.multiple(measured, "training") == ratio
+        memory = result.multiple(measured, "training_memory")
+        assert memory == measured.cost_ratio["training_memory"]
+    calm = replace(everything, nope_cost=replace(cost, forward_range=(cost.forward,) * 2))
+    (nope,) = [m for m in everything.encodings if m.slug == "nope"]
+    assert {calm.multiple(nope, key) for key in words.COSTS} <= {None, 1.0}
     few = replace(everything, nope_cost=replace(cost, rounds=0))
     said = f"Rounds took too long: 0 of {everything.settings.cost_rounds} were timed"
     assert said in words.noise(few)

@@ -1,12 +1,17 @@
 """Words on contrasts and rows against numbers that are put in."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_studies import plan, study
 
+from posenc.lab.study import store
 from posenc.lab.study.analysis import Contrast, analyse
 from posenc.lab.study.statistics import Interval
+from posenc.lab.study.summary import summarise
+from posenc.show.report import page
 from posenc.show.report.kinds.study import words
 
 CONTRAST = Contrast(
@@ -79,3 +84,28 @@ def test_units_and_spans():
     )
     some = replace(rows[0], undertrained=[2], seeds=[1, 2, 4])
     assert words.note(some) == "undertrained in 1 of 3 seeds"
+
+
+@pytest.mark.repository
+@pytest.mark.parametrize(
+    ("study", "wanted"),
+    [
+        ("shape-copy", "Undecided. Undertrained: nope, t5"),
+        (
+            "shape-reverse",
+            "On reverse nope + t5 + alibi is better than rope + sinusoidal, at 1.2 L, L = 10,"
+            " learning rate 0.001, 2,000 steps, 6 seeds",
+        ),
+        ("pairs-copy", "Undecided. Undertrained: lowest-8"),
+    ],
+)
+def test_the_headline_of_a_study_is_its_verdict_and_nobody_has_a_rank_below_it(study, wanted):
+    """Of the stores; what the plan supposed is no headline."""
+    folder = Path(__file__).parents[5] / "studies" / study
+    summary = summarise(store.read(folder))
+    html = page.render(summary)
+    (title,) = re.findall("<h1>(.*?)</h1>", html)
+    assert title.startswith(wanted)
+    decided = all(contrast.decided for contrast in summary.analysis.contrasts)
+    assert any(row.rank for row in summary.analysis.rows) is decided
+    assert (">rank</th>" in html) is decided

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from posenc.lab.compare.comparison import Comparison
 from posenc.show.report.drawing.figure import Figure
+from posenc.show.report.guide import GUIDE as GUIDE
 from posenc.show.report.kinds.comparison import figures
-from posenc.show.report.kinds.comparison import guide as guide
 from posenc.show.report.kinds.comparison import words as words
 
 if TYPE_CHECKING:

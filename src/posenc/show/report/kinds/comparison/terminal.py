@@ -70,14 +70,13 @@ def _measurements(result: Comparison, console: Console) -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     for m in result.encodings:
-        ratio = m.cost_ratio
         table.add_row(
             f"{m.name}*" if m.untrained else m.name,
             words.count(m.parameters),
             _share(m.shuffle.plain),
             _share(m.duplicate.plain if m.duplicate else None),
             *(_change_text(far.change) for far in m.far),
-            *(f"{ratio[key]:.1f}" for key in ("forward", "training", "training_memory")),
+            *(findings.multiple(result.multiple(m, key)) for key in findings.COSTS),
         )
     console.print(table)
     any_untrained = any(m.untrained for m in result.encodings)

@@ -11,12 +11,20 @@ def noise(result: Comparison) -> str:
     """Say how far the layer without positions varied, and whether the machine was busy."""
     low, high = result.noise
     sentence = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
-    busy = " The machine was busy: differences of time as small as that are noise."
+    busy = " The machine was busy: tables name no times, and the figure has its noise."
     fewer = ""
     if result.nope_cost.rounds < result.settings.cost_rounds:
         taken, of = result.nope_cost.rounds, result.settings.cost_rounds
         fewer = f" Rounds took too long: {taken} of {of} were timed; try again on a quiet machine."
     return sentence + busy * result.busy + fewer
+
+
+COSTS = "forward", "training", "training_memory"
+
+
+def multiple(of_nope: float | None) -> str:
+    """A multiple of NoPE's time or memory; "busy" where there is none to be named."""
+    return "busy" if of_nope is None else f"{of_nope:.1f}"
 
 
 def width(result: Comparison) -> str:

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from posenc.core.numerals import number
 from posenc.lab.study import statistics
-from posenc.lab.study.analysis import Analysis, Contrast, Row
+from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row
 from posenc.lab.study.bands import How, Recovery
 from posenc.lab.study.prediction import Effect, Prediction
 from posenc.lab.study.repetition import Repeated
 from posenc.lab.study.statistics import Interval
 
-LEVEL = 0.05  # of Holm's p, below which a contrast is decided
 UNDECIDED = "no difference shown"  # which is not equality
 EQUAL = "equal within the plan's margin"  # by a test of its own
 BASELINES = "cropped: shown the last L tokens alone; windowed: each token sees L back"
@@ -120,13 +119,32 @@ def verdict(contrast: Contrast) -> str:
     """Say which side is better, if Holm's p and the interval both say so."""
     if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
         return contrast.verdict
-    between = contrast.difference.low <= 0 <= contrast.difference.high
     if contrast.equal is not None and contrast.equal < LEVEL:
         return EQUAL
-    if contrast.adjusted >= LEVEL or between:
+    if not contrast.decided:
         return UNDECIDED
     better = contrast.one if contrast.difference.value > 0 else contrast.other
     return f"{' + '.join(better)} is better"
+
+
+def headline(analysis: Analysis) -> str:
+    """Say in one sentence what the study decides; "" where it plans no contrast or may not."""
+    if analysis.stamp or not analysis.contrasts:
+        return ""
+    decided = [contrast for contrast in analysis.contrasts if contrast.decided]
+    if not decided:
+        reasons = [contrast.verdict for contrast in analysis.contrasts if contrast.verdict]
+        reason = reasons[0] if reasons else UNDECIDED
+        return f"Undecided. {reason[0].upper()}{reason[1:]}"
+    first, count = decided[0], len(analysis.contrasts)
+    among = f"{len(decided)} of {count} contrasts are decided. " if count > 1 else ""
+    said = f"On {first.task} {verdict(first)} than {' + '.join(_worse(first))}"
+    return f"{among}{said}, {conditions(analysis)}"
+
+
+def _worse(contrast: Contrast) -> Sequence[str]:
+    assert contrast.difference is not None
+    return contrast.other if contrast.difference.value > 0 else contrast.one
 
 
 def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]:
@@ -145,9 +163,9 @@ def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]
             continue
         unit = "bits" if bits else "percentage points"
         low, high = sorted((abs(contrast.difference.low), abs(contrast.difference.high)))
-        less = contrast.other if contrast.difference.value > 0 else contrast.one
         ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
-        sentences.append(f"{decision} than {' + '.join(less)}, by {ends} {unit}, {where}.")
+        less = " + ".join(_worse(contrast))
+        sentences.append(f"{decision} than {less}, by {ends} {unit}, {where}.")
     if open_:
         sentences.append(f"No difference is shown, nor that there is none: {'; '.join(open_)}.")
     return sentences + ([f"Not decided: {'; '.join(uncalled)}."] if uncalled else [])

@@ -1,0 +1,193 @@
+// Five scenes: each asks, and shows what is so when somebody has guessed.
+
+import { byOffset, remembered, rowsOf, stand, turningOf, vectorOf, walk } from "./compute.js";
+import { BOTH, makeClocks, makeLegend } from "./clocks.js";
+import { fresh, makeDials } from "./dials.js";
+import { button, html, prose, slider } from "./dom.js";
+import { CHANNEL_AXIS, QUERY_AXIS, heatMap, linePlot, theme } from "./draw.js";
+import { WORD, addedScores, oneWord, pairAt } from "./layer.js";
+import { colour } from "./scales.js";
+import { FIRST, toHash } from "./state.js";
+import { integer, shown } from "./words.js";
+
+/** @import {App} from "./app.js" */
+/** @import {Grid} from "./compute.js" */
+/** @import {Encoding} from "./data.js" */
+/** @import {State} from "./state.js" */
+
+/**
+ * `told` is what is so, once somebody has guessed.
+ * @typedef {{title: string, lead: string, notes: number[], element: HTMLElement, asks?: string,
+ *   answers?: string[], right?: number, told?: (state: State) => string, update: (state: State) => void}} Scene
+ */
+
+/** @param {App} app @param {string} slug @returns {Encoding} */
+function needed(app, slug) {
+  const encoding = app.find(slug);
+  if (!encoding) throw new Error(`the encoding “${slug}” is not in this page.`);
+  return encoding;
+}
+
+/** @param {Float64Array} x @returns {number} */
+const lengthOf = (x) => Math.hypot(...x);
+
+/** @param {Grid} rows @param {number} i @returns {Float64Array} */
+const row = (rows, i) => rows.values.slice(i * rows.columns, (i + 1) * rows.columns);
+
+/** @param {Grid} rows @returns {number[]} how far each row is from the next */
+const steps = (rows) => Array.from({ length: rows.rows - 1 }, (_, p) => {
+  const [a, b] = [row(rows, p), row(rows, p + 1)];
+  return lengthOf(a.map((x, c) => x - b[c]));
+});
+
+/** @param {App} app @returns {Scene} */
+export function count(app) {
+  const FARTHEST = 100;
+  const integers = needed(app, "integer"), width = integers.graph.width, word = vectorOf(WORD, width);
+  const at = slider({ name: "Position", low: 0, high: FARTHEST, shown: String, moved: (n) => app.set({ at: n }, "at") });
+  const columns = ["the word", "its number", "together"].map((name) => {
+    const canvas = html("canvas", { width: 1, height: width, "aria-hidden": true });
+    return { canvas, element: html("div", { class: "column" }, html("span", {}, name), canvas) };
+  });
+  const element = html("div", {}, html("div", { class: "controls" }, at.element), html("div", { class: "sum" }, ...columns.map((one) => one.element)));
+  const numberAt = (/** @type {number} */ place) => row(rowsOf(integers, stand([place]), {}), 0);
+  return {
+    title: "Count them", notes: [3, 4, 5], element,
+    lead: `Tell attention where a word stands: write its number, 0, 1, 2 …, into every channel of “${WORD}”.`,
+    asks: "From which position on is the number as large as the word?",
+    answers: ["within the first ten", "near 100", "near 10,000"], right: 1,
+    told(state) {
+      const place = Math.min(state.at, FARTHEST), size = lengthOf(word), number = lengthOf(numberAt(place));
+      const first = [...Array(FARTHEST).keys()].find((p) => lengthOf(numberAt(p)) >= size) ?? FARTHEST;
+      return `“${WORD}” is ${shown(size)} long. From position ${first} on the number is as long; at ${place} it is ${shown(number)}, ${shown(number / size)} times the word: move the position, and the stripes of the word drown.`;
+    },
+    update(state) {
+      const place = Math.min(state.at, FARTHEST), number = numberAt(place), both = word.map((x, c) => x + number[c]);
+      at.set(place);
+      const top = Math.max(2.5, place);
+      const palette = { paper: theme("paper"), high: theme("heat-high"), low: theme("heat-low"), none: theme("heat-none") };
+      [word, number, both].forEach((values, n) => {
+        const image = new ImageData(1, width);
+        colour(new Uint32Array(image.data.buffer), values, palette, true, top);
+        columns[n].canvas.getContext("2d")?.putImageData(image, 0, 0);
+      });
+    },
+  };
+}
+
+/** @param {App} app @returns {Scene} */
+export function waves(app) {
+  const N = 64, sinusoidal = needed(app, "sinusoidal");
+  const map = heatMap(app.desk), plot = linePlot(app.desk);
+  const rows = () => remembered(["waves"], () => rowsOf(sinusoidal, walk(N), {}));
+  return {
+    title: "Waves", notes: [6, 7, 8], element: html("div", { class: "figures" }, map.element, plot.element),
+    lead: "Add waves instead, a slower one in each pair of channels: no number grows, and every place has its own pattern.",
+    asks: "Go on by one word. How far does the pattern move?",
+    answers: ["less and less", "as far at every place", "now little, now much"], right: 2,
+    told() {
+      const each = steps(rows());
+      const scores = addedScores(sinusoidal, oneWord(N), { options: {}, head: 0, axis: 0 }), { mean, low, high } = byOffset(scores);
+      const spread = Math.max(...high.map((top, n) => top - low[n])), gained = Math.max(...mean) - Math.min(...mean);
+      return `By ${shown(each[0])} at every place. But the waves are added to the word, and projected with it: of equally far pairs one score differs from another by up to ${shown(spread)}, while distance moves their mean by ${shown(gained)}.`;
+    },
+    update(state) {
+      const series = [sinusoidal, needed(app, "binary")].map((encoding) => ({
+        name: encoding.name, xs: [...Array(N - 1).keys()], ys: steps(rowsOf(encoding, walk(N), {})),
+      }));
+      map.draw({ title: "What is added", about: "to a word at each position.", row: { ...QUERY_AXIS, label: "position" }, column: CHANNEL_AXIS, ...rows() }, { i: state.i, c: state.c });
+      plot.draw({ title: "How far the pattern moves", about: "from each position to the next.", x: { label: "position", role: "query" }, y: { label: "distance" }, series }, { i: state.i });
+    },
+  };
+}
+
+/** @param {App} app @returns {Scene} */
+export function turn(app) {
+  const FURTHEST = 100, rope = needed(app, "rope"), clocks = makeClocks({ parts: true });
+  const turning = turningOf(rope, {}, 0);
+  if (turning) clocks.show(turning);
+  const at = slider({ name: `Place of “${BOTH[0]}”`, low: 0, high: FURTHEST, shown: String, moved: (n) => app.set({ at: n }, "at") });
+  const between = slider({ name: `“${BOTH[1]}” before it, in words`, low: 0, high: 32, shown: String, moved: (n) => app.set({ apart: n }, "apart") });
+  const sum = html("p", { class: "verdict" });
+  const places = (/** @type {State} */ state) => {
+    const apart = Math.min(32, Math.max(0, state.apart));
+    return { apart, place: Math.min(FURTHEST, Math.max(apart, state.at)) };
+  };
+  const pair = (/** @type {number} */ place, /** @type {number} */ apart) => pairAt(rope, BOTH, [place, place - apart], { options: {}, head: 0, axis: 0 });
+  return {
+    title: "Turn instead of add", notes: [9],
+    element: html("div", {}, html("div", { class: "controls" }, at.element, between.element, html("div", { class: "files" }, button("Move both by 37", () => {
+      const { place } = places(app.now());
+      app.set({ at: place + 37 > FURTHEST ? place - 37 : place + 37 });
+    }))), sum, makeLegend(), clocks.element),
+    lead: "RoPE adds nothing. Each pair of channels is a hand of a clock, turned on by each word that went before: fast hands, and slow ones.",
+    asks: "Move both words 37 places on. What happens to their score?",
+    answers: ["it falls", "it is any other", "it stays"], right: 3,
+    told(state) {
+      const { place, apart } = places(state), here = pair(place, apart).score, there = pair(place + 37, apart).score;
+      return `${shown(here)} here, ${shown(there)} at 37 places on. Both hands turn on by as much, so that the angle between them stays. The score is the sum over all clocks: the bars below them.`;
+    },
+    update(state) {
+      const { place, apart } = places(state), here = pair(place, apart);
+      at.set(place);
+      between.set(apart);
+      if (turning) clocks.turn(turning, here);
+      sum.replaceChildren(`“${BOTH[0]}” at ${place} for “${BOTH[1]}” at ${place - apart}: the clocks sum to `, html("em", {}, shown(here.score)), ".");
+    },
+  };
+}
+
+const WAYS = ["as trained", "PI", "NTK", "YaRN"];
+
+/** @param {App} app @returns {Scene} */
+export function grow(app) {
+  const { model, base, trained, met, lengths } = app.data.story.growth;
+  const length = slider({ name: "Length", low: 0, high: lengths.length - 1, shown: (n) => `${integer(lengths[n].target)} tokens`, moved: (n) => app.set({ wanted: lengths[n].target }, "wanted") });
+  const ways = WAYS.map((name, way) => button(name, () => app.set({ way }), { "aria-pressed": false }));
+  const dials = makeDials(), verdict = html("p", { class: "verdict", "aria-live": "polite" });
+  const at = (/** @type {State} */ state) => {
+    const n = lengths.findIndex(({ target }) => target >= state.wanted);
+    return state.wanted && n >= 0 ? n : lengths.length - 1;
+  };
+  const last = lengths[lengths.length - 1];
+  return {
+    title: "The text grows", notes: [10],
+    element: html("div", {}, html("div", { class: "controls" }, length.element, html("div", { class: "files", role: "group", "aria-label": "Extension" }, ...ways)), dials.element, verdict),
+    lead: `RoPE tells places apart by the angles of its hands. ${model} (base ${integer(base)}) was trained on ${integer(trained)} tokens; you give it more. Blue: angles that training has shown. Orange: met for the first time.`,
+    asks: `At ${integer(last.target)} tokens, how many of its ${met.length} hands point where training never did?`,
+    answers: ["none", "about half", "all"], right: 2,
+    told: () => `${fresh(last.ways[WAYS[0]].new)} of ${met.length}: the slow ones, which did not go round once. Move the length, and see what each extension mends, and what it costs.`,
+    update(state) {
+      const n = at(state), { target, ways: found } = lengths[n], name = WAYS[state.way], { new: shares, step } = found[name];
+      length.set(n);
+      ways.forEach((each, way) => each.setAttribute("aria-pressed", String(way === state.way)));
+      dials.draw(met, shares);
+      const usual = lengths[0].ways[WAYS[0]].step;
+      const cost = usual / step > 1.001 ? ` Its price: from one word to the next the fastest hand turns ${shown(usual / step)} times less than in training, so that neighbours melt together.`
+        : state.way ? " Neighbours stay as far apart as in training on the fastest hand." : "";
+      verdict.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} hands meet angles at ${integer(target)} tokens that training never showed.${cost}`);
+    },
+  };
+}
+
+/** @param {App} app @returns {Scene} */
+export function take(app) {
+  const rows = app.data.story.guide;
+  const plain = (/** @type {string} */ text) => prose(text.replace(/\*/g, ""));
+  const element = html("div", {},
+    html("ul", { class: "uses" }, ...rows.map((one) => html("li", {}, html("h3", {}, one.use), html("p", {}, ...prose(one.answer)),
+      html("details", {}, html("summary", {}, "Why", html("span", { class: "unseen" }, `: ${one.use}`)),
+        html("p", {}, html("b", {}, "Who does it: "), ...plain(one.does)), html("p", {}, html("b", {}, "Measured here: "), ...plain(one.measured)),
+        html("p", {}, html("b", {}, "Not known: "), ...plain(one.unknown)))))),
+    html("h3", {}, "Your model"),
+    html("p", {}, html("code", {}, "posenc inspect model/ --target 131072"), " says what breaks in it at a length, and ", html("code", {}, "posenc explore model/"), " opens this page on it. ",
+      html("a", { href: toHash({ ...FIRST, view: "context" }) }, "Models that are in this page"), "."));
+  return {
+    title: "Take one", notes: [], element,
+    lead: "Each way of telling the order fails in its own manner. Which one for what?",
+    asks: "Which of them reads a text of twice its training best, with no more training?",
+    answers: ["ALiBi", "NoPE", "none gains by it"], right: 3,
+    told: () => "In a study of tiny models, whose conditions stand below, each needs fewer bits when it is shown its last L characters alone.",
+    update() {},
+  };
+}

@@ -1,0 +1,63 @@
+"""What the scenes of the story show that no graph of an encoding computes: a text that grows.
+
+The dials are those of `posenc.analysis.dials`, as README draws them; the guide is that of README.
+"""
+
+from dataclasses import asdict
+from math import pi
+from typing import TypedDict
+
+from posenc.analysis.dials import by_method
+from posenc.encodings.rotary.theta import frequencies
+from posenc.show.report.guide import GUIDE
+
+MODEL, BASE, DIM, TRAINED = "Llama 3", 500_000, 128, 8_192
+FACTORS = 1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16
+WAYS = {"none": "as trained", "interpolate": "PI", "ntk": "NTK", "yarn": "YaRN"}
+DIGITS = 5
+
+
+class Way(TypedDict):
+    new: list[float]  # of each pair, the share of its circle that is met for the first time
+    step: float  # radians that the fastest pair turns from one token to the next
+
+
+class Length(TypedDict):
+    target: int  # tokens
+    ways: dict[str, Way]  # by the names of WAYS
+
+
+class Growth(TypedDict):
+    """A published rotation over texts that grow."""
+
+    model: str
+    base: float
+    trained: int  # tokens
+    met: list[float]  # of each pair, the share of its circle that training shows
+    lengths: list[Length]
+
+
+class Story(TypedDict):
+    growth: Growth
+    guide: list[dict[str, str]]  # the rows of words.guide
+
+
+def story() -> Story:
+    theta = frequencies(DIM, BASE)
+    by_length = {n: by_method(theta, TRAINED, n) for n in (int(TRAINED * f) for f in FACTORS)}
+    lengths: list[Length] = [
+        {
+            "target": target,
+            "ways": {
+                label: {
+                    "new": [round(dial.new, DIGITS) for dial in found[name]],
+                    "step": 2 * pi / found[name][0].wavelength,
+                }
+                for name, label in WAYS.items()
+            },
+        }
+        for target, found in by_length.items()
+    ]
+    met = [round(dial.met, DIGITS) for dial in by_length[TRAINED]["none"]]
+    growth = Growth(model=MODEL, base=BASE, trained=TRAINED, met=met, lengths=lengths)
+    return {"growth": growth, "guide": [asdict(row) for row in GUIDE]}

@@ -1,0 +1,112 @@
+"""Which encoding to take: the one table behind README, `posenc list --by use` and the pages.
+
+Each row has an answer, who does it, what was measured here, and what is not known. Names of models
+are those of `posenc.models.published`, or stand in the cards; numbers are those of the stores in
+`studies`; tests hold both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Of studies/shape-text: bits a character at 2 L, reading all and cropped to the last L.
+READ_ON: Mapping[str, tuple[float, float]] = {
+    "ALiBi": (2.611, 2.591),
+    "T5": (3.145, 2.706),
+    "RoPE": (3.181, 2.374),
+    "NoPE": (3.371, 2.968),
+    "Sinusoidal": (4.906, 2.671),
+}
+WINDOWED = 2.405  # RoPE at 2 L, through a window of L
+# Of studies/shape-copy: % of the texts copied at 1.2 and at 1.4 times the trained length.
+COPIED: Mapping[str, tuple[int, int]] = {
+    "NoPE": (56, 4),
+    "ALiBi": (27, 0),
+    "T5": (14, 1),
+    "RoPE": (0, 0),
+    "Sinusoidal": (0, 0),
+}
+FOX = 2.228  # of studies/properties-text: bits a character at 2 L, cropped to L as many
+# Pairs of Llama 3's RoPE, of 64, that meet new angles at 131,072 tokens after 8,192 in training.
+NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0}
+
+_READ = ", ".join(f"{name} {on} and {cut}" for name, (on, cut) in READ_ON.items())
+_COPIED = ", ".join(f"{name} {near} and {far} %" for name, (near, far) in COPIED.items())
+_ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
+
+
+@dataclass(frozen=True)
+class Use:
+    use: str  # what somebody has
+    answer: str
+    does: str  # who does it
+    measured: str  # here
+    unknown: str
+
+
+GUIDE = (
+    Use(
+        "a decoder that reads what it was trained on",
+        "RoPE",
+        "Llama 3.1, Qwen3, phi-4 and most others in all layers",
+        "Its scores go by the distance alone, and it has no last position: *shift invariant* and"
+        " *any length* in the table of properties.",
+        "Which learns best at scale: the models trained here are tiny.",
+    ),
+    Use(
+        "… for long texts, to be trained",
+        "RoPE through windows; a large base, p-RoPE or NoPE in the layers that see all",
+        "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
+        " SmolLM3",
+        f"Tiny models (L = 64 characters, learning rate 0.001, 1,500 steps, 7 seeds) with RoPE"
+        f" through a window of L need {WINDOWED} bits a character at 2 L.",
+        "What such a mixture does here: no study has one. They are trained on long texts, too.",
+    ),
+    Use(
+        "… that is trained already, with RoPE, for longer texts",
+        "YaRN: `posenc extend`; see `posenc inspect`",
+        "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a way of its own: Llama 3.1, Phi-3.5",
+        "Pairs of 64 of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192 in"
+        f" training: {_ANGLES}. But PI sets all neighbours 16 times closer, YaRN the slow pairs.",
+        "Whether the model understands so long a text: that takes a test, or more training.",
+    ),
+    Use(
+        "… that must read beyond its training, with no more of it",
+        "None: show it the last L tokens, or a window of them",
+        "windows in most layers: Gemma-3, gpt-oss, Olmo-3.1",
+        "Tiny models (as above) need these bits at 2 L, reading all and cropped to the last L:"
+        f" {_READ}. None gains by reading on. Trained to copy L = 10 words (learning rate 0.001,"
+        f" 2,000 steps, 6 seeds), these copied at 1.2 L and 1.4 L: {_COPIED}; those seeds decide"
+        " none of that study's contrasts.",
+        "Whether large models do as these, or these at other lengths, rates and steps.",
+    ),
+    Use(
+        "an encoder of bounded length",
+        "RoPE, or Learned up to the length of its table",
+        "RoPE: ModernBERT; Learned: BERT, ViT; DeBERTa has vectors of its own for distances",
+        "A table ends at its length: *any length* in the table of properties.",
+        "Which learns best: no encoder is trained here for it.",
+    ),
+    Use(
+        "pictures, video",
+        "RoPE of several axes: Axial RoPE, M-RoPE",
+        "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
+        "*several axes* in the table of properties; RoPE-Mixed, LieRE and STRING have it too.",
+        "Which of them sees best: no study here is trained on pictures.",
+    ),
+    Use(
+        "a text whose tokens should say how far apart they are",
+        "FoX, CoPE, PaTH, Wall, Selective RoPE",
+        "none of the models whose configs are packaged",
+        f"Of these FoX alone is in a study here, with {FOX} bits at 2 L, cropped to L as many (as"
+        " above, by 3 seeds, which rank nothing).",
+        "Whether it pays in large models.",
+    ),
+)
+
+
+def markdown() -> str:
+    """The table of README.md."""
+    heads = "you have", "take", "who does it", "measured here", "not known"
+    rows = [heads, ("---",) * len(heads)]
+    rows += [(u.use, u.answer, u.does, u.measured, u.unknown) for u in GUIDE]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,165 @@
+"""The guide against the configs of published models, the stores by SQL, and where it is shown."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from stored_outcomes import by_seed, cost_of_reading_on, mean, means, names, settings
+
+from posenc.analysis.dials import by_method
+from posenc.catalog import CATALOG
+from posenc.encodings.rotary.theta import frequencies
+from posenc.models import config, published
+from posenc.models.config.spec import Rotary
+from posenc.show.report import guide
+
+ROOT = Path(__file__).parents[3]
+CONFIGS = json.loads(Path(published.__file__).with_name("published.json").read_text("utf-8"))
+IN_CARDS = {name for card in CATALOG for name in card.used_by.split(", ")}
+
+
+def layers(begin):
+    """(what it is, its window) of each layer of the published models so called."""
+    specs = [config.specify(one).main for name, one in CONFIGS.items() if name.startswith(begin)]
+    assert specs, begin
+    return [[(layer.encoding, layer.window) for layer in spec.layers] for spec in specs]
+
+
+def use(begin):
+    (one,) = (one for one in guide.GUIDE if one.use.startswith(begin))
+    return one
+
+
+def named(text):
+    """The models that a sentence names: words with a capital or a digit, as they are written."""
+    return re.findall(r"[\w.]+-\w[\w.-]*|[A-Z]\w+ \d(?:\.\d)?|[A-Z]\w*\d\w*", text)
+
+
+def test_each_model_that_is_named_is_published_or_in_a_card():
+    each_known = {*CONFIGS, *IN_CARDS, *(card.name for card in CATALOG)}
+    known = {name.lower().replace("-", " ") for name in each_known}
+    count = 0
+    for one in guide.GUIDE:
+        for name in named(one.does):
+            plain = name.lower().replace("-", " ")
+            assert any(each.startswith(plain) for each in known), name
+            count += 1
+    assert count > 15
+
+
+def test_long_readers_are_as_their_configs_say():
+    said = use("… for long texts").does
+    assert "NoPE: Llama 4, EXAONE 4" in said
+    for begin in ("Llama-4", "EXAONE-4"):
+        for model in layers(begin):
+            assert all((encoding is None) == (window is None) for encoding, window in model)
+            assert {encoding is None for encoding, _ in model} == {True, False}
+    (small,) = layers("SmolLM3")
+    assert {window for _, window in small} == {None}
+    assert {encoding is None for encoding, _ in small} == {True, False}
+    for model in layers("Gemma-3"):
+        local = {encoding.base for encoding, window in model if window}
+        (far,) = {encoding.base for encoding, window in model if not window}
+        assert max(local) < far
+        assert sum(bool(window) for _, window in model) > len(model) / 2
+    assert "Gemma 4" in next(card for card in CATALOG if card.slug == "p-rope").used_by
+
+
+def test_who_was_extended_by_yarn_is_what_their_configs_say():
+    said = use("… that is trained already").does
+    yarn, _, own = said.partition("; a way of its own: ")
+    for begin in ("DeepSeek-V3", "Kimi-K2", "gpt-oss", "Olmo-3.1"):
+        assert begin in yarn
+        assert all(
+            "yarn" in {one.method for one, _ in model if isinstance(one, Rotary)}
+            for model in layers(begin)
+        )
+    assert own == "Llama 3.1, Phi-3.5"
+    for begin, method in (("Llama-3.1", "llama3"), ("Phi-3.5", "longrope")):
+        for model in layers(begin):
+            assert {one.method for one, _ in model if isinstance(one, Rotary)} == {method}
+
+
+def test_new_angles_are_those_of_the_dials():
+    found = by_method(frequencies(128, 500_000), 8_192, 131_072)
+    ways = {"as trained": "none", "NTK": "ntk", "PI": "interpolate", "YaRN": "yarn"}
+    counts = {name: sum(dial.new > 0 for dial in found[way]) for name, way in ways.items()}
+    assert counts == guide.NEW_ANGLES
+
+
+@pytest.mark.repository
+def test_the_stores_hold_these_numbers():
+    slug = lambda name: name.lower()  # noqa: E731
+    bits = {
+        name: tuple(
+            round(mean("shape-text", slug(name), 128, cropped=cut), 3) for cut in (False, True)
+        )
+        for name in guide.READ_ON
+    }
+    assert bits == guide.READ_ON
+    assert min(
+        cost for name in names("shape-text") for cost in cost_of_reading_on("shape-text", name)
+    ) > 0  # none gains  # fmt: skip
+    windowed = [
+        bits
+        for (_, name, n, _), bits in means("shape-text", "windowed").items()
+        if (name, n) == ("rope", 128)
+    ]
+    assert round(sum(windowed) / len(windowed), 3) == guide.WINDOWED
+    assert {
+        name: tuple(round(100 * mean("shape-copy", slug(name), n)) for n in (12, 14))
+        for name in guide.COPIED
+    } == guide.COPIED
+    fox = {round(mean("properties-text", "fox", 128, cropped=cut), 3) for cut in (False, True)}
+    assert fox == {guide.FOX}
+    assert len(by_seed("properties-text", "fox", 128)) == 3
+    others = {"cope", "path", "wall", "selective-rope"}
+    assert not others & {*names("shape-text"), *names("properties-text"), *names("pairs-text")}
+
+
+@pytest.mark.repository
+def test_it_names_length_rate_steps_and_seeds_of_the_studies():
+    longer, beyond = use("… for long texts").measured, use("… that must read beyond").measured
+    for said, study, begin in ((longer, "shape-text", "L = "), (beyond, "shape-copy", "copy L = ")):
+        cells = settings(study)
+        (trained,) = {cell["trained"] or 64 for cell in cells}  # 64: the task's own
+        (profile,) = {(cell["profile"]["rate"], cell["profile"]["steps"]) for cell in cells}
+        seeds = len({cell["seed"] for cell in cells})
+        assert f"{begin}{trained} " in said
+        assert f"learning rate {profile[0]}, {profile[1]:,} steps, {seeds} seeds)" in said
+
+
+def test_what_does_not_extrapolate_is_recommended_to_nobody():
+    """At 1.4 L nobody copies one text in twenty, and nobody gains by reading on."""
+    assert max(far for _, far in guide.COPIED.values()) < 5
+    assert all(cropped < on for on, cropped in guide.READ_ON.values())
+    assert use("… that must read beyond").answer.startswith("None")
+    answers = " ".join(one.answer for one in guide.GUIDE)
+    assert not re.search("ALiBi|T5|Transformer-XL", answers)
+
+
+@pytest.mark.repository
+def test_readme_and_the_page_have_the_same_rows(everything):
+    from posenc.show.report import page
+
+    assert guide.markdown() in (ROOT / "README.md").read_text("utf-8")
+    html = page.render(everything)
+    for one in guide.GUIDE:
+        assert f"<summary>{one.use}: <b>" in html
+        assert all(part in html for part in one.answer.split("`")[::2])
+
+
+def test_the_list_by_use_prints_every_row(capsys, monkeypatch):
+    from posenc.commands.catalog import list_
+
+    list_(by="use", as_json=True)
+    assert [row["answer"] for row in json.loads(capsys.readouterr().out)] == [
+        one.answer for one in guide.GUIDE
+    ]
+    monkeypatch.setenv("COLUMNS", "10000")
+    list_(by="use")
+    printed = capsys.readouterr().out
+    for one in guide.GUIDE:
+        assert one.answer in printed
+        assert one.unknown.replace("*", "") in printed
