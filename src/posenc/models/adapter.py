@@ -3,6 +3,9 @@
     with applied(model, ALiBi(heads=8)):
         model.generate(...)
 
+Nothing goes by a model's name: `hf.discovery` measures what it does by position, and a model that
+is not itself with its own encoding plugged back is refused. A table such as GPT-2's goes off.
+
 One encoding serves all layers, or a list has one for each. There are two ways to plug it in:
 
 rotation   for RoPE that turns the channels which the model turns, in its layout, and for NoPE: each
@@ -76,7 +79,8 @@ _applied = count()
 def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None:
     """Replace the positional encoding of `model` until `remove`; its parameters join the model's.
 
-    Raises TypeError for unknown models, ValueError for what does not fit; nothing is changed then.
+    Raises TypeError for a model that none can be plugged into, ValueError for what does not fit;
+    nothing is changed then.
     """
     base = find_base(model)
     if hasattr(base, NAME):
