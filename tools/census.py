@@ -174,11 +174,16 @@ def own_eager(base: Any, plan: discovery.Plan, bias: Any):
     homes = {sys.modules[type(base.get_submodule(site.path)).__module__] for site in plan.sites}
     owned = [(home, home.eager_attention_forward) for home in homes]
 
+    # the factor that a YaRN of the model's own brings along goes with it
+    scales = {base.get_submodule(site.path): site.plain_scale for site in plan.sites}
+
     def biased(eager: Any) -> Any:
         def attention(module: Any, q: Any, k: Any, v: Any, *args: Any, **more: Any) -> Any:
             mask, *rest = args or (more.pop("attention_mask"),)
             added = bias(q.shape[2], k.shape[2])
             mask = added if mask is None else mask.expand(-1, HEADS, -1, -1) + added
+            if "scaling" in more:
+                more["scaling"] = scales[module]
             return eager(module, q, k, v, mask, *rest, **more)
 
         return attention

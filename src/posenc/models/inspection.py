@@ -411,8 +411,8 @@ def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
     if not learned:
         return [f"compute {more} by its formula, and train on texts so long"]
     return [
-        f"train {more}, or an encoding without an end (RoPE, ALiBi): a table cannot be stretched"
-        " by a formula"
+        f"train {more}, or an encoding without an end (RoPE, ALiBi): rows between rows"
+        " (`Learned.resized`) are a start, as for grids of patches"
     ]
 
 
