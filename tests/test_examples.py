@@ -75,7 +75,14 @@ def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
         for n, path in SCRIPTS.items()
         if "save(figure, Path(sys.argv[1]))" not in path.read_text()
     ]
-    assert without == ["image_grid", "key_cache", "own_encoding", "tiny_transformer"]
+    how_to = [
+        "image_grid",
+        "key_cache",
+        "own_encoding",
+        "table_off_rotation_on",
+        "tiny_transformer",
+    ]
+    assert without == how_to
 
 
 def test_own_encoding():
@@ -311,6 +318,14 @@ def test_integers_outgrow_the_word_and_rope_keeps_its_length():
     assert ratio["binary"][0] < 1
     assert ratio["sinusoidal"][0] == pytest.approx(0.5**0.5, rel=1e-3)  # √(d/2) to √d
     assert ratio["RoPE"] == pytest.approx((0, 1), abs=1e-5)
+
+
+def test_gpt2_with_its_table_off_reads_on_where_the_table_has_no_trained_row():
+    shares = run("table_off_rotation_on")[0]["shares"]
+    far = {name: float(share[32:].mean()) for name, share in shares.items()}
+    assert far["RoPE"] > 0.7
+    assert far["table"] < 0.3
+    assert all(share[:20].mean() > 0.9 for share in shares.values())
 
 
 def test_gemma():

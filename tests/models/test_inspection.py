@@ -133,7 +133,9 @@ def test_tables_end(tmp_path):
     found = inspected(tmp_path, config, target=2048)
     assert found.embedding == "learned table, 1,024 rows of 64"
     assert found.problems == ["the table has 1,024 rows: there is none for positions 1,024 … 2,047"]
-    assert found.advice[0].startswith("train 1,024 more rows, begin with the old ones interpolated")
+    assert found.advice[0].startswith(
+        "train 1,024 more rows, or begin with the old ones interpolated"
+    )
     assert inspected(tmp_path, config, target=1024).problems == []
 
 

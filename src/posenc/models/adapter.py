@@ -3,6 +3,9 @@
     with applied(model, ALiBi(heads=8)):
         model.generate(...)
 
+Nothing goes by a model's name: `hf.discovery` measures what it does by position, and a model that
+is not itself with its own encoding plugged back is refused. A table such as GPT-2's goes off.
+
 One encoding serves all layers, or a list has one for each. There are two ways to plug it in:
 
 rotation   for RoPE that turns the channels which the model turns, in its layout, and for NoPE: each
@@ -34,13 +37,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posenc.attention.cache import keeps_keys
 from posenc.core.encoding import Encoding
 from posenc.core.positions import sequence
 from posenc.core.sum import Sum, leaves
 from posenc.core.text import printable
+from posenc.encodings.additive.learned import Learned
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.encodings.temperature import Temperature
@@ -48,19 +52,24 @@ from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, inside
 from posenc.models.files.strict import read_json
-from posenc.models.hf.hooks import (
-    NAME,
-    ByLength,
-    GPTJHook,
-    LayerHook,
-    ModelHook,
-    NoRotation,
-    clear_gptj,
-    register,
+from posenc.models.hf.discovery import (
+    Plan,
+    Site,
+    configs,
+    discover,
+    find_base,
+    is_gptj,
+    nothing,
+    random_tokens,
+    refuse,
+    row_zero,
+    same,
+    unturned,
 )
+from posenc.models.hf.hooks import ByLength, GPTJHook, ModelHook, Running, SiteHook, clear
 from posenc.models.hf.loading import load_without_encoding
+from posenc.models.hf.registry import NAME, register
 from posenc.models.hf.saved import described, restored
-from posenc.models.hf.supported import SupportedModel, find_supported
 from posenc.models.weights import open_weights
 
 Applicable = Encoding | ByLength  # to one layer
@@ -71,53 +80,156 @@ _applied = count()
 def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None:
     """Replace the positional encoding of `model` until `remove`; its parameters join the model's.
 
-    Raises TypeError for unknown models, ValueError for what does not fit; nothing is changed then.
+    Raises TypeError for a model that none can be plugged into, ValueError for what does not fit;
+    nothing is changed then.
     """
-    base, supported = find_supported(model)
+    base = find_base(model)
     if hasattr(base, NAME):
         raise ValueError("the model has an encoding applied already: call `remove(model)` first.")
-    layers = getattr(base, supported.layers)
-    attentions = [getattr(layer, supported.attention) for layer in layers]
-    per_layer: list[Any] = (
-        [*encoding] if isinstance(encoding, Sequence | nn.ModuleList) else [encoding] * len(layers)
-    )
-    if len(per_layer) != len(layers):
-        raise ValueError(
-            f"`encoding` has {len(per_layer)} encodings for {len(layers)} layers: give one for"
-            " each, or one for all."
-        )
-    pairs = [*zip(per_layer, attentions, strict=True)]
-    encodings = [_fitting(asked, attention, base, supported) for asked, attention in pairs]
-    rotation = all(map(supported.can_turn, encodings, attentions))
+    plan = discover(base)
+    per_layer = _for_each_site(encoding, base, plan)
+    encodings = [
+        _fitting(asked, site, base) for asked, site in zip(per_layer, plan.sites, strict=True)
+    ]
     by_length = [fitted for fitted in encodings if all(fitted is not asked for asked in per_layer)]
+    rotation = not plan.tables and all(
+        site.can_turn(fitted) and _can_scale(base, site, fitted)
+        for site, fitted in zip(plan.sites, encodings, strict=True)
+    )
+    if not _is_itself(base, plan, rotation=False):
+        refuse(base, "is not itself with its own encoding plugged in")
+    rotation = rotation and _is_itself(base, plan, rotation=True)
     _refuse_misplaced(encodings, by_length, rotation)
+    _plug(base, plan, per_layer, encodings, by_length=bool(by_length), rotation=rotation)
+    base.config.posenc, base.config.attn_implementation = described(per_layer), ASKS_FOR_LOAD
+
+
+def _plug(
+    base: Any,
+    plan: Plan,
+    per_layer: Sequence[Any],
+    encodings: Sequence[Encoding],
+    *,
+    by_length: bool,
+    rotation: bool,
+) -> None:
+    """Hook encodings into the model, one for each attention."""
+    modules = [asked for asked in per_layer if isinstance(asked, nn.Module)]
+    changes = Applied(modules, base.device)
     distinct = [*dict.fromkeys(map(id, per_layer))]
-    key_heads = map(supported.key_heads, attentions)
-    parts = [*map(_divided, encodings, key_heads)]
-    record = f"{NAME}_{next(_applied)}"
     bottom = encodings[0] if "on_embeddings" in encodings[0].acts_on else None
+    record, running = f"{NAME}_{next(_applied)}", None if plan.hands_down else Running()
     names = tuple(signature(base.forward).parameters)
-    changes = Applied([asked for asked in per_layer if isinstance(asked, nn.Module)], base.device)
-    changes.before(base, ModelHook(names, bottom, bool(by_length), rotation, record))
-    if hasattr(base, "rotary_emb"):
-        base.rotary_emb = NoRotation(base.rotary_emb)
+    changes.before(base, ModelHook(names, running, bottom, by_length, rotation, record))
+    if running is not None:
+        changes.after(base, running.ends)
     if not rotation:
         register()
-        changes.replace(base, "config", "_attn_implementation", NAME)
-    for i, (layer, attention) in enumerate(zip(layers, attentions, strict=True)):
-        gptj = hasattr(attention, "scale_attn")
-        turned = supported.turning(attention)
-        hook = (GPTJHook if gptj else LayerHook)(
-            i, distinct.index(id(per_layer[i])), per_layer[i], *parts[i],
-            supported, turned, rotation, record,
-        )  # fmt: skip
-        changes.before(attention if gptj else layer, hook)
-        if gptj:
-            changes.after(attention, clear_gptj)
-        path = f"{supported.layers}.{i}.{supported.attention}"
-        changes.settle(base, path, encodings[i], supported)
+        for path in configs(base):
+            changes.replace(base, f"{path}.config".lstrip("."), "_attn_implementation", NAME)
+        for path in plan.rotary:
+            changes.instead(base.get_submodule(path), unturned)
+    for path in plan.tables:
+        table = base.get_submodule(path)
+        changes.before(table, row_zero)
+        changes.instead(table, nothing)
+    for site, asked, fitted in zip(plan.sites, per_layer, encodings, strict=True):
+        attention = base.get_submodule(site.path)
+        hook = GPTJHook if is_gptj(attention) else SiteHook
+        scale = _scale(site, fitted)
+        changes.before(attention, hook(
+            site, distinct.index(id(asked)), asked, *_divided(fitted, site.key_heads),
+            scale, plan.caches_keys, running, rotation, record,
+        ))  # fmt: skip
+        changes.after(attention, clear)
+        if rotation and scale != site.scale:
+            name, value = _scale_attribute(attention, scale)
+            changes.replace(base, site.path, name, value)
+        tuned = hasattr(attention, "attn_temperature_tuning")
+        if tuned and any(isinstance(part, Temperature) for part in leaves(fitted)):
+            changes.replace(base, site.path, "attn_temperature_tuning", False)
     setattr(base, NAME, changes)
-    base.config.posenc, base.config.attn_implementation = described(per_layer), ASKS_FOR_LOAD
+
+
+def _unplug(base: Any) -> None:
+    getattr(base, NAME).take_out(base)
+    delattr(base, NAME)
+
+
+def _for_each_site(encoding: Any, base: Any, plan: Plan) -> list[Any]:
+    """One encoding for each attention, of one for all, one for each, or one for each layer."""
+    if not isinstance(encoding, Sequence | nn.ModuleList):
+        return [encoding] * len(plan.sites)
+    given, layers = [*encoding], getattr(base.config, "num_hidden_layers", 0)
+    if len(given) == layers > len(plan.sites):  # of a hybrid, whose other layers do not attend
+        return [given[site.index] for site in plan.sites]
+    if len(given) != len(plan.sites):
+        raise ValueError(
+            f"`encoding` has {len(given)} encodings for {len(plan.sites)} layers: give one for"
+            " each, or one for all."
+        )
+    return given
+
+
+def _scale(site: Site, encoding: Encoding) -> float:
+    """The softmax scale: the encoding's, where it states one, and else the model's."""
+    states = any(part.softmax_scale is not None for part in (encoding, *leaves(encoding)))
+    scale, usual = encoding.scale(site.dim), site.dim**-0.5
+    return scale if states or abs(scale / usual - 1) > 1e-9 else site.plain_scale
+
+
+def _scale_attribute(attention: Any, scale: float) -> tuple[str, Any]:
+    """The attribute by which an attention scales scores, and its value for such a scale."""
+    if is_gptj(attention):  # it divides
+        return "scale_attn", 1 / scale
+    return "scaling", scale
+
+
+def _can_scale(base: Any, site: Site, encoding: Encoding) -> bool:
+    """Test whether the model's own attention can take the scale of an encoding."""
+    attention: Any = base.get_submodule(site.path)
+    settable = is_gptj(attention) or getattr(attention, "scaling", None) == site.scale
+    return settable or _scale(site, encoding) == site.scale
+
+
+@torch.no_grad()
+def _is_itself(base: Any, plan: Plan, *, rotation: bool) -> bool:
+    """Hold the model with its own encoding plugged into it against the model as it was.
+
+    What decodes is compared with a cache. Bamba of transformers 5.23 is not itself when it decodes:
+    ours may be what it is without a cache.
+    """
+    own = [site.own for site in plan.sites]
+    if plan.rows is not None:
+        table = Learned(len(plan.rows), plan.rows.shape[1])
+        table.table.data = plan.rows
+        own[0] = Sum(table, own[0])
+    ids, training = random_tokens(base), {module: module.training for module in base.modules()}
+    base.eval()
+    try:
+        expected = [_outputs(base, ids), base(ids, return_dict=True)[0]]
+        _plug(base, plan, own, own, by_length=False, rotation=rotation)
+        try:
+            plugged = _outputs(base, ids)
+        except Exception as error:  # of whatever kind: it is the model's code
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            return refuse(base, f"does not run with its own encoding plugged in ({words})")
+        finally:
+            _unplug(base)
+    finally:
+        for module, trained in training.items():
+            module.training = trained
+    return any(same(plugged, one) for one in expected)
+
+
+def _outputs(base: Any, ids: Tensor) -> Tensor:
+    """The hidden states of a text: of one that decodes, the last token is a step with a cache."""
+    first = base(ids[:, :-1], return_dict=True)
+    cache = getattr(first, "past_key_values", None)
+    if cache is None or isinstance(cache, tuple):
+        return base(ids, return_dict=True)[0]
+    last = base(ids[:, -1:], past_key_values=cache, return_dict=True)
+    return torch.cat((first[0], last[0]), 1)
 
 
 def load(
@@ -151,7 +263,7 @@ def load(
         )
     asked: Any = restored(entry, file) if encoding is None else encoding
     model = load_without_encoding(root, file, config.get("architectures"), options)
-    base, _ = find_supported(model)
+    base = find_base(model)
     path = next(name for name, module in model.named_modules() if module is base)
     per_layer = asked if isinstance(asked, Sequence | nn.ModuleList) else [asked]
     modules = [encoding for encoding in per_layer if isinstance(encoding, nn.Module)]
@@ -174,11 +286,11 @@ def load(
 
 def remove(model: nn.Module) -> None:
     """Make the model what it was. Raises ValueError where nothing has been applied."""
-    base, _ = find_supported(model)
+    base = find_base(model)
     if not hasattr(base, NAME):
         raise ValueError("the model has no encoding applied: call `apply(model, encoding)` first.")
-    getattr(base, NAME).take_out(base)
-    delattr(base, NAME)
+    _unplug(base)
+    del base.config.posenc, base.config.attn_implementation
 
 
 @contextmanager
@@ -209,40 +321,19 @@ class Applied(nn.Module):
     def after(self, module: nn.Module, hook: Any) -> None:
         self.hooks.append(module.register_forward_hook(hook, always_call=True))
 
+    def instead(self, module: nn.Module, hook: Any) -> None:
+        self.hooks.append(module.register_forward_hook(hook, with_kwargs=True))
+
     def replace(self, base: nn.Module, path: str, name: str, value: Any) -> None:
         owner = attrgetter(path)(base)
         self.replaced.append((path, name, getattr(owner, name)))
         setattr(owner, name, value)
-
-    def settle(
-        self, base: nn.Module, path: str, encoding: Encoding, supported: SupportedModel
-    ) -> None:
-        """Give an attention the softmax scale of the encoding, and no temperature beside its."""
-        attention: Any = attrgetter(path)(base)
-        dim = supported.channels(attention)
-        divides = hasattr(attention, "scale_attn")  # GPT-J's
-        own = 1 / attention.scale_attn if divides else attention.scaling
-        # A scale that the encoding states replaces the model's, which otherwise is multiplied;
-        # that of DeepSeek holds what belongs to its YaRN.
-        stated = any(getattr(part, "softmax_scale", None) for part in encoding.modules())
-        own = dim**-0.5 if stated or supported.trailing else own
-        scale = own * (encoding.scale(dim) / dim**-0.5)
-        if divides:
-            self.replace(base, path, "scale_attn", 1 / scale)
-        else:
-            self.replace(base, path, "scaling", scale)
-        tuned = hasattr(attention, "attn_temperature_tuning")
-        if tuned and any(isinstance(part, Temperature) for part in leaves(encoding)):
-            self.replace(base, path, "attn_temperature_tuning", False)
 
     def take_out(self, base: Any) -> None:
         for hook in self.hooks:
             hook.remove()
         for path, name, value in reversed(self.replaced):
             setattr(attrgetter(path)(base), name, value)
-        if hasattr(base, "rotary_emb"):
-            base.rotary_emb = base.rotary_emb.instead_of
-        del base.config.posenc, base.config.attn_implementation
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
@@ -268,7 +359,7 @@ def _together(parts: list[Encoding]) -> Encoding:
     return parts[0] if len(parts) == 1 else Sum(*parts) if parts else NoPE()
 
 
-def _fitting(asked: Applicable, attention: Any, base: Any, supported: SupportedModel) -> Encoding:
+def _fitting(asked: Applicable, site: Site, base: Any) -> Encoding:
     """Check that the encoding fits; of a function of the length, that of a text of one token."""
     encoding = asked if isinstance(asked, Encoding) or not callable(asked) else asked(1)
     if not isinstance(encoding, Encoding):
@@ -276,7 +367,7 @@ def _fitting(asked: Applicable, attention: Any, base: Any, supported: SupportedM
             "`encoding` is an `Encoding`, or a function from the length of a text to one, got"
             f" {type(encoding).__name__}."
         )
-    dim, model = supported.channels(attention), type(base).__name__
+    model, width = type(base).__name__, base.get_input_embeddings().weight.shape[1]
     for part in leaves(encoding):
         if "on_hidden" in part.acts_on:
             raise ValueError(
@@ -285,11 +376,11 @@ def _fitting(asked: Applicable, attention: Any, base: Any, supported: SupportedM
             )
         values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
         for what, size, has in (
-            ("heads", part.heads, base.config.num_attention_heads),
-            ("channels of a head", part.dim, dim),
-            ("channels of an embedding", part.width, base.config.hidden_size),
+            ("heads", part.heads, site.heads),
+            ("channels of a head", part.dim, site.dim),
+            ("channels of an embedding", part.width, width),
             ("axes", part.axes, 1),
-            ("channels of a value", values, getattr(attention, "v_head_dim", dim)),
+            ("channels of a value", values, site.values),
         ):
             if size not in (0, has):
                 name = type(part).__name__

@@ -234,8 +234,8 @@ def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
         raise ModelError(
             file,
             "model_type",
-            f"{main.model!r} turns no queries and keys ({main.kind}): only rotary models can be"
-            " stretched by a formula",
+            f"{main.model!r} turns no queries and keys ({main.kind}), and this extends rotations:"
+            " a table of rows is interpolated by `Learned.resized`, and trained on",
         )
     if not seeing:
         raise ModelError(

@@ -1,33 +1,34 @@
 """A model's attention, called with what its hooks hand it, against `attend` with the same."""
 
-import importlib
-import sys
-
-import pytest
 import torch
 
-from posenc import (
-    ALiBi,
-    NoPE,
-    attend,
-    masks,
-)
-from posenc.models.hf.hooks import Attention, attention_function
+from posenc import ALiBi, NoPE, attend, masks
+from posenc.models.hf.hooks import Attention
+from posenc.models.hf.registry import CALL, attention_function
+
+POS = torch.arange(6).unsqueeze(0)
 
 
-def test_without_transformers_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "posenc.models.hf.hooks")
-    with pytest.raises(ImportError, match=r"python -m pip install 'transformers>=5,<6'"):
-        importlib.import_module("posenc.models.hf.hooks")
+def called(scale=None, causal=True, **more):
+    q, k, v = (torch.randn(1, n, 6, 8) for n in (4, 2, 2))
+    module = torch.nn.Module()
+    module.is_causal = causal
+    setattr(module, CALL, Attention(NoPE(), POS, None, ALiBi(4), POS, POS, 6, 0, scale))
+    return q, k, v, attention_function(module, q, k, v, None, 0.3, **more)[0].transpose(1, 2)
 
 
 def test_a_cap_and_sinks_that_a_model_hands_to_its_attention_are_heeded():
-    q, k, v = (torch.randn(1, n, 6, 8) for n in (4, 2, 2))
-    pos, sinks = torch.arange(6).unsqueeze(0), torch.randn(4)
-    ours = Attention(NoPE(), pos, None, ALiBi(4), pos, pos, 6, 0)
-    more = {"softcap": 0.5, "s_aux": sinks, "posenc": ours}
-    out, _ = attention_function(torch.nn.Module(), q, k, v, None, 0.3, **more)
-    sees = masks.causal()
-    expected = attend(q, k, v, ALiBi(4), pos, mask=sees, scale=0.3, softcap=0.5, sinks=sinks)
-    torch.testing.assert_close(out, expected.transpose(1, 2))
+    sinks = torch.randn(4)
+    q, k, v, out = called(softcap=0.5, s_aux=sinks)
+    more = dict(mask=masks.causal(), scale=0.3, softcap=0.5, sinks=sinks)
+    torch.testing.assert_close(out, attend(q, k, v, ALiBi(4), POS, **more))
+
+
+def test_an_encoder_without_a_mask_sees_everything():
+    q, k, v, out = called(causal=False)
+    torch.testing.assert_close(out, attend(q, k, v, ALiBi(4), POS, scale=0.3))
+
+
+def test_a_scale_that_an_encoding_states_replaces_the_models():
+    q, k, v, out = called(scale=0.7)
+    torch.testing.assert_close(out, attend(q, k, v, ALiBi(4), POS, mask=masks.causal(), scale=0.7))

@@ -9,9 +9,11 @@ last row in silence; here that is an error, or `beyond="clamp"` asks for the las
 Gehring et al. 2017, arXiv:1705.03122, §3.1; used by BERT and GPT-2, which initialise with 0.02.
 """
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posenc.core.arguments import brief, channels, room, whole_number
@@ -53,6 +55,40 @@ class Learned(Encoding):
         self.width, self.length = channels(dim), length
         self.beyond: Beyond = beyond
         self.table = nn.Parameter(torch.randn(room("a table", length, dim)) * 0.02)
+
+    def resized(
+        self,
+        to: int | tuple[int, int],
+        grid: tuple[int, int] | None = None,
+        kept: int = 0,
+        antialias: bool = False,
+    ) -> "Learned":
+        """Interpolate the rows to another length, or from a grid to another: (rows, columns).
+
+        The first `kept` rows, of classes and registers, stay as they are. Lengths are interpolated
+        linearly; grids by cubic splines, as transformers does for ViT, with `antialias` as timm;
+        `grid` is the present one, a square if None. Training on the new size is worth its while.
+
+        >>> Learned(1 + 14 * 14, 8).resized((24, 24), kept=1).length
+        577
+        """
+        rows = self.table.detach()[kept:]
+        if isinstance(to, int):
+            new = F.interpolate(rows.T[None].float(), whole_number(to, "to") - kept, mode="linear")
+        else:
+            side = math.isqrt(len(rows))
+            grid = (side, side) if grid is None else grid
+            if math.prod(grid) != len(rows):
+                raise ValueError(
+                    f"`grid` must have as many places as the table has rows after the {kept} that"
+                    f" are kept, {len(rows)}, got {grid}: pass (rows, columns), and `kept`."
+                )
+            squares = rows.T.unflatten(-1, grid)[None].float()
+            new = F.interpolate(squares, to, mode="bicubic", antialias=antialias).flatten(-2)
+        table = torch.cat((self.table.detach()[:kept], new[0].T.to(rows.dtype)))
+        resized = Learned(len(table), self.width, self.beyond)
+        resized.table = nn.Parameter(table)
+        return resized
 
     def prepare(self, pos: Positions) -> Numbers:
         """Raises IndexError past the end of the table, TypeError for fractions."""

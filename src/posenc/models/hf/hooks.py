@@ -2,13 +2,14 @@
 
     ModelHook   before the model: positions of its tokens; what acts on embeddings
     Pass        what the layers of one forward pass share
-    LayerHook   before each layer: the table its rotation takes, or an `Attention`
+    SiteHook    before each attention: the table its rotation takes, or an `Attention`
     Encoded     the cache, as a layer sees it: it encodes keys once, on their way in
     Attention   one layer's attention in one pass, reached through both registries
 
-Everything is made in hooks before the layers, outside of what gradient checkpointing makes again,
-and handed down as arguments, so that several passes can be under way. What is shared is kept under
-keys that do not depend on how many tokens there are: a traced graph would depend on them too.
+A pass is handed down among the arguments, so that several can be under way, and that gradient
+checkpointing finds the one whose layers it runs again; where a model hands nothing down, `Running`
+has it while the model runs. What is shared is kept under keys that do not depend on how many tokens
+there are: a traced graph would depend on them too.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from posenc.attention.attend import attend
 from posenc.attention.decoding import Decoding
@@ -28,33 +29,13 @@ from posenc.core.masks import Mask
 from posenc.core.private import assert_async
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
+from posenc.models.hf.discovery import Site, is_gptj
 from posenc.models.hf.masks import mask_of
-from posenc.models.hf.supported import SupportedModel
+from posenc.models.hf.registry import CALL, NAME
 from posenc.rotation.table import Turn
-
-try:
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-except ImportError as missing:
-    raise ImportError(
-        "`posenc.models.adapter` plugs into transformers 5, which is not installed:"
-        " python -m pip install 'transformers>=5,<6'"
-    ) from missing
 
 ByLength = Callable[[int], Encoding]  # the encoding of a text of so many tokens
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-NAME = "posenc"  # in the registries of transformers, among arguments, and as a part of the model
-
-
-class NoRotation(nn.Module):
-    """A stand-in for the model's rotary module: each layer gets a table of its own."""
-
-    def __init__(self, instead_of: nn.Module):
-        super().__init__()
-        self.instead_of = instead_of  # moves with the model until it is put back
-
-    def forward(self, *args: Any, **kwargs: Any) -> None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -72,11 +53,22 @@ class Pass:
         return None if isinstance(self.start, Tensor) else self.start + self.pos.shape[1]
 
 
+@dataclass
+class Running:
+    """The pass that is under way, of a model that hands no arguments down to its layers."""
+
+    run: Pass | None = None
+
+    def ends(self, *_: Any) -> None:
+        self.run = None
+
+
 @dataclass(frozen=True)
 class ModelHook:
     """A hook before the model: it computes positions, and applies what acts on embeddings."""
 
     names: tuple[str, ...]  # of the arguments of the model's forward pass
+    running: Running | None  # None: the model hands arguments down
     bottom: Encoding | None  # acts on embeddings
     by_length: bool
     rotation: bool
@@ -92,19 +84,32 @@ class ModelHook:
         x = next(x for x in map(arguments.get, ("input_ids", "inputs_embeds")) if x is not None)
         cache = arguments.get("past_key_values")
         start = _tokens(cache)
-        pos = arguments["position_ids"] = self.positions(base, arguments, x, start)
+        pos = self.positions(base, arguments, x, start)
+        if "position_ids" in self.names:
+            arguments["position_ids"] = pos
         if self.bottom is not None:
             ids, x = arguments.pop("input_ids", None), arguments.get("inputs_embeds")
             x = base.get_input_embeddings()(ids) if x is None else x
             arguments["inputs_embeds"] = self.bottom.on_embeddings(x, self.bottom.prepare(pos))
         all_pos = pos if cache is None else recorded(cache, self.record, pos, start, len(x))
-        return (), {**arguments, NAME: Pass(pos, start, all_pos)}
+        run = Pass(pos, start, all_pos)
+        if self.running is None:
+            return (), {**arguments, NAME: run}
+        self.running.run = run
+        return (), arguments
 
     def positions(
         self, base: Any, arguments: dict[str, Any], x: Tensor, start: int | Tensor
     ) -> Tensor:
         """Return the caller's positions, or count from the first token after padding, at 0."""
         pos, mask = arguments.get("position_ids"), arguments.get("attention_mask")
+        if pos is not None and pos.ndim == 3:  # of M-RoPE: alike on all axes in a text
+            if not _traced() and (pos != pos[:1]).any():
+                raise ValueError(
+                    "`position_ids` has positions of several axes, as pictures have; an encoding"
+                    " that is applied takes those of a text: pass (batch, token)."
+                )
+            pos = pos[0]
         counted = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
         if not isinstance(mask, Tensor) or mask.ndim != 2:
             if pos is not None:
@@ -195,43 +200,63 @@ def _traced() -> bool:
     return torch.compiler.is_compiling()
 
 
-@dataclass(frozen=True)
-class LayerHook:
-    """A hook before one layer: it passes the layer its rotation table, or its attention."""
+CACHES = ("past_key_values", "past_key_value", "layer_past")  # what attentions call theirs
 
-    layer: int
+
+@dataclass(frozen=True)
+class SiteHook:
+    """A hook before one attention: it passes it its rotation table, or what attends."""
+
+    site: Site
     kind: int  # which of the encodings: layers that have the same share what it prepares
     encoding: Encoding | ByLength  # all of it, as it was passed to `apply`
     turning: Encoding  # what of it acts on queries and keys alone
     rest: Encoding
-    supported: SupportedModel
-    turned: int  # channels of a head that the model turns
+    scale: float | None  # of the softmax; None: the model's own
+    caches_keys: bool  # as they are attended to
+    running: Running | None
     rotation: bool  # the model's own attention does it all; else it turns by nothing
     record: str  # attribute of a cache: the positions of all it has seen
 
-    def __call__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        x = args[0] if args else kwargs["hidden_states"]
-        name = "layer_past" if "layer_past" in kwargs else "past_key_values"
-        cache = kwargs.get(name)
-        run = kwargs.pop(NAME, None) or self.alone(cache, kwargs["position_ids"])
+    def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        arguments = dict(zip(self.site.names, args, strict=False)) | kwargs
+        x = next(x for x in arguments.values() if isinstance(x, Tensor))
+        name = next((name for name in CACHES if name in arguments), "")
+        cache = arguments.get(name)
+        run = arguments.pop(NAME, None) or self.under_way(module, cache, arguments)
         if cache is not None and not hasattr(cache, self.record):
             setattr(cache, self.record, run.all_pos)  # the model has just made it
-        key = "table", self.kind if self.rotation else None
-        if key not in run.shared:
-            run.shared[key] = self.table(self.turn(run), x)
-        kwargs["position_embeddings"] = run.shared[key]
-        if self.rotation:
-            return args, kwargs
-        if layer.training and getattr(layer, "gradient_checkpointing", False):
-            cache = None  # as the layer will do
-        attention = kwargs[NAME] = self.attention(cache, run)
-        if cache is not None and self.supported.caches_keys:
-            kwargs[name] = Encoded(cache, attention)
-        return args, kwargs
+        if self.rotation or is_gptj(module):
+            key = "table", self.kind if self.rotation else None, self.site.turned
+            if key not in run.shared:
+                run.shared[key] = self.table(self.turn(run), x)
+            self.hand_table(module, run.shared[key], arguments)
+        if not self.rotation:
+            attention = self.attention(cache, run)
+            self.hand_attention(module, attention)
+            if cache is not None and self.caches_keys:
+                arguments[name] = Encoded(cache, attention)
+        return (), arguments
+
+    def hand_table(self, module: Any, table: Any, arguments: dict[str, Any]) -> None:
+        arguments[self.site.argument] = table
+
+    def hand_attention(self, module: Any, attention: "Attention") -> None:
+        setattr(module, CALL, attention)
+
+    def under_way(self, module: Any, cache: Any, arguments: dict[str, Any]) -> Pass:
+        if self.running is not None and self.running.run is not None:
+            return self.running.run
+        if "position_ids" in arguments:
+            return self.alone(cache, arguments["position_ids"])
+        raise ValueError(
+            f"{type(module).__name__} is run outside of its model, which hands no positions down to"
+            " it: call the model, without gradient checkpointing."
+        )
 
     def alone(self, cache: Any, pos: Tensor) -> Pass:
-        """Make the pass of a layer that gets positions only, as GPT-J's do."""
-        start = 0 if cache is None else cache.get_seq_length(self.layer)
+        """Make the pass of an attention that gets positions only, as GPT-J's do."""
+        start = 0 if cache is None else cache.get_seq_length(self.site.index)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
         return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
@@ -256,20 +281,20 @@ class LayerHook:
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
     def table(self, by: Turn | None, x: Tensor) -> Any:
-        pairs = self.turned // 2
+        pairs = self.site.turned // 2
         if by is None:
             cos = torch.ones(1, x.shape[1], pairs, device=x.device)
-            return self.supported.table(cos, torch.zeros_like(cos), x.dtype)
+            return self.site.table(cos, torch.zeros_like(cos), x.dtype)
         cos, sin = (part.squeeze(-3) for part in by)
-        if not self.supported.fewer:
+        if not self.site.fewer:
             rest = (0, pairs - cos.shape[-1])
             cos, sin = F.pad(cos, rest, value=1.0), F.pad(sin, rest)
-        return self.supported.table(cos, sin, x.dtype)
+        return self.site.table(cos, sin, x.dtype)
 
     def attention(self, cache: Any, run: Pass) -> "Attention":
         """The attention of this layer, for all keys, a window of them, or spare room."""
-        window = None if cache is None else _window(cache, self.layer)
-        key = "attention", self.kind, cache is None, window
+        window = None if cache is None else _window(cache, self.site.index)
+        key = "attention", self.kind, cache is None, window, self.scale, self.site.apart
         if key not in run.shared:
             run.shared[key] = self.prepared(cache, run)
         return run.shared[key]
@@ -277,18 +302,18 @@ class LayerHook:
     def prepared(self, cache: Any, run: Pass) -> "Attention":
         pos, k_pos, tokens = run.pos, run.pos, run.pos.shape[1]
         if cache is not None:
-            keys, first = cache.get_mask_sizes(tokens, self.layer)
+            keys, first = cache.get_mask_sizes(tokens, self.site.index)
             stop = first + keys if run.end is None else min(first + keys, run.end)
             k_pos = run.all_pos[:, first:stop]
             if isinstance(run.start, Tensor):
                 k_pos = F.pad(k_pos, (0, max(0, stop - run.all_pos.shape[1])))
-        at, supported = self.turning.prepare(pos), self.supported
+        at = self.turning.prepare(pos)
         k_turn = at if cache is None else None
-        if cache is not None and not supported.caches_keys:
+        if cache is not None and not self.caches_keys:
             k_turn = self.turning.prepare(k_pos)
-        apart = self.turned if supported.trailing and supported.layout == "interleaved" else 0
         ats = self.rest.prepare(pos), self.rest.prepare(k_pos)
-        return Attention(self.turning, at, k_turn, self.rest, *ats, k_pos.shape[1], apart)
+        more = k_pos.shape[1], self.site.apart, self.scale
+        return Attention(self.turning, at, k_turn, self.rest, *ats, *more)
 
 
 def _window(cache: Any, layer: int) -> int | None:
@@ -300,26 +325,24 @@ def _window(cache: Any, layer: int) -> int | None:
     return getattr(cache_layer, "sliding_window", None) or cache_layer.max_cache_len
 
 
-class GPTJHook(LayerHook):
+class GPTJHook(SiteHook):
     """GPT-J reads a table of its own by position, and its attention is in no registry."""
 
-    def __call__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        args, kwargs = super().__call__(layer, args, kwargs)
-        table, attention = kwargs.pop("position_embeddings"), kwargs.pop(NAME, None)
+    def hand_table(self, module: Any, table: Any, arguments: dict[str, Any]) -> None:
         tokens = torch.arange(table.shape[1], device=table.device)
-        kwargs["position_ids"] = tokens.expand(len(table), -1)
-        layer._get_embed_positions = lambda ids: table
-        if attention is not None:
-            dropout = layer.attn_dropout.p * layer.training
-            scale = 1 / layer.scale_attn
-            layer._attn = lambda q, k, v, mask: (attention(q, k, v, mask, scale, dropout), None)
-        return args, kwargs
+        arguments["position_ids"] = tokens.expand(len(table), -1)
+        module._get_embed_positions = lambda ids: table
+
+    def hand_attention(self, module: Any, attention: "Attention") -> None:
+        dropout = module.attn_dropout.p * module.training
+        scale = 1 / module.scale_attn
+        module._attn = lambda q, k, v, mask: (attention(q, k, v, mask, scale, dropout), None)
 
 
-def clear_gptj(attention: Any, args: Any, out: Any) -> None:
-    """Remove after each pass what the hook has set on a GPT-J attention."""
-    for name in ("_get_embed_positions", "_attn"):
-        vars(attention).pop(name, None)
+def clear(module: Any, args: Any, out: Any) -> None:
+    """Remove after each pass what the hook has set on an attention."""
+    for name in (CALL, "_get_embed_positions", "_attn"):
+        vars(module).pop(name, None)
 
 
 class Encoded:
@@ -347,15 +370,17 @@ class Attention:
     k_at: Any
     keys: int  # a static cache hands out more: the room for tokens to come
     apart: int  # trailing channels whose pairs DeepSeek has taken apart
-    masks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    scale: float | None = None  # in place of the model's
+    masks: dict[tuple[int, bool], tuple[Any, Any]] = field(default_factory=dict)
 
     def on_new_keys(self, k: Tensor) -> Tensor:
         return self.turning.on_keys(k, self.at)
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, dropout: float,
-        softcap: float | None = None, sinks: Tensor | None = None,
+        softcap: float | None = None, sinks: Tensor | None = None, causal: bool = True,
     ) -> Tensor:  # fmt: skip
+        scale = scale if self.scale is None else self.scale
         if seen is not None and not (isinstance(seen, Tensor) and seen.dtype == torch.bool):
             kind = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
             name = type(self.rest if isinstance(self.turning, NoPE) else self.turning).__name__
@@ -369,7 +394,7 @@ class Attention:
         q = self.turning.on_queries(q, self.at)
         if self.k_turn is not None:
             k = self.turning.on_keys(k, self.k_turn)
-        mask = self.mask(seen, len(q), q.shape[2], k.shape[2])
+        mask = self.mask(seen, len(q), q.shape[2], k.shape[2], causal=causal)
         plain = not dropout and softcap is None and sinks is None
         if plain and mask is None and q.shape[2] == 1:
             return self.decoding.attend(q, k, v, scale)
@@ -380,53 +405,20 @@ class Attention:
     def decoding(self) -> Decoding:
         return Decoding(self.rest, self.q_at, self.k_at)
 
-    def mask(self, seen: Tensor | None, *shape: int) -> Mask | None:
+    def mask(self, seen: Tensor | None, *shape: int, causal: bool) -> Mask | None:
         """The model's own mask, read back once a pass."""
         if _traced():
-            return mask_of(seen, *shape)
-        if id(seen) not in self.masks:
-            self.masks[id(seen)] = seen, mask_of(seen, *shape)
-        return self.masks[id(seen)][1]
+            return mask_of(seen, *shape, causal=causal)
+        key = id(seen), causal
+        if key not in self.masks:
+            self.masks[key] = seen, mask_of(seen, *shape, causal=causal)
+        return self.masks[key][1]
 
     def joined(self, x: Tensor) -> Tensor:
         if not self.apart:
             return x
         rest, turned = x.split((x.shape[-1] - self.apart, self.apart), -1)
         return torch.cat((rest, join(*split(turned, "half"), "interleaved")), -1)
-
-
-def register() -> None:
-    AttentionInterface.register(NAME, attention_function)
-    AttentionMaskInterface.register(NAME, mask_function)
-
-
-def attention_function(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Any,
-    scaling: float,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attend, for transformers' registry: returns (batch, token, head, channel) and no weights."""
-    if NAME not in kwargs:
-        raise ValueError(
-            f"this {type(module).__name__} shares its config with a model that an encoding is"
-            " applied to: make each of its own config."
-        )
-    softcap, sinks = kwargs.get("softcap"), kwargs.get("s_aux")
-    out = kwargs[NAME](query, key, value, attention_mask, scaling, dropout, softcap, sinks)
-    return out.transpose(1, 2).contiguous(), None
-
-
-def mask_function(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Build a mask for transformers' registry: (batch, 1, query, key); None for the causal one.
-
-    It is None where transformers' own kernel would have that mask built in.
-    """
-    return sdpa_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
 
 
 def _lengths(pos: Tensor) -> list[int]:

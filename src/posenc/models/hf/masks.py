@@ -15,10 +15,16 @@ from posenc.core.masks import Mask, OffsetRange, causal
 from posenc.core.tracing import readable
 
 
-def mask_of(seen: Tensor | None, batch: int, queries: int, keys: int) -> Mask | None:
-    """Read the mask of the last `queries` tokens over `keys` keys; None: they see everything."""
+def mask_of(
+    seen: Tensor | None, batch: int, queries: int, keys: int, causal: bool = True
+) -> Mask | None:
+    """Read the mask of the last `queries` tokens over `keys` keys; None: they see everything.
+
+    Where a model hands over none, it is the causal one, or `causal` is False and there is none.
+    """
     if seen is None:
-        return None if queries == 1 else _strip(queries - keys, inf, queries, keys)
+        plain = queries == 1 or not causal
+        return None if plain else _strip(queries - keys, inf, queries, keys)
     seen = seen[..., :keys]
     return _from_square(seen) if readable(seen) else _dense(seen, batch)
 
