@@ -12,9 +12,10 @@ from torch import Tensor
 from posenc.attention import hooks
 from posenc.attention.call import Call
 from posenc.attention.path import Path
-from posenc.core.biases import pairs
+from posenc.core.biases import pairs, per_query_head
 from posenc.core.carried import CarriedBias
 from posenc.core.shapes import Scores
+from posenc.core.tracing import traced
 
 ALL = slice(None)
 
@@ -60,8 +61,9 @@ def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = Non
 def _by_group(x: Tensor, y: Tensor) -> Tensor:
     """The product x @ y, where heads of x may share a head of y: their rows are those of one."""
     batch, heads, rows, channels = x.shape
-    if y.shape[1] == heads:
-        return x @ y
+    # A graph for any length would have to know how the rows lie in memory.
+    if y.shape[1] == heads or traced():
+        return x @ per_query_head(y, x)
     grouped = x.reshape(batch, y.shape[1], heads // y.shape[1] * rows, channels)
     return (grouped @ y).reshape(batch, heads, rows, y.shape[-1])
 
