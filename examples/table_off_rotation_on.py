@@ -4,7 +4,7 @@
 tokens?" Its table has no row for them. Two tiny GPT-2s learn the same task from the same weights,
 to copy what stood eight tokens ago, on texts of 32 tokens: one by its table, one with the table off
 and RoPE on. Both then read 96 tokens. The table is asked for rows that it does not have; it is made
-as long as the texts, so that the rows are there and untrained. 300 steps, one seed, one machine.
+as long as the texts, so that these rows are untrained. 300 steps, one seed.
 """
 
 import torch
@@ -19,11 +19,10 @@ TRAINED, READ, BACK, STEPS = 32, 96, 8, 300
 
 def tiny() -> GPT2LMHeadModel:
     torch.manual_seed(0)
-    config = GPT2Config(
+    return GPT2LMHeadModel(GPT2Config(
         vocab_size=16, n_positions=READ, n_embd=64, n_layer=2, n_head=4,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    return GPT2LMHeadModel(config)
+    ))  # fmt: skip
 
 
 def texts(tokens: int, batch: int, random: torch.Generator) -> torch.Tensor:

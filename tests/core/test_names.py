@@ -29,7 +29,7 @@ def numbers(why):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
-def test_packaged_findings_are_those_of_a_fresh_measure(card):
+def test_packaged_findings_are_those_of_a_fresh_measure(card, unchecked):
     """Word for word; numbers to 1 %, as another processor rounds otherwise."""
     packaged = json.loads(names.FINDINGS.read_text("utf-8"))["encodings"][card.slug]
     torch.manual_seed(0)

@@ -5,7 +5,7 @@ import torch
 import transformers
 from trained_models import BACK, text
 
-from posenc.models.check.loss import Trial, bits, opened, quantile, read_as, trials
+from posenc.models.check.loss import Trial, bits, opened, read_as, trials
 from posenc.models.check.readings import readings
 from posenc.models.files.errors import ModelError
 
@@ -61,9 +61,3 @@ def test_better_is_what_is_surely_so_and_by_more_than_a_near_reading():
     assert not trial(-0.1, 0.11).better
     assert not trial(-0.01, 0.005).better
     assert trial(0.1, 0.05).worse
-
-
-def test_quantiles_are_those_of_tables():
-    """Student's t at 99.9 %, from the tables of Fisher and Yates."""
-    for freedom, expected in {3: 10.215, 7: 4.785, 15: 3.733}.items():
-        assert quantile(0.999, freedom) == pytest.approx(expected, abs=2e-3)

@@ -144,8 +144,7 @@ class Cell:
             odd = ", ".join(sorted(set(rest) - known)) or f"format {settings.get('format')!r}"
             raise ValueError(f"a cell has settings of format {FORMAT}: {odd} is not known to it.")
         for name, value in rest.items():
-            if not _fits(name, value):
-                raise ValueError(f"a cell cannot have the `{name}` {brief(value)}.")
+            check_setting(name, value)
         profile = Profile(**rest.pop("profile"))
         tested = tuple(rest.pop("tested"))
         return cls(**rest, label=label, source=source, profile=profile, tested=tested)
@@ -157,6 +156,12 @@ class Cell:
     def drawn_below(self) -> int | None:
         """The bound of random positions; None where they are plain."""
         return None if self.positions == "plain" else int(self.positions.split()[1])
+
+
+def check_setting(name: str, value: Any) -> None:
+    """Refuse, by a ValueError, what a cell cannot have as this setting."""
+    if not _fits(name, value):
+        raise ValueError(f"a cell cannot have the `{name}` {brief(value)}.")
 
 
 def too_deep(value: Any, most: int = DEEPEST) -> bool:

@@ -29,7 +29,7 @@ from posenc.core.arguments import brief
 from posenc.core.extras import how_to_install
 from posenc.lab.study import analysis, origin, own_code, regular, statistics, store, tasks, train
 from posenc.lab.study.build import encoding_of
-from posenc.lab.study.cell import Cell, Result
+from posenc.lab.study.cell import Cell, Result, check_setting
 from posenc.lab.study.checkpoints import Refused
 from posenc.lab.study.extended import check_encoding
 from posenc.lab.study.lock import locked
@@ -160,6 +160,7 @@ def resolved(plan: Plan) -> list[Cell]:
         with _usable(f"tasks: {name}"):
             data = regular.digest(Path(source)) if source else ""
             task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
+            check_setting("trained", task.trained if plan.trained is None else plan.trained)
             task = task.at(plan.trained, plan.tested)
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}

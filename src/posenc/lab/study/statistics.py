@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from math import atan, isfinite, log, pi, tan
+from math import isfinite, log
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from posenc.analysis.student import between, t_below, t_quantile
 from posenc.core.arguments import count
 
 RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
@@ -132,44 +133,6 @@ def _crossed(
     return mean, variance.sqrt(), degrees.clamp(min(counts[0], counts[1]), MOST_DEGREES)
 
 
-def _t(degrees: float) -> tuple[Tensor, Tensor]:
-    """The angles atan(t/√ν) of Student's t, whose density is cos^(ν−1), and the shares below."""
-    angle = torch.linspace(-pi / 2, pi / 2, 20_001, dtype=torch.float64)
-    below = torch.cumulative_trapezoid(angle.cos().clamp_min(0) ** (degrees - 1), angle)
-    return angle, torch.cat((below.new_zeros(1), below / below[-1]))
-
-
-def t_below(value: float, degrees: float) -> float:
-    """Compute the probability that Student's t is below a value.
-
-    >>> round(t_below(2.571, 5), 4)
-    0.975
-    """
-    angles, below = _t(degrees)
-    return _between(
-        angles, below, torch.tensor(atan(value / degrees**0.5), dtype=torch.float64)
-    ).item()
-
-
-def t_quantile(share: float, degrees: float) -> float:
-    """Compute the value below which Student's t is with a probability.
-
-    >>> round(t_quantile(0.975, 5), 3)
-    2.571
-    """
-    angles, below = _t(degrees)
-    return (
-        tan(_between(below, angles, torch.tensor(share, dtype=torch.float64)).item()) * degrees**0.5
-    )
-
-
-def _between(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
-    """Read a table of rising x at places between two of them."""
-    right = torch.searchsorted(x, at.to(x.dtype)).clamp(1, len(x) - 1)
-    part = (at - x[right - 1]) / (x[right] - x[right - 1])
-    return y[right - 1] + part * (y[right] - y[right - 1])
-
-
 def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2_000) -> float:
     """Simulate how often `interval` holds the truth, in the worst of several kinds of worlds.
 
@@ -205,7 +168,7 @@ def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> fl
     # t is nearly straight over 1/degrees
     inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
     t = torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
-    half = _between(inverse, t, 1 / degrees) * error
+    half = between(inverse, t, 1 / degrees) * error
     apart = mean - truth
     if share:
         apart = (mean.logit() - log(truth / (1 - truth))) * mean * (1 - mean)

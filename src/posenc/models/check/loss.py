@@ -12,8 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
-from math import exp, lgamma, log, pi, sqrt
+from math import log
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.analysis.student import t_quantile
 from posenc.models.adapter import applied
 from posenc.models.check.readings import Reading
 from posenc.models.config.gguf import as_config
@@ -216,19 +216,6 @@ def _judged(reading: Reading, losses: list[float], own: list[float], tests: int)
     mean, count = fmean(differences), len(losses)
     half = float("inf")
     if count > 1:
-        half = quantile(1 - (1 - LEVEL) / (2 * tests), count - 1) * stdev(differences) / count**0.5
+        t = t_quantile(1 - (1 - LEVEL) / (2 * tests), count - 1)
+        half = t * stdev(differences) / count**0.5
     return Trial(reading.kind, reading.name, fmean(losses), count, mean, mean - half, mean + half)
-
-
-@cache
-def quantile(level: float, freedom: int) -> float:
-    """The quantile of Student's t: its density, summed from 0 on.
-
-    >>> [round(quantile(0.975, freedom), 2) for freedom in (3, 7, 15)]
-    [3.18, 2.36, 2.13]
-    """
-    x = torch.linspace(0, 1_000, 1_000_001, dtype=torch.float64)
-    size = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(freedom * pi)
-    density = size * (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
-    below = 0.5 + torch.cumulative_trapezoid(density, x)
-    return x[1:][(below < level).sum().clamp_max(len(below) - 1)].item()
