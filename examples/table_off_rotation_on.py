@@ -52,9 +52,8 @@ def learn(model: GPT2LMHeadModel) -> GPT2LMHeadModel:
 by_table, by_rotation = tiny(), tiny()
 apply(by_rotation, RoPE(16))  # switches the table off
 unseen = texts(READ, 64, torch.Generator().manual_seed(1))
-shares = {}
-for name, model in {"table": by_table, "RoPE": by_rotation}.items():
-    share = right(learn(model), unseen)
+models = {"table": by_table, "RoPE": by_rotation}
+shares = {name: right(learn(model), unseen) for name, model in models.items()}
+for name, share in shares.items():
     within, beyond = share[: TRAINED - BACK].mean(), share[TRAINED - BACK :].mean()
-    shares[name] = share
     print(f"{name}: right for {within:.0%} up to {TRAINED} tokens, {beyond:.0%} beyond")

@@ -13,7 +13,7 @@ def test_a_run_of_one_part(monkeypatch):
     found = run.benchmark(["rotation"], quick=True, progress=lambda *words: doing.append(words))
     assert len(found.tables) == 6  # each way and dtype, and both dtypes beside busy processes
     assert {table.part for table in found.tables} == {"rotation"}
-    assert [done for _, done, _ in doing] == list(range(6))
+    assert [done for _, done, _ in doing] == list(range(8))
     assert found.libraries.keys() >= {"transformers"}
     assert found.provenance.seed == 0
     tree = found.to_json()
