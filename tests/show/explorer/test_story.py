@@ -96,8 +96,14 @@ def test_the_dogs_differ_by_what_attend_writes(visit, kind, order):
     assert (differ < 1e-5) == (kind == 0)
 
 
+def at_rest(page):
+    """Wait until nothing on the page moves: on a busy machine words slide when they are clicked."""
+    page.evaluate("() => Promise.allSettled(document.getAnimations().map((one) => one.finished))")
+
+
 def test_words_are_dragged_shuffled_and_moved_by_keys(visit):
     page = visit()
+    at_rest(page)
     assert page.inner_text("h2") == "Which dog?"
     words = page.locator(".word")
     places = lambda: [box["x"] for box in map(lambda one: one.bounding_box(), words.all())]  # noqa: E731
@@ -108,13 +114,14 @@ def test_words_are_dragged_shuffled_and_moved_by_keys(visit):
     page.wait_for_url("**order=1,0,2,3,4,5")
     page.keyboard.press("ArrowRight")
     page.wait_for_url("**order=1,2,0,3,4,5")
+    at_rest(page)
     box = words.nth(5).bounding_box()
     page.mouse.move(box["x"] + 20, box["y"] + 20)
     page.mouse.down()
     page.mouse.move(before[0] + 20, box["y"] + 20, steps=8)
     page.mouse.up()
     page.wait_for_url("**order=5,1,2,0,3,4")
-    page.wait_for_timeout(700)  # of the motion
+    at_rest(page)
     assert places()[5] == pytest.approx(before[0], abs=1)
     assert "nothing changed" in page.inner_text(".verdict")
     page.get_by_role("button", name="add waves").click()
@@ -251,6 +258,7 @@ def test_claims_of_the_tour_are_footnotes(visit):
 
 def test_by_touch_a_word_is_dragged(visit):
     page = visit(width=390, has_touch=True, is_mobile=True)
+    at_rest(page)
     box = page.locator(".word").nth(0).bounding_box()
     client = page.context.new_cdp_session(page)
     spots = [(box["x"] + 10 + n * 20, box["y"] + 10) for n in range(9)]
