@@ -7,6 +7,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from posenc.core import names as _names
+from posenc.core.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from posenc import properties as properties
     from posenc.attention.attend import attend as attend
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from posenc.show import plot as plot
     from posenc.show.explorer.explore import explore as explore
 
-__version__ = "0.1.0"
+_names.CATALOG = "posenc.catalog"  # for layers that are given a name, on which it is built
 
 _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.catalog`
     "Block": "attention.block",

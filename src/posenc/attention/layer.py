@@ -11,7 +11,7 @@ from posenc.attention.attend import attend
 from posenc.attention.cache import Cache, attend_cached, positions
 from posenc.attention.call import Implementation
 from posenc.attention.hooks import embedded
-from posenc.catalog import create
+from posenc.core import names
 from posenc.core.arguments import (
     brief,
     channels,
@@ -68,7 +68,8 @@ class SelfAttention(nn.Module):
             )
         dim = width // heads
         if isinstance(encoding, str):
-            encoding = create(encoding, dim, heads)
+            made: Encoding = names.catalog().create(encoding, dim, heads)
+            encoding = made
         check_sizes(encoding, heads, dim, width)
         room("a projection", width, width)
         if "on_embeddings" in encoding.acts_on:

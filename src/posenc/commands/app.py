@@ -3,9 +3,9 @@
 import gc
 import sys
 
-from posenc import __version__
 from posenc.commands.examples import examples
 from posenc.core.extras import how_to_install
+from posenc.core.version import __version__
 
 collects = gc.isenabled()
 try:

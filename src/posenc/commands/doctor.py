@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from posenc import __version__
 from posenc.commands.app import app
 from posenc.commands.options import AsJson, print_json
 from posenc.core import extras, fast, provenance
+from posenc.core.version import __version__
 
 TOKENS, WIDTH, HEADS = 4096, 64, 8
 SHOWN = "rope", "alibi", "shaw", "cope"  # encodings that attention takes different paths for

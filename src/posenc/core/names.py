@@ -10,11 +10,13 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 FINDINGS = HERE / "findings.json"
+CATALOG = ""  # the module of all encodings, which `posenc/__init__.py` names
 
 STRETCHED = (
     "a stretching of RoPE's frequencies: `RoPE({function}(frequencies(64), …))`, with {function}"
@@ -110,6 +112,11 @@ def described(name: str) -> dict[str, Any] | None:
     if packaged["measured_by"]["sources"] != sources():
         return None
     return card | packaged["encodings"][card["name"]] | {"measured_by": packaged["measured_by"]}
+
+
+def catalog() -> Any:
+    """The catalogue, for layers and promises, on which it stands, when they are given a name."""
+    return import_module(CATALOG)
 
 
 def sources() -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from posenc import __version__
 from posenc.core import names
 from posenc.core.encoding import Encoding
 from posenc.core.notebook import card
+from posenc.core.version import __version__
 from posenc.properties import (
     ALL,
     Finding,

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from posenc.catalog import find
+from posenc.core import names
 from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.notebook import table
@@ -152,7 +152,7 @@ def refuse_broken(encoding: Encoding) -> None:
 
 def _card_of(mine: Any) -> Card:
     if isinstance(mine, Encoding | Card | str):
-        return find(mine)
+        return names.catalog().find(mine)
     if not callable(mine):
         raise TypeError(
             "`mine` must be an encoding, its class, or its name as `my_module.py:Mine`, got"

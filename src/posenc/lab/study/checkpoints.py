@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc import __version__
 from posenc.core.arguments import brief
+from posenc.core.version import __version__
 from posenc.lab.study import regular
 
 KEPT = 2

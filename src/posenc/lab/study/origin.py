@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from posenc import __version__
 from posenc.core import provenance
+from posenc.core.version import __version__
 from posenc.lab.study import own_code, regular
 from posenc.lab.study.checkpoints import differences
 from posenc.lab.study.plan import Plan

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from posenc import __version__
+from posenc.core.version import __version__
 from posenc.models.check.faults import Finding, Rule
 from posenc.models.check.verdict import RULES, Check
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc import catalog  # noqa: F401  they define all encodings
+import posenc.catalog  # noqa: F401  it defines all encodings
 from posenc.core.encoding import Encoding
 from posenc.encodings import temperature  # noqa: F401  they define all encodings
 from posenc.models.config.parse import ENTRY

@@ -17,11 +17,11 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypedDict
 
-from posenc import __version__
 from posenc.analysis.cost import cost_of_encoding
 from posenc.catalog import CATALOG
 from posenc.core import provenance
 from posenc.core.text import printable
+from posenc.core.version import __version__
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
 from posenc.show.explorer import graphs

@@ -1,12 +1,13 @@
 """The explorer's page in Chromium: its size, requests, first picture, and a step of a slider.
 
-    python benchmarks/page.py > benchmarks/results/RUN/page.json
-    python benchmarks/page.py path fire            of these encodings only
+    python tools/explorer_speed.py > benchmarks/results/RUN/page.json
+    python tools/explorer_speed.py path fire            of these encodings only
 
 A step is the time from moving a slider until the numbers are computed and all figures drawn: of
 the encoding's first slider, or of the number of tokens where it has none. `cpu` is what the page's
 thread worked for it, frames included, which other programs disturb less. At 256 tokens, more than
-the page shows, it is the computing of the scores alone. Only the head that is shown is computed.
+the page shows, it is the computing of the scores, or of the rows that are added, alone. Only the
+head that is shown is computed.
 """
 
 import gzip
@@ -19,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from playwright.sync_api import CDPSession, sync_playwright
-from posenc.explorer import document
-from posenc.provenance import since
 
 import posenc
+from posenc.core.provenance import since
+from posenc.show.explorer import document
 
 STEPS, RUNS = 30, 10  # the page keeps 8 results: more lengths than that are asked in turn
 STEP = """async ([name, steps]) => {
@@ -41,9 +42,10 @@ STEP = """async ([name, steps]) => {
 SCORES = """([data, slug, n, runs]) => {
   const one = data.encodings.find((each) => each.slug === slug);
   const pos = $page_compute.walk(n, one.graph.axes, 0);
+  const wanted = [$page_compute.adds(one) ? "embedded" : "scores"];
   return Array.from({ length: runs }, () => {
     const begun = performance.now();
-    $page_compute.scoresOf(one, pos, {}, 0);
+    $page_compute.computed(one, pos, {}, wanted);
     return performance.now() - begun;
   });
 }"""
