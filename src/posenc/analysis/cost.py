@@ -23,7 +23,7 @@ from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.core.private import DispatchMode
 
-PATIENCE = 12.0  # seconds of rounds at one length, after which only the fewest are taken
+PATIENCE = 12.0  # seconds of rounds, after which only the fewest are taken
 FEWEST = 3  # rounds
 READ_TO_CHECK = torch.ops.aten.aminmax.default  # the ends of positions, which must be finite
 
@@ -82,7 +82,9 @@ def costs(
     """Measure layers on `x` (batch, token, channel). Calls `step` after each of `rounds`."""
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
     memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}  # and a warm-up
-    times = _in_turns({(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step)
+    times = _in_turns(
+        {(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step, PATIENCE
+    )
     return [
         Cost(
             forward=statistics.median(times[n, _forward]),
@@ -103,6 +105,7 @@ def by_length(
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
     """Measure forward passes by length, `rounds` of each; calls `step` after each round."""
+    patience = PATIENCE / max(1, len(rounds))
     measured: list[list[AtLength]] = [[] for _ in layers]
     for tokens, times_each in rounds.items():
         texts = [torch.randn(1, tokens, layer.width) for layer in layers]
@@ -111,7 +114,7 @@ def by_length(
             with suppress(IndexError):  # a table has no row for the last of so many
                 memory[n] = _peak(_forward, layer, texts[n])
         runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
-        times = _in_turns(runs, times_each, step)
+        times = _in_turns(runs, times_each, step, patience)
         for n, lengths_of in enumerate(measured):
             if n in memory:
                 median = statistics.median(times[n])
@@ -122,16 +125,16 @@ def by_length(
 
 
 def _in_turns(
-    runs: dict[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
+    runs: dict[Any, Callable[[], Any]], rounds: int, step: Callable[[], None], patience: float
 ) -> dict[Any, list[float]]:
     """Time each run in each round, in seconds, in a new order each round.
 
-    After `PATIENCE` seconds only the `FEWEST` rounds are made up to: the machine is busy.
+    After `patience` seconds only the `FEWEST` rounds are made up to: the machine is busy.
     """
     times: dict[Any, list[float]] = {job: [] for job in runs}
     jobs, shuffled, begun = [*runs], random.Random(0), time.perf_counter()
     for done in range(rounds):
-        if done >= FEWEST and time.perf_counter() - begun > PATIENCE:
+        if done >= FEWEST and time.perf_counter() - begun > patience:
             break
         shuffled.shuffle(jobs)
         for job in jobs:

@@ -100,7 +100,7 @@ def of_probe(measure: Property) -> Property:
 @of_probe
 def unique_positions(probe: Probe) -> Finding:
     """No two of the first 1,024 rows are alike: the closest differ by over 10⁻⁴ a channel."""
-    rows = probe.near_rows()
+    rows = probe.rows(probe.near())
     if rows is None:
         return NO_ROWS
     apart = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
@@ -118,17 +118,16 @@ def bounded(probe: Probe) -> Finding:
 
     Far is a million, or the end of what it accepts; rows are those of queries, and those of keys.
     """
-    near, keys = probe.near_rows(), probe.near_rows(keys=True)
-    if near is None:
+    near = probe.rows_of_both(probe.near())
+    if near[0] is None:
         return NO_ROWS
-    start, place = FAR, "at a million"
     try:
-        probe.encoding.prepare(probe.line(1024, FAR))
+        place, far = "at a million", probe.rows_of_both(probe.line(1024, FAR))
     except IndexError:
-        start, place = max(0, probe.limit - 1024), "at its end"
-    far = probe.line(min(1024, probe.limit), start)
+        end = probe.line(min(1024, probe.limit), max(0, probe.limit - 1024))
+        place, far = "at its end", probe.rows_of_both(end)
     worst = Finding(0.0, "")
-    for what, some, rows in (("", near, probe.rows(far)), ("keys: ", keys, probe.rows(far, True))):
+    for what, some, rows in zip(("", "keys: "), near, far, strict=True):
         if some is None or rows is None:
             continue
         largest, before = rows.abs().max().item(), some.abs().max().item()
@@ -142,7 +141,7 @@ def bounded(probe: Probe) -> Finding:
 @of_probe
 def norm_constant(probe: Probe) -> Finding:
     """Each row has the same length."""
-    rows = probe.near_rows()
+    rows = probe.rows(probe.near())
     if rows is None:
         return NO_ROWS
     norms = rows.norm(dim=-1)

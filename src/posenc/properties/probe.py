@@ -117,23 +117,28 @@ class Probe:
         all_pairs = torch.ones(queries, keys, dtype=torch.bool)
         return all_pairs.tril() if self.causal else all_pairs
 
-    def rows(self, pos: Tensor, keys: bool = False) -> Tensor | None:
+    def rows(self, pos: Tensor) -> Tensor | None:
         """Rows (position, channel): PE(p), or a query of ones at p; None where there is neither.
 
         None too where the hook reads the input of the layer: a position alone gives no row then.
-        With `keys`, the rows of keys of ones, where those of queries are no PE(p).
         """
+        return self.rows_of_both(pos)[0]
+
+    def rows_of_both(self, pos: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Rows as `rows` gives them, and those of keys of ones; PE(p) is the row of both."""
         encoding, tokens = self.encoding, len(pos)
         if "on_embeddings" in encoding.acts_on:
-            return self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
+            rows = self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
+            return rows, rows
         if "on_queries" in encoding.acts_on and "on_hidden" not in encoding.acts_on:
             ones = torch.ones(1, self.heads, tokens, self.dim, dtype=torch.float64)
-            hook = encoding.on_keys if keys else encoding.on_queries
-            return hook(ones, encoding.prepare(pos))[0, 0]
-        return None
+            at = encoding.prepare(pos)
+            return encoding.on_queries(ones, at)[0, 0], encoding.on_keys(ones, at)[0, 0]
+        return None, None
 
-    def near_rows(self, keys: bool = False) -> Tensor | None:
-        return self.rows(self.line(min(1024, self.limit)), keys)
+    def near(self) -> Tensor:
+        """The first positions, 1,024 where so many are accepted."""
+        return self.line(min(1024, self.limit))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
         """M k of a key of length 1, where scores are q · M k: (head, query, key, channel).

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from posenc.core.frequencies import Layout, frequencies
 from posenc.core.positions import sequence
+from posenc.core.threads import threads
 from posenc.lab.bench import memory
 from posenc.lab.bench.results import Table, Target, table
 from posenc.lab.bench.timing import timed
@@ -105,16 +106,11 @@ def benchmark_busy(dtype: str, rounds: int, budget: float) -> Table:
         ways |= _transformers(pos, dim, q.dtype)
     except ImportError as error:
         skipped["transformers"] = f"not installed ({error.name})"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
-    try:
-        with _busy_processes(2):
-            runs = {who: _run(who, run, q, k, False) for who, run in ways.items()}
-            times = timed(runs, rounds, budget, busy=True)
+    with threads(os.cpu_count() or 1), _busy_processes(2):
+        runs = {who: _run(who, run, q, k, False) for who, run in ways.items()}
+        times = timed(runs, rounds, budget, busy=True)
         case = f"long, beside two busy processes: {tuple(q.shape)}, {dtype}, forward"
         result = table("rotation", case, LIMIT, times, skipped)
-    finally:
-        torch.set_num_threads(threads)
     half, other = result.row("posenc half: halves"), result.row("transformers")
     if half and other:
         ratio = half.times.median / other.times.median

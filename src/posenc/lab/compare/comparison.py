@@ -23,6 +23,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.notebook import table
 from posenc.core.provenance import Provenance, since
+from posenc.core.threads import threads
 from posenc.encodings.nope import NoPE
 from posenc.properties import Finding, check
 from posenc.properties.card import Card
@@ -214,7 +215,8 @@ def compare(
     of = 1 + len(cards) + settings.cost_rounds + sum(settings.length_rounds.values())
     progress("reading", 0, of)
     text = text or novel()
-    with torch.random.fork_rng(devices=[]):
+    # The work is small: several threads would wait for each other on a busy machine.
+    with threads(1), torch.random.fork_rng(devices=[]):
         material = Material(text, settings)
         encodings = [seeded(card, settings) for card in cards]
         parts = []
@@ -222,6 +224,7 @@ def compare(
             progress(card.name, done, of)
             parts.append(_measure(card, encoding, material))
         nope, *costs = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
+        provenance = since(begun, settings.seed)
     progress("done", of, of)
     return Comparison(
         source=text.source,
@@ -242,7 +245,7 @@ def compare(
         nope_cost=nope[0],
         nope_by_length=nope[1],
         nope_ratio_by_length=[*map(_multiple, nope[1], nope[1])],
-        provenance=since(begun, settings.seed),
+        provenance=provenance,
     )
 
 
