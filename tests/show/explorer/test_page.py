@@ -131,7 +131,7 @@ def test_each_view_says_something_before_the_first_click(visit, view):
     assert "undefined" not in text
 
 
-def test_by_mouse(visit):
+def test_a_click_on_a_picture_holds_the_place_that_is_read(visit):
     page = visit("#v1/encoding")
     page.select_option("select", "sinusoidal")
     expect(page.locator("h2")).to_have_text("Sinusoidal")
@@ -141,10 +141,17 @@ def test_by_mouse(visit):
     first = readout.inner_text()
     heat.hover(position={"x": 160, "y": 120})
     expect(readout).not_to_have_text(first)
+
+
+def test_a_picture_opens_as_a_table(visit):
+    """Of the 64 positions that are drawn."""
+    page = visit("#v1/encoding/sinusoidal")
     page.get_by_text("Table", exact=True).first.click()
     expect(page.locator(".numbers[open] tbody tr")).to_have_count(64)
 
-    page.get_by_role("link", name="Order").click()
+
+def test_a_sentence_is_typed_and_shuffled(visit):
+    page = visit("#v1/order/sinusoidal")
     page.get_by_label("Sentence").fill("dog bites man")
     expect(page.locator(".chips li")).to_have_count(3)
     page.get_by_role("button", name="Shuffle").click()
@@ -153,13 +160,17 @@ def test_by_mouse(visit):
     page.get_by_label("Each word sees only those before it").check()
     has_address(page, "causal")
 
-    page.get_by_role("link", name="Rotation").click()
+
+def test_hands_are_moved_where_pairs_turn_and_else_that_is_said(visit):
+    page = visit("#v1/rotation/sinusoidal")
     says(page, ".instead", "does not turn pairs")
     page.select_option("select", "rope")
     page.get_by_role("button", name="Move both by 37").click()
     says(page, ".claim", "the angle between them stays the same in every pair")
 
-    page.get_by_role("link", name="Compare").click()
+
+def test_encodings_are_compared_and_filtered(visit):
+    page = visit("#v1/compare")
     page.locator("select").nth(2).select_option("t5")
     page.get_by_role("button", name="decaying").click()
     expect(page.locator("figure:visible canvas")).to_have_count(3)
@@ -167,16 +178,27 @@ def test_by_mouse(visit):
     page.get_by_role("link", name="ALiBi").click()
     expect(page.locator("h2")).to_have_text("ALiBi")
 
-    page.get_by_role("link", name="Context").click()
+
+def test_a_longer_text_is_chosen(visit):
+    page = visit("#v1/context")
     page.get_by_label("Wanted length").select_option(label="32,768 tokens")
     says(page, ".claim", "A text of 32,768 tokens")
 
-    page.get_by_role("link", name="Story").click()
+
+def test_a_stop_of_the_tour_opens_in_its_view(visit):
+    page = visit("#v1/story")
     page.get_by_role("link", name="“Attention does not change").click()
     page.get_by_role("button", name="Next").click()
     expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
     page.get_by_role("link", name="Open it in its view").click()
     expect(page.locator("h2")).to_have_text("Does attention know the order?")
+
+
+@pytest.mark.parametrize("view", VIEWS[:-1])
+def test_a_tab_leads_to_its_view(visit, view):
+    page = visit("#v1/order" if view == "encoding" else "#v1/encoding")
+    page.get_by_role("link", name=view.capitalize(), exact=True).click()
+    expect(page.locator(f"nav a[data-view={view}]")).to_have_attribute("aria-current", "page")
 
 
 def test_a_model_of_the_users_is_shown_first(visit):
@@ -194,7 +216,7 @@ def tab_to(page, what, most=60):
     raise AssertionError(f"{what} is not reached by Tab")
 
 
-def test_by_keyboard_alone(visit):
+def test_keys_choose_an_encoding_and_its_settings(visit):
     page = visit("#v1/encoding/rope")
     tab_to(page, "select")
     page.keyboard.press("ArrowDown")
@@ -202,6 +224,10 @@ def test_by_keyboard_alone(visit):
     tab_to(page, "input[type=range]")
     page.keyboard.press("ArrowRight")
     has_address(page, "n=65")
+
+
+def test_keys_read_a_picture_and_open_its_table(visit):
+    page = visit("#v1/encoding/rope")
     tab_to(page, ".picture")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
@@ -210,33 +236,38 @@ def test_by_keyboard_alone(visit):
     page.keyboard.press("Enter")
     expect(page.locator(".numbers[open] table")).to_have_count(1)
 
-    for view in VIEWS[2:]:
-        page.evaluate("document.activeElement.blur()")
-        if view == "tour":
-            go(page, "#v1/tour")
-        else:
-            tab_to(page, f"nav a[data-view={view}]")
-            page.keyboard.press("Enter")
-        expect(page.locator("#view")).to_be_focused()
-        before = pixels(page)
-        if view == "order":
-            tab_to(page, ".chips button")
-            page.keyboard.press("Enter")
-            has_address(page, "i=")
-        elif view == "tour":
-            page.keyboard.press(" ")
-            expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
-        elif view == "compare":
-            tab_to(page, ".filters button")
-            page.keyboard.press(" ")
-        elif view == "rotation":
-            page.locator("select").select_option("rope")
-            tab_to(page, "input[type=range]")
-            page.keyboard.press("ArrowRight")
-        else:
-            tab_to(page, "select")
-            page.keyboard.press("ArrowDown")
-        differs(page, before)
+
+KEYS = {  # in each view: what is reached by Tab, and the key that changes what is drawn
+    "order": (".chips button", "Enter"),
+    "rotation": ("input[type=range]", "ArrowRight"),
+    "compare": (".filters button", " "),
+    "context": ("select", "ArrowDown"),
+}
+
+
+@pytest.mark.parametrize("view", KEYS)
+def test_keys_reach_a_view_and_change_it(visit, view):
+    page = visit("#v1/encoding/rope")
+    tab_to(page, f"nav a[data-view={view}]")
+    page.keyboard.press("Enter")
+    expect(page.locator("#view")).to_be_focused()
+    before = pixels(page)
+    what, key = KEYS[view]
+    tab_to(page, what)
+    page.keyboard.press(key)
+    differs(page, before)
+    if view == "order":
+        has_address(page, "i=")
+
+
+def test_a_key_goes_on_to_the_next_stop_of_the_tour(visit):
+    page = visit("#v1/encoding")
+    go(page, "#v1/tour")
+    expect(page.locator("#view")).to_be_focused()
+    before = pixels(page)
+    page.keyboard.press(" ")
+    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
+    differs(page, before)
 
 
 def test_back_undoes(visit):
