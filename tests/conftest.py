@@ -186,19 +186,19 @@ def benchmarked():
 
     from posenc.core.provenance import since
     from posenc.lab.bench import growth
-    from posenc.lab.bench.results import Row, Table, Target
+    from posenc.lab.bench.results import BenchTable, Target, TimedRow
     from posenc.lab.bench.run import Benchmark
     from posenc.lab.bench.timing import Times
 
     hostile = '</script><script>alert("x")</script>'
     rows = [
-        Row("a copy", Times(0.00123, 0.00121, 21, 2), 1.0),
-        Row("posenc half: blocks", Times(0.00297, 0.00291, 19, 4), 2.41, 8.1e-8, 48.2),
-        Row(f"others {hostile}", Times(0.0153, 0.0147, 20, 3), 12.4, 1.7e-4, 96.9),
+        TimedRow("a copy", Times(0.00123, 0.00121, 21, 2), 1.0),
+        TimedRow("posenc half: blocks", Times(0.00297, 0.00291, 19, 4), 2.41, 8.1e-8, 48.2),
+        TimedRow(f"others {hostile}", Times(0.0153, 0.0147, 20, 3), 12.4, 1.7e-4, 96.9),
     ]
     targets = [Target("half / a copy", 2.41, 2.8), Target("half, MB", 48.2, 30.0)]
     tables = [
-        Table(part, case, "a copy", rows, {"torchtune": hostile}, "warm", 2, targets)
+        BenchTable(part, case, "a copy", rows, {"torchtune": hostile}, "warm", 2, targets)
         for part, case in product(("rotation", "attention"), ("long", "short"))
     ]
     times = {256: 0.0011, 512: 0.0023, 1024: 0.0049}

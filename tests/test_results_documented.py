@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posenc.core.provenance import Provenance
 from posenc.lab.bench import run
-from posenc.lab.bench.results import Growth, Row, Table
+from posenc.lab.bench.results import BenchTable, Growth, TimedRow
 from posenc.lab.bench.timing import Times
 from posenc.lab.compare import comparison
 from posenc.models import inspection
@@ -42,7 +42,7 @@ def test_an_inspection_is_documented(tmp_path):
 
 
 def test_benchmarks_and_provenance_are_documented():
-    kinds = run.Benchmark, Table, Row, Times, Growth
+    kinds = run.Benchmark, BenchTable, TimedRow, Times, Growth
     assert {field.name for kind in kinds for field in fields(kind)} <= named(SECTIONS["bench"])
     assert {field.name for field in fields(Provenance)} <= named(DOCUMENT.split("\n## ")[0])
 

@@ -4,6 +4,7 @@ against the tests, which mirror it.
 
 import ast
 import functools
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,13 @@ def test_tests_mirror_the_source():
     for module, (file, reason) in ELSEWHERE.items():
         assert module in MODULES, f"{module} is no module: strike it off"
         assert (tests / file).exists(), f"{module}: {reason}"
+
+
+def test_a_class_name_stands_once_in_the_house():
+    """Or a search for it, and a message that names it, would lead to two places."""
+    places = defaultdict(list)
+    for module, file in MODULES.items():
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}

@@ -167,7 +167,7 @@ def tiny_model(kind: str) -> Any:
 
 
 @contextlib.contextmanager
-def own_eager(base: Any, plan: discovery.Plan, bias: Any):
+def own_eager(base: Any, plan: discovery.Plugging, bias: Any):
     """Attend eagerly as the model's code does, a bias added to its mask, its encoding off."""
     configs = [base.get_submodule(path).config for path in discovery.configs(base)]
     before = [(config, config._attn_implementation) for config in configs]

@@ -19,7 +19,7 @@ from posenc.encodings.additive.learned import Learned
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import conform
-from posenc.properties.conformance import Conformance, Outcome
+from posenc.properties.conformance import Conformance, PromiseOutcome
 from posenc.properties.promises import Sizes, cache, paths, token_by_token
 
 
@@ -169,9 +169,9 @@ def test_outcomes_are_a_table():
     found = Conformance(
         "Mine",
         [
-            Outcome("cache", True, 1e-16, "4 comparisons, at most 10⁻¹⁶ apart"),
-            Outcome("batches", False, 0.5, "1 instead of 2", Sizes(2, 1, 1)),
-            Outcome("dtypes", None, float("nan"), "not applicable: why <not>"),
+            PromiseOutcome("cache", True, 1e-16, "4 comparisons, at most 10⁻¹⁶ apart"),
+            PromiseOutcome("batches", False, 0.5, "1 instead of 2", Sizes(2, 1, 1)),
+            PromiseOutcome("dtypes", None, float("nan"), "not applicable: why <not>"),
         ],
     )
     assert str(found).splitlines() == [

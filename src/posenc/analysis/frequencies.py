@@ -56,7 +56,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Extension:
+class ExtendedPairs:
     """The pairs after one method of extension."""
 
     pairs: list[Pair]
@@ -73,7 +73,7 @@ class Extended:
     target: int
     critical: int  # channels that complete a turn within the trained length, of all
     channels: int
-    methods: dict[str, Extension]  # "none" first: as they were trained
+    methods: dict[str, ExtendedPairs]  # "none" first: as they were trained
 
 
 def extended(
@@ -82,7 +82,7 @@ def extended(
     """Extend by every method with its usual settings; LongRoPE only with its factors, `long`."""
     target = round(trained * factor)
     methods = {
-        name: Extension(pairs(freqs, now, trained, factor), gain, reach(now, target))
+        name: ExtendedPairs(pairs(freqs, now, trained, factor), gain, reach(now, target))
         for name, (now, gain) in stretched(freqs, trained, factor, long).items()
     }
     channels = 2 * len(freqs)

@@ -45,7 +45,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class Waves:
+class PairsApart:
     """Two positions so far apart, in each of the d/2 pairs at once."""
 
     channels: int  # d
@@ -111,7 +111,7 @@ def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
     return Between(pos.tolist(), (rows @ rows.mT).tolist(), (unit @ unit.mT).tolist())
 
 
-def of_distance(freqs: Frequencies, length: int) -> Waves:
+def of_distance(freqs: Frequencies, length: int) -> PairsApart:
     """Compute the similarity at distances 0 … length − 1.
 
     >>> from posenc import frequencies
@@ -120,7 +120,7 @@ def of_distance(freqs: Frequencies, length: int) -> Waves:
     """
     alike = similarity(freqs, length)
     apart = (2 * (alike[0] - alike)).clamp_min(0).sqrt()
-    return Waves(
+    return PairsApart(
         2 * len(freqs),
         list(range(length)),
         alike.tolist(),

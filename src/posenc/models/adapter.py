@@ -53,7 +53,7 @@ from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, inside
 from posenc.models.files.strict import read_json
 from posenc.models.hf.discovery import (
-    Plan,
+    Plugging,
     Site,
     configs,
     discover,
@@ -66,7 +66,7 @@ from posenc.models.hf.discovery import (
     same,
     unturned,
 )
-from posenc.models.hf.hooks import ByLength, GPTJHook, ModelHook, Running, SiteHook, clear
+from posenc.models.hf.hooks import ByLength, GPTJHook, ModelHook, RunningPass, SiteHook, clear
 from posenc.models.hf.loading import load_without_encoding
 from posenc.models.hf.registry import NAME, register
 from posenc.models.hf.saved import described, restored
@@ -106,7 +106,7 @@ def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None
 
 def _plug(
     base: Any,
-    plan: Plan,
+    plan: Plugging,
     per_layer: Sequence[Any],
     encodings: Sequence[Encoding],
     *,
@@ -118,7 +118,7 @@ def _plug(
     changes = Applied(modules, base.device)
     distinct = [*dict.fromkeys(map(id, per_layer))]
     bottom = encodings[0] if "on_embeddings" in encodings[0].acts_on else None
-    record, running = f"{NAME}_{next(_applied)}", None if plan.hands_down else Running()
+    record, running = f"{NAME}_{next(_applied)}", None if plan.hands_down else RunningPass()
     names = tuple(signature(base.forward).parameters)
     changes.before(base, ModelHook(names, running, bottom, by_length, rotation, record))
     if running is not None:
@@ -156,7 +156,7 @@ def _unplug(base: Any) -> None:
     delattr(base, NAME)
 
 
-def _for_each_site(encoding: Any, base: Any, plan: Plan) -> list[Any]:
+def _for_each_site(encoding: Any, base: Any, plan: Plugging) -> list[Any]:
     """One encoding for each attention, of one for all, one for each, or one for each layer."""
     if not isinstance(encoding, Sequence | nn.ModuleList):
         return [encoding] * len(plan.sites)
@@ -193,7 +193,7 @@ def _can_scale(base: Any, site: Site, encoding: Encoding) -> bool:
 
 
 @torch.no_grad()
-def _is_itself(base: Any, plan: Plan, *, rotation: bool) -> bool:
+def _is_itself(base: Any, plan: Plugging, *, rotation: bool) -> bool:
     """Hold the model with its own encoding plugged into it against the model as it was.
 
     What decodes is compared with a cache. Bamba of transformers 5.23 is not itself when it decodes:

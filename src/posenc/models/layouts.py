@@ -97,7 +97,7 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
     return [*range(start), *moved, *range(start + turned, dim)]
 
 
-class Plan(NamedTuple):
+class Moves(NamedTuple):
     """The moves: tensor -> the old index of each of its rows, or of each number of a gain."""
 
     orders: dict[str, list[int]]
@@ -115,7 +115,7 @@ class Place(NamedTuple):
 
 def plan(
     infos: Mapping[str, Info], config: Mapping[str, Any], to: Layout, file: str = "config.json"
-) -> Plan:
+) -> Moves:
     """Plan the moves that take these tensors from the other layout to `to`.
 
     Raises ModelError, naming the tensor, where that is not certain. `file` is named in messages.
@@ -124,7 +124,7 @@ def plan(
     spec = model_spec.main
     if not spec.rotary:
         raise ModelError(file, "", f"{spec.model!r} turns no channels, so they have no layout")
-    model = Model(spec, Fields(config_of(config, spec.model), file))
+    model = Projections(spec, Fields(config_of(config, spec.model), file))
     candidates = [name for name in infos if LOOKS_LIKE.search(name)]
     stack, others = _stack(infos, candidates, composite=bool(model_spec.parts))
     orders = {}
@@ -135,7 +135,7 @@ def plan(
             if order is not None:
                 orders[name] = order
     _complete(infos, stack, model)
-    return Plan(orders, list(_notes(stack, others, model)))
+    return Moves(orders, list(_notes(stack, others, model)))
 
 
 def config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
@@ -144,7 +144,7 @@ def config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
     return next((part for part in (config, *inner) if part.get("model_type") == model), config)
 
 
-class Model:
+class Projections:
     """The queries and keys of a model, as its config describes them."""
 
     def __init__(self, spec: Spec, own: Fields):
@@ -226,7 +226,7 @@ def _stack(
     return stacks[0], others
 
 
-def _order(info: Info, place: Place, model: Model, to: Layout) -> list[int] | None:
+def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int] | None:
     """The old index of each row, or of each number of a gain; None: the tensor stays as it is."""
     module, leaf = place.module, place.leaf
     if place.layer >= len(model.layers):
@@ -247,7 +247,7 @@ def _order(info: Info, place: Place, model: Model, to: Layout) -> list[int] | No
         heads = model.heads if NORMS[module] == "q" else model.groups
         turning = [True] * (1 if info.elements == turn.dim else heads)
         _check(info, info.elements, len(turning), turn.dim)
-        return _rows(turning, permutation(turn.dim, turn.turned, to, turn.trailing))
+        return _moved_rows(turning, permutation(turn.dim, turn.turned, to, turn.trailing))
     turning, dim = model.turning(module, info), model.channels(module, turn)
     trailing = turn.trailing or module == SHARED_KEY
     blocks = bool(SCALES.fullmatch(leaf)) and info.shape[0] != len(turning) * dim
@@ -256,11 +256,11 @@ def _order(info: Info, place: Place, model: Model, to: Layout) -> list[int] | No
     if not blocks:
         _check(info, info.shape[0], len(turning), dim)
     check_memory(ROW * len(turning) * dim, info.file, info.name, of="of memory")
-    order = _rows(turning, permutation(dim, turn.turned, to, trailing))
+    order = _moved_rows(turning, permutation(dim, turn.turned, to, trailing))
     return _check_blocks(info, order, model) if blocks else order
 
 
-def _rows(turning: Sequence[bool], order: list[int]) -> list[int]:
+def _moved_rows(turning: Sequence[bool], order: list[int]) -> list[int]:
     """Repeat the permutation of one head in each that is rotated."""
     stay = range(len(order))
     return [
@@ -277,7 +277,7 @@ def _check(info: Info, rows: int, heads: int, dim: int) -> None:
         raise ModelError(info.file, info.name, "does not fit the config", list(info.shape), needs)
 
 
-def _check_blocks(info: Info, order: list[int], model: Model) -> None:
+def _check_blocks(info: Info, order: list[int], model: Projections) -> None:
     """Raise ModelError unless every row stays in its block, so that scales of blocks can stay."""
     quantized = model.own.object("quantization_config")
     size = (quantized.counts("weight_block_size", least=1) if quantized else None) or (0,)
@@ -286,7 +286,7 @@ def _check_blocks(info: Info, order: list[int], model: Model) -> None:
         _refuse(info, "scales blocks of rows that would be torn; convert before quantising")
 
 
-def _complete(infos: Mapping[str, Info], stack: str, model: Model) -> None:
+def _complete(infos: Mapping[str, Info], stack: str, model: Projections) -> None:
     """Raise ModelError unless each rotary layer has queries, keys and values once (LoRA: any).
 
     Without values of their own, keys would serve as values too, and those must not move.
@@ -305,7 +305,7 @@ def _complete(infos: Mapping[str, Info], stack: str, model: Model) -> None:
             raise ModelError(file, f"{stack}.{layer}", problem, ", ".join(has) or "none")
 
 
-def _notes(stack: str, others: Sequence[str], model: Model) -> Iterator[str]:
+def _notes(stack: str, others: Sequence[str], model: Projections) -> Iterator[str]:
     if families.family(model.name) is None:
         yield f"{printable(model.name)!r} is not known: heads were taken to lie one after another"
     still = sum(model.turn(layer) is None for layer in range(model.needed))

@@ -134,7 +134,7 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     layout = mark if mark in get_args(Layout) else layout
     believed = layout or (evidence.verdict if evidence else None)
     return Weighing(
-        [_table(info, tensors) for info in tables if tensors.finite(info.name)],
+        [_position_table(info, tensors) for info in tables if tensors.finite(info.name)],
         [_bias(info, spec, tensors) for info in biases if tensors.finite(info.name)],
         [_relative(info, tensors) for info in relative if tensors.finite(info.name)],
         list(projections.bands(believed)) if believed else [],
@@ -229,7 +229,7 @@ def _specs(spec: Spec | None) -> Iterator[Spec]:
             yield from _specs(part)
 
 
-def _table(info: Info, weights: Tensors) -> Positions:
+def _position_table(info: Info, weights: Tensors) -> Positions:
     values = weights[info.name].flatten(0, -2)
     fitted = fit_formula(values)
     count, width = values.shape

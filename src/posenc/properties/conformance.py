@@ -40,7 +40,7 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PromiseOutcome:
     """What came of a promise: `defect` is the largest difference, as a share of the right size."""
 
     name: str
@@ -58,15 +58,15 @@ class Outcome:
         return f"{self.mark} {self.why}{smallest}"
 
 
-class Conformance(list[Outcome]):
+class Conformance(list[PromiseOutcome]):
     """The outcome of each promise; printed, they are a table."""
 
-    def __init__(self, name: str, outcomes: Iterable[Outcome]):
+    def __init__(self, name: str, outcomes: Iterable[PromiseOutcome]):
         super().__init__(outcomes)
         self.name = name
 
     @property
-    def failed(self) -> list[Outcome]:
+    def failed(self) -> list[PromiseOutcome]:
         return [outcome for outcome in self if outcome.holds is False]
 
     @property
@@ -136,7 +136,7 @@ def conform(
         if declared:
             found = check(case.encoding(), dim, heads, width, seed)
             outcomes += [
-                Outcome(_words(name), finding.holds is True, finding.defect, finding.why)
+                PromiseOutcome(_words(name), finding.holds is True, finding.defect, finding.why)
                 for name, finding in found.items()
                 if name in declared
             ]
@@ -203,7 +203,7 @@ def runs(case: Case) -> Iterator[MustEqual]:
         yield MustEqual(f"finite numbers, path {path!r}", out.isfinite(), torch.ones(shape).bool())
 
 
-def outcome(promise: Promise, case: Case) -> Outcome:
+def outcome(promise: Promise, case: Case) -> PromiseOutcome:
     """Try a promise; if it is broken, at fewer texts, heads and tokens too."""
     cases = [case]
     if promise is paths:
@@ -217,7 +217,7 @@ def outcome(promise: Promise, case: Case) -> Outcome:
     return outcomes[0]
 
 
-def _smallest(promise: Promise, case: Case, broken: Outcome) -> Outcome:
+def _smallest(promise: Promise, case: Case, broken: PromiseOutcome) -> PromiseOutcome:
     for size in ("batch", "heads", "tokens"):
         for fewer in [n for n in FEWER if n < getattr(case.sizes, size)]:
             smaller = replace(case, sizes=replace(case.sizes, **{size: fewer}))
@@ -237,7 +237,7 @@ def _can_be_made(case: Case) -> bool:
     return True
 
 
-def tried(promise: Promise, case: Case) -> Outcome:
+def tried(promise: Promise, case: Case) -> PromiseOutcome:
     """Try a promise at one size."""
     name, largest, count = _words(promise.__name__), 0.0, 0
     usual = TOLERANCE.get(case.dtype, 16 * torch.finfo(case.dtype).eps)
@@ -246,18 +246,18 @@ def tried(promise: Promise, case: Case) -> Outcome:
         for pair in promise(case):
             defect = _defect(pair)
             if not defect <= (usual if pair.tolerance is None else pair.tolerance):
-                return Outcome(name, False, defect, f"{pair.what}: {_witness(pair)}")
+                return PromiseOutcome(name, False, defect, f"{pair.what}: {_witness(pair)}")
             largest, count = max(largest, defect), count + 1
     except NotApplicable as reason:
-        return Outcome(name, None, float("nan"), f"not applicable: {reason}")
+        return PromiseOutcome(name, None, float("nan"), f"not applicable: {reason}")
     except Exception as error:
         # Code of the user may raise anything.
         where = user_code.failure(error, [case.card]) or f"{type(error).__name__}: {error}"
-        return Outcome(name, False, float("inf"), " ".join(where.split()))
+        return PromiseOutcome(name, False, float("inf"), " ".join(where.split()))
     if not count:
-        return Outcome(name, None, float("nan"), "not applicable at so few tokens or heads")
+        return PromiseOutcome(name, None, float("nan"), "not applicable at so few tokens or heads")
     apart = f"at most {number(largest, 2)} apart" if largest else "no difference"
-    return Outcome(name, True, largest, f"{count} comparison{'s' * (count > 1)}, {apart}")
+    return PromiseOutcome(name, True, largest, f"{count} comparison{'s' * (count > 1)}, {apart}")
 
 
 def _defect(pair: MustEqual) -> float:
@@ -303,5 +303,5 @@ def _words(name: str) -> str:
     return name.strip("_").replace("_", " ")
 
 
-def _lines(outcomes: Iterable[Outcome]) -> str:
+def _lines(outcomes: Iterable[PromiseOutcome]) -> str:
     return "\n".join(f"{outcome.name:22} {outcome}" for outcome in outcomes)

@@ -70,7 +70,7 @@ def rows(
     if of not in ("values", "angle", "cos"):
         raise ValueError(f'`of` must be "values", "angle" or "cos", got {brief(of)}.')
     if of == "values":
-        return Picture(positions.encoding(_name(encoding), _rows(encoding, tokens)))
+        return Picture(positions.encoding(_name(encoding), _row_values(encoding, tokens)))
     instance, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
     angle = analysis_clocks.angles(instance, pos)
     if not angle.any():
@@ -84,10 +84,10 @@ def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
 
     Raises ValueError for encodings that act on scores alone.
     """
-    return Picture(positions.channels(_name(encoding), _rows(encoding, tokens)))
+    return Picture(positions.channels(_name(encoding), _row_values(encoding, tokens)))
 
 
-def _rows(encoding: Encoding | str, tokens: int) -> list[list[float]]:
+def _row_values(encoding: Encoding | str, tokens: int) -> list[list[float]]:
     instance = _encoding(encoding, heads=1)
     probe = Probe(instance, heads=None if instance.heads else 1)
     with torch.no_grad():

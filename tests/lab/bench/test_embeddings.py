@@ -9,10 +9,10 @@ pytestmark = pytest.mark.usefixtures("few_others")
 
 def test_rows_that_are_added_are_held_against_the_formula(monkeypatch):
     monkeypatch.setattr(embeddings, "SHAPE", (1, 16, 8))
-    assert embeddings.benchmark(1, 0.0).row("posenc, rows made anew").error < 1e-6
+    assert embeddings.time_embeddings(1, 0.0).row("posenc, rows made anew").error < 1e-6
     monkeypatch.setattr(embeddings, "Sinusoidal", lambda dim: embeddings_of_another_base(dim))
     with pytest.raises(AssertionError, match="off"):
-        embeddings.benchmark(1, 0.0)
+        embeddings.time_embeddings(1, 0.0)
 
 
 def embeddings_of_another_base(dim):

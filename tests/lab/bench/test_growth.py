@@ -33,7 +33,7 @@ def test_a_layer_grows_until_the_next_length_would_take_too_long(monkeypatch):
     (found,) = growth.of_layer("alibi", 1, 0.5)
     assert (found.part, found.name, found.tokens) == ("layer", "alibi", [64, 128])
     assert (found.megabytes, found.last_of_memory) == ([2.0, 8.0], 2.0)
-    assert found.stopped == "256 tokens would take over 0.5 s, or half of the memory"
+    assert found.stopped == "256 tokens are refused, or would take over 0.5 s or half of memory"
     monkeypatch.setattr(growth, "LAYERS", (64, 128))
     assert not growth.of_layer("alibi", 1, 0.5)[0].stopped
 
@@ -45,6 +45,13 @@ def test_memory_of_a_layer_is_measured_while_time_and_memory_last(monkeypatch):
     assert growth.peaks("rope", "0") == {"64": 3.0}
     monkeypatch.setattr(growth, "_room", lambda: 20.0)
     assert growth.peaks("rope", "1000") == {"64": 3.0}
+
+
+def test_an_encoding_that_has_a_last_position_grows_up_to_it(monkeypatch):
+    """XPos is computed up to 18,478 tokens by its defaults, and refuses twice as many."""
+    monkeypatch.setattr(growth, "LAYERS", (64, 128, 2**16))
+    monkeypatch.setattr(growth.memory, "peak", lambda call: call() or 1.0)
+    assert [*growth.peaks("xpos", "1000")] == ["64", "128"]
 
 
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)

@@ -2,7 +2,7 @@
 
 import torch
 
-from posenc.lab.bench.results import Row, Table, Target
+from posenc.lab.bench.results import BenchTable, Target, TimedRow
 from posenc.lab.bench.timing import Times
 
 
@@ -13,7 +13,9 @@ def test_a_target_is_met_or_missed():
 
 def test_a_row_is_found_by_its_name_or_how_it_begins():
     times = Times(1.0, 1.0, 3, 0)
-    table = Table("", "", "", [Row("ab", times, 1.0), Row("a", times, 2.0)], {}, "warm", 2)
+    table = BenchTable(
+        "", "", "", [TimedRow("ab", times, 1.0), TimedRow("a", times, 2.0)], {}, "warm", 2
+    )
     assert [table.row(name).ratio for name in ("a", "ab")] == [2.0, 1.0]
     assert table.row("b") is None
     assert torch.tensor([row.ours for row in table.rows]).sum() == 0

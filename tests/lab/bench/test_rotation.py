@@ -11,7 +11,7 @@ TINY = ("tiny", "float32", False, 1, 0.0, False)
 
 
 def test_ways_to_rotate_are_ratios_to_a_copy():
-    table = rotation.benchmark(*TINY)
+    table = rotation.time_rotation(*TINY)
     names = [row.name for row in table.rows]
     assert {"a copy", "transformers", "posenc half: halves"} <= {*names}
     copy = table.row("a copy")
@@ -25,7 +25,7 @@ def test_ways_to_rotate_are_ratios_to_a_copy():
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_numba_has_a_table_of_its_own(backward):
-    table = rotation.benchmark_numba("tiny", "float32", backward, 1, 0.0)
+    table = rotation.time_numba("tiny", "float32", backward, 1, 0.0)
     assert [row.name for row in table.rows] == ["a copy", "posenc half: halves"]
     assert table.skipped == {"posenc half: numba": "not installed (numba)"}
     q = torch.empty(1, 2, 4096, 128)
@@ -40,7 +40,7 @@ def test_busy_cores_are_timed_with_all_threads_and_left_quiet(monkeypatch):
     monkeypatch.setattr(
         rotation.subprocess, "Popen", lambda words: begun.append(popen(words)) or begun[-1]
     )
-    table = rotation.benchmark_busy("bfloat16", 1, 0.0)
+    table = rotation.time_beside_load("bfloat16", 1, 0.0)
     assert {row.name for row in table.rows} >= {"a copy", "posenc half: halves", "transformers"}
     assert [target.most for target in table.targets] == [1.0]
     assert table.threads == (rotation.os.cpu_count() or 1)
@@ -53,7 +53,7 @@ def test_a_rotation_that_is_wrong_is_not_timed(monkeypatch):
     wrong = lambda x, by, layout, start=None: x * 1.001  # noqa: E731
     monkeypatch.setattr("posenc.lab.bench.rotation.rotate", wrong)
     with pytest.raises(AssertionError, match="not close"):
-        rotation.benchmark(*TINY)
+        rotation.time_rotation(*TINY)
 
 
 def test_other_libraries_that_are_missing_are_named(monkeypatch):
@@ -62,6 +62,6 @@ def test_other_libraries_that_are_missing_are_named(monkeypatch):
 
     missing.__name__ = "_some_library"
     monkeypatch.setattr("posenc.lab.bench.rotation.LIBRARIES", (missing,))
-    table = rotation.benchmark(*TINY)
+    table = rotation.time_rotation(*TINY)
     assert table.skipped == {"some-library": "not installed (some_library)"}
     assert not table.targets  # nobody to compare with

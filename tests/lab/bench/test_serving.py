@@ -20,7 +20,7 @@ SMALL = (
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_each_way_is_beside_its_limit_and_what_is_defined(case):
-    table = serving.benchmark(case, 1, 0.0)
+    table = serving.time_serving(case, 1, 0.0)
     assert table.row(table.limit).ratio == 1
     ours = [row for row in table.rows if row.ours]
     assert {row.name.removeprefix("posenc ") for row in ours} >= {*case.targets()}
@@ -39,7 +39,7 @@ def test_the_rows_that_have_targets_are_measured():
 def test_targets_name_what_is_compared(monkeypatch):
     monkeypatch.setattr(Packed, "targets", lambda case: {"RoPE": 1.4})
     monkeypatch.setattr("posenc.lab.bench.memory.peaks", lambda *words: {"posenc RoPE": 41.0})
-    told = serving.benchmark(Packed(3, 7, heads=4, dim=8), 1, 0.0).targets
+    told = serving.time_serving(Packed(3, 7, heads=4, dim=8), 1, 0.0).targets
     assert [(target.what, target.most) for target in told] == [
         ("RoPE, packed / separate causal calls", 1.4),
         ("RoPE, packed, MB", 40.0),
@@ -51,7 +51,7 @@ def test_a_way_that_is_wrong_is_not_timed(monkeypatch):
     wrong = lambda *args, **how: attend(*args, **how) * (1 if "implementation" in how else 1.1)  # noqa: E731
     monkeypatch.setattr(serving, "attend", wrong)
     with pytest.raises(AssertionError, match=r"posenc RoPE is .* off"):
-        serving.benchmark(Packed(3, 7, heads=4, dim=8), 1, 0.0)
+        serving.time_serving(Packed(3, 7, heads=4, dim=8), 1, 0.0)
 
 
 def test_the_peak_of_each_way_of_packed_documents_is_measured(monkeypatch):

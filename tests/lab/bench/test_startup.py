@@ -21,14 +21,14 @@ def commands(monkeypatch):
 
 
 def test_the_target_is_what_posenc_takes_on_top_of_torch(commands):
-    table = startup.benchmark(3, 60.0)
+    table = startup.time_start_up(3, 60.0)
     (target,) = table.targets
     assert (target.found, target.most, target.met) == (pytest.approx(0.05), 0.1, True)
     assert table.row("transformers, Llama").ratio == pytest.approx(3.0)
 
 
 def test_without_peers_only_torch_and_posenc_are_started(commands):
-    table = startup.benchmark(3, 60.0, peers=False)
+    table = startup.time_start_up(3, 60.0, peers=False)
     assert {row.name for row in table.rows} == {
         "torch alone", "posenc and attend", "posenc, every public name", "posenc --help",
         "posenc list",
@@ -38,4 +38,4 @@ def test_without_peers_only_torch_and_posenc_are_started(commands):
 
 def test_a_peer_that_is_not_installed_is_named(commands, monkeypatch):
     monkeypatch.setitem(startup.IMPORTS, "another", ("no_such_library", "import no_such_library"))
-    assert startup.benchmark(3, 60.0).skipped["another"] == "not installed"
+    assert startup.time_start_up(3, 60.0).skipped["another"] == "not installed"

@@ -28,7 +28,7 @@ SPEEDS = {
 
 def test_each_row_is_a_ratio_to_nope_and_each_target_a_speed():
     """A target of 0.9 of the tokens a second is one of 1 / 0.9 of the time."""
-    table = study.benchmark("smoke", 1, 0.0, [find(name) for name in SPEEDS])
+    table = study.time_study_steps("smoke", 1, 0.0, [find(name) for name in SPEEDS])
     nope = table.row("NoPE")
     assert nope.ratio == 1
     assert not nope.ours

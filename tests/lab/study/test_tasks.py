@@ -20,7 +20,7 @@ from posenc.lab.study.tasks import (
     SEPARATOR,
     TASKS,
     Task,
-    Text,
+    TaskText,
     language,
     masked,
     passkey,
@@ -231,7 +231,7 @@ def test_what_a_task_writes_beyond_its_symbols_is_refused_by_name():
 
 def test_symbols_that_are_there_twice_are_refused():
     with pytest.raises(ValueError, match=r"`symbols` of the task 'odd' must differ.*'a' is there"):
-        Task("odd", lambda n, random: Text([], []), symbols="aba")
+        Task("odd", lambda n, random: TaskText([], []), symbols="aba")
 
 
 def test_texts_too_short_for_the_longest_window_are_refused():

@@ -31,7 +31,7 @@ ROWS, FEWEST_ROWS = 128, 16  # queries at a time
 MOST_SCORES = 2**21  # near scores at a time, unless the fewest rows make more: 8 MB in float32
 
 
-class NearAndFar(NamedTuple):
+class NearAndFarKeys(NamedTuple):
     """Some queries, the keys that are near to one of them, and those that are far from all."""
 
     rows: slice
@@ -74,11 +74,11 @@ def attended(call: Call, strip: Strip) -> Tensor:
 
 def _forward(
     q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
-) -> tuple[Tensor, Tensor, list[NearAndFar]]:
+) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
     """The output and its log-sum-exps, in float32 at least, and the blocks that it was made of."""
     out = q.new_zeros(q.shape, dtype=e.dtype)
     lse = q.new_zeros(q.shape[:3], dtype=e.dtype)
-    blocks: list[NearAndFar] = []
+    blocks: list[NearAndFarKeys] = []
     start, columns = strip.rows.start, ROWS + 3 * len(e)
     while start < strip.rows.stop:
         block, near = _nearest(q, k, len(e) - 1, strip, start, columns, scale)
@@ -103,31 +103,31 @@ def _forward(
 
 def _nearest(
     q: Tensor, k: Tensor, last: int, strip: Strip, start: int, columns: int, scale: float
-) -> tuple[NearAndFar, Near]:
+) -> tuple[NearAndFarKeys, Near]:
     """The block of queries from `start` on, found with so many keys or with more."""
     batch, heads = q.shape[:2]
     while True:
         most = max(FEWEST_ROWS, min(ROWS, MOST_SCORES // (batch * heads * columns)))
         rows = slice(start, min(start + most, strip.rows.stop))
         stop = strip.seen(rows).stop
-        block = NearAndFar(rows, slice(max(0, stop - columns), stop))
+        block = NearAndFarKeys(rows, slice(max(0, stop - columns), stop))
         near = _near(q, k, block, strip, scale)
         # Counts grow along the keys: from the first on of which all are at the last, keys are far,
         # but for one that all queries see. NaN is near.
         counted = near.counts.amin((0, 1, 2)) >= last
         enough = max(_hidden(block, strip) + 1, len(counted) - int(counted.sum()))
         if enough < len(counted) or not block.near.start:
-            block = NearAndFar(rows, slice(stop - enough, stop))
+            block = NearAndFarKeys(rows, slice(stop - enough, stop))
             return block, Near(*(x[..., :enough] for x in near))
         columns *= 2
 
 
-def _hidden(block: NearAndFar, strip: Strip) -> int:
+def _hidden(block: NearAndFarKeys, strip: Strip) -> int:
     """How many of the last keys the first query does not see; each query sees one more."""
     return max(0, block.near.stop - 1 - block.rows.start + strip.low)
 
 
-def _near(q: Tensor, k: Tensor, block: NearAndFar, strip: Strip, scale: float) -> Near:
+def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, strip: Strip, scale: float) -> Near:
     rows, keys = block
     some_q, some_k = full(q[:, :, rows]) * scale, per_query_head(k[:, :, keys], q).flip(2)
     scores = some_q @ full(some_k).mT

@@ -32,7 +32,7 @@ class CoPE(Encoding):
     def __init__(self, dim: int, count: int = 64):
         super().__init__()
         self.dim = channels(dim)
-        self.rows = nn.Parameter(torch.randn(room("a table", _rows(count), dim)) * dim**-0.5)
+        self.rows = nn.Parameter(torch.randn(room("a table", _row_count(count), dim)) * dim**-0.5)
 
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
@@ -44,7 +44,7 @@ class CoPE(Encoding):
         return f"{self.dim} channels, count={len(self.rows)}"
 
 
-def _rows(rows: int) -> int:
+def _row_count(rows: int) -> int:
     return count(rows, "count", 2)
 
 

@@ -15,7 +15,7 @@ from posenc.core.encoding import Encoding
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
 from posenc.encodings.rotary.rope import RoPE
-from posenc.lab.bench.results import OURS, Table, Target, table
+from posenc.lab.bench.results import OURS, BenchTable, Target, table
 from posenc.lab.bench.timing import timed
 
 LIMIT = "the model's own"
@@ -33,7 +33,7 @@ class Size:
 FULL, QUICK = Size(4, 2048), Size(2, 512)
 
 
-def benchmark(kind: str, size: Size, rounds: int, budget: float) -> Table:
+def time_adapter(kind: str, size: Size, rounds: int, budget: float) -> BenchTable:
     """Time the models. Raises AssertionError if one of them gives wrong logits."""
     ids = torch.randint(VOCABULARY, (1, size.tokens), generator=torch.Generator().manual_seed(0))
     models = _models(size)

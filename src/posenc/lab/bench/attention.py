@@ -42,7 +42,7 @@ from posenc.encodings.relative.transformer_xl import TransformerXL
 from posenc.encodings.relative.wall import Wall
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.bench import memory
-from posenc.lab.bench.results import Table, Target, table
+from posenc.lab.bench.results import BenchTable, Target, table
 from posenc.lab.bench.timing import timed
 
 HEADS, DIM, REACH = 8, 64, 64
@@ -75,7 +75,7 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Encoded:
+class Candidate:
     encoding: Encoding
     causal: bool = True
     path: Implementation = "auto"
@@ -108,7 +108,7 @@ class RowHeld:
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if torch.is_grad_enabled() or q.shape[2] != 1:
-            return Encoded(self.encoding)(q, k, v)
+            return Candidate(self.encoding)(q, k, v)
         return _decoding(self.encoding, k.shape[2]).attend(q, k, v)
 
 
@@ -250,21 +250,21 @@ def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
     shaw = Shaw(DIM, reach=REACH)
     deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
     ways = {
-        LIMIT: Encoded(NoPE()),
-        LIMIT_BOTH_WAYS: Encoded(NoPE(), causal=False),
-        "posenc ALiBi": Encoded(ALiBi(HEADS)),
-        "posenc T5": Encoded(t5),
-        "posenc KERPLE": Encoded(Kerple(HEADS)),
-        "posenc FIRE, up to its L": Encoded(FIRE(HEADS, length=2**15)),
-        "posenc FIRE, L = 512": Encoded(FIRE(HEADS)),
-        "posenc Shaw": Encoded(shaw),
-        "posenc Transformer-XL": Encoded(TransformerXL(DIM, HEADS)),
-        "posenc CoPE": Encoded(CoPE(DIM)),
-        "posenc FoX": Encoded(FoX(HEADS * DIM, HEADS)),
-        "posenc PaTH": Encoded(PaTH(HEADS * DIM, HEADS)),
-        "posenc Wall": Encoded(Wall(HEADS * DIM, HEADS)),
-        "posenc DeBERTa": Encoded(deberta, causal=False),
-        "posenc DeBERTa in blocks": Encoded(deberta, causal=False, path="blocks"),
+        LIMIT: Candidate(NoPE()),
+        LIMIT_BOTH_WAYS: Candidate(NoPE(), causal=False),
+        "posenc ALiBi": Candidate(ALiBi(HEADS)),
+        "posenc T5": Candidate(t5),
+        "posenc KERPLE": Candidate(Kerple(HEADS)),
+        "posenc FIRE, up to its L": Candidate(FIRE(HEADS, length=2**15)),
+        "posenc FIRE, L = 512": Candidate(FIRE(HEADS)),
+        "posenc Shaw": Candidate(shaw),
+        "posenc Transformer-XL": Candidate(TransformerXL(DIM, HEADS)),
+        "posenc CoPE": Candidate(CoPE(DIM)),
+        "posenc FoX": Candidate(FoX(HEADS * DIM, HEADS)),
+        "posenc PaTH": Candidate(PaTH(HEADS * DIM, HEADS)),
+        "posenc Wall": Candidate(Wall(HEADS * DIM, HEADS)),
+        "posenc DeBERTa": Candidate(deberta, causal=False),
+        "posenc DeBERTa in blocks": Candidate(deberta, causal=False, path="blocks"),
     }
     usual: dict[str, tuple[Callable[[], Run], int]] = {
         "materialised ALiBi": (lambda: alibi_matrix, 8192),
@@ -286,7 +286,7 @@ TRAINED += ("posenc PaTH", "posenc Wall", "materialised ALiBi", "materialised T5
 SAID = "posenc FoX", "posenc PaTH", "posenc Wall"  # positions go by what each token says
 
 
-def benchmark(tokens: int, kind: str, rounds: int, budget: float) -> Table:
+def time_attention(tokens: int, kind: str, rounds: int, budget: float) -> BenchTable:
     """Time every way."""
     runs = _implementations(tokens, kind)
     trains = kind == "training"
@@ -339,7 +339,7 @@ def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tenso
     if q.shape[2] * k.shape[2] > 1024**2:
         return
     for run in runs.values():
-        if isinstance(run, Encoded | Windowed):
+        if isinstance(run, Candidate | Windowed):
             with torch.no_grad():
                 expected = replace(run, path="reference")(q, k, v)
                 torch.testing.assert_close(run(q, k, v), expected, rtol=1e-4, atol=2e-5)
@@ -352,8 +352,8 @@ def check(tokens: int = 512) -> dict[str, float]:
     errors, ways = {}, cases(tokens)
     for name, run in ways.items():
         counterpart = ways[name.replace("materialised", "posenc")]
-        assert isinstance(counterpart, Encoded)
-        expected = Encoded(counterpart.encoding, counterpart.causal, "reference")(q, k, v)
+        assert isinstance(counterpart, Candidate)
+        expected = Candidate(counterpart.encoding, counterpart.causal, "reference")(q, k, v)
         trained = run(q, k, v)
         with torch.no_grad():
             inferred = run(q, k, v)
@@ -381,17 +381,17 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
         turned = KeysTurnedBefore(RoPE(DIM))
         ways |= {
             LIMIT: torch_attention,
-            "posenc NoPE": Encoded(PLAIN),
+            "posenc NoPE": Candidate(PLAIN),
             f"posenc {KEYS_TURNED}": turned,
             **{f"posenc {name}, row held": RowHeld(encoding) for name, encoding in HELD.items()},
         }
         if tokens == LONGEST_CACHE:
-            ways["posenc FIRE, up to its L"] = Encoded(FIRE(HEADS, length=2 * tokens))
+            ways["posenc FIRE, up to its L"] = Candidate(FIRE(HEADS, length=2 * tokens))
     if kind == "window":
         names = {"posenc ALiBi": ALiBi(HEADS), "posenc NoPE": PLAIN, "posenc RoPE": RoPE(DIM)}
         return {name: Windowed(encoding) for name, encoding in names.items()}
     if kind == "prefill":
-        ways |= {LIMIT: torch_attention, "posenc NoPE": Encoded(PLAIN)}
+        ways |= {LIMIT: torch_attention, "posenc NoPE": Candidate(PLAIN)}
         return {name: ways[name] for name in (LIMIT, "posenc NoPE", "posenc ALiBi", "posenc T5")}
     return ways
 
@@ -423,7 +423,7 @@ def _missing() -> dict[str, str]:
     return {} if _transformers() else {"transformers": "not installed"}
 
 
-def _targets(table: Table, tokens: int, kind: str) -> Iterator[Target]:
+def _targets(table: BenchTable, tokens: int, kind: str) -> Iterator[Target]:
     rows = {row.name: row for row in table.rows}
 
     def within(name: str, most: float, mb: float | None = None) -> Iterator[Target]:

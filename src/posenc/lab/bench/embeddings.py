@@ -10,14 +10,14 @@ from torch import Tensor
 from posenc.core.positions import sequence
 from posenc.encodings.additive.sinusoidal import Sinusoidal
 from posenc.lab.bench import memory
-from posenc.lab.bench.results import Table, table
+from posenc.lab.bench.results import BenchTable, table
 from posenc.lab.bench.timing import timed
 
 LIMIT = "a copy"
 SHAPE = (8, 2048, 512)  # batch, token, channel
 
 
-def benchmark(rounds: int, budget: float) -> Table:
+def time_embeddings(rounds: int, budget: float) -> BenchTable:
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
     runs, skipped = _implementations()
     errors = {name: _error(name, run, x) for name, run in runs.items()}

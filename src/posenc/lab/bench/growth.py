@@ -4,7 +4,7 @@ p = 1 is linear, p = 2 quadratic. Short texts cost calls rather than numbers, so
 is below the truth; the exponent between the two longest is given beside it.
 
 A layer of each encoding (4 heads of 64, causal, no gradients) is measured at doubled lengths until
-the next doubling would take too long or too much memory; the result says where that was.
+the next doubling is refused, or would take too long or too much memory; the result says where.
 """
 
 import os
@@ -20,7 +20,7 @@ from posenc.catalog import create
 from posenc.core import masks
 from posenc.core.positions import folded
 from posenc.lab.bench import memory, rotation
-from posenc.lab.bench.results import Growth, Table
+from posenc.lab.bench.results import BenchTable, Growth
 from posenc.lab.bench.timing import timed
 
 ROTATED = ("a copy", "posenc interleaved:", "posenc half:", "transformers")
@@ -43,7 +43,7 @@ def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list
     return [fit_growth("rotation", name, times) for name, times in seconds.items()]
 
 
-def of_attention(tables: list[Table], tokens: list[int]) -> list[Growth]:
+def of_attention(tables: list[BenchTable], tokens: list[int]) -> list[Growth]:
     """Fit growth to the tables of forward attention, one for each length."""
     seconds: dict[str, dict[int, float]] = {}
     for length, table in zip(tokens, tables, strict=True):
@@ -72,7 +72,9 @@ def of_layer(name: str, rounds: int, limit: float) -> list[Growth]:
     grown = fit_growth("layer", name, seconds)
     *_, before, last = megabytes.values()
     reached = grown.tokens[-1]
-    stopped = f"{2 * reached:,} tokens would take over {limit:g} s, or half of the memory"
+    stopped = (
+        f"{2 * reached:,} tokens are refused, or would take over {limit:g} s or half of memory"
+    )
     return [
         replace(
             grown,
@@ -84,12 +86,18 @@ def of_layer(name: str, rounds: int, limit: float) -> list[Growth]:
 
 
 def peaks(name: str, limit: str) -> dict[str, float]:
-    """Measure MB at the peak of a layer, length by length, while the next is within the limits."""
+    """Measure MB at the peak of a layer, length by length, while the next is within the limits.
+
+    An encoding that has a last position ends there.
+    """
     peak_of: dict[str, float] = {}
     layer_call(name, 256)()  # loads what is loaded once
     for tokens in LAYERS:
         call, begun = layer_call(name, tokens), perf_counter()
-        peak_of[str(tokens)] = peak = memory.peak(call)
+        try:
+            peak_of[str(tokens)] = peak = memory.peak(call)
+        except IndexError:  # the encoding has a last position
+            break
         # Twice the tokens take up to four times as much
         if 4 * (perf_counter() - begun) > float(limit) or 4 * peak > _room() / 2:
             break

@@ -11,7 +11,7 @@ OURS = "posenc"
 
 
 @dataclass(frozen=True)
-class Row:
+class TimedRow:
     """One implementation, timed."""
 
     name: str
@@ -39,19 +39,19 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Table:
+class BenchTable:
     """Implementations of the same thing, measured in one run."""
 
     part: str  # rotation, attention, …
     case: str  # what exactly: shapes, dtype, forward or training
     limit: str  # the name of the row that all are divided by
-    rows: list[Row]
+    rows: list[TimedRow]
     skipped: dict[str, str]  # implementations left out, and why
     malloc: str
     threads: int
     targets: list[Target] = field(default_factory=list)
 
-    def row(self, name: str) -> Row | None:
+    def row(self, name: str) -> TimedRow | None:
         """The row of this name, or the first whose name begins with it."""
         exact = (row for row in self.rows if row.name == name)
         return next(exact, next((row for row in self.rows if row.name.startswith(name)), None))
@@ -66,15 +66,15 @@ def table(
     errors: Mapping[str, float | None] | None = None,
     memory: Mapping[str, float] | None = None,
     limit_of: Callable[[str], str] | None = None,
-) -> Table:
+) -> BenchTable:
     """Make the table of times of this process; `limit_of` names the limit of a single row."""
     errors, memory = errors or {}, memory or {}
     rows = []
     for name, t in times.items():
         ratio = t.median / times[limit_of(name) if limit_of else limit].median
-        rows.append(Row(name, t, ratio, errors.get(name), memory.get(name)))
+        rows.append(TimedRow(name, t, ratio, errors.get(name), memory.get(name)))
     rows.sort(key=lambda row: row.ratio)
-    return Table(part, case, limit, rows, skipped, malloc(), torch.get_num_threads())
+    return BenchTable(part, case, limit, rows, skipped, malloc(), torch.get_num_threads())
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from posenc.core.frequencies import Layout, frequencies
 from posenc.core.positions import sequence
 from posenc.core.threads import threads
 from posenc.lab.bench import memory
-from posenc.lab.bench.results import Table, Target, table
+from posenc.lab.bench.results import BenchTable, Target, table
 from posenc.lab.bench.timing import timed
 from posenc.rotation.dispatch import kernel_for
 from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate
@@ -34,7 +34,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Shapes:
     """Shapes (batch, head, token, channel)."""
 
     q: tuple[int, int, int, int]
@@ -56,28 +56,28 @@ class Sizes:
 
 
 CASES = {
-    "long": Sizes((1, 32, 4096, 128), (1, 32, 4096, 128)),
-    "wide": Sizes((8, 12, 2048, 64), (8, 12, 2048, 64)),
-    "mid": Sizes((8, 12, 512, 64), (8, 12, 512, 64)),
-    "grouped": Sizes((1, 32, 4096, 128), (1, 8, 4096, 128)),
-    "strided": Sizes((1, 32, 4096, 128), (1, 32, 4096, 128), strided=True),
-    "decode": Sizes((32, 32, 1, 128), (32, 32, 1, 128)),
-    "tiny": Sizes((1, 32, 1, 128), (1, 8, 1, 128)),
+    "long": Shapes((1, 32, 4096, 128), (1, 32, 4096, 128)),
+    "wide": Shapes((8, 12, 2048, 64), (8, 12, 2048, 64)),
+    "mid": Shapes((8, 12, 512, 64), (8, 12, 512, 64)),
+    "grouped": Shapes((1, 32, 4096, 128), (1, 8, 4096, 128)),
+    "strided": Shapes((1, 32, 4096, 128), (1, 32, 4096, 128), strided=True),
+    "decode": Shapes((32, 32, 1, 128), (32, 32, 1, 128)),
+    "tiny": Shapes((1, 32, 1, 128), (1, 8, 1, 128)),
 }
 SMALL = ("decode", "tiny")  # cases that cost calls rather than numbers
 LARGE = 8 * 2**20  # bytes of the queries from which on targets hold
 
 
-def benchmark(
+def time_rotation(
     name: str, dtype: str, backward: bool, rounds: int, budget: float, compiled: bool = True
-) -> Table:
+) -> BenchTable:
     """Time every way but Numba, which has tables of its own: its threads disturb others."""
     q, k = CASES[name].tensors(DTYPES[dtype])
     ways, skipped = candidates(q, k, compiled)
-    return _table("rotation", name, dtype, backward, ways, skipped, rounds, budget)
+    return _timed("rotation", name, dtype, backward, ways, skipped, rounds, budget)
 
 
-def benchmark_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> Table:
+def time_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> BenchTable:
     """Time the half layout by Numba, which the extra `fast` installs."""
     q = CASES[name].tensors(DTYPES[dtype])[0]
     by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]))
@@ -87,10 +87,10 @@ def benchmark_numba(name: str, dtype: str, backward: bool, rounds: int, budget: 
         ways["posenc half: numba"] = _both(by, "half")
     else:
         skipped["posenc half: numba"] = "not installed (numba)"
-    return _table("fast", name, dtype, backward, ways, skipped, rounds, budget)
+    return _timed("fast", name, dtype, backward, ways, skipped, rounds, budget)
 
 
-def benchmark_busy(dtype: str, rounds: int, budget: float) -> Table:
+def time_beside_load(dtype: str, rounds: int, budget: float) -> BenchTable:
     """Time the half layout with a thread for each core, beside two processes that are busy.
 
     A thread whose core is taken comes late, and in each parallel region the others wait for it.
@@ -131,7 +131,7 @@ def _busy_processes(count: int) -> Iterator[None]:
             process.wait()
 
 
-def _table(
+def _timed(
     part: str,
     name: str,
     dtype: str,
@@ -140,7 +140,7 @@ def _table(
     skipped: dict[str, str],
     rounds: int,
     budget: float,
-) -> Table:
+) -> BenchTable:
     q, k = CASES[name].tensors(DTYPES[dtype])
     errors = {who: _error(who, run, q, k) for who, run in ways.items()}
     times = timed(
@@ -247,7 +247,7 @@ def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
     return worst
 
 
-def _targets(table: Table, name: str, dtype: str, backward: bool) -> Iterator[Target]:
+def _targets(table: BenchTable, name: str, dtype: str, backward: bool) -> Iterator[Target]:
     def over(ours: str, other: str, most: float) -> Iterator[Target]:
         ours_row, other_row = table.row(ours), table.row(other)
         if ours_row and other_row:  # installed, and compiled

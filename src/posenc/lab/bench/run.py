@@ -27,7 +27,7 @@ from posenc.lab.bench import (
     study,
     training,
 )
-from posenc.lab.bench.results import Growth, Table, Target
+from posenc.lab.bench.results import BenchTable, Growth, Target
 
 SCHEMA = 1
 PARTS = (
@@ -66,7 +66,7 @@ QUICK = Effort(
 
 @dataclass(frozen=True)
 class Benchmark:
-    tables: list[Table]
+    tables: list[BenchTable]
     growth: list[Growth]
     quick: bool
     processor: str
@@ -79,7 +79,7 @@ class Benchmark:
         return f"Benchmark of {len(self.tables)} tables on {self.processor}: {parts}"
 
     @property
-    def targets(self) -> list[tuple[Table, Target]]:
+    def targets(self) -> list[tuple[BenchTable, Target]]:
         return [(table, target) for table in self.tables for target in table.targets]
 
     def to_json(self) -> dict[str, Any]:
@@ -103,14 +103,14 @@ def benchmark(
     begun = time.time()
     effort = QUICK if quick else FULL
     jobs = [job for part in wanted for job in _jobs(part, effort)]
-    tables: list[Table] = []
+    tables: list[BenchTable] = []
     grown: list[Growth] = []
     for done, (name, job) in enumerate(jobs):
         progress(name, done, len(jobs))
         torch.manual_seed(0)
         with redirect_stdout(sys.stderr):  # some peers print when they are imported
             result = job()
-        if isinstance(result, Table):
+        if isinstance(result, BenchTable):
             tables.append(result)
         else:
             grown += result
@@ -122,20 +122,22 @@ def benchmark(
     return Benchmark(tables, grown, quick, processor(), libraries(), since(begun, seed=0))
 
 
-def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table | list[Growth]]]]:
+def _jobs(
+    part: str, effort: Effort
+) -> Iterable[tuple[str, Callable[[], BenchTable | list[Growth]]]]:
     rounds, budget = effort.rounds, effort.budget
     if part == "rotation":
         for case, dtype, backward in product(effort.rotated, rotation.DTYPES, (False, True)):
             yield (
                 f"rotation, {case}",
-                lambda c=case, d=dtype, b=backward: rotation.benchmark(
+                lambda c=case, d=dtype, b=backward: rotation.time_rotation(
                     c, d, b, rounds, budget, c in effort.compiled
                 ),
             )
         for dtype in rotation.DTYPES:
             yield (
                 f"rotation on busy cores, {dtype}",
-                lambda d=dtype: rotation.benchmark_busy(d, rounds, budget),
+                lambda d=dtype: rotation.time_beside_load(d, rounds, budget),
             )
         yield "rotation, growth", lambda: growth.of_rotations(rounds, budget / 4, effort.longest)
     if part == "fast":
@@ -143,34 +145,35 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
         for case, dtype, backward in product(large, rotation.DTYPES, (False, True)):
             yield (
                 f"fast, {case}",
-                lambda c=case, d=dtype, b=backward: rotation.benchmark_numba(
-                    c, d, b, rounds, budget
-                ),
+                lambda c=case, d=dtype, b=backward: rotation.time_numba(c, d, b, rounds, budget),
             )
     if part == "embeddings":
-        yield part, lambda: embeddings.benchmark(rounds, budget)
+        yield part, lambda: embeddings.time_embeddings(rounds, budget)
     if part == "attention":
         for kind in attention.KINDS:
             for tokens in attention.lengths(kind, effort.tokens):
                 yield (
                     f"attention, {kind}, {tokens:,}",
-                    lambda n=tokens, k=kind: attention.benchmark(n, k, rounds, budget),
+                    lambda n=tokens, k=kind: attention.time_attention(n, k, rounds, budget),
                 )
     if part == "serving":
         for case in effort.served:
             yield (
                 f"serving, {case}",
-                lambda c=case: serving.benchmark(c, rounds, budget),
+                lambda c=case: serving.time_serving(c, rounds, budget),
             )
     if part == "training":
-        yield part, lambda: training.benchmark(rounds, budget)
+        yield part, lambda: training.time_training(rounds, budget)
     if part == "study" and find_spec("safetensors"):
-        yield "training in the study", lambda: study.benchmark(effort.profile, rounds, 4 * budget)
+        yield (
+            "training in the study",
+            lambda: study.time_study_steps(effort.profile, rounds, 4 * budget),
+        )
     if part == "adapter" and find_spec("transformers"):
         for kind in adapter.TARGETS:
             yield (
                 f"adapter, {kind}",
-                lambda k=kind: adapter.benchmark(k, effort.model, rounds, budget),
+                lambda k=kind: adapter.time_adapter(k, effort.model, rounds, budget),
             )
     if part == "growth":
         for card in CATALOG:
@@ -179,7 +182,7 @@ def _jobs(part: str, effort: Effort) -> Iterable[tuple[str, Callable[[], Table |
                 lambda name=card.slug: growth.of_layer(name, rounds, 4 * budget),
             )
     if part == "start-up":
-        yield part, lambda: startup.benchmark(rounds, budget, effort.peers)
+        yield part, lambda: startup.time_start_up(rounds, budget, effort.peers)
 
 
 def processor() -> str:

@@ -33,8 +33,8 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.bench import memory
-from posenc.lab.bench.attention import Encoded, torch_attention
-from posenc.lab.bench.results import OURS, Table, Target, table
+from posenc.lab.bench.attention import Candidate, torch_attention
+from posenc.lab.bench.results import OURS, BenchTable, Target, table
 from posenc.lab.bench.timing import timed
 
 MOST_ERROR = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
@@ -85,9 +85,9 @@ class Grouped:
             return scaled_dot_product_attention(rows, k, v, bias).view_as(q)
 
         cases = {
-            "NoPE": Encoded(NoPE()),
-            "ALiBi": Encoded(ALiBi(self.heads)),
-            "T5": Encoded(T5Bias(self.heads, bidirectional=False)),
+            "NoPE": Candidate(NoPE()),
+            "ALiBi": Candidate(ALiBi(self.heads)),
+            "T5": Candidate(T5Bias(self.heads, bidirectional=False)),
         }
         ways: dict[str, Way] = {
             self.limit: lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True),
@@ -98,7 +98,7 @@ class Grouped:
         if self.keys > COMPARED_KEYS:
             return ways, {}
         expected = {
-            name: lambda case=case: Encoded(case.encoding, path="reference")(q, k, v)
+            name: lambda case=case: Candidate(case.encoding, path="reference")(q, k, v)
             for name, case in cases.items()
         }
         return ways, expected
@@ -234,7 +234,7 @@ class Prefill:
         ways: dict[str, Way] = {self.limit: lambda: torch_attention(q, k, v)}
         expected: dict[str, Way] = {}
         for name, encoding in encodings.items():
-            case, reference = Encoded(encoding), Encoded(encoding, path="reference")
+            case, reference = Candidate(encoding), Candidate(encoding, path="reference")
             ways[f"{OURS} {name}"] = lambda case=case: case(q, k, v)
             expected[name] = lambda case=reference: case(q, k, v)
         return ways, expected
@@ -253,7 +253,7 @@ QUICK: tuple[Served, ...] = (Grouped(8192), Cached(2048), Packed(), Prefill())
 
 
 @torch.no_grad()
-def benchmark(case: Served, rounds: int, budget: float) -> Table:
+def time_serving(case: Served, rounds: int, budget: float) -> BenchTable:
     """Time every way. Raises AssertionError if one of them is not what is expected."""
     ways, expected = case.ways()
     errors = _errors(ways, expected, getattr(case, "dtype", torch.float32))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-from posenc.lab.bench.results import Table, Target, table
+from posenc.lab.bench.results import BenchTable, Target, table
 from posenc.lab.bench.timing import timed
 
 LIMIT, OURS = "torch alone", "posenc and attend"
@@ -35,7 +35,7 @@ OWN = ("torch", "posenc")
 TARGET_SECONDS = 0.1  # seconds that `import posenc` may take on top of torch
 
 
-def benchmark(rounds: int, budget: float, peers: bool = True) -> Table:
+def time_start_up(rounds: int, budget: float, peers: bool = True) -> BenchTable:
     """Time imports and commands; without `peers`, of torch and posenc only."""
     modules = {who: module for who, (module, _) in IMPORTS.items() if peers or module in OWN}
     calls = {who: ["-c", IMPORTS[who][1]] for who, module in modules.items() if find_spec(module)}

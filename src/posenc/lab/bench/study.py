@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 from posenc.catalog import CATALOG
-from posenc.lab.bench.results import OURS, Table, Target, table
+from posenc.lab.bench.results import OURS, BenchTable, Target, table
 from posenc.lab.bench.timing import timed
 from posenc.lab.study import tasks
 from posenc.lab.study.build import build
@@ -23,7 +23,9 @@ SPEEDS = {"additive": 0.9, "rotary": 0.9, "bias": 0.67}  # shares of NoPE's toke
 TASK = "language"
 
 
-def benchmark(profile: str, rounds: int, budget: float, cards: Sequence[Card] = CATALOG) -> Table:
+def time_study_steps(
+    profile: str, rounds: int, budget: float, cards: Sequence[Card] = CATALOG
+) -> BenchTable:
     """Time steps of a profile of `posenc study`; `cards` has NoPE's among others."""
     task, sizes = tasks.find(TASK), PROFILES[profile]
     steps = {_row(card): _step(card, task, sizes) for card in cards}

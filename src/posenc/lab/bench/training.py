@@ -21,7 +21,7 @@ from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.bench.attention import T5Matrix, alibi_matrix
-from posenc.lab.bench.results import Table, table
+from posenc.lab.bench.results import BenchTable, table
 from posenc.lab.bench.timing import timed
 
 LIMIT = "without positions"
@@ -62,7 +62,7 @@ class Decoder(nn.Module):
         return x @ self.tokens.weight.T
 
 
-def benchmark(rounds: int, budget: float) -> Table:
+def time_training(rounds: int, budget: float) -> BenchTable:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, VOCABULARY, (BATCH, TOKENS + 1), generator=generator)
     ways, skipped = _implementations()

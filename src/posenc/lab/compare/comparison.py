@@ -64,7 +64,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Order:
+class OrderChange:
     """The change of outputs, without a mask and with a causal one, averaged over real sentences."""
 
     plain: float
@@ -99,8 +99,8 @@ class Measured:
     parameters: int
     paper: dict[str, str] | None  # None: an encoding of a user's own
     properties: dict[str, Finding]
-    shuffle: Order
-    duplicate: Order | None  # None: no word occurs twice in a sentence of this text
+    shuffle: OrderChange
+    duplicate: OrderChange | None  # None: no word occurs twice in a sentence of this text
     curve: Curve
     effect: Effect
     added: list[list[float | None]] | None  # to scores, of 32 queries and keys of the first head
@@ -300,7 +300,7 @@ class Material:
 
 def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, Any]:
     settings, layer = material.settings, material.layer(encoding)
-    scores, rows = similarity.of_words(layer, material.windows), _rows(card)
+    scores, rows = similarity.of_words(layer, material.windows), _rows_drawn(card)
     effect = similarity.effect(scores, material.plain)
     orders = list(zip(material.sentences, material.orders, strict=True))
     shuffles = [[order.shuffle(layer, x, o, mask) for x, o in orders] for mask in (None, causal())]
@@ -328,8 +328,8 @@ def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, An
             "bibtex": card.paper.bibtex(),
         },
         "properties": check(encoding, settings.dim, settings.heads, settings.width),
-        "shuffle": Order(*map(_mean, shuffles)),
-        "duplicate": Order(*map(_mean, repeats)) if pairs else None,
+        "shuffle": OrderChange(*map(_mean, shuffles)),
+        "duplicate": OrderChange(*map(_mean, repeats)) if pairs else None,
         "curve": similarity.curve(scores),
         "effect": effect,
         "added": None if rows or effect.by_distance_alone else _added(scores - material.plain),
@@ -376,7 +376,7 @@ def seeded(card: Card, settings: Settings) -> Encoding:
     return card.make(settings.dim, settings.heads)
 
 
-def _rows(card: Card) -> list[list[float]] | None:
+def _rows_drawn(card: Card) -> list[list[float]] | None:
     with torch.no_grad():
         encoding = card.make(64, 1)  # an instance keeps its sizes
         dim, heads = encoding.dim or 64, encoding.heads or 1

@@ -25,7 +25,7 @@ from posenc.analysis.geometry import Turned
 from posenc.analysis.grids import Map, to_patch
 from posenc.analysis.precision import Precision, precision
 from posenc.analysis.shift_matrix import Group, group
-from posenc.analysis.similarity import Between, Bound, Peak, Waves
+from posenc.analysis.similarity import Between, Bound, PairsApart, Peak
 from posenc.analysis.text import Text, novel
 from posenc.analysis.trajectory import Advance, advance
 from posenc.attention.attend import scores
@@ -40,7 +40,7 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.compare import comparison
 from posenc.lab.compare.comparison import Comparison, Material, Settings, plain, seeded
-from posenc.lab.compare.real_model import Reading
+from posenc.lab.compare.real_model import ModelReading
 from posenc.properties.card import Card
 
 USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # from the first idea to the latest
@@ -62,7 +62,7 @@ class Closeup:
     shift: Group | None
     advance: Advance | None
     clocks: Clocks | None  # where queries and keys are turned by a number
-    waves: Waves | None
+    waves: PairsApart | None
     clouds: Clouds | None  # where the text has words enough
     patches: Map | None  # of an image, where it has two axes
     attention: list[list[list[float]]]  # (head, query, key) of the sentence
@@ -71,7 +71,7 @@ class Closeup:
 
 
 @dataclass(frozen=True)
-class Turning:
+class FirstTurning:
     """The frequencies of the first encoding that turns queries and keys, and what they do."""
 
     slug: str
@@ -89,8 +89,8 @@ class Portrait:
     comparison: Comparison
     sentence: list[str]  # the words that attention is shown of
     encodings: list[Closeup]
-    turning: Turning | None
-    reading: Reading | None  # what a real model does, if one was given
+    turning: FirstTurning | None
+    reading: ModelReading | None  # what a real model does, if one was given
 
     def __repr__(self) -> str:
         return f"Portrait: {self.comparison!r}"
@@ -113,7 +113,7 @@ class Portrait:
 def portray(
     names: Sequence[str | Card | Encoding] = (),
     text: Text | None = None,
-    reading: Reading | None = None,
+    reading: ModelReading | None = None,
     settings: Settings | None = None,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> Portrait:
@@ -205,7 +205,7 @@ def attention_weights(
 
 
 @torch.no_grad()
-def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> Turning:
+def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> FirstTurning:
     layer = material.layer(encoding)
     x = material.vectors[text.ids[material.example]]
     q, k = (to(x).unflatten(-1, (layer.heads, -1))[:, 0] for to in (layer.q, layer.k))
@@ -217,7 +217,7 @@ def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> Turn
         )
         for span in spans
     }
-    return Turning(
+    return FirstTurning(
         card.slug,
         pair,
         sentences,

@@ -31,21 +31,21 @@ HEADS = 8  # shown of the first layer
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerReading:
     number: int
     weights: list[list[float]]  # (query, key), the mean of its heads, on the sentence
     curve: Curve  # scores of the text against their distance
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelReading:
     """A model reading one sentence, and a window of text for the curves."""
 
     name: str  # of its folder
     inspection: Inspection
     tokens: list[str]
     window: int
-    layers: list[Layer]
+    layers: list[LayerReading]
     heads: list[list[list[float]]]  # (head, query, key) of the first layer
     parts: Decomposition | None  # of the first layer
     bound: Bound | None  # of a real query and key of the first layer
@@ -57,7 +57,7 @@ class Reading:
         return tree | {"inspection": self.inspection.to_json()}
 
 
-def read(folder: Path, text: Text) -> Reading:
+def read(folder: Path, text: Text) -> ModelReading:
     """Let a model read. Raises ValueError or TypeError, in one sentence, for others."""
     inspection, reader = inspect(folder), open_reader(folder)
     sentence = " ".join(text.words[_telling(text)])
@@ -83,7 +83,7 @@ def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> Non
 
 def _read(
     folder: Path, inspection: Inspection, reader: Reader, text: Text, sentence: str, words: Words
-) -> Reading:
+) -> ModelReading:
     notes: list[str] = []
     if reader.unused:
         notes.append(f"Its body alone reads; left aside: {named(reader.unused)}.")
@@ -98,13 +98,15 @@ def _read(
     encodings = _encodings(inspection, notes)
     first = encodings[0] if encodings else None
     kept = sorted({round(n * (len(near) - 1) / (LAYERS - 1)) for n in range(LAYERS)})
-    return Reading(
+    return ModelReading(
         name=folder.resolve().name,
         inspection=inspection,
         tokens=words.tokens,
         window=far[0].q.shape[-2],
         layers=[
-            Layer(n, near[n].weights()[0].mean(0).tolist(), similarity.curve(far[n].scores()))
+            LayerReading(
+                n, near[n].weights()[0].mean(0).tolist(), similarity.curve(far[n].scores())
+            )
             for n in kept
         ],
         heads=near[0].weights()[0, :HEADS].tolist(),

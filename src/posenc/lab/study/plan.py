@@ -65,7 +65,7 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True)
-class Encoding:
+class PlanRow:
     """One row of the table: an encoding with its options, and how it is trained."""
 
     name: str
@@ -81,7 +81,7 @@ class Plan:
     """The settings of a study. Made by `Plan.read` or `Plan.of`, which check them."""
 
     tasks: tuple[str, ...]
-    encodings: tuple[Encoding, ...]
+    encodings: tuple[PlanRow, ...]
     profile: Profile
     hypothesis: str = ""
     contrast: tuple[tuple[Side, Side], ...] = ()
@@ -118,7 +118,7 @@ class Plan:
         """Check a plan with this content, as TOML has it. Raises PlanError, in one sentence."""
         if too_deep(content):
             raise _nested(source)
-        return _Reader(source).plan(content)
+        return _PlanReader(source).plan(content)
 
     @classmethod
     def stored(cls, text: str) -> "Plan":
@@ -241,7 +241,7 @@ KEYS = (
 ROW = ("name", "encoding", "options", "positions", "control", "extend")
 
 
-class _Reader:
+class _PlanReader:
     """A reader of the content of a plan, whose errors name the file and the key."""
 
     def __init__(self, source: str) -> None:
@@ -330,7 +330,7 @@ class _Reader:
                     self._wrong("tasks", str(error.args[0]))
         return self._distinct("tasks", names)
 
-    def _encodings(self, content: Mapping[str, Any], profile: Profile) -> list[Encoding]:
+    def _encodings(self, content: Mapping[str, Any], profile: Profile) -> list[PlanRow]:
         rest = {key: content[key] for key in ("positions", "control") if key in content}
         encodings = []
         for value in self._list("encodings", content["encodings"], least=1):
@@ -357,7 +357,7 @@ class _Reader:
                 )
             self._encoding(named, options, profile, extend)
             label = self._text("encodings", row.get("name", named))
-            encodings.append(Encoding(label, named, options, positions, control, extend))
+            encodings.append(PlanRow(label, named, options, positions, control, extend))
         self._distinct("encodings", [encoding.name for encoding in encodings])
         first: dict[str, str] = {}
         for encoding in encodings:

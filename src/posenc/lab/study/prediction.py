@@ -38,7 +38,7 @@ RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
-class Effect:
+class PropertyEffect:
     """One property: the encodings that have it, and how it goes with the outcome."""
 
     property: str
@@ -60,7 +60,7 @@ class Prediction:
     predicted: Sequence[float]  # ranks of those that were fitted; the higher, the better
     correlation: Interval
     p: float  # one-sided
-    effects: Sequence[Effect]
+    effects: Sequence[PropertyEffect]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -201,7 +201,7 @@ def _common(ticks: Float[Tensor, "encoding property"]) -> Float[Tensor, "propert
 
 def _effects(
     names: Sequence[str], ticks: Tensor, seen: Tensor, by_chance: Tensor, encodings: Sequence[str]
-) -> list[Effect]:
+) -> list[PropertyEffect]:
     """Measure the properties that some encodings have and others lack, the strongest first."""
     by_property: dict[str, tuple[list[str], list[str], float]] = {}
     p: dict[str, float] = {}
@@ -220,7 +220,7 @@ def _effects(
         by_property[name] = having, lacking, rho
     adjusted = statistics.holm(p)
     ordered = sorted(by_property, key=lambda name: -abs(by_property[name][2]))
-    return [Effect(name, *by_property[name], adjusted[name]) for name in ordered]
+    return [PropertyEffect(name, *by_property[name], adjusted[name]) for name in ordered]
 
 
 def without_family(

@@ -18,7 +18,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedCurves:
     """The curves of one task, by the names that encodings have in the catalogue."""
 
     task: str
@@ -35,15 +35,15 @@ class Published:
         return self.measure.endswith("%")
 
 
-def published(task: str) -> Published | None:
+def published(task: str) -> PublishedCurves | None:
     """The published curves of a task; None where none are known."""
     return next((curves for curves in PUBLISHED if curves.task == task), None)
 
 
 def _exact_match(
     task: str, table: Mapping[str, Mapping[int, tuple[float, float | None]]]
-) -> Published:
-    return Published(
+) -> PublishedCurves:
+    return PublishedCurves(
         task,
         "Kazemnejad et al. 2023",
         "2305.19466",
@@ -97,7 +97,7 @@ PUBLISHED = (
             "sinusoidal": {21: (46, 19), 24: (0, None), 27: (0, None)},
         },
     ),
-    Published(
+    PublishedCurves(
         "language",
         "Press et al. 2022",
         "2108.12409",

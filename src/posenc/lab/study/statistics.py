@@ -89,7 +89,7 @@ def interval(
     of seeds, of those of prompts, and of what neither explains (Satterthwaite 1946 for its degrees
     of freedom). Of one seed, it is over prompts alone.
     """
-    mean, error, degrees = _crossed(_table(outcomes))
+    mean, error, degrees = _crossed(_seeds_by_prompts(outcomes))
     half = t_quantile((1 + level) / 2, degrees.item()) * error
     if share and 0 < mean < 1:
         apart = half / (mean * (1 - mean))
@@ -104,7 +104,7 @@ def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
 
     Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
     """
-    mean, error, degrees = _crossed(_table(outcomes))
+    mean, error, degrees = _crossed(_seeds_by_prompts(outcomes))
     room = margin - mean.abs().item()
     if error == 0:
         return float(room <= 0)
@@ -189,13 +189,13 @@ def interquartile(
     """
     if not outcomes:
         raise ValueError("`outcomes` must hold the runs of each task, got none.")
-    tables, random = [*map(_table, outcomes)], torch.Generator().manual_seed(seed)
+    tables, random = [*map(_seeds_by_prompts, outcomes)], torch.Generator().manual_seed(seed)
     drawn = [_redrawn(table, count(resamples, "resamples"), random) for table in tables]
     seen = torch.cat([table.mean(1) for table in tables]).unsqueeze(0)
     return _interval(_middle(seen), _middle(torch.cat(drawn, 1)), level)
 
 
-def _table(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
+def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
     if not outcomes:
         raise ValueError("`outcomes` must hold a vector of each seed, got none.")
     rows = [_vector(vector) for vector in outcomes]

@@ -322,14 +322,14 @@ def _contents(
     seconds = seconds or {}
     outcomes: dict[str, dict[tuple[str, int], Outcome]] = {}
     sizes = {BITS: lambda prompts: -(-prompts // 8), NUMBERS: lambda prompts: 4 * prompts}
-    rows = _rows(file, path, "outcomes", "* FROM outcomes ORDER BY digest, protocol, length")
+    rows = _read_rows(file, path, "outcomes", "* FROM outcomes ORDER BY digest, protocol, length")
     for digest, protocol, length, kind, prompts, data in rows:
         fits = kind in sizes and prompts > 0 and len(data) == sizes[kind](prompts)
         if not fits or not 0 <= length <= LONGEST:
             raise StoreError(f"{path} is damaged: cell {digest}, length {length}.")
         outcomes.setdefault(digest, {})[protocol, length] = Outcome(kind, prompts, data)
     records = {}
-    rows = _rows(file, path, "cells", "* FROM cells ORDER BY digest")
+    rows = _read_rows(file, path, "cells", "* FROM cells ORDER BY digest")
     for digest, settings, label, parameters, losses, failure in rows:
         written = json.loads(settings)
         if (named := digest_of(written)) != digest:
@@ -349,15 +349,15 @@ def _registered(
     file: sqlite3.Connection, path: Path
 ) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
     """Plans, deviations and sources."""
-    deviations = _rows(file, path, "deviations", "what FROM deviations ORDER BY number")
+    deviations = _read_rows(file, path, "deviations", "what FROM deviations ORDER BY number")
     return (
-        [*_rows(file, path, "plans", "digest, text FROM plans ORDER BY number")],
+        [*_read_rows(file, path, "plans", "digest, text FROM plans ORDER BY number")],
         [what for (what,) in deviations],
-        dict(_rows(file, path, "sources", "name, digest FROM sources ORDER BY name")),
+        dict(_read_rows(file, path, "sources", "name, digest FROM sources ORDER BY name")),
     )
 
 
-def _rows(file: sqlite3.Connection, path: Path, table: str, asked: str) -> Iterator[Any]:
+def _read_rows(file: sqlite3.Connection, path: Path, table: str, asked: str) -> Iterator[Any]:
     """Yield rows of a table. Raises StoreError for one with a value of another type."""
     types = TYPES[table]
     for row in file.execute(f"SELECT {asked}"):
@@ -368,7 +368,7 @@ def _rows(file: sqlite3.Connection, path: Path, table: str, asked: str) -> Itera
 
 def _compare(checksums: Mapping[str, str], file: sqlite3.Connection, path: Path) -> None:
     """Raise StoreError, with the part that differs, where a store is not what was written."""
-    written = dict(_rows(file, path, "checksums", "part, sha256 FROM checksums"))
+    written = dict(_read_rows(file, path, "checksums", "part, sha256 FROM checksums"))
     for part in sorted({*checksums, *written}):
         if written.get(part) != checksums.get(part):
             what = "what is registered" if part == REGISTERED else f"cell {part}"

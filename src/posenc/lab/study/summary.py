@@ -9,7 +9,7 @@ from typing import Any
 from posenc.core.provenance import Provenance, since
 from posenc.lab.study import store
 from posenc.lab.study.analysis import Analysis, analyse, plan_of
-from posenc.lab.study.published import Published, published
+from posenc.lab.study.published import PublishedCurves, published
 from posenc.lab.study.store import Contents
 
 
@@ -31,7 +31,7 @@ class Study:
     outcomes: str  # the digest of the store's contents, the same for everybody who repeats them
     sources: Mapping[str, str]  # versions, and digests of files of the user's own
     starts: Sequence[Start]
-    published: Mapping[str, Published]  # by task
+    published: Mapping[str, PublishedCurves]  # by task
     provenance: Provenance  # of the summary
 
     @property

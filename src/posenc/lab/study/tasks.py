@@ -57,7 +57,7 @@ Symbols = Sequence[str]
 Answered = tuple[Symbols, Symbols]  # a prompt and its answer, which is all graded
 
 
-class Text(NamedTuple):
+class TaskText(NamedTuple):
     """Symbols in the order in which they are read, and whether each is an answer.
 
     In a task that is read both ways, `said` is what a model has to say at each place where
@@ -81,7 +81,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """Task: `write(n, random)` gives a prompt and its answer, or a `Text` with answers anywhere.
+    """Task: `write(n, random)` gives a prompt and its answer, or a `TaskText` with its own.
 
     A task is read forward, each token after those before it; or, with `both_ways`, as a whole, as
     an encoder does. `points(n)` are places on a plane, for encodings of two axes.
@@ -91,12 +91,12 @@ class Task:
     """
 
     name: str
-    write: Callable[[int, Random], "Answered | Text"]
+    write: Callable[[int, Random], "Answered | TaskText"]
     symbols: Symbols
     trained: int = 20
     least: int = 1
     tested: tuple[int, ...] = ()  # lengths of evaluation; empty: every one from L to 2 L, and some
-    held_out: Callable[[int, Random], "Answered | Text"] | None = None
+    held_out: Callable[[int, Random], "Answered | TaskText"] | None = None
     says: str = ""  # what is to be learned, for tables and pages
     chance: float = 0.0  # share of texts that guessing gets right
     in_bits: bool = False  # every symbol is an answer, graded in bits
@@ -134,18 +134,18 @@ class Task:
         beyond = range(self.trained + 1, 2 * self.trained + 1)
         return self.tested or (*sorted(fifths), *beyond)
 
-    def text(self, n: int, random: Random, held_out: bool = False) -> Text:
+    def text(self, n: int, random: Random, held_out: bool = False) -> TaskText:
         """Write one text of length n, from `<bos>` to `<eos>`."""
         count(n, "n", self.least)
         write = self.held_out if held_out and self.held_out is not None else self.write
         written = write(n, random)
-        if isinstance(written, Text):
+        if isinstance(written, TaskText):
             if written.said is not None:  # the place of <bos> is the task's to grade
                 return written
-            return Text([BEGIN, *written.symbols], [False, *written.graded])
+            return TaskText([BEGIN, *written.symbols], [False, *written.graded])
         prompt, answer = written
         symbols = [BEGIN, *prompt, *answer, END]
-        return Text(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
+        return TaskText(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
 
     def batch(self, sizes: Sequence[int], random: Random, held_out: bool = False) -> Batch:
         """Write a text of each size, numbered by `vocabulary`, filled on the right."""
@@ -278,7 +278,7 @@ def hinted_addition(n: int, random: Random) -> Answered:
     return [*hint(first), "+", *hint(second), "="], [*hint(answer)]
 
 
-def recall(n: int, random: Random, pairs: int = 6) -> Text:
+def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
     """Keys with values, then the keys again, each followed by its value: the answers.
 
     The n symbols between hold noise, so the distance grows with n and what is to be kept does not.
@@ -288,10 +288,10 @@ def recall(n: int, random: Random, pairs: int = 6) -> Text:
     asked = random.sample([*zip(keys, values, strict=True)], pairs)
     symbols = [*prompt, SEPARATOR, *chain.from_iterable(asked)]
     graded = [False] * (len(prompt) + 1) + [False, True] * pairs
-    return Text(symbols, graded)
+    return TaskText(symbols, graded)
 
 
-def flip_flop(n: int, random: Random, ignored: float = 0.8) -> Text:
+def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
     """Draw n orders with a bit: write it, ignore it, or read what was written last, the answer."""
     symbols, graded, memory = [], [], random.choice(BITS)
     for step in range(n):
@@ -306,7 +306,7 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> Text:
         memory = bit if order == "write" else memory
         symbols += [order, bit]
         graded += [False, order == "read"]
-    return Text(symbols, graded)
+    return TaskText(symbols, graded)
 
 
 def language(text: str, name: str = "language", trained: int = 64, held: float = 0.1) -> Task:
@@ -321,10 +321,10 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
             " text or a smaller `trained`."
         )
 
-    def window(part: str) -> Callable[[int, Random], Text]:
-        def write(n: int, random: Random) -> Text:
+    def window(part: str) -> Callable[[int, Random], TaskText]:
+        def write(n: int, random: Random) -> TaskText:
             start = random.randrange(len(part) - n + 1)
-            return Text([*part[start : start + n]], [True] * n)
+            return TaskText([*part[start : start + n]], [True] * n)
 
         return write
 
@@ -351,13 +351,13 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
             f" which a tenth is held out, got {len(words):,}: take a longer text."
         )
 
-    def window(part: Sequence[str]) -> Callable[[int, Random], Text]:
-        def write(n: int, random: Random) -> Text:
+    def window(part: Sequence[str]) -> Callable[[int, Random], TaskText]:
+        def write(n: int, random: Random) -> TaskText:
             start = random.randrange(len(part) - n + 1)
             words = [BEGIN, *part[start : start + n]]
             hidden = {*random.sample(range(1, n + 1), max(1, round(n * _share(share))))}
             shown_ = [MASK if place in hidden else word for place, word in enumerate(words)]
-            return Text(shown_, [place in hidden for place in range(n + 1)], words)
+            return TaskText(shown_, [place in hidden for place in range(n + 1)], words)
 
         return write
 
@@ -385,13 +385,13 @@ def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int 
         by_length[place % 10 == 0].setdefault(len(words), []).append((words, label))
     known_words = {*known}
 
-    def reader(held: bool) -> Callable[[int, Random], Text]:
-        def write(n: int, random: Random) -> Text:
+    def reader(held: bool) -> Callable[[int, Random], TaskText]:
+        def write(n: int, random: Random) -> TaskText:
             if n not in by_length[held]:
                 raise ValueError(f"no sentence{' held out' if held else ''} has {n} words.")
             words, label = random.choice(by_length[held][n])
             symbols = [BEGIN, *(word if word in known_words else RARE for word in words)]
-            return Text(symbols, [True, *[False] * n], [_label(label), *symbols[1:]])
+            return TaskText(symbols, [True, *[False] * n], [_label(label), *symbols[1:]])
 
         return write
 
@@ -427,16 +427,16 @@ def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> T
     low, high = grey.min(), grey.max()
     shades = ((grey - low) / (high - low).clamp_min(1e-12) * (levels - 1)).round().long()
 
-    def reader(held: bool) -> Callable[[int, Random], Text]:
+    def reader(held: bool) -> Callable[[int, Random], TaskText]:
         chosen = [place for place in range(len(labels)) if (place % 10 == 0) is held]
 
-        def write(n: int, random: Random) -> Text:
+        def write(n: int, random: Random) -> TaskText:
             picture = random.choice(chosen)
             nearest = [(2 * x + 1) * side // (2 * n) for x in range(n)]  # centres of pixels
             pixels = shades[picture][nearest][:, nearest].flatten().tolist()
             symbols = [BEGIN, *(f"grey{level}" for level in pixels)]
             answers = [_label(str(labels[picture])), *symbols[1:]]
-            return Text(symbols, [True, *[False] * n * n], answers)
+            return TaskText(symbols, [True, *[False] * n * n], answers)
 
         return write
 

@@ -30,7 +30,7 @@ FAR = 64
 
 
 @dataclass(frozen=True)
-class Rule:
+class FaultRule:
     """A kind of fault. `says` finds it in the reader's sentence; "" where a check is its own."""
 
     name: str
@@ -47,10 +47,10 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Fault:
     """One fault, or one remark, in one file."""
 
-    rule: Rule
+    rule: FaultRule
     message: str
     file: str
     key: str = ""
@@ -61,42 +61,42 @@ class Finding:
 
 
 REFUSED = (  # the first whose pattern is in the reader's sentence
-    Rule(
+    FaultRule(
         "values-disagree",
         "error",
         "Two keys say the same thing with different values.",
         ("vllm-project/vllm#42624", "THUDM/slime#1720", "deepspeedai/DeepSpeed#8341"),
         r"\bdisagrees?\b",
     ),
-    Rule(
+    FaultRule(
         "unknown-key",
         "error",
         "The scaling has a key that its method does not read, often a misspelt one.",
         ("lablup/mlxcel#1355", "sgl-project/sglang#33558", "unslothai/unsloth#6197"),
         "means nothing to rope_type",
     ),
-    Rule(
+    FaultRule(
         "sections-sum",
         "error",
         "The sections of M-RoPE do not share out the pairs that turn.",
         ("ikawrakow/ik_llama.cpp#2149",),
         r"mrope_section",
     ),
-    Rule(
+    FaultRule(
         "unknown-method",
         "error",
         "The rope_type is none that any code reads.",
         ("huggingface/transformers#32167",),
         r"rope_type: is not known",
     ),
-    Rule(
+    FaultRule(
         "missing-key",
         "error",
         "A key that the method needs is missing.",
         ("sgl-project/sglang#26187",),
         r"is missing",
     ),
-    Rule(
+    FaultRule(
         "odd-channels",
         "error",
         "Channels turn in pairs, and an odd number or too many would turn.",
@@ -104,63 +104,63 @@ REFUSED = (  # the first whose pattern is in the reader's sentence
         r"channels turn in pairs",
     ),
 )
-IMPOSSIBLE = Rule(
+IMPOSSIBLE = FaultRule(
     "impossible-value",
     "error",
     "A value is outside of what its key can mean.",
     ("huggingface/transformers#28685",),
 )
 UNKNOWN_TO_US = r"looks as if it changed positions"  # nothing is wrong with the file
-MISSING_BASE = Rule(
+MISSING_BASE = FaultRule(
     "missing-base",
     "error",
     "Frequencies are scaled and no base is stated, so that each reader takes its own.",
     ("unslothai/unsloth#7028",),
 )
 REMARKS = (
-    Rule(
+    FaultRule(
         "missing-base-old",
         "warning",
         "Frequencies are scaled and no base is stated, in a file of before it was always written.",
         ("unslothai/unsloth#7028",),
         r"states no rope_theta",
     ),
-    Rule(
+    FaultRule(
         "attention-factor",
         "warning",
         "YaRN's attention factor is stated, and is not the one that follows from the factor.",
         ("vllm-project/vllm#46280", "sgl-project/sglang#33558", "ggml-org/llama.cpp#17945"),
         r"attention_factor is .* where yarn",
     ),
-    Rule(
+    FaultRule(
         "context-not-multiplied",
         "warning",
         "The context is the length before scaling, which readers multiply or do not.",
         ("vllm-project/vllm#56446", "vllm-project/vllm#53634"),
         r"must not be multiplied once more|is the length before scaling|the length before scaling:",
     ),
-    Rule(
+    FaultRule(
         "missing-factor",
         "warning",
         "YaRN has no factor, so that it is taken from two lengths.",
         ("vllm-project/vllm#56446",),
         r"factor is missing",
     ),
-    Rule(
+    FaultRule(
         "factor-below-1",
         "warning",
         "A factor below 1 shortens the context.",
         ("huggingface/transformers#32167",),
         r"below 1 it shortens",
     ),
-    Rule(
+    FaultRule(
         "mscale-alone",
         "note",
         "mscale without mscale_all_dim counts in one code and not in another.",
         ("turboderp-org/exllamav3#259", "ikawrakow/ik_llama.cpp#1298"),
         r"without mscale_all_dim",
     ),
-    Rule(
+    FaultRule(
         "rotation-ignored",
         "warning",
         "A key of the rotation is there, and the code of this model does not read it.",
@@ -169,7 +169,7 @@ REMARKS = (
         r"|beta_\w+|mscale\w*|attention_factor|mrope_\w+)\S* is .*"
         r"(which the code of .* ignores|does not read)",
     ),
-    Rule(
+    FaultRule(
         "key-ignored",
         "note",
         "A key is there that the code of this model does not read.",
@@ -177,13 +177,13 @@ REMARKS = (
         r"which the code of .* ignores",
     ),
 )
-FAR_FOR_ITS_BASE = Rule(
+FAR_FOR_ITS_BASE = FaultRule(
     "base-too-small",
     "warning",
     "The base is far too small for the context: distances are not told apart.",
     ("hiyouga/LlamaFactory#9524",),
 )
-REMARK = Rule("remark", "note", "What the reader of the config assumed or left aside.", ())
+REMARK = FaultRule("remark", "note", "What the reader of the config assumed or left aside.", ())
 RULES = (*REFUSED, IMPOSSIBLE, MISSING_BASE, *REMARKS, FAR_FOR_ITS_BASE, REMARK)
 
 
@@ -193,7 +193,7 @@ class Faults:
 
     file: str
     spec: Spec | None
-    findings: tuple[Finding, ...]
+    findings: tuple[Fault, ...]
     unknown: tuple[str, ...] = ()  # why nothing can be said
 
 
@@ -212,32 +212,32 @@ def faults(path: Path) -> Faults:
         if re.search(UNKNOWN_TO_US, str(error)):
             return Faults(name, None, (), (str(error),))
         rule = _rule(REFUSED, str(error)) or IMPOSSIBLE
-        return Faults(name, None, (Finding(rule, str(error), name, _key_of(str(error))),))
+        return Faults(name, None, (Fault(rule, str(error), name, _key_of(str(error))),))
     return Faults(name, spec, tuple(_findings(spec, name, files.notes)))
 
 
-def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Finding]:
+def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fault]:
     """Yield the findings of a spec and of the parts within it."""
     doubted = set()
     for doubt in spec.doubts:
         doubted.add(doubt.partition(" states no rope_theta")[0])
-        yield Finding(MISSING_BASE, doubt, file, _key_of(doubt))
+        yield Fault(MISSING_BASE, doubt, file, _key_of(doubt))
     for note in (*spec.notes, *notes):
         if note.partition(" states no rope_theta")[0] not in doubted:
-            yield Finding(_rule(REMARKS, note) or REMARK, note, file, _key_of(note))
+            yield Fault(_rule(REMARKS, note) or REMARK, note, file, _key_of(note))
     yield from _too_far(spec, file)
     for part in spec.parts.values():
         yield from _findings(part, file)
 
 
-def _too_far(spec: Spec, file: str) -> Iterator[Finding]:
+def _too_far(spec: Spec, file: str) -> Iterator[Fault]:
     """Find a context many times longer than the distances that its frequencies tell apart."""
     for rotary in spec.rotary:
         if not spec.context or not sees_all(spec, rotary) or rotary.share < 1:
             continue
         told = reach([abs(turn) for turn in rotary.theta(spec.context)], spec.context)
         if told * FAR < spec.context:
-            yield Finding(
+            yield Fault(
                 FAR_FOR_ITS_BASE,
                 f"with base {rotary.base:,.10g} a key equal to the query scores below a random one"
                 f" from {told:,} tokens on, and the context is {spec.context:,}",
@@ -246,7 +246,7 @@ def _too_far(spec: Spec, file: str) -> Iterator[Finding]:
             )
 
 
-def _rule(rules: tuple[Rule, ...], sentence: str) -> Rule | None:
+def _rule(rules: tuple[FaultRule, ...], sentence: str) -> FaultRule | None:
     return next((rule for rule in rules if re.search(rule.says, sentence)), None)
 
 

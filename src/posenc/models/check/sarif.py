@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.core.version import __version__
-from posenc.models.check.faults import Finding, Rule
+from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.verdict import RULES, Check
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -41,7 +41,7 @@ def sarif(checked: Check, path: Path) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: FaultRule) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "id": rule.name,
         "shortDescription": {"text": rule.what},
@@ -53,7 +53,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return entry
 
 
-def _result(finding: Finding, path: Path, rules: list[str]) -> dict[str, Any]:
+def _result(finding: Fault, path: Path, rules: list[str]) -> dict[str, Any]:
     file = path / finding.file if path.is_dir() else path.with_name(finding.file)
     place: dict[str, Any] = {"artifactLocation": {"uri": file.as_posix()}}
     place["region"] = {"startLine": _line(file, finding.key)}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posenc.core.provenance import Provenance, since
 from posenc.models.check import differences, faults
 from posenc.models.check.differences import Difference
-from posenc.models.check.faults import Finding, Rule
+from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.readings import readings
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import ModelError, printable
@@ -40,19 +40,19 @@ KEYS = {  # what a reading is of, and the key that says it
     "partial": "partial_rotary_factor",
     "window": "sliding_window",
 }
-WEIGHTS_DISAGREE = Rule(
+WEIGHTS_DISAGREE = FaultRule(
     "weights-disagree",
     "error",
     "The weights predict a text better under another reading of the config.",
     ("unslothai/unsloth#7028", "huggingface/transformers#48241", "sgl-project/sglang#33558"),
 )
-FILES_DIFFER = Rule(
+FILES_DIFFER = FaultRule(
     "files-differ",
     "error",
     "The config and the GGUF file of one model say different things about positions.",
     ("ggml-org/llama.cpp#17945", "ggml-org/llama.cpp#22612"),
 )
-CONTEXTS_DIFFER = Rule(
+CONTEXTS_DIFFER = FaultRule(
     "contexts-differ",
     "warning",
     "The config and the GGUF file of one model state different lengths of text.",
@@ -67,7 +67,7 @@ class Check:
 
     name: str  # of its folder
     file: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Fault, ...]
     trials: tuple[Trial, ...]
     unknown: tuple[str, ...]  # why no fault may have been missed only if more were known
     asked: tuple[str, ...]  # what was looked at
@@ -158,10 +158,10 @@ def _beside(path: Path) -> list[Path]:
     return sorted(path.glob("*.gguf")) if path.is_dir() and (path / "config.json").exists() else []
 
 
-def _differing(path: Path, other: Path) -> Iterator[Finding]:
+def _differing(path: Path, other: Path) -> Iterator[Fault]:
     for difference in differences.compare(path, other):
         rule = CONTEXTS_DIFFER if difference.what == "context" else FILES_DIFFER
-        yield Finding(rule, f"{difference}", other.name, _key(difference))
+        yield Fault(rule, f"{difference}", other.name, _key(difference))
 
 
 def _key(difference: Difference) -> str:
@@ -202,13 +202,13 @@ def _enough(spec: Spec) -> int:
     return size if size <= MOST_TOKENS else 2**53
 
 
-def _proved(tried: list[Trial], file: str) -> Iterator[Finding]:
+def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
     """Yield the fault that the losses show: that another reading is the better one."""
     better = [trial for trial in tried if trial.better]
     if not better:
         return
     best = min(better, key=lambda trial: trial.difference)
-    yield Finding(
+    yield Fault(
         WEIGHTS_DISAGREE,
         f"the weights predict better read with {best.name}: {best.bits:.3f} bits a token,"
         f" {-best.difference:.3f} fewer than as read ({-best.high:.3f} … {-best.low:.3f})",

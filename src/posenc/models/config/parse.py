@@ -288,14 +288,17 @@ def _learned(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]
     kind = config.stated("position_embedding_type")
     if kind not in (None, "absolute"):
         config.fail("position_embedding_type", "is not read by posenc", kind, "'absolute'")
-    table = _table(config, family)
+    table = _learned_table(config, family)
     return {"embedding": table, "context": table.rows, "trained": table.rows} | _without_encoding(
         config, family
     )
 
 
-def _table(config: Fields, family: Family) -> Table:
-    rows, width = _rows(config, family), config.count(family.form.get("width", "hidden_size"))
+def _learned_table(config: Fields, family: Family) -> Table:
+    rows, width = (
+        _table_length(config, family),
+        config.count(family.form.get("width", "hidden_size")),
+    )
     if rows is None or width is None:
         config.fail("max_position_embeddings" if rows is None else "hidden_size", "is missing")
     bytes_ = 4 * rows * width
@@ -311,7 +314,7 @@ def _table(config: Fields, family: Family) -> Table:
     return Table(usable, width, int(offset))
 
 
-def _rows(config: Fields, family: Family) -> int | None:
+def _table_length(config: Fields, family: Family) -> int | None:
     """Number of rows of a table: one a token, or one a patch of a picture."""
     if "grid" not in family.form:
         return config.count("max_position_embeddings")
@@ -410,7 +413,7 @@ def _deberta(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]
     if heads is None or rows is None:
         config.fail("max_position_embeddings", "or the number of heads is missing")
     absolute = config.value("position_biased_input")
-    embedding = _table(config, family) if absolute in (None, True) else None
+    embedding = _learned_table(config, family) if absolute in (None, True) else None
     spec: dict[str, Any] = {"embedding": embedding, "context": rows, "trained": rows}
     if not config.value("relative_attention"):
         return spec | _without_encoding(config, family)

@@ -89,7 +89,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plugging:
     """How encodings are plugged into one model."""
 
     sites: tuple[Site, ...]
@@ -113,7 +113,7 @@ def find_base(model: nn.Module) -> Any:
 
 
 @torch.no_grad()
-def discover(base: Any) -> Plan:
+def discover(base: Any) -> Plugging:
     """Measure where the model attends and what it does by position. Raises TypeError."""
     ids = random_tokens(base)
     with _measuring(base):
@@ -174,7 +174,7 @@ def _has_config(module: Any) -> bool:
 
 
 @dataclass
-class _Call:
+class _AttentionCall:
     """What one attention was called with."""
 
     module: nn.Module
@@ -222,16 +222,18 @@ def _measuring(base: Any) -> Iterator[None]:
                 vars(module).pop(name, None)
 
 
-def _run(base: Any, ids: Tensor, attends: Callable[..., Tensor], **given: Any) -> list[_Call]:
+def _run(
+    base: Any, ids: Tensor, attends: Callable[..., Tensor], **given: Any
+) -> list[_AttentionCall]:
     """Run the model with `attends` in place of its attentions, and list their calls."""
-    calls: list[_Call] = []
+    calls: list[_AttentionCall] = []
 
     def call(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float,
              dropout: float, **more: Any) -> Tensor:  # fmt: skip
         if q.shape[2] != TOKENS or k.shape[2] != TOKENS:
             raise _Unsuitable("does not attend from token to token")
         out = attends(len(calls), q, k, v, seen, scale, **more)
-        calls.append(_Call(module, q, k, v, scale, out))
+        calls.append(_AttentionCall(module, q, k, v, scale, out))
         return out
 
     for module in base.modules():
@@ -265,7 +267,7 @@ def _silently(n: int, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **more: Any) 
     return q.new_zeros(*q.shape[:3], v.shape[-1])
 
 
-def _discover(base: Any, ids: Tensor) -> Plan:
+def _discover(base: Any, ids: Tensor) -> Plugging:
     names = {module: name for name, module in base.named_modules()}
     rotary = [module for module in names if "Rotary" in type(module).__name__]
     written: list[Any] = []
@@ -287,7 +289,7 @@ def _discover(base: Any, ids: Tensor) -> Plan:
     handed_out = {id(x) for x in keys}
     caches_keys = all(id(call.k) in handed_out for call in turned)
     paths = tuple(map(names.__getitem__, rotary)), tuple(map(names.__getitem__, tables))
-    return Plan(tuple(sites), *paths, rows, caches_keys, down)
+    return Plugging(tuple(sites), *paths, rows, caches_keys, down)
 
 
 @contextmanager
@@ -331,7 +333,7 @@ def _counts(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype in (torch.int32, torch.int64)
 
 
-def _with_cache(base: Any, ids: Tensor) -> tuple[list[_Call], list[Tensor]]:
+def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tensor]]:
     """Run the model as it is, with a cache if it takes one; the keys that this hands out."""
     cache: Any = _Keys(config=base.config)
     cache.handed_out = []
@@ -343,8 +345,8 @@ def _with_cache(base: Any, ids: Tensor) -> tuple[list[_Call], list[Tensor]]:
 
 
 def _unturned(
-    base: Any, ids: Tensor, turned: list[_Call], rotary: list[Any], modules: list[Any]
-) -> tuple[list[_Call], dict[Any, tuple[str, int]], bool]:
+    base: Any, ids: Tensor, turned: list[_AttentionCall], rotary: list[Any], modules: list[Any]
+) -> tuple[list[_AttentionCall], dict[Any, tuple[str, int]], bool]:
     """Run with the identity as rotation, and outputs of attention as they were with the model's.
 
     Returns the calls, the argument by which each attention gets which table, and whether an
@@ -437,7 +439,7 @@ def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Ten
     return tables, torch.stack(rows).sum(0) if rows else None
 
 
-def _alike(calls: list[_Call], others: list[_Call], order: Tensor) -> bool:
+def _alike(calls: list[_AttentionCall], others: list[_AttentionCall], order: Tensor) -> bool:
     """Test whether two passes have the same queries, keys and values but for the order."""
     pairs = zip(calls, others, strict=True)
     return all(
@@ -462,7 +464,7 @@ def _takes_fewer(base: Any, ids: Tensor, rotary: list[Any]) -> bool:
 
 
 def _site(
-    base: Any, path: str, order: int, turned: _Call, plain: _Call,
+    base: Any, path: str, order: int, turned: _AttentionCall, plain: _AttentionCall,
     written: list[Any], argument: str, table: Any, fewer: bool,
 ) -> Site:  # fmt: skip
     module: Any = turned.module
@@ -495,7 +497,9 @@ def _site(
     return replace(site, own=own, form=_form(module, table, turns))
 
 
-def _rotation(turned: _Call, plain: _Call, widths: list[int]) -> tuple[Encoding, int]:
+def _rotation(
+    turned: _AttentionCall, plain: _AttentionCall, widths: list[int]
+) -> tuple[Encoding, int]:
     """Read from queries and keys before and after what turns them; and how many channels do."""
     pairs = [(plain.q, turned.q), (plain.k, turned.k)]
     if all(torch.equal(before, after) for before, after in pairs):

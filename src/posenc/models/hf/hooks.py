@@ -7,9 +7,9 @@
     Attention   one layer's attention in one pass, reached through both registries
 
 A pass is handed down among the arguments, so that several can be under way, and that gradient
-checkpointing finds the one whose layers it runs again; where a model hands nothing down, `Running`
-has it while the model runs. What is shared is kept under keys that do not depend on how many tokens
-there are: a traced graph would depend on them too.
+checkpointing finds the one whose layers it runs again; where a model hands nothing down,
+`RunningPass` has it while the model runs. What is shared is kept under keys that do not depend on
+how many tokens there are: a traced graph would depend on them too.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class Pass:
 
 
 @dataclass
-class Running:
+class RunningPass:
     """The pass that is under way, of a model that hands no arguments down to its layers."""
 
     run: Pass | None = None
@@ -68,7 +68,7 @@ class ModelHook:
     """A hook before the model: it computes positions, and applies what acts on embeddings."""
 
     names: tuple[str, ...]  # of the arguments of the model's forward pass
-    running: Running | None  # None: the model hands arguments down
+    running: RunningPass | None  # None: the model hands arguments down
     bottom: Encoding | None  # acts on embeddings
     by_length: bool
     rotation: bool
@@ -214,7 +214,7 @@ class SiteHook:
     rest: Encoding
     scale: float | None  # of the softmax; None: the model's own
     caches_keys: bool  # as they are attended to
-    running: Running | None
+    running: RunningPass | None
     rotation: bool  # the model's own attention does it all; else it turns by nothing
     record: str  # attribute of a cache: the positions of all it has seen
 

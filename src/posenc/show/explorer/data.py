@@ -25,10 +25,10 @@ from posenc.core.version import __version__
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
 from posenc.show.explorer import graphs
-from posenc.show.explorer.models import Model, Turning, architectures
+from posenc.show.explorer.models import ModelEntry, TurningEntry, architectures
 from posenc.show.explorer.sliders import Slider, graph_or_sentence
 from posenc.show.explorer.story import Story, story
-from posenc.show.explorer.vectors import Vectors
+from posenc.show.explorer.vectors import WordVectors
 from posenc.show.report import mathml, words
 
 SCHEMA = 1
@@ -44,7 +44,7 @@ FAMILIES = {  # by room, in the order of the catalogue
 }
 
 
-class Paper(TypedDict):
+class Citation(TypedDict):
     key: str
     short: str  # "Su et al. 2021"
     title: str
@@ -53,7 +53,7 @@ class Paper(TypedDict):
     bibtex: str  # as `posenc cite` prints it
 
 
-class Block(TypedDict):
+class Passage(TypedDict):
     """A part of a docstring: prose, or the lines of a formula, each as MathML and remarks."""
 
     prose: str  # with code in back-quotes; empty of a formula
@@ -75,7 +75,7 @@ class Option(TypedDict):
     type: str  # as it is annotated: "Literal['interleaved', 'half']"
 
 
-class Cost(TypedDict):
+class Work(TypedDict):
     """The work of a layer in a forward pass, beyond that of the layer without an encoding."""
 
     tokens: int
@@ -85,18 +85,18 @@ class Cost(TypedDict):
     grows: float  # twice the tokens: so many times the numbers
 
 
-class Measured(TypedDict):
+class Measurements(TypedDict):
     """The measurements of an encoding, made once."""
 
     graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
     sliders: dict[str, Slider]  # by option
     properties: dict[str, MeasuredProperty]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
-    cost: Cost | None  # None: it cannot be made, or run, at this size
+    cost: Work | None  # None: it cannot be made, or run, at this size
     causal: bool  # made for causal attention, and measured under such a mask
 
 
-class Encoding(Measured):
+class PageEntry(Measurements):
     """One encoding on the page."""
 
     name: str
@@ -105,15 +105,15 @@ class Encoding(Measured):
     acts_on: list[str]  # "embeddings", "queries", "keys", "scores", "values", …
     axes: int
     summary: str  # one sentence
-    text: list[Block]  # the docstring, its first sentence first
+    text: list[Passage]  # the docstring, its first sentence first
     formula: list[list[str]]  # all lines of formulas in it
-    paper: Paper | None  # None: the user's own
+    paper: Citation | None  # None: the user's own
     options: list[Option]
     command: str  # what to call it, in `create("rope", 16, 4)`
     shell: str  # the same in `posenc show rope`: quoted, where a shell would read it otherwise
 
 
-class Property(TypedDict):
+class PropertyWords(TypedDict):
     name: str
     label: str  # in words
     meaning: str  # a sentence
@@ -127,23 +127,23 @@ class Page(TypedDict):
     dim: int  # channels of a head, in the graphs
     heads: int
     families: dict[str, str]
-    properties: list[Property]
-    encodings: list[Encoding]  # the user's own come first
+    properties: list[PropertyWords]
+    encodings: list[PageEntry]  # the user's own come first
     first: list[str]  # slugs to begin with
     begin: str  # the view to begin with: of what was named, or else the story
     story: Story  # what its scenes show beside the encodings
-    models: list[Model]  # the user's come first
-    turnings: dict[str, Turning]  # by the keys that models name
-    words: Vectors | None  # of a model; None: all words have seeded ones
+    models: list[ModelEntry]  # the user's come first
+    turnings: dict[str, TurningEntry]  # by the keys that models name
+    words: WordVectors | None  # of a model; None: all words have seeded ones
     study: dict[str, Any] | None  # results, as `posenc results --json` prints them
     notes: list[str]  # what could not be shown, in sentences
 
 
 def page(
     cards: Sequence[Card] = (),
-    models: Sequence[tuple[Model, Mapping[str, Turning]]] = (),
+    models: Sequence[tuple[ModelEntry, Mapping[str, TurningEntry]]] = (),
     study: Mapping[str, Any] | None = None,
-    spoken: Vectors | None = None,
+    spoken: WordVectors | None = None,
 ) -> Page:
     """Collect the catalogue and a user's encodings, all architectures and a user's models.
 
@@ -187,7 +187,7 @@ def page(
     }
 
 
-def encoding(card: Card, measured: Measured) -> Encoding:
+def encoding(card: Card, measured: Measurements) -> PageEntry:
     """Describe an encoding for the page, beside its measurements."""
     instance = card.make(graphs.DIM, graphs.HEADS)
     named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
@@ -209,7 +209,7 @@ def encoding(card: Card, measured: Measured) -> Encoding:
     }
 
 
-def measure(card: Card) -> Measured:
+def measure(card: Card) -> Measurements:
     """Export an encoding and measure its properties: seconds."""
     instance = graphs.make(card, *WIDE)
     graph, sliders = graph_or_sentence(card)
@@ -226,7 +226,7 @@ def measure(card: Card) -> Measured:
     }
 
 
-def cost(card: Card) -> Cost | None:
+def cost(card: Card) -> Work | None:
     """Count what a layer of 4 heads with 64 channels does for the encoding."""
     try:
         encoding = card.make(*WIDE)
@@ -234,16 +234,16 @@ def cost(card: Card) -> Cost | None:
     except (TypeError, ValueError, LookupError):
         return None
     grows = round(full.numbers / half.numbers, 2) if half.numbers else 1.0
-    return Cost(tokens=COUNTED, **asdict(full), grows=grows)
+    return Work(tokens=COUNTED, **asdict(full), grows=grows)
 
 
 @cache
-def catalog() -> dict[str, Measured]:
+def catalog() -> dict[str, Measurements]:
     """Read the measurements of the catalogue's encodings, by slug."""
     return json.loads((files("posenc.show.explorer") / "catalog.json").read_text("utf-8"))
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text: str) -> list[Passage]:
     """Split a docstring into parts."""
     return [
         {"prose": "", "formula": mathml.lines(_visible(block))}
@@ -253,7 +253,7 @@ def blocks(text: str) -> list[Block]:
     ]
 
 
-def paper(card: Card) -> Paper:
+def paper(card: Card) -> Citation:
     source = card.paper
     assert source is not None
     return {

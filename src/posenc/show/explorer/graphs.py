@@ -60,7 +60,7 @@ IDENTITIES |= {"lift_fresh_copy.default", "contiguous.default"}  # which return 
 INTERPRETER = "interpreter.js"
 
 
-class Content(NamedTuple):
+class GraphInputs(NamedTuple):
     """The inputs of a graph: q and k (1, head, token, channel), x and hidden (1, token, width).
 
     Additive encodings add to x; the layer reads `hidden`. `head`, (1,), is the one that is shown.
@@ -97,10 +97,10 @@ class Hooks(nn.Module):
         self, pos: Tensor, q: Tensor, k: Tensor, x: Tensor, hidden: Tensor, head: Tensor
     ) -> dict[str, Tensor]:
         with self.last:
-            return outputs(self.encoding, Content(pos, q, k, x, hidden, head), self.alone)
+            return outputs(self.encoding, GraphInputs(pos, q, k, x, hidden, head), self.alone)
 
 
-def outputs(encoding: Encoding, content: Content, alone: bool = False) -> dict[str, Tensor]:
+def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> dict[str, Tensor]:
     """Compute all outputs of the graph. `alone`: scores are computed of the shown head only."""
     pos, q, k, x, hidden, head = content
     tensors, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
@@ -153,7 +153,7 @@ def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
     return field.index_select(axis, head) if axis and field.shape[axis] > 1 else field
 
 
-def one_head_suffices(encoding: Encoding, content: Content) -> bool:
+def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
     """Test whether the hook of scores gives each head the same alone as among all heads.
 
     It does where no head has parameters of its own there: then the others need no scores. No rule
@@ -196,7 +196,7 @@ def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Enco
         return card.make(dim, heads, **SMALL_TABLES.get(card.slug, {}) | options)
 
 
-def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> Content:
+def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> GraphInputs:
     """Seeded q, k, x and hidden, standing one after another; points fill a square or a cube.
 
     An encoding that adds no bias and names no number of heads does the same in each: one is enough.
@@ -207,7 +207,7 @@ def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS)
         heads = 1
     q, k = (torch.randn(1, heads, tokens, dim, generator=random).double() for _ in "qk")
     x, hidden = (torch.randn(1, tokens, width, generator=random).double() for _ in range(2))
-    return Content(folded(tokens, encoding.axes), q, k, x, hidden, torch.tensor([heads - 1]))
+    return GraphInputs(folded(tokens, encoding.axes), q, k, x, hidden, torch.tensor([heads - 1]))
 
 
 def with_tensors(encoding: Encoding, names: Collection[str] = ()) -> Encoding:

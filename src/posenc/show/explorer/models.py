@@ -38,7 +38,7 @@ METHODS = {  # of extensions, by the names of analysis.frequencies
 DIGITS = 5  # of how many times slower a pair turns
 
 
-class Extended(TypedDict):
+class StretchedPairs(TypedDict):
     slower: list[float]  # one a pair; 0: it stands still
     gain: float  # of cos and sin
 
@@ -46,10 +46,10 @@ class Extended(TypedDict):
 class Stretched(TypedDict):
     factor: int
     target: int  # tokens
-    methods: dict[str, Extended]  # by the names in METHODS
+    methods: dict[str, StretchedPairs]  # by the names in METHODS
 
 
-class Turning(TypedDict):
+class TurningEntry(TypedDict):
     """One rotation of queries and keys."""
 
     turned: int  # channels of a head that turn
@@ -84,7 +84,7 @@ class Outlook(TypedDict):
     advice: list[str]
 
 
-class Model(TypedDict):
+class ModelEntry(TypedDict):
     name: str  # a `model_type`, or the user's file
     own: bool  # the user's
     published: bool  # with the rotation of a published config, else by the defaults of a class
@@ -98,10 +98,10 @@ class Model(TypedDict):
 
 
 @cache
-def architectures() -> tuple[Sequence[Model], dict[str, Turning]]:
+def architectures() -> tuple[Sequence[ModelEntry], dict[str, TurningEntry]]:
     """Describe the published models, and every `model_type` of transformers that is read."""
-    described: list[Model] = []
-    turnings: dict[str, Turning] = {}
+    described: list[ModelEntry] = []
+    turnings: dict[str, TurningEntry] = {}
     for name, published_config in published.configs().items():
         model, turns = published_model(name, published_config)
         described.append(model)
@@ -114,7 +114,9 @@ def architectures() -> tuple[Sequence[Model], dict[str, Turning]]:
     return described, turnings
 
 
-def published_model(name: str, values: Mapping[str, Any]) -> tuple[Model, dict[str, Turning]]:
+def published_model(
+    name: str, values: Mapping[str, Any]
+) -> tuple[ModelEntry, dict[str, TurningEntry]]:
     """Describe the rotation of a published model, whose config is packaged with a few layers."""
     spec, file = config.specify(values, name), "config.json"
     inspection = inspect_spec(spec, file, file, None)
@@ -129,14 +131,14 @@ def published_model(name: str, values: Mapping[str, Any]) -> tuple[Model, dict[s
     return described, turnings
 
 
-def architecture(name: str) -> tuple[Model, dict[str, Turning]]:
+def architecture(name: str) -> tuple[ModelEntry, dict[str, TurningEntry]]:
     """Describe a `model_type` by the defaults of its class. Raises ModelError if it is not read."""
     values, file = {"model_type": name}, "config.json"
     spec = config.specify(values)
     return _described(name, False, spec, inspect_spec(spec, file, file, None), file, values)
 
 
-def model(path: Path, name: str = "") -> tuple[Model, dict[str, Turning]]:
+def model(path: Path, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntry]]:
     """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
     inspection = inspect(path, name=name)
     file, spec = find_files(path).config, config.read(path)
@@ -151,11 +153,11 @@ def _described(
     inspection: Inspection,
     path: str,
     values: dict[str, Any] | None,
-) -> tuple[Model, dict[str, Turning]]:
+) -> tuple[ModelEntry, dict[str, TurningEntry]]:
     spec = inspection.spec
     if not (spec.layers or spec.embedding):
         raise ModelError(name, "", "has no attention over a text: there is nothing to show")
-    turnings: dict[str, Turning] = {}
+    turnings: dict[str, TurningEntry] = {}
     layers: list[Layers] = []
     for group in inspection.groups:
         key = None
@@ -186,7 +188,7 @@ def _described(
     }, turnings
 
 
-def turning(inspected: Inspected, trained: int | None) -> Turning:
+def turning(inspected: Inspected, trained: int | None) -> TurningEntry:
     """Describe a rotation as data."""
     rotary = inspected.rotary
     theta, trained = rotary.unscaled(), inspected.trained or trained

@@ -50,7 +50,7 @@ def graph_and_sliders(
 
     Raises ValueError, which names the operation, for what cannot be exported, or not be run.
     """
-    return Maker(card, dim, heads, options).graph()
+    return SliderMaker(card, dim, heads, options).graph()
 
 
 def graph_or_sentence(card: Card) -> tuple[dict[str, Any], dict[str, Slider]]:
@@ -62,7 +62,7 @@ def graph_or_sentence(card: Card) -> tuple[dict[str, Any], dict[str, Slider]]:
 
 
 @dataclass
-class Maker:
+class SliderMaker:
     """A maker of one encoding with other values of its options, and of its graph's constants."""
 
     card: Card
@@ -210,7 +210,7 @@ def constants(program: ExportedProgram, encoding: Encoding) -> dict[str, Tensor]
 
 
 def run(
-    program: ExportedProgram, content: graphs.Content, instead: dict[str, Tensor]
+    program: ExportedProgram, content: graphs.GraphInputs, instead: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """The outputs of a program, some of its constants replaced."""
     remaining, known = iter(content), graphs.inputs(program)

@@ -17,17 +17,17 @@ WAYS = {"none": "as trained", "interpolate": "PI", "ntk": "NTK", "yarn": "YaRN"}
 DIGITS = 5
 
 
-class Way(TypedDict):
+class StretchedWay(TypedDict):
     new: list[float]  # of each pair, the share of its circle that is met for the first time
     step: float  # radians that the fastest pair turns from one token to the next
 
 
 class Length(TypedDict):
     target: int  # tokens
-    ways: dict[str, Way]  # by the names of WAYS
+    ways: dict[str, StretchedWay]  # by the names of WAYS
 
 
-class Growth(TypedDict):
+class GrowingText(TypedDict):
     """A published rotation over texts that grow."""
 
     model: str
@@ -38,7 +38,7 @@ class Growth(TypedDict):
 
 
 class Story(TypedDict):
-    growth: Growth
+    growth: GrowingText
     guide: list[dict[str, str]]  # the rows of words.guide
 
 
@@ -59,5 +59,5 @@ def story() -> Story:
         for target, found in by_length.items()
     ]
     met = [round(dial.met, DIGITS) for dial in by_length[TRAINED]["none"]]
-    growth = Growth(model=MODEL, base=BASE, trained=TRAINED, met=met, lengths=lengths)
+    growth = GrowingText(model=MODEL, base=BASE, trained=TRAINED, met=met, lengths=lengths)
     return {"growth": growth, "guide": [asdict(row) for row in GUIDE]}

@@ -30,7 +30,7 @@ TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp 
 )
 
 
-class Vectors(TypedDict):
+class WordVectors(TypedDict):
     """Words with a vector each; the others of the page are seeded."""
 
     model: str
@@ -49,7 +49,7 @@ def has_words(path: Path) -> bool:
     return find_files(path).format is not None
 
 
-def vectors(folder: Path, model: str, width: int) -> Vectors:
+def vectors(folder: Path, model: str, width: int) -> WordVectors:
     """The vectors of the most common words of a model's folder, `width` channels each.
 
     Raises ModelError for a vocabulary or a table that cannot be read.

@@ -14,7 +14,7 @@ from posenc.properties import ALL
 from posenc.show.report import mathml, words
 from posenc.show.report.drawing import html, matplotlib
 from posenc.show.report.drawing.data_table import data_table
-from posenc.show.report.drawing.figure import COLOURS, Figure, Table
+from posenc.show.report.drawing.figure import COLOURS, Figure, FigureNumbers
 from posenc.show.report.kinds import kind_of
 from posenc.show.report.saving import folder
 from posenc.show.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
@@ -92,7 +92,7 @@ def _shown(figure: Figure) -> Shown:
     return Shown(title, figure.alt, drawn.html, _embedded(json.dumps(more, ensure_ascii=False)))
 
 
-def _printable_table(table: Table) -> dict[str, Any]:
+def _printable_table(table: FigureNumbers) -> dict[str, Any]:
     heading, *rows = ([_visible(cell) for cell in row] for row in (table.heading, *table.rows))
     return {"heading": heading, "rows": rows, "note": _visible(table.note)}
 

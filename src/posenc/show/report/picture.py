@@ -10,7 +10,7 @@ from pathlib import Path
 from posenc.core.arguments import brief
 from posenc.show.report.drawing import document, matplotlib
 from posenc.show.report.drawing.data_table import data_table
-from posenc.show.report.drawing.figure import Figure, Table
+from posenc.show.report.drawing.figure import Figure, FigureNumbers
 from posenc.show.report.kinds import kind_of
 
 KINDS = ".png", ".svg", ".pdf", ".json"
@@ -32,7 +32,7 @@ class Picture:
         return self.figure.alt
 
     @property
-    def numbers(self) -> Table:
+    def numbers(self) -> FigureNumbers:
         """The numbers behind it."""
         return data_table(self.figure)
 

@@ -2,7 +2,7 @@
 
 from posenc.show.report.drawing.data_table import data_table as listed
 from posenc.show.report.drawing.data_table import evenly_spaced
-from posenc.show.report.drawing.figure import Figure, Frame, Panel, Table
+from posenc.show.report.drawing.figure import Figure, FigureNumbers, Frame, Panel
 from posenc.show.report.drawing.marks import Area, Band, Heat, Line, Points, Rule, Stems
 
 
@@ -22,7 +22,7 @@ def test_curves_over_the_same_places_stand_side_by_side():
 def test_stems_are_listed_and_words_and_polygons_are_not():
     words = Points([0], [9], marker="", labels=["word"])
     made = table(Panel("", [Stems([0, 1], [2, 3], "v"), words, Area([0, 1], [0, 1])], "channel"))
-    assert made == Table(["channel", "v"], [["0", "2"], ["1", "3"]])
+    assert made == FigureNumbers(["channel", "v"], [["0", "2"], ["1", "3"]])
 
 
 def test_many_curves_are_rows_and_say_their_panel():
@@ -85,7 +85,7 @@ def test_of_frames_one_is_listed_and_a_table_of_its_own_goes_first():
     panel = Panel("", [Line([1], [2])], "p", "s")
     made = table(panel, frames=[Frame("1", [panel]), Frame("2", [panel])])
     assert made.note == "One of 2 states."
-    own = Table(["a"], [["b"]])
+    own = FigureNumbers(["a"], [["b"]])
     assert table(panel, listed=own) is own
 
 

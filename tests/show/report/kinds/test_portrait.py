@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from posenc.analysis.similarity import Curve
-from posenc.lab.compare.real_model import Layer, Reading
+from posenc.lab.compare.real_model import LayerReading, ModelReading
 from posenc.models.inspection import inspect
 from posenc.show.report.kinds import portrait
 
@@ -18,12 +18,15 @@ CURVE = Curve([0, 1, 2], [9.0, 1.0, 0.5], [8.0, 0.5, 0.0], [10.0, 1.5, 1.0])
 def reading(tmp_path):
     config = {"model_type": "bert", "num_hidden_layers": 6, "num_attention_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": 8}))
-    return Reading(
+    return ModelReading(
         name="small",
         inspection=inspect(tmp_path),
         tokens=["the", "old", "dog"],
         window=3,
-        layers=[Layer(0, WEIGHTS, CURVE), Layer(5, WEIGHTS, replace(CURVE, mean=[9.0, 2.0, 0.25]))],
+        layers=[
+            LayerReading(0, WEIGHTS, CURVE),
+            LayerReading(5, WEIGHTS, replace(CURVE, mean=[9.0, 2.0, 0.25])),
+        ],
         heads=[WEIGHTS, WEIGHTS[::-1]],
         parts=None,
         bound=None,

@@ -5,7 +5,7 @@ from io import StringIO
 from rich.console import Console
 
 from posenc.models.check.differences import Difference
-from posenc.models.check.faults import REMARK, Finding
+from posenc.models.check.faults import REMARK, Fault
 from posenc.models.check.loss import Trial
 from posenc.models.check.verdict import WEIGHTS_DISAGREE, Check
 from posenc.models.prove import Proof, Way
@@ -24,7 +24,7 @@ def test_the_verdict_and_the_gravest_come_first():
         Trial("base", "base 10,000", 2.5, 16, -0.5, -0.6, -0.4),
         Trial("layout", "layout half", 7.0, 4, 4.0, 3.0, 5.0),
     )
-    findings = (Finding(REMARK, "a note", "config.json"), Finding(WEIGHTS_DISAGREE, "bad", "x"))
+    findings = (Fault(REMARK, "a note", "config.json"), Fault(WEIGHTS_DISAGREE, "bad", "x"))
     said = printed(checks.check, Check("m", "config.json", findings, trials, (), ("the rules",)))
     order = ["m: fault", "asked: the rules", "✗ weights-disagree: bad", "· remark: a note"]
     order += ["base 10,000", "as read", "layout half"]

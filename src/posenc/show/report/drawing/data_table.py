@@ -4,14 +4,14 @@ Curves over the same places are columns side by side, others have one row a poin
 or cells a few are listed, evenly spaced and with both ends, and the note says of how many.
 """
 
-from posenc.show.report.drawing.figure import Figure, Panel, Series, Table, format_number
+from posenc.show.report.drawing.figure import Figure, FigureNumbers, Panel, Series, format_number
 from posenc.show.report.drawing.marks import Heat
 
 ROWS, COLUMNS = 24, 12
 MOST_ROWS = 240  # rows of all panels together
 
 
-def data_table(figure: Figure) -> Table:
+def data_table(figure: Figure) -> FigureNumbers:
     """The numbers of all panels as text; of many, an evenly spaced choice.
 
     Beside a heat map other marks only point at something, so they are not listed.
@@ -28,7 +28,9 @@ def data_table(figure: Figure) -> Table:
         series = [one for p in figure.panels for mark in p.marks for one in mark.series(p)]
         same = all(line.places == series[0].places for line in series)
         cells = _side_by_side(series) if same else _point_by_point(series)
-    return Table(cells.heading, cells.rows, " ".join([cells.note, *dict.fromkeys(notes)]).strip())
+    return FigureNumbers(
+        cells.heading, cells.rows, " ".join([cells.note, *dict.fromkeys(notes)]).strip()
+    )
 
 
 def evenly_spaced(count: int, wanted: int) -> list[int]:
@@ -42,7 +44,7 @@ def evenly_spaced(count: int, wanted: int) -> list[int]:
     )
 
 
-def _heat_table(heats: list[tuple[Panel, Heat]]) -> Table:
+def _heat_table(heats: list[tuple[Panel, Heat]]) -> FigureNumbers:
     """Rows of cells, panel after panel."""
     several = len(heats) > 1
     deep = max(6, min(ROWS, MOST_ROWS // len(heats)))
@@ -59,10 +61,10 @@ def _heat_table(heats: list[tuple[Panel, Heat]]) -> Table:
     complete = len(mark.y) <= deep and len(mark.x) <= COLUMNS
     note = f"Picked evenly from {len(mark.y)} rows and {len(mark.x)} columns."
     heading = [x[c] for c in evenly_spaced(len(mark.x), COLUMNS)]
-    return Table(["panel"] * several + [corner, *heading], rows, "" if complete else note)
+    return FigureNumbers(["panel"] * several + [corner, *heading], rows, "" if complete else note)
 
 
-def _side_by_side(series: list[Series]) -> Table:
+def _side_by_side(series: list[Series]) -> FigureNumbers:
     places = series[0].places
     names = [_full_name(values, series) for values in series]
     if len(series) < COLUMNS:
@@ -77,10 +79,12 @@ def _side_by_side(series: list[Series]) -> Table:
         ]
         heading = [series[0].at, *(places[r] for r in rows)]
     left_out = len(rows) < len(places)
-    return Table(heading, cells, f"Picked evenly from {len(places)} places." if left_out else "")
+    return FigureNumbers(
+        heading, cells, f"Picked evenly from {len(places)} places." if left_out else ""
+    )
 
 
-def _point_by_point(series: list[Series]) -> Table:
+def _point_by_point(series: list[Series]) -> FigureNumbers:
     chosen = [series[n] for n in evenly_spaced(len(series), MOST_ROWS // 3)]
     deep = max(3, min(ROWS, MOST_ROWS // len(chosen)))
     rows = [
@@ -92,7 +96,7 @@ def _point_by_point(series: list[Series]) -> Table:
     left_out = any(len(curve.places) > deep for curve in series)
     notes = ["Some of the rows, picked evenly."] * (len(chosen) < len(series))
     notes += [f"At most {deep} points of each, picked evenly."] * left_out
-    return Table(["", at, "value"], rows, " ".join(notes))
+    return FigureNumbers(["", at, "value"], rows, " ".join(notes))
 
 
 def _full_name(curve: Series, series: list[Series]) -> str:

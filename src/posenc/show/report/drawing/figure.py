@@ -109,7 +109,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Table:
+class FigureNumbers:
     """The numbers behind a figure; `note` says what was left out, if anything."""
 
     heading: list[str]
@@ -125,7 +125,8 @@ class Figure:
     columns: int = 1
     height: int = 0  # of a row of panels, in pixels of the screen; 0: as it fits
     frames: Sequence[Frame] = ()
-    listed: Table | None = None  # in place of `data_table`, where numbers alone would not say it
+    # In place of `data_table`, where numbers alone would not say it.
+    listed: FigureNumbers | None = None
     on_page: bool = True  # False: its page has it as a table
 
     def __repr__(self) -> str:

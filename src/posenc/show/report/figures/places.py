@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from posenc.core.encoding import HOOK_PLACES
-from posenc.show.report.drawing.figure import BLUE, GREY, Figure, Panel, Table
+from posenc.show.report.drawing.figure import BLUE, GREY, Figure, FigureNumbers, Panel
 from posenc.show.report.drawing.marks import Line, Points
 
 PLACES = [*dict.fromkeys(HOOK_PLACES.values())]  # of attention, from its input to its output
@@ -48,7 +48,7 @@ def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
         f"The five places of attention, from its input to its output, and how many of"
         f" {len(by_name)} encodings act there: {counts}. Nowhere: {', '.join(nowhere) or 'none'}.",
         height=19 * len(by_name),
-        listed=Table(
+        listed=FigureNumbers(
             ["encoding", *PLACES],
             [
                 [name, *("✓" if n in by_name[name] else "" for n in range(len(PLACES)))]

@@ -7,7 +7,7 @@ from math import pi
 from statistics import fmean
 
 from posenc.analysis.shift_matrix import Group
-from posenc.analysis.similarity import Between, Bound, Peak, Waves
+from posenc.analysis.similarity import Between, Bound, PairsApart, Peak
 from posenc.core.numerals import number
 from posenc.show.report.drawing.data_table import evenly_spaced, format_number
 from posenc.show.report.drawing.figure import (
@@ -156,7 +156,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
     )
 
 
-def decay(by_name: Mapping[str, Waves]) -> Figure:
+def decay(by_name: Mapping[str, PairsApart]) -> Figure:
     """Draw similarity of two positions by distance, for one set of frequencies or more."""
     panels, words = [], []
     for name, waves in by_name.items():

@@ -17,10 +17,10 @@ from posenc.show.report.drawing.figure import (
     GREY,
     VERMILION,
     Figure,
+    FigureNumbers,
     Mark,
     Marker,
     Panel,
-    Table,
     Values,
     style,
 )
@@ -112,7 +112,7 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
         f"Each dial is the circle of angles of a pair of channels, fast pairs to the left. Trained"
         f" on {trained:,} tokens and used at {target:,}, so many of {pairs} pairs meet angles that"
         f" training never showed: {', '.join(words)}.",
-        listed=Table(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
+        listed=FigureNumbers(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
     )
 
 
@@ -272,7 +272,7 @@ def models(published: Sequence[Published]) -> Figure:
         y_names=[model.name.removesuffix(" (class default)") for model in published],
         y_down=True,
     )
-    table = Table(
+    table = FigureNumbers(
         ["model", "base", "extension", "trained on", "context", "pairs", "no turn", "slowest"],
         [
             [

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from posenc.analysis.similarity import Waves
+from posenc.analysis.similarity import PairsApart
 from posenc.core.numerals import number
-from posenc.lab.compare.portrait import Closeup, Portrait, Turning
-from posenc.lab.compare.real_model import Layer, Reading
+from posenc.lab.compare.portrait import Closeup, FirstTurning, Portrait
+from posenc.lab.compare.real_model import LayerReading, ModelReading
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import Band, Line
 from posenc.show.report.figures import animations, attention, plane, positions, rotary
@@ -51,7 +51,7 @@ def draw(result: Portrait) -> dict[str, Figure]:
     return drawn | (_of_reading(result.reading) if result.reading else {})
 
 
-def _waves(close: Mapping[str, Closeup]) -> dict[str, Waves]:
+def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
     """The waves of encodings by name; those of equal frequencies share one."""
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, closeup in close.items():
@@ -73,7 +73,7 @@ def _of_closeup(name: str, closeup: Closeup, sentence: list[str]) -> dict[str, F
     return {f"{closeup.slug}-{what}": figure for what, figure in drawn.items()}
 
 
-def _of_turning(turning: Turning, name: str, result: Portrait) -> dict[str, Figure]:
+def _of_turning(turning: FirstTurning, name: str, result: Portrait) -> dict[str, Figure]:
     reached = turning.extended
     drawn = {
         "dials": rotary.dials(turning.dials, reached.trained, reached.target),
@@ -89,7 +89,7 @@ def _of_turning(turning: Turning, name: str, result: Portrait) -> dict[str, Figu
     return drawn | ({"turning": animations.turning(name, clocks)} if clocks else {})
 
 
-def _of_reading(reading: Reading) -> dict[str, Figure]:
+def _of_reading(reading: ModelReading) -> dict[str, Figure]:
     drawn = {
         "model-layers": layers(reading),
         "model-heads": heads(reading),
@@ -104,21 +104,21 @@ def _of_reading(reading: Reading) -> dict[str, Figure]:
     return drawn
 
 
-def layers(reading: Reading) -> Figure:
+def layers(reading: ModelReading) -> Figure:
     """Draw the attention of some layers, the mean of their heads."""
     names = [f"layer {layer.number}" for layer in reading.layers]
     figure = attention.attention([layer.weights for layer in reading.layers], reading.tokens, names)
     return replace(figure, title="Attention, the mean of the heads of a layer", columns=3)
 
 
-def heads(reading: Reading) -> Figure:
+def heads(reading: ModelReading) -> Figure:
     """Draw the attention of heads of the first layer."""
     figure = attention.attention(reading.heads, reading.tokens)
     title, says = "Attention of the first layer, head by head", f"{figure.says}{_looks(reading)}"
     return replace(figure, title=title, says=says, columns=4)
 
 
-def _looks(reading: Reading) -> str:
+def _looks(reading: ModelReading) -> str:
     """Name the heads that look at one place by position: over half of their weight goes there."""
     sentences = ""
     for n, weights in enumerate(reading.heads):
@@ -134,7 +134,7 @@ def _looks(reading: Reading) -> str:
     return sentences
 
 
-def distances(reading: Reading) -> Figure:
+def distances(reading: ModelReading) -> Figure:
     """Draw scores of a window of the text against how far apart its tokens are."""
     panels = [_curve(layer) for layer in reading.layers]
     scores = ", ".join(
@@ -151,7 +151,7 @@ def distances(reading: Reading) -> Figure:
     )
 
 
-def _curve(layer: Layer) -> Panel:
+def _curve(layer: LayerReading) -> Panel:
     curve, others = layer.curve, slice(1, None)  # a token is most like itself
     x = curve.distance[others]
     marks = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from posenc.lab.bench.results import Growth, Table
+from posenc.lab.bench.results import BenchTable, Growth
 from posenc.lab.bench.run import Benchmark
 from posenc.show.report.drawing.figure import BLUE, GREY, Figure, Panel, style
 from posenc.show.report.drawing.marks import Line, Points, Rule
@@ -26,7 +26,7 @@ def draw(result: Benchmark) -> dict[str, Figure]:
     return drawn | {f"growth-{part}": growth(part, result.growth) for part in parts}
 
 
-def ways(table: Table) -> Figure:
+def ways(table: BenchTable) -> Figure:
     """Draw ratios to the limit; those of posenc differ by shape and colour."""
     names = [row.name for row in table.rows]
     places = {

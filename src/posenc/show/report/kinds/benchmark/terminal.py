@@ -5,7 +5,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from posenc.lab.bench.results import Table
+from posenc.lab.bench.results import BenchTable
 from posenc.lab.bench.run import Benchmark
 from posenc.show.report import words
 from posenc.show.report.terminal.tables import empty_table
@@ -28,7 +28,7 @@ def show(result: Benchmark, console: Console) -> None:
     )
 
 
-def _ways(table: Table, console: Console) -> None:
+def _ways(table: BenchTable, console: Console) -> None:
     note = (
         f"ratio to {table.limit}; {MEMORY.get(table.malloc, table.malloc)}, {table.threads} threads"
     )

@@ -5,17 +5,17 @@ from dataclasses import replace
 from statistics import median
 
 from posenc.analysis.rounding import BLIND
-from posenc.lab.compare.comparison import Comparison, Measured, Order
+from posenc.lab.compare.comparison import Comparison, Measured, OrderChange
 from posenc.show.report.drawing.figure import (
     BLUE,
     GREEN,
     GREY,
     VERMILION,
     Figure,
+    FigureNumbers,
     Mark,
     Marker,
     Panel,
-    Table,
     Values,
 )
 from posenc.show.report.drawing.marks import Area, Band, Line, Points, Rule, heat
@@ -94,7 +94,9 @@ def order(result: Comparison) -> Figure:
     ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
     names = [titled(measured) for measured in ranked]
     fixed = sum(not measured.untrained for measured in ranked)
-    tests: dict[str, Sequence[Order | None]] = {"a shuffled sentence": [m.shuffle for m in ranked]}
+    tests: dict[str, Sequence[OrderChange | None]] = {
+        "a shuffled sentence": [m.shuffle for m in ranked]
+    }
     if any(measured.duplicate for measured in ranked):
         tests["two occurrences of a word"] = [m.duplicate for m in ranked]
     values = [v for row in tests.values() for o in row if o for v in (o.plain, o.causal)]
@@ -221,7 +223,7 @@ def lengths(result: Comparison) -> Figure | None:
         f"{scale} {findings.growth(result)}",
         columns=6,
         height=96,
-        listed=Table(["encoding", "tokens", "time", "low", "high", "memory"], rows),
+        listed=FigureNumbers(["encoding", "tokens", "time", "low", "high", "memory"], rows),
     )
 
 
@@ -253,7 +255,7 @@ def properties(result: Comparison) -> Figure:
         f"{len(asked)} properties of {len(names)} encodings. Most hold for"
         f" {_listed([name for name, count in held.items() if count == largest])}: {largest}.",
         height=max(120, 22 * len(names)),
-        listed=Table(
+        listed=FigureNumbers(
             ["encoding", *map(label, asked)],
             [[name, *(word[v] for v in row)] for name, row in zip(names, verdicts, strict=True)],
         ),

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from posenc.lab.study.analysis import Contrast, Overall, Row
-from posenc.lab.study.published import Published
+from posenc.lab.study.published import PublishedCurves
 from posenc.lab.study.statistics import Interval
 from posenc.show.report.drawing.figure import (
     BLUE,
     GREY,
     VERMILION,
     Figure,
+    FigureNumbers,
     Mark,
     Panel,
     Style,
-    Table,
     style,
 )
 from posenc.show.report.drawing.marks import Line, Points, Rule
@@ -26,7 +26,7 @@ PERCENT_WITH_NAMES = -3.0, 115.0  # the same with room for the names of rules
 TICKS = 0, 20, 40, 60, 80, 100
 
 
-def lengths(rows: Sequence[Row], shape: Published | None = None) -> Figure | None:
+def lengths(rows: Sequence[Row], shape: PublishedCurves | None = None) -> Figure | None:
     """Draw outcomes of one task by length, published ones beside; None where there are none."""
     drawn = [row for row in rows if row.curve]
     if not drawn:
@@ -74,7 +74,7 @@ def _outcomes_panel(rows: Sequence[Row], looks: Mapping[str, Style], title: str)
     )
 
 
-def _published_panel(shape: Published, looks: Mapping[str, Style]) -> Panel:
+def _published_panel(shape: PublishedCurves, looks: Mapping[str, Style]) -> Panel:
     marks: list[Mark] = []
     for name, points in shape.curves.items():
         at = [point.length for point in points]
@@ -136,7 +136,7 @@ def _outcomes_in_words(rows: Sequence[Row]) -> str:
     return " ".join([*sentences, f"{where} the means go from {ends}."])
 
 
-def _published_in_words(shape: Published) -> str:
+def _published_in_words(shape: PublishedCurves) -> str:
     bars = any(point.deviation for points in shape.curves.values() for point in points)
     upright = "; upright strokes are standard deviations over seeds" if bars else ""
     return (
@@ -145,7 +145,7 @@ def _published_in_words(shape: Published) -> str:
     )
 
 
-def _listed(rows: Sequence[Row], shape: Published | None) -> Table:
+def _listed(rows: Sequence[Row], shape: PublishedCurves | None) -> FigureNumbers:
     """List the mean and every seed of each encoding and length."""
     cells = []
     for row in rows:
@@ -156,7 +156,7 @@ def _listed(rows: Sequence[Row], shape: Published | None) -> Table:
             deviation = "" if point.deviation is None else f"± {point.deviation:g}"
             place = [f"{name}, published", str(point.length)]
             cells.append([*place, f"{point.value:g}", deviation])
-    return Table(["encoding", "length", words.unit(rows[0]), "each seed"], cells)
+    return FigureNumbers(["encoding", "length", words.unit(rows[0]), "each seed"], cells)
 
 
 def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
@@ -181,7 +181,7 @@ def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
         [_forest(drawn, title, bits, None if bits else PERCENT)],
         _unbroken(says),
         height=_height(len(drawn)),
-        listed=Table(
+        listed=FigureNumbers(
             ["encoding", "mean", "each seed", "95 %"], [estimate.cells(bits) for estimate in drawn]
         ),
     )
@@ -206,7 +206,7 @@ def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
         f" is better. Of {len(drawn)} intervals {above} lie above 0, {below} below, and"
         f" {len(drawn) - above - below} include it.",
         height=_height(sum(_over_lines(estimate.name).count("\n") + 1 for estimate in drawn)),
-        listed=Table(
+        listed=FigureNumbers(
             ["contrast", "difference", "each seed", "95 %"],
             [estimate.cells(bits) for estimate in drawn],
         ),

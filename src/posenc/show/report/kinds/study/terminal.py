@@ -32,7 +32,7 @@ def show(result: Analysis, console: Console) -> None:
     for task in dict.fromkeys(row.task for row in result.rows):
         console.print()
         rows = [row for row in (*result.rows, *result.baselines) if row.task == task]
-        _rows(task, rows, result.metric, console)
+        _print_rows(task, rows, result.metric, console)
     console.print(Text(findings.intervals(result.rows), "dim"))
     if result.overall and len(result.overall[0].tasks) > 1:
         console.print()
@@ -45,7 +45,7 @@ def show(result: Analysis, console: Console) -> None:
         console.print(Text(result.stamp, "bold yellow"))
 
 
-def _rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None:
+def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -> None:
     bits = any(row.bits for row in rows)
     protocol = next((row.protocol for row in rows if row.protocol), "no outcomes yet")
     unit = findings.unit(rows[0]) + (", less is better" if bits else "")

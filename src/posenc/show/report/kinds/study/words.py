@@ -6,7 +6,7 @@ from posenc.core.numerals import number
 from posenc.lab.study import statistics
 from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row
 from posenc.lab.study.bands import How, Recovery
-from posenc.lab.study.prediction import Effect, Prediction
+from posenc.lab.study.prediction import Prediction, PropertyEffect
 from posenc.lab.study.repetition import Repeated
 from posenc.lab.study.statistics import Interval
 
@@ -171,7 +171,7 @@ def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]
     return sentences + ([f"Not decided: {'; '.join(uncalled)}."] if uncalled else [])
 
 
-def effect(measured: Effect) -> tuple[str, str, str, str, str]:
+def effect(measured: PropertyEffect) -> tuple[str, str, str, str, str]:
     """A property, its rank correlation, p by Holm, who has it, who lacks it."""
     numbers = f"{measured.correlation:+.2f}", f"{measured.adjusted:.2g}"
     return (
