@@ -1,6 +1,7 @@
-"""Write what is made: the guide of README.md; and from the cards its table of properties, what is
-read where torch is not loaded, `cards.json`, and `findings.json`, where encodings are others than
-were measured or --measure is passed. With --check, only say what is stale.
+"""Write what is made: the guide of README.md; the page of the glossary; from the cards the table of
+properties, what is read where torch is not loaded, `cards.json`, and `findings.json`, where
+encodings are others than were measured or --measure is passed. With --check, only say what is
+stale.
 """
 
 import json
@@ -10,13 +11,14 @@ from pathlib import Path
 import torch
 
 from posenc.catalog import CATALOG
-from posenc.core import names
+from posenc.core import glossary, names
 from posenc.properties import ALL, check
 from posenc.properties.card import described, measured_by
 from posenc.show.report import guide
 
 ROOT = Path(__file__).parent.parent
 README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/core/cards.json"
+GLOSSARY = ROOT / "docs/glossary.md"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 GUIDE = "<!-- guide: made by tools/table.py -->"
 
@@ -66,7 +68,7 @@ def measured_now() -> bool:
 
 def main() -> None:
     readme = between(between(README.read_text(), GUIDE, guide.markdown()), START, table())
-    fresh = {README: readme, PRINTED: printed()}
+    fresh = {README: readme, PRINTED: printed(), GLOSSARY: glossary.page()}
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
     if not measured_now():
         stale.append(names.FINDINGS)

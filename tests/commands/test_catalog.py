@@ -21,6 +21,15 @@ def test_shows_an_encoding_however_it_is_spelled(posenc):
     assert json.loads(out)["properties"]["shift_invariant"]["holds"] is True
 
 
+def test_shows_what_a_word_means_and_where_it_is(posenc):
+    code, out, err = posenc("show", "permutation invariant")
+    assert (code, err) == (0, "")
+    assert "examples/shuffle_test.py" in out
+    assert json.loads(posenc("show", "Torus", "--json")[1])["where"].endswith("repeats.py")
+    assert "arXiv:2104.09864" in posenc("show", "rotary position embedding")[1]
+    assert posenc("show", "no such word")[0] != 0
+
+
 def test_what_is_packaged_is_shown_as_what_is_measured_anew(posenc):
     """But for the last digit of a number, which tests/core/test_names.py allows for."""
     for name in ("fox", "alibi"):

@@ -9,7 +9,7 @@ from rich.console import Console
 from posenc.commands.app import app
 from posenc.commands.errors import UsageError, own_code
 from posenc.commands.options import AsJson, chosen, print_json, printed_card
-from posenc.core import names
+from posenc.core import glossary, names
 
 
 @app.command(name="list")
@@ -45,13 +45,15 @@ def show(
 ) -> None:
     """Show one encoding: what it means, its formula, its properties as measured, its paper.
 
-    Of one of your own, also what attention, caches and packed texts ask of it, tried on it.
+    Of one of your own, also what attention, caches and packed texts ask of it, tried on it. Of
+    another word about positions, what it means and where it is.
 
     Parameters
     ----------
     name
         As `posenc list` spells it; case and dashes do not matter. Or an encoding of your own, as
-        my_module.py:Mine or package.module:Mine, which runs that code.
+        my_module.py:Mine or package.module:Mine, which runs that code. Or a word in quotes, such
+        as "permutation invariant".
     measure
         Measure the properties anew, not as they came with this version.
     as_json
@@ -59,6 +61,11 @@ def show(
     """
     described = None
     if not names.is_own(name):
+        name = names.meant(name)
+        if names.plain(name) not in map(names.plain, names.cards()) and (
+            term := glossary.find(name)
+        ):
+            return print_json(asdict(term)) if as_json else print_term(term)
         printed_card(name)
         described = None if measure else names.described(name)
     if described is None:
@@ -84,6 +91,14 @@ def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> 
         raise UsageError(f"{mine} is an encoding of your own, and has no paper to cite.")
     papers = dict.fromkeys(card["paper"]["bibtex"] for card in map(printed_card, encodings))
     print("\n\n".join(papers))
+
+
+def print_term(term: glossary.Term) -> None:
+    also = f" ({', '.join(term.also)})" if term.also else ""
+    console = Console()
+    console.print(f"[bold]{term.word}[/]{also}", highlight=False)
+    console.print(term.means, highlight=False)
+    console.print(f"→ {term.where}", highlight=False)
 
 
 def _measured(name: str) -> dict[str, Any]:

@@ -43,10 +43,24 @@ NOT_ENCODINGS = {  # names that are asked for and belong to no encoding: what th
 }
 SYNONYMS = {  # other names of encodings of the catalogue
     "rotary": "rope",
+    "rotarypositionembedding": "rope",
+    "rotarypositionalembedding": "rope",
+    "rotarypositionalencoding": "rope",
     "roformer": "rope",
     "none": "nope",
+    "nopositionalencoding": "nope",
     "sincos": "sinusoidal",
+    "sinusoidalpositionalencoding": "sinusoidal",
     "vaswani": "sinusoidal",
+    "learnable": "learned",
+    "learnedpositionalembedding": "learned",
+    "normalised": "normalized",
+    "t5bias": "t5",
+    "t5relativebias": "t5",
+    "attentionwithlinearbiases": "alibi",
+    "axial": "axial-rope",
+    "contextualpositionencoding": "cope",
+    "forgettingtransformer": "fox",
     "2d": "axial-rope",
     "rope2d": "axial-rope",
     "rope3d": "axial-rope-3-d",
@@ -101,6 +115,15 @@ def find(name: str) -> dict[str, Any]:
     if plain(name) not in by_name:
         raise LookupError(refusal(name, cards()))
     return by_name[plain(name)]
+
+
+def meant(name: str) -> str:
+    """The slug of the encoding that is also called so; of another word, the word.
+
+    >>> meant("rotary position embedding"), meant("wavelength")
+    ('rope', 'wavelength')
+    """
+    return SYNONYMS.get(plain(name), name)
 
 
 def described(name: str) -> dict[str, Any] | None:

@@ -1,0 +1,59 @@
+"""Words of the five texts against the catalogue and the glossary, and its places against files."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from posenc.core import glossary, names
+
+ROOT = Path(__file__).parents[2]
+SLUGS = {names.plain(slug) for slug in names.cards()}
+PHRASES = """
+permutation invariant, shuffle test, heat map, integer, binary, sine, linear frequencies,
+wavelength, relative, rotary, rotation matrix,
+maximum sequence length, generalize, bounded, uniqueness, symmetry, smoothness, clocks, group,
+content-content, four terms, fixed frequency, random ids, T5, DeBERTa, ALiBi, wavelet,
+low precision, n-dimensional, images, brain scans, decode, embedding, loss, RoFormer, GPT-2,
+Mistral, DeepSeek, explorer, demo, efficient, Euler, multiplicative, signal-to-noise, unit circle,
+verb, the pig, NoPE, rotary positional encoding, relative position, absolute,
+sinusoidal positional encoding, fourier, learned, transformer-xl, shaw, t5 bias,
+attention with linear biases, ntk, position interpolation, longrope, cope, no positional encoding,
+normalised, random, p-rope, 2d, axial, temperature, vaswani, fire, fox, dual chunk, pope,
+self-extend, sandwich, interpolate, torus, GLUE, translation invariance, monotone, learnable,
+rotary position embedding, relative positional encoding, T5 relative bias, yarn, NoPE layers,
+long-term decay, three apart, key cache, context length, sampling
+"""
+WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_each_word_of_the_five_texts_leads_somewhere(word):
+    """To an encoding, or to a term that says where it is."""
+    assert names.plain(names.meant(word)) in SLUGS or glossary.find(word)
+
+
+def test_a_word_leads_to_one_place():
+    said = [word for term in glossary.TERMS for word in (term.word, *term.also)]
+    assert [word for word, n in Counter(map(names.plain, said)).items() if n > 1] == []
+    assert [word for word in said if names.plain(names.meant(word)) in SLUGS] == []
+
+
+COMMANDS = {"show", "list", "explore", "extend", "inspect"}  # `tests/commands` tries each
+
+
+@pytest.mark.repository
+@pytest.mark.parametrize("term", glossary.TERMS, ids=lambda term: term.word)
+def test_each_place_is_there(term):
+    """A file of the repository, or a command that has a help."""
+    if not term.where.startswith("posenc "):
+        assert (ROOT / term.where).is_file()
+        return
+    command, *rest = term.where.split()[1:]
+    assert command in COMMANDS
+    assert command != "show" or names.plain(rest[0]) in SLUGS
+
+
+@pytest.mark.repository
+def test_the_page_is_the_glossary():
+    assert (ROOT / "docs/glossary.md").read_text("utf-8") == glossary.page()
