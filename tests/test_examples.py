@@ -342,3 +342,14 @@ def test_minilms_table_is_smooth_but_no_sinusoid():
     assert made["found"].directions == pytest.approx(11.7, abs=0.1)
     assert made["fits"] is None
     assert made["far"] < 0.3
+
+
+def test_three_apart():
+    """Against the sum of cosines, whose largest value is at the distance itself."""
+    made, said = run("three_apart")
+    assert "by sinusoids 100% of queries" in said
+    assert "by random rows 0%" in said
+    theta = torch.tensor([10_000 ** (-2 * j / 64) for j in range(32)], dtype=torch.float64)
+    apart = torch.arange(64.0, dtype=torch.float64)[:, None] - torch.arange(64.0) - 3
+    wanted = (apart[..., None] * theta).cos().sum(-1)
+    assert made["scores"].numpy() == pytest.approx(wanted.numpy(), abs=1e-9)

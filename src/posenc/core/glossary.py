@@ -102,7 +102,13 @@ TERMS = (
         "One matrix moves every row by k tokens, PE(p + k) = M(k) PE(p), and M(a) M(b) = M(a + b):"
         " the shifts are rotations, and form a group.",
         "examples/one_matrix_moves_all.py",
-        ("linear shift", "shift matrix", "rotation matrix", "three apart", "one matrix"),
+        ("linear shift", "shift matrix", "rotation matrix", "one matrix"),
+    ),
+    Term(
+        "three apart",
+        "One matrix between rows of positions is largest where the key is three before the query,"
+        " at every place: a head can look back by a fixed number of words.",
+        "examples/three_apart.py",
     ),
     Term(
         "Euler's formula",
