@@ -21,6 +21,9 @@ WIDE, HIGH, SHOWN = 900, 900, 700  # pixels of the window, and of the instrument
 FIRST, LAST, ROOM = "h2", ".verdict", 38  # what is filmed, from above to below, and pixels beyond
 STEP, STILL = 70, 1_600  # milliseconds of a frame of a motion, and of one that is to be looked at
 MOVES = 8  # frames of a motion
+HIDDEN = """end => document.querySelectorAll("main *").forEach(one => {
+    if (one.getBoundingClientRect().top >= end) one.style.visibility = "hidden";
+})"""
 AT = """share => document.getAnimations().forEach(one => {
     one.pause();
     one.currentTime = share * one.effect.getComputedTiming().endTime;
@@ -78,7 +81,8 @@ def main(path: Path) -> None:
         animations = page.context.new_cdp_session(page)
         animations.send("Animation.enable")
         animations.send("Animation.setPlaybackRate", {"playbackRate": 0.001})  # `film` moves them
-        above, _ = between(page)
+        above, end = between(page)
+        page.evaluate(HIDDEN, end - ROOM)
         shots = [*film(page)]
         _, below = between(page)
         cut = [(shot.crop((0, above, WIDE, below)), time) for shot, time in shots]

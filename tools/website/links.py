@@ -3,12 +3,13 @@
 import json
 from html.parser import HTMLParser
 from pathlib import Path
+from textwrap import wrap
 from urllib.parse import unquote, urlsplit
 
 VOID = ("area", "br", "col", "hr", "img", "input", "link", "meta", "path", "use", "wbr")
 SILENT = ("script", "style", "nav", "noscript", "svg")  # whose text is not searched
 STATES = "#v1/"  # addresses of the explorer, which its own tests follow
-MOST_LETTERS = 1_500  # of a section, that are searched
+MOST_LETTERS = 1_500  # of a row of the search
 
 
 class Page(HTMLParser):
@@ -82,14 +83,20 @@ def broken(folder: Path) -> list[str]:
 def index(pages: dict[str, Page], left_out: tuple[str, ...] = ("source/", "files/")) -> str:
     """What a search looks in, as a script: no page may fetch a file where it is opened as one."""
     rows = [
-        [f"{name}#{anchor}" if anchor else name, _short(page.title), _short(heading), _short(text)]
+        [f"{name}#{anchor}" if anchor else name, _plain(page.title), _plain(heading), part]
         for name, page in pages.items()
         if not name.startswith(left_out)
         for anchor, heading, text in page.sections
         if heading or text.strip()
+        for part in _parts(_plain(text))
     ]
     return f"posencSearch({json.dumps(rows, ensure_ascii=False, separators=(',', ':'))});\n"
 
 
-def _short(text: str) -> str:
-    return " ".join(text.split())[:MOST_LETTERS]
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _parts(text: str) -> list[str]:
+    """A long text in parts of whole words."""
+    return wrap(text, MOST_LETTERS, break_long_words=False, break_on_hyphens=False) or [""]

@@ -207,6 +207,7 @@ def summaries(package: griffe.Module, names: dict[str, str]) -> dict[str, Markup
     """The first sentence of each public name."""
     found = {}
     for name, path in names.items():
-        text = _docstring(package[path]).split("\n\n")[0]
-        found[name] = inline(text)
+        module, _, _ = path.rpartition(".")
+        text = _docstring(package[path]) or _docstring(package[module])
+        found[name] = inline(text.split("\n\n")[0])
     return found

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from website import code, places
 
+EMPTY = re.compile(r"<th[^>]*></th>")  # a heading that says nothing
 STATE = re.compile("<code>(#v1/[^<]+)</code>")  # an address of the explorer
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 
@@ -47,6 +48,7 @@ def render(text: str, source: str, page: str, want: Callable[[str], None]) -> tu
     start = next((n for n, t in enumerate(tokens) if t.type == "heading_close"), -1) + 1
     rest = tokens[start:] if title else tokens
     html = markdown.renderer.render(rest, markdown.options, {})
+    html = EMPTY.sub("<td></td>", html).replace("<pre>", '<pre tabindex="0">')
     states = places.relative("index.html", page)
     return title, Markup(STATE.sub(rf'<a href="{states}\1"><code>\1</code></a>', html))
 
@@ -78,8 +80,7 @@ def _highlighted(text: str, language: str, _: Any) -> str:
 
 
 def _table_open(self: Any, tokens: Sequence[Token], n: int, *_: Any) -> str:
-    columns = _plain(tokens[n + 3]) if len(tokens) > n + 3 else ""  # the first cell of the head
-    label = f"Table: {columns}" if columns else "Table"
+    label = f"Table {sum(token.type == 'table_open' for token in tokens[: n + 1])}"
     region = 'class="scroll" role="region" tabindex="0"'
     return f'<div {region} aria-label="{escape(label)}"><table>'
 

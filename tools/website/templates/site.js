@@ -25,7 +25,7 @@ function worth(row, words) {
     if (!found) return 0;
     sum += found;
   }
-  return sum + (heading && title.startsWith(heading)) * 3;
+  return (sum + (heading && title.startsWith(heading)) * 3) * (row[0].startsWith("api/") ? 0.4 : 1);
 }
 
 function element(tag, text) {
@@ -42,8 +42,12 @@ function look() {
   hits.hidden = !words.length || !rows;
   heard.textContent = "";
   if (hits.hidden) return;
-  const found = rows.map(row => [worth(row, words), row]).filter(([sum]) => sum);
-  found.sort((a, b) => b[0] - a[0]);
+  const best = new Map(); // a long section has several rows
+  for (const row of rows) {
+    const sum = worth(row, words);
+    if (sum > (best.get(row[0])?.[0] ?? 0)) best.set(row[0], [sum, row]);
+  }
+  const found = [...best.values()].sort((a, b) => b[0] - a[0]);
   const list = document.createElement("ul");
   for (const [, [place, title, heading, text]] of found.slice(0, MOST)) {
     const link = Object.assign(document.createElement("a"), { href: root + place });
