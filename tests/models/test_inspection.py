@@ -8,6 +8,7 @@ import re
 import pytest
 from published import KINDS, MODELS, published
 
+import posenc
 from posenc import ALiBi, NoPE, T5Bias
 from posenc.analysis.frequencies import pairs, reach, smallest_base
 from posenc.encodings.rotary.theta import frequencies, yarn
@@ -281,3 +282,20 @@ def test_no_base_is_advised_that_no_model_has(tmp_path):
     advice = inspected(tmp_path, config, 262_144).advice
     assert len(advice) == 2
     assert not any("train on with" in line for line in advice)
+
+
+def test_a_config_its_folder_and_its_file_are_the_same_model(tmp_path):
+    """By the public name, as README calls it."""
+    values = {"model_type": "llama", "rope_theta": 500000.0, "max_position_embeddings": 8192}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    whole = posenc.inspect(values, target=131072)
+    for model in (tmp_path, str(tmp_path), tmp_path / "config.json"):
+        other = posenc.inspect(model, target=131072)
+        assert (other.problems, other.groups, other.spec) == (
+            whole.problems,
+            whole.groups,
+            whole.spec,
+        )
+        assert other.name == tmp_path.name
+    with pytest.raises(ValueError, match="`weights` needs the files of a model"):
+        posenc.inspect(values, weights=True)

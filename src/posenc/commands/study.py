@@ -151,7 +151,7 @@ def study(
             f"registered: sha256 {registered.digest}, in {printable(str(folder))}", file=sys.stderr
         )
         try:
-            with progress() as say:
+            with progress(estimate=False) as say:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
                     keep=keep, deviate=deviate, progress=_in_words(say), allow_code=code,
