@@ -163,7 +163,7 @@ class Heat(Mark):
     """Values as colours, z[row][column]; `heat` makes one of any size.
 
     `signed`: 0 shows the paper, above it is vermilion, below blue. Else the paper at `low`, blue
-    at `high`. Where there is no value the paper shows. `high` is the largest magnitude found if None.
+    at `high`. Where there is no value the paper shows. None for `high` is the largest magnitude.
     """
 
     z: Sequence[Values]

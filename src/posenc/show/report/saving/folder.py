@@ -68,8 +68,8 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        if isinstance(error, NotADirectoryError):
-            raise NotADirectoryError(f"{there} is not a folder.") from None
+        if isinstance(error, NotADirectoryError) and there == out:
+            raise NotADirectoryError(f"{out} is not a folder.") from None
         raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
 
 
