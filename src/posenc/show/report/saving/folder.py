@@ -48,8 +48,8 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
     A folder that is not there is made when it is written, so that what fails before leaves none.
     `beside` other files it may stand; only what it would replace must be of an earlier report.
     """
+    there = out
     try:
-        there = out
         while not os.path.lexists(there):
             there = there.parent
         names = sorted(entry.name for entry in there.iterdir()) if there == out else []
