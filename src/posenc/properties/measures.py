@@ -450,8 +450,13 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
-    """The extreme value, and its index."""
-    place = values.argmax() if largest else values.argmin()
+    """The extreme value, and its index; the first of those that differ by a rounding alone.
+
+    Where many are alike, the last digits of a processor would choose between them.
+    """
+    extreme = values.amax() if largest else values.amin()
+    alike = torch.isclose(values, extreme, rtol=1e-6, atol=0.0, equal_nan=True)
+    place = alike.flatten().nonzero()[0, 0]
     index = torch.unravel_index(place, values.shape)
     return values.flatten()[place].item(), tuple(int(i) for i in index)
 
