@@ -67,7 +67,8 @@ class Cell:
     trained RoPE before it is tested: "yarn 2", or "yarn 2 after 100" steps more on longer texts.
 
     `data_seed` gives the order of the data a seed of its own. With the `precision` "bfloat16" the
-    products of training are rounded to it (autocast), weights, sums and tests stay in float32.
+    products of the model's linear maps are rounded to it in training; weights, sums, attention,
+    encodings and tests stay in float32.
     `source` is the file of a text, `data` the digest of its content. `told` is the length in tokens
     of the longest text of training, which encodings that have a setting for it are told, and the
     direction of attention with it; None: they have their defaults.

@@ -9,7 +9,7 @@
     data_seed = 1                        # one order of texts for all seeds; else each has its own
     rates = [1e-3, 2e-3, 4e-3]           # each row takes its best at n ≤ L, by `rate_seeds` more
     told = false                         # T5, FIRE, DeBERTa and xPos keep their default lengths
-    precision = "bfloat16"               # of the products in training; tests are in float32
+    precision = "bfloat16"               # of the products of linear maps, in training
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
     # of a text study, also ["alibi", "rope cropped"], that sees the last L tokens, or "windowed"
@@ -93,7 +93,7 @@ class Plan:
     texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
     images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
     data_seed: int | None = None  # of the order of texts; None: that of each run
-    precision: str = "float32"  # of the products in training
+    precision: str = "float32"  # of the products of linear maps, in training
     margin: float | None = None  # a difference that is smaller is none; None: nothing is equal
     pilots: tuple[str, ...] = ()  # runs that were seen before it was written, a sentence each
     rates: tuple[float, ...] = ()  # of which each row takes its best; empty: the profile's

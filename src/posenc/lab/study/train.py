@@ -244,17 +244,14 @@ def loss_of(
 
     `among`: the batch is a part of one with so many answers, and the loss a part of their mean.
     """
-    rounded = cell.precision == "bfloat16"
-    with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=rounded):
-        hidden = model.hidden(
-            batch.inputs,
-            draw_positions(cell, batch.inputs.shape, random),
-            mask_of(cell, task, batch),
-            oracle_targets=oracle_targets(cell, batch),
-            points=batch.points,
-        )
-        logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
-    logits = logits.float() if rounded else logits
+    hidden = model.hidden(
+        batch.inputs,
+        draw_positions(cell, batch.inputs.shape, random),
+        mask_of(cell, task, batch),
+        oracle_targets=oracle_targets(cell, batch),
+        points=batch.points,
+    )
+    logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
     if among is None:
         return cross_entropy(logits, targets)
     return cross_entropy(logits, targets, reduction="sum") / among
