@@ -50,6 +50,7 @@ def of_studies() -> Iterator[None]:
         extra = "study" if error.name == "safetensors" else "ray"
         raise UsageError(f"this needs the extra `{extra}`: {how_to_install(extra)}") from None
     except ValueError as error:
-        if type(error).__module__.startswith("posenc.lab.study"):  # ours: a sentence
+        # Errors of posenc.lab.study say in one sentence what to mend
+        if type(error).__module__.startswith("posenc.lab.study"):
             raise UsageError(str(error)) from None
         raise

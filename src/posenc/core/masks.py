@@ -24,7 +24,7 @@ from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, f
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
 from posenc.core.tracing import traced
 
-Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # shapes of the positions of queries and of keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Mask:
     """Mask of attention: `sees(b, h, i, j)` is True where query i sees key j."""
 
     sees: Seen
-    shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
+    shapes: tuple[Shapes, ...] = ()  # shapes of the positions that it was made from
     is_causal: bool = False  # exactly the triangle that kernels have built in
     # The bands that say the same, within a document
     bands: tuple[OffsetRange, ...] | None = field(default=None, compare=False)
@@ -125,7 +125,7 @@ class Mask:
 
 
 ANY = -1  # tokens: any number of them
-NOWHERE: Shapes = ((), ())  # made without positions
+NOWHERE: Shapes = ((), ())  # shapes of a mask made without positions
 
 
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
