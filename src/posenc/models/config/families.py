@@ -31,7 +31,8 @@ Kind = Literal[
 
 
 ALIASES = {  # model_type of published files → that of the class which transformers reads them with
-    "kimi_k2": "deepseek_v3",  # as Kimi_K25Config does; only its tokenizer is another
+    # Kimi_K25Config does so; only its tokenizer is another
+    "kimi_k2": "deepseek_v3",
     "dinov3": "dinov3_vit",  # ComfyUI's image_encoders/dino3_large.json
 }
 
@@ -232,7 +233,8 @@ class Family:
             return replace(self, stacks=stacks)
         if not self.switch:
             return self
-        key = self.switch["key"]  # null is a value too
+        # A null in the config is a value too
+        key = self.switch["key"]
         value = config[key] if key in config else self.defaults.get(key)
         name = value if isinstance(value, str) else json.dumps(value)
         return self._with(self.switch.get(name, self.switch.get("", {})))

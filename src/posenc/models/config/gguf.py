@@ -77,7 +77,8 @@ SCALING = {
     "rope.scaling.yarn_beta_fast": "beta_fast",
     "rope.scaling.yarn_beta_slow": "beta_slow",
 }
-GAINS = ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor")  # which are multiplied
+# Keys whose values are multiplied
+GAINS = ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor")
 SILENT = re.compile(
     r"attention\.(scale|temperature_\w+|sliding_window_pattern)|rope\.(?!scal|dim)\w+"
 )
@@ -143,7 +144,8 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
         if gain != 1:
             raise Unread(file, f"{name}.{GAINS[0]}", f"scales cos and sin beside {method!r}", gain)
         return scaling
-    if gain != 1:  # llama.cpp multiplies both by what YaRN takes by itself
+    # llama.cpp multiplies both by the gain that YaRN has by itself
+    if gain != 1:
         factor = scaling.get("factor") or 1.0
         scaling["attention_factor"] = gain * (1 + 0.1 * log(max(factor, 1.0)))
     if (strength := values.get("rope.scaling.yarn_log_multiplier")) is not None:
@@ -296,7 +298,8 @@ def _even_share(config: Mapping[str, Any]) -> float:
 
 
 PATTERN = ("attention.sliding_window_pattern", "rope.freq_base_swa")
-OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {  # and the keys it reads
+# By architecture, the function that reads it and the keys it needs
+OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "granite": (_granite, ("attention.scale",)),
     "granitemoe": (_granite, ("attention.scale",)),
     "granitemoehybrid": (_granite_hybrid, ("attention.scale",)),
