@@ -11,7 +11,8 @@ from posenc.models.check.differences import Difference
 from posenc.models.check.verdict import Check
 from posenc.models.files.errors import printable
 
-if TYPE_CHECKING:  # need torch
+# These need torch
+if TYPE_CHECKING:
     from posenc.models.check.loss import Trial
     from posenc.models.prove import Proof
 
