@@ -22,7 +22,7 @@ from posenc.core.threads import threads
 from posenc.lab.bench import memory
 from posenc.lab.bench.results import BenchTable, Target, table
 from posenc.lab.bench.timing import timed
-from posenc.rotation.dispatch import kernel_for
+from posenc.rotation.kernels import kernel_for
 from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate
 from posenc.rotation.table import Turn, turn
 
