@@ -50,7 +50,6 @@ def of_studies() -> Iterator[None]:
         extra = "study" if error.name == "safetensors" else "ray"
         raise UsageError(f"this needs the extra `{extra}`: {how_to_install(extra)}") from None
     except ValueError as error:
-        # Errors of posenc.lab.study say in one sentence what to mend
-        if type(error).__module__.startswith("posenc.lab.study"):
+        if type(error).__module__.startswith("posenc.lab.study"):  # ours: a sentence
             raise UsageError(str(error)) from None
         raise

@@ -71,7 +71,7 @@ class Proof:
     ways: list[Way]
     cache: int  # bytes, of one text of `to` tokens
     notes: list[str]
-    gguf_keys: dict[str, Any]  # keys for the best way, where the model is a GGUF file
+    gguf_keys: dict[str, Any]  # of the best way, where the model is a GGUF file
 
     @property
     def chosen(self) -> str:

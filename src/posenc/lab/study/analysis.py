@@ -121,7 +121,7 @@ class Analysis:
     baselines: Sequence[Row]  # of text studies: each row, cropped to L and through a window
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
-    profile: Profile | None  # profile of all cells; None where there are none, or several profiles
+    profile: Profile | None  # of all cells; None where there are none, or several profiles
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
