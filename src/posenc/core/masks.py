@@ -325,7 +325,7 @@ def _refuse_wrong_answer(seen: Any, name: str) -> None:
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Join two masks; of what is known of them, positions and tensors are kept, bands are not."""
+    """Join two masks. The result keeps positions and source tensors, but no bands."""
     refuse_no_function(other, "what a mask is joined with")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of

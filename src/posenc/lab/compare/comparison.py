@@ -115,7 +115,7 @@ class Measured:
 
     @property
     def untrained(self) -> bool:
-        """True if it learns: what it does here is what its random numbers do."""
+        """True if it has parameters, which are random here: its numbers describe how it begins."""
         return self.parameters > 0
 
 

@@ -243,7 +243,7 @@ def run_cell(
     stop: Callable[[], bool],
     progress: Callable[[Any], None],
 ) -> Event:
-    """Run a cell in this process, whatever comes of it."""
+    """Run a cell in this process; every outcome becomes an event."""
     asked = False
 
     def asked_to_stop() -> bool:

@@ -226,12 +226,12 @@ class Store:
             self._file.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", row)
 
     def add(self, record: Record) -> None:
-        """Write down what a cell came to."""
+        """Append the outcomes of a cell."""
         with _explained(self.folder / RUNNING), _transaction(self._file):
             _insert(self._file, record)
 
     def clock(self, **line: Any) -> None:
-        """Add a line to the times, which are no part of what is to be the same each time."""
+        """Append to times.jsonl, which two equal runs need not share."""
         data = f"{json.dumps(line)}\n".encode()
         with open(self.folder / TIMES, "ab+", opener=regular.opener) as file:
             file.seek(0, os.SEEK_END)

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posenc.core.provenance import Provenance, since
+from posenc.core.text import printable
 from posenc.models.check import differences, faults
 from posenc.models.check.differences import Difference
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.readings import readings
 from posenc.models.config.spec import Spec
-from posenc.models.files.errors import ModelError, printable
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
 from posenc.models.inspection import name_of
 
