@@ -90,8 +90,8 @@ class Measurements(TypedDict):
     """The measurements of an encoding, made once."""
 
     graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
-    sliders: dict[str, Slider]  # sliders by option
-    properties: dict[str, MeasuredProperty]  # properties by name
+    sliders: dict[str, Slider]  # by option
+    properties: dict[str, MeasuredProperty]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
     cost: Work | None  # None: it cannot be made, or run, at this size
     causal: bool  # True of one made for causal attention, under whose mask it is measured
