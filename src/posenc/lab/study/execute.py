@@ -167,8 +167,7 @@ def resolved(plan: Plan) -> list[Cell]:
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}
             by_task[name] |= {"told": task.longest if plan.told else None}
-            # Check the settings now, as a cell of them will when it is read
-            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)
+            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
             longest = task.longest
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
             raise PlanError(

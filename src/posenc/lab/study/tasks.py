@@ -50,7 +50,7 @@ KEYS = tuple(f"k{n}" for n in range(128))
 VALUES = tuple(f"v{n}" for n in range(128))
 BITS = ("0", "1")
 RARE = "<rare>"
-MOST_BYTES = 2**30  # bytes of an array of pictures, unpacked
+MOST_BYTES = 2**30  # of an array of pictures, unpacked
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, EOFError, BadZipFile, zlib.error)
 
 Symbols = Sequence[str]

@@ -44,23 +44,15 @@ LISTS = ("parts", "attention", "sinks", "ignored")  # fields that are tuples
 class Family:
     """One `model_type`. Fields that are left out are as in Llama.
 
-    docs/families.md adds one. The fields, by the question that they answer:
-
-    What it is
+    They stand below by the question that they answer; docs/families.md adds a family.
 
     `name`       its `model_type`
     `folder`     where it is in transformers/models
     `kind`       of the main stack of *this* config, not of configs inside it
-
-    Rotation: how the channels of a head turn
-
     `layout`     where the two channels of a pair sit, as the weights lie: "half" or "interleaved"
     `layout_key` a flag of the config that says so: true is "interleaved", false is "half"
     `place`      which channels of a head turn where not all do: "leading" or "trailing"
     `sign`       −1: turned the other way round
-
-    Keys: what the config calls things, and what it takes where it is silent
-
     `keys`       usual name of a key → its name in this config
     `older`      names of keys in files that are older than the class → usual names
     `fixed`      keys of such files that the class does not read → the only value that it stands for
@@ -70,9 +62,6 @@ class Family:
                  old `rope_scaling` apply to it, "gain": of cos and sin without `attention_factor`},
                  where each type of layer has its own
     `labels`     type of layer → label under `rope_parameters`, where they differ
-
-    Layers: which are of what type, attend, turn and see how far
-
     `layers`     types of layers where the config has no `layer_types`: see `types`; "key" and
                  "at_key" are keys of `every` and `at`, "listed" a list of those that are "is";
                  with "nope" layers without encoding are, where `use_sliding_window` says so;
@@ -82,6 +71,7 @@ class Family:
                  "unlisted" the type of all layers where nothing is listed, "codes" {key of a list:
                  {number: type}}; with "forced" the last layer is of type "last" whatever is listed,
                  with "trimmed" only as many are read as there are layers
+    `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not
     `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
                  turn, "every": key of an interval, "default": its value} or {"types": […]}; without
@@ -89,9 +79,6 @@ class Family:
     `windows`    type of layer → key of how many tokens a query sees to one side, itself included;
                  or {"key": …, "over": 2, "plus": 1}, a half of its value and one more; or a list of
                  such, of which the first counts whose key is there
-
-    Scores: what becomes of q · k
-
     `temperature`  {"form": "llama4" | "ministral" | …, and its keys}; "nope": true if only there
     `logit_gain` "mscale": the softmax scale is multiplied by g(mscale_all_dim)², as DeepSeek does
     `causal`     does a query see only what stands before it; or the key of the config that says so
@@ -101,9 +88,6 @@ class Family:
     `softcap`    the key of c, where scores s become c tanh(s/c)
     `sinks`      types of layers with a learned logit in each head that takes its share of softmax
     `beyond`     what else its attention does that `attend` does not, after "its attention"
-
-    Tables and axes: how many rows, and from which on
-
     `mrope`      {"sections": default pairs of each axis, "woven": interleaved or in blocks}
     `offset`     of tables: the row of the first token; "pad + 1": the one after `pad_token_id`
     `extra`      rows of the table beyond `max_position_embeddings`
@@ -116,19 +100,12 @@ class Family:
                  for each layer, "wide" {type of layer: key of its channels of a head}, "times" how
                  many even shares of the width a head has, "share" the key of channels that turn of
                  those of `head_dim`, "by_layer" {key of a list with one for each layer: setting}
-
-    Parts: configs and stacks within this one, and forms that a key decides between
-
-    `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
     `inner`      such a key → {"model_type": what its class takes it for where it states none,
                  "fixed": or another one, "defaults": those that the class of the whole gives it}
     `flat`       the `model_type` of the text model that its class makes of keys at the top level
                  where no text model's config is inside
-
-    Limits: what is not read
-
     `ignored`    usual names of keys that other classes heed and this one does not: at the top of a
                  config without `rope_parameters`, or within these, as "rope_parameters.…"; with
                  "rope_scaling" these are ignored altogether

@@ -171,8 +171,7 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
         return tuple(listed_type if i in listed else other_type for i in range(count))
     if (types := family.types(count, *_step(config, family))) is not None:
         return types
-    # The first layer with a window, as in Qwen2
-    first = config.count("max_window_layers", 0)
+    first = config.count("max_window_layers", 0)  # of those with a window, as in Qwen2
     if config.flag("use_sliding_window") is False or config.count("sliding_window") is None:
         first = None
     first = count if first is None else first
