@@ -144,8 +144,7 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
         if gain != 1:
             raise Unread(file, f"{name}.{GAINS[0]}", f"scales cos and sin beside {method!r}", gain)
         return scaling
-    # llama.cpp multiplies both by the gain that YaRN has by itself
-    if gain != 1:
+    if gain != 1:  # llama.cpp multiplies both by what YaRN takes by itself
         factor = scaling.get("factor") or 1.0
         scaling["attention_factor"] = gain * (1 + 0.1 * log(max(factor, 1.0)))
     if (strength := values.get("rope.scaling.yarn_log_multiplier")) is not None:
