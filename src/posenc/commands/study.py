@@ -27,7 +27,8 @@ from posenc.commands.progress import Progress, progress
 from posenc.core.extras import how_to_install
 from posenc.core.text import printable
 
-USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # where none is named
+# Studied where none is named
+USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")
 
 
 @Parameter(name="*")

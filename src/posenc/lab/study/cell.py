@@ -14,13 +14,15 @@ from torch import Tensor
 
 from posenc.core.arguments import brief
 
-FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
+# The format of settings; a change of meaning raises it, so that old cells keep their names
+FORMAT = 1
 CONTROLS = ("", "window", "shuffled", "oracle")
 PRECISIONS = ("float32", "bfloat16")
 EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that change no number
 LONGEST = 2**20  # length of a text, in the measure of its task
-MOST = {  # of the settings of a profile
+# The largest settings of a profile
+MOST = {
     "width": 2**16, "heads": 2**10, "layers": 2**10, "steps": 2**31, "batch": 2**20,
     "warmup": 2**31, "prompts": 2**24,
 }  # fmt: skip
@@ -36,9 +38,9 @@ class Profile:
     layers: int = 2
     steps: int = 800
     batch: int = 64  # texts in a step
-    rate: float = 1e-3  # of AdamW, at the end of the warm-up; a cosine takes it to a tenth
+    rate: float = 1e-3  # AdamW's rate at the end of the warm-up; a cosine takes it to a tenth
     warmup: int = 100  # steps
-    prompts: int = 200  # for each tested length
+    prompts: int = 200  # prompts for each tested length
 
     @property
     def weights(self) -> int:

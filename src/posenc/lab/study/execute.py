@@ -40,13 +40,14 @@ from posenc.properties.conformance import refuse_broken
 
 MODELS = "models"
 CELLS = "cells"  # the folder of checkpoints, one inside for each cell
-RETRIES = 3  # of a cell whose worker was killed
+RETRIES = 3  # times that a cell is begun again whose worker was killed
 GRACE = 30.0  # seconds that a worker has after its parent has ended
 PATIENCE = 120.0  # seconds in which workers write their checkpoints
 OFTEN = 0.5  # seconds between two messages of a worker about its progress
 
 Runner = Callable[..., Result]
-Kind = tuple[Any, ...]  # of cells that take as long: sizes, task and encoding, or the first of them
+# Cells of one kind take equally long: sizes, task, encoding, or the first of these
+Kind = tuple[Any, ...]
 
 
 class Event(NamedTuple):
@@ -121,7 +122,8 @@ def study(
     after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
-    try:  # checkpoints need it: without, all cells would be trained and lost
+    # Checkpoints need safetensors: without it all cells would be trained and lost
+    try:
         import safetensors.torch  # noqa: F401
     except ImportError:
         raise ImportError(
@@ -218,7 +220,8 @@ def _usable(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise PlanError(f"{what}: {error.filename} cannot be read: {error.strerror}.") from None
-    except Exception as error:  # of the user's code
+    except Exception as error:
+        # The user's code may raise anything
         raise PlanError(f"{what}: {' '.join(str(error).split())}") from error
 
 
@@ -239,7 +242,7 @@ def run_cell(
     stop: Callable[[], bool],
     progress: Callable[[Any], None],
 ) -> Event:
-    """Run a cell in this process, whatever comes of it."""
+    """Run a cell in this process; every outcome becomes an event."""
     asked = False
 
     def asked_to_stop() -> bool:
@@ -254,9 +257,11 @@ def run_cell(
         task = tasks.find(cell.task, file_of(cell))
         result = runner(cell, task, place, asked_to_stop, progress)
         record = Record.of(cell, result)
-    except ArithmeticError as error:  # the loss is lost: that is what the cell came to
+    except ArithmeticError as error:
+        # The loss is not finite: that is the outcome of the cell
         record = Record(cell, None, (), str(error), {})
-    except train.Stopped:  # asked here, or of another process that shares the run
+    except train.Stopped:
+        # Stopping was asked here, or of another process that shares the run
         return Event("stopped", cell)
     except Exception as error:
         if asked:
@@ -293,7 +298,8 @@ class Processes:
         self._workers[connection] = process, cell
         try:
             connection.send(cell)
-        except OSError:  # it was killed while it was idle: `wait` sees that, and says so
+        except OSError:
+            # The worker was killed while it was idle: `wait` sees that, and says so
             pass
 
     def _new(self) -> tuple[Connection, Any]:
@@ -345,7 +351,8 @@ class Processes:
 def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> None:
     """Run cells in a worker, one after the other, until it has to stop or its parent has ended."""
     torch.set_num_threads(1)
-    for name in ("SIGINT", "SIGHUP"):  # which a terminal sends to all: the parent says when to stop
+    # A terminal sends these to all processes, and the parent says when to stop
+    for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     ended = threading.Event()
@@ -377,7 +384,8 @@ def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> N
                 # a message, or the end of the pipe, is the parent's way to say stop
                 stop = lambda: ended.is_set() or alone() or connection.poll()  # noqa: E731
                 connection.send(run_cell(cell, runner, cells, stop, progress))
-        except (EOFError, OSError):  # the parent has ended
+        except (EOFError, OSError):
+            # The parent has ended
             return
 
 
@@ -411,7 +419,7 @@ class _Study:
         self.pace = _Pace()
         for cell, wall in _walls(writer):
             self.pace.add(cell, wall)
-        self.kinds: Counter[Kind] = Counter()  # of the cells that wait
+        self.kinds: Counter[Kind] = Counter()  # kinds of the cells that wait
         self.status = Status()
         self._count()
 
@@ -426,7 +434,8 @@ class _Study:
         self.status.done, self.status.of = len(self.done), len(self.names)
 
     def run(self) -> Ended:
-        for digest in self.done:  # what a kill left between the storing of a cell and this
+        # Remove checkpoints that a kill left after their cell was stored
+        for digest in self.done:
             shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
         try:
             narrow = self._all()

@@ -140,7 +140,8 @@ class Task:
         write = self.held_out if held_out and self.held_out is not None else self.write
         written = write(n, random)
         if isinstance(written, TaskText):
-            if written.said is not None:  # the place of <bos> is the task's to grade
+            # The task itself says whether the place of <bos> is graded
+            if written.said is not None:
                 return written
             return TaskText([BEGIN, *written.symbols], [False, *written.graded])
         prompt, answer = written
@@ -295,7 +296,8 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
     """Draw n orders with a bit: write it, ignore it, or read what was written last, the answer."""
     symbols, graded, memory = [], [], random.choice(BITS)
     for step in range(n):
-        if step == 0:  # so that there is something to read
+        # The first order is a write, so that there is something to read
+        if step == 0:
             order = "write"
         elif step == n - 1:
             order = "read"
@@ -501,7 +503,8 @@ def _check_sizes(path: Path) -> None:
             with file.open(name) as array:
                 try:
                     shape, _, dtype = readers[npy.read_magic(array)](array)
-                except Exception as error:  # numpy reads a header as Python's own words
+                except Exception as error:
+                    # numpy reads a header as a Python expression, which may raise anything
                     raise ValueError(f"{name} has no header of an array: {error}") from None
                 if prod(shape) * dtype.itemsize != size - array.tell():
                     raise ValueError(f"{name} is not as large as it says, {shape} of {dtype}")
@@ -538,7 +541,8 @@ def load_sentences(path: Path) -> Task:
                     f"{path}, line {number}: it must be a label, a tab and a sentence, or an"
                     f" identifier, a valence and a sentence, it has {len(parts)} parts."
                 )
-    Random(0).shuffle(labelled)  # files are sorted by source or by label
+    # Files are often sorted by source or by label
+    Random(0).shuffle(labelled)
     return sentences(labelled)
 
 

@@ -77,7 +77,8 @@ SCALING = {
     "rope.scaling.yarn_beta_fast": "beta_fast",
     "rope.scaling.yarn_beta_slow": "beta_slow",
 }
-GAINS = ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor")  # which are multiplied
+# Keys whose values are multiplied
+GAINS = ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor")
 SILENT = re.compile(
     r"attention\.(scale|temperature_\w+|sliding_window_pattern)|rope\.(?!scal|dim)\w+"
 )
@@ -296,7 +297,8 @@ def _even_share(config: Mapping[str, Any]) -> float:
 
 
 PATTERN = ("attention.sliding_window_pattern", "rope.freq_base_swa")
-OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {  # and the keys it reads
+# By architecture, the function that reads it and the keys it needs
+OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "granite": (_granite, ("attention.scale",)),
     "granitemoe": (_granite, ("attention.scale",)),
     "granitemoehybrid": (_granite_hybrid, ("attention.scale",)),
