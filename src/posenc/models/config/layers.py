@@ -161,7 +161,7 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
         return tuple(family.layers["is" if slides and none else "else"] for none in bare)
     bare = [key for key in ("key", "every") if family.nope.get(key)]
     if family.layers and any(config.stated(family.nope[key]) for key in bare):
-        kinds = {True: family.layers["is"], False: family.layers["else"]}  # as Llama 4 has them
+        kinds = {True: family.layers["is"], False: family.layers["else"]}  # Llama 4
         return tuple(kinds[bare] for bare in _bare(config, family, ("",) * count))
     if "listed" in family.layers:
         listed = config.counts(family.layers["listed"])

@@ -61,8 +61,7 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
                 f"{out} holds {named}, which is not an earlier report: name another folder{remedy}."
             )
         os.rmdir(mkdtemp(prefix=UNFINISHED, dir=out))
-    except ValueError as error:
-        # A zero byte is in the name
+    except ValueError as error:  # a zero byte in the name
         raise OSError(f"{out} cannot be written to: {error}.") from None
     except OSError as error:
         if error.errno is None:
