@@ -462,6 +462,16 @@ REFUSED = [
     ({"tasks": ["language"], "text": "."}, "tasks: language: . cannot be read: Is a directory"),
     ({"tasks": ["language"], "text": "large"}, "large must have at most 268,435,456 bytes, it has"),
     ({"tasks": ["images"], "images": "/dev/zero"}, "tasks: images: /dev/zero must be a regular"),
+    ({"tasks": ["copy-unique"], "tested": [10, 12, 101]}, "copy-unique has up to 100 .* got 101"),
+    ({"tasks": ["language"], "tested": [10, 12, 99_999]}, "of 43,341 symbols have .* got 99,999"),
+    (
+        {"tested": [10, 12, 299], "encodings": ["nope", "learned"]},
+        "encodings: learned: the table has rows 0 … 511, `pos` asks for 0 … 599",
+    ),
+    (
+        {"positions": "random 30"},
+        "encodings: nope: `positions` 'random 30' are too few for a text of 42 tokens",
+    ),
     ({"tasks": ["mine.py:long"]}, "tasks: mine.py:long: a cell cannot have the `trained` 10000"),
     (
         {"encodings": [{"name": "mine.py:Mine", "extend": "pi 2"}]},
