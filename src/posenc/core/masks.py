@@ -61,6 +61,11 @@ class Mask:
     made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
     # The ids of documents, which tell where one can be attended to by itself.
     ids: tuple["_SameId", ...] = field(default=(), compare=False)
+    # What FlexAttention takes for it, by shape and device: made once, and gone with the mask
+    blocks: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "blocks": {}}
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)

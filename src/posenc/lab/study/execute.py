@@ -20,10 +20,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
+from posenc.attention.layer import SelfAttention
 from posenc.core import provenance
 from posenc.core.arguments import brief
 from posenc.core.extras import how_to_install
@@ -31,6 +33,7 @@ from posenc.lab.study import analysis, origin, own_code, regular, statistics, st
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result, check_setting
 from posenc.lab.study.checkpoints import Refused
+from posenc.lab.study.controls import draw_positions
 from posenc.lab.study.extended import check_encoding
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
@@ -154,7 +157,8 @@ def resolved(plan: Plan) -> list[Cell]:
     """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
 
     Raises PlanError for a text, a task or an encoding of the user's own that cannot be used, for an
-    encoding that cannot be extended, and for a metric that is measured at none of the lengths.
+    encoding that cannot be extended or ends before the longest text, for a length of which the task
+    can write no text, and for a metric that is measured at none of the lengths.
     """
     by_task = {}
     for name in plan.tasks:
@@ -168,7 +172,7 @@ def resolved(plan: Plan) -> list[Cell]:
             by_task[name] |= {"data": data, "source": source}
             by_task[name] |= {"told": task.longest if plan.told else None}
             Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
-            longest = task.longest
+            longest, most = task.longest, task.most_tokens()
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
             raise PlanError(
                 f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"
@@ -184,16 +188,31 @@ def resolved(plan: Plan) -> list[Cell]:
                 f" {name} is not: leave one of them out."
             )
         for cell in plan.of_seed(1):
-            if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
-                with _usable(f"encodings: {cell.name}"):
+            if cell.task != name:
+                continue
+            with _usable(f"encodings: {cell.name}"):
+                if cell.extend or user_code.is_own(cell.encoding):
                     check_encoding(cell, longest)
                     if user_code.is_own(cell.encoding):
                         refuse_broken(encoding_of(cell, task.both_ways))
+                _refuse_too_short(replace(cell, **by_task[name]), most, task.both_ways)
     trials = [replace(cell, **by_task[cell.task]) for cell in plan.trials()]
     return [
         *(replace(cell, tested=_within(cell)) for cell in trials),
         *(replace(cell, **by_task[cell.task]) for cell in plan.cells()),
     ]
+
+
+def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
+    """Read the first and the last of so many tokens: positions or an encoding may end before.
+
+    Raises what they raise there, which would else come after the training.
+    """
+    draw_positions(cell, (1, tokens), Random(0))
+    encoding, width = encoding_of(cell, both_ways), cell.profile.width
+    if encoding.axes == 1:
+        ends = torch.tensor([0, (cell.drawn_below or tokens) - 1])
+        SelfAttention(width, cell.profile.heads, encoding)(torch.zeros(1, 2, width), ends)
 
 
 def _within(cell: Cell) -> tuple[int, ...]:

@@ -206,8 +206,8 @@ def _by_type(values: dict[str, Any], config: Fields, family: Family) -> None:
     """
     lists = {name: values.get(key) for key, name in family.form["by_layer"].items()}
     types, scaling = config.words("layer_types"), values.get("rope_scaling")
-    settings = values.get("rope_parameters") or {}
-    if isinstance(settings.get("full_attention"), dict):
+    settings = config.object("rope_parameters")
+    if settings is not None and isinstance(settings.values.get("full_attention"), dict):
         return
     by_type: dict[str, dict[str, Any]] = {}
     for kind in dict.fromkeys(types or ("full_attention",)):
