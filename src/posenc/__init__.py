@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from posenc.show.explorer.explore import explore as explore
     from posenc.show.report.guide import guide as guide
 
-_names.CATALOG = "posenc.catalog"  # for layers that are given a name, on which it is built
+# Layers may be given the name of an encoding, and build it from the catalogue
+_names.CATALOG = "posenc.catalog"
 
-_HOME = {  # name -> the module it lives in; the encodings are those of `posenc.catalog`
+# Public names and the modules they live in; the encodings are those of `posenc.catalog`
+_HOME = {
     "Block": "attention.block",
     "CATALOG": "catalog",
     "Cache": "attention.cache",
@@ -70,7 +72,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         public = {*_HOME, *_MODULES, *_encodings()}
-        return sorted(public - {"plot"})  # which needs the extra `report`, and `import *` does not
+        # `import *` does not need the extra `report`, which `plot` needs
+        return sorted(public - {"plot"})
     if name in _MODULES:
         value: Any = import_module(f"posenc.{_MODULES[name]}")
     elif name in _HOME:

@@ -58,6 +58,17 @@ def test_without_the_extra_for_studies_nothing_is_trained(posenc, fast, monkeypa
     assert (code, Path("out/results.db").exists()) == (2, False)
     wanted = 'error: this needs the extra `study`: python -m pip install -e ".[study]" in '
     assert err.splitlines()[-1].startswith(wanted)
+    assert "registered" not in err
+
+
+def test_a_plan_is_called_registered_once_it_is(posenc, fast, monkeypatch):
+    Path("plan.toml").write_text(Plan.of(PLAN).text)
+    line = f"registered: sha256 {Plan.of(PLAN).digest}, in out"
+    code, _, err = posenc("study", "plan.toml", "--out", "out")
+    assert (code, err.splitlines().count(line)) == (0, 1)
+    Path("bad.toml").write_text(Plan.of(PLAN | {"metric": "at 99"}).text)
+    code, _, err = posenc("study", "bad.toml", "--out", "other")
+    assert (code, "registered" in err) == (2, False)
 
 
 @pytest.mark.parametrize(

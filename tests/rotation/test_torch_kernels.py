@@ -19,7 +19,7 @@ from rotation_cases import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc.core.frequencies import frequencies
-from posenc.rotation.dispatch import kernel_for
+from posenc.rotation.kernels import kernel_for
 from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import turn
 from posenc.rotation.torch_kernels import by_halves

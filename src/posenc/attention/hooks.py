@@ -69,9 +69,11 @@ def scored(call: Call) -> Call:
     if bias is not None and call.implementation != "reference" and call.softcap is None:
         in_parts = call.implementation in ("auto", "toeplitz") and call.looks and call.plain
         q, k, bias = bias.absorbed(q, k, not in_parts)
-    if k.shape[1] != v.shape[1]:  # the hooks gave them unlike numbers of heads
+    # The hooks may have returned different numbers of heads for k and v
+    if k.shape[1] != v.shape[1]:
         k, v = per_query_head(k, q), per_query_head(v, q)
-    if scale <= 0:  # torch's kernels take the sign of −∞ with it
+    # torch's kernels multiply the −∞ of hidden keys by the scale, and its sign
+    if scale <= 0:
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
     return call._replace(q=q, k=k, v=v, scale=scale, bias=bias)
 

@@ -79,7 +79,8 @@ def main(words: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # `posenc list | head`: nobody reads on
+    except BrokenPipeError:
+        # The reader of a pipe has ended, as in `posenc list | head`
         output.abandon()
         sys.exit(1)
     except OSError as error:
@@ -95,7 +96,8 @@ def _take_threads(words: Sequence[str]) -> None:
     Several would wait for each other: `convert`, beside two busy processes on as many cores, took
     51 s of processor time with two threads, where one takes 3. A number that the user sets stays.
     """
-    large = any(word.startswith("--model") for word in words)  # which reads a text
+    # With --model a text is read, which is worth several threads
+    large = any(word.startswith("--model") for word in words)
     if words and words[0] in SMALL_WORK and not large:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 

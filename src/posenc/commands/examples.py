@@ -93,7 +93,8 @@ def unknown(word: str, commands: Iterable[str]) -> str:
     >>> unknown("rope", ["list", "show"])
     'there is no command `rope`: did you mean `posenc show rope`?'
     """
-    from difflib import get_close_matches  # which few commands need
+    # Imported here, since few commands need it
+    from difflib import get_close_matches
 
     message = f"there is no command `{word}`"
     near = get_close_matches(word, [*commands], n=1, cutoff=0.7)

@@ -27,7 +27,8 @@ from posenc.commands.progress import Progress, progress
 from posenc.core.extras import how_to_install
 from posenc.core.text import printable
 
-USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # where none is named
+# Studied where none is named
+USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")
 
 
 @Parameter(name="*")
@@ -147,14 +148,12 @@ def study(
         registered = _registered(plan, content, resume)
         folder = Path(f"study-{registered.digest[:8]}") if folder is None else folder
         _check_page_folder(folder)
-        print(
-            f"registered: sha256 {registered.digest}, in {printable(str(folder))}", file=sys.stderr
-        )
+        line = f"registered: sha256 {registered.digest}, in {printable(str(folder))}"
         try:
             with progress(estimate=False) as say:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
-                    keep=keep, deviate=deviate, progress=_in_words(say), allow_code=code,
+                    keep=keep, deviate=deviate, progress=_in_words(say, line), allow_code=code,
                     part=share,
                 )  # fmt: skip
         except KeyboardInterrupt:
@@ -251,12 +250,18 @@ def _resuming(folder: Path, code: Sequence[str]) -> str:
     return shlex.join(["posenc", "study", "--resume", str(folder), *words])
 
 
-def _in_words(progress: Progress) -> Callable[[Any], None]:
-    """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong."""
-    noted = 0
+def _in_words(progress: Progress, first: str) -> Callable[[Any], None]:
+    """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong.
+
+    `first` is printed when it begins, for by then its plan is in the store.
+    """
+    noted, begun = 0, False
 
     def say(status: Any) -> None:
-        nonlocal noted
+        nonlocal noted, begun
+        if not begun:
+            print(first, file=sys.stderr)
+        begun = True
         for note in status.notes[noted:]:
             print(f"note: {printable(note, 1_000)}", file=sys.stderr)
         noted = len(status.notes)

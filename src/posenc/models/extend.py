@@ -27,7 +27,7 @@ from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.serving import cache_bytes, serving
 
-METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # by a formula
+METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
 BASE = "base"  # given by hand
 # What makers say that a model was trained on, where its config says more: (context, trained)
 RECIPES = {"qwen3": (40_960, 32_768), "qwen3_moe": (40_960, 32_768)}
@@ -289,7 +289,8 @@ def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> di
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
     if settings.get(key) == method:
-        kept.pop("attention_factor", None)  # of the old factor
+        # It belongs to the old factor
+        kept.pop("attention_factor", None)
     return {key: method, **kept, **usual}
 
 

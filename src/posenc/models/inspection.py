@@ -39,7 +39,8 @@ from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.outlook import judged, outlook, sees_all
 
-if TYPE_CHECKING:  # needs torch, which a config alone does not
+# These need torch, which a config alone does not
+if TYPE_CHECKING:
     from posenc.models.weighing import Weighing
 
 NOTHING = "no encoding (NoPE)"
@@ -47,12 +48,12 @@ WHY = {
     "yarn": "  # works untrained, better after a little training",
     "dynamic": "  # short texts stay as they are; the cache must keep keys before they are turned",
 }
-LARGEST_BASE = 1e10  # that is advised: published models stay below
-MOST_BASES = 16  # that are tried, of heads up to
+LARGEST_BASE = 1e10  # base that is advised: published models stay below
+MOST_BASES = 16  # bases that are tried for one head
 WIDEST = 256  # channels that turn, and of texts up to
 FARTHEST = 2**18  # tokens: beyond, each trial takes long
 SCHEMA = 2
-MOST_KINDS = 16  # of rotations, or of layers, in one model
+MOST_KINDS = 16  # rotations, or kinds of layers, of one model
 
 
 Verdict = Literal["fits", "breaks", "cannot say"]
@@ -60,7 +61,7 @@ Verdict = Literal["fits", "breaks", "cannot say"]
 
 Values = Mapping[str, Any]
 Seen = Literal["all", "part", "new", "still"]
-ROUNDING = 1e-9  # of a turn
+ROUNDING = 1e-9  # turns
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,9 @@ class Turning:
     # dtype -> radians, at the last position, if frequencies are kept in it
     errors: dict[str, float]
     reach: int  # distance at which the sum of similarities turns negative
-    smallest_base: float | None  # that keeps the sum from turning negative; None: not summed so far
-    dials: dict[str, list[Dial]] = field(default_factory=dict)  # by method, where a text is longer
+    smallest_base: float | None  # base that keeps the sum above 0; None: not summed so far
+    # Dials by method, where a text is longer
+    dials: dict[str, list[Dial]] = field(default_factory=dict)
 
     @property
     def seen(self) -> list[Seen]:
@@ -114,8 +116,8 @@ class Inspection:
     advice: list[str]
     parts: Mapping[str, Inspection]
     weighing: Weighing | None = None  # measurements of the weights, if they were asked for
-    provenance: Provenance | None = None  # of the whole, not of its parts
-    name: str = ""  # of its folder, or its id on the hub; of a part: none
+    provenance: Provenance | None = None  # provenance of the whole, not of its parts
+    name: str = ""  # name of its folder, or its id on the hub; empty for a part
     schema: int = SCHEMA
 
     @property
@@ -324,7 +326,8 @@ def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> 
 def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method == "default":
-        trained = spec.context  # other layers may be stretched, these are not
+        # Other layers may be stretched, these are not
+        trained = spec.context
     flat = replace(rotary, backward=False)
     before, after = flat.unscaled(), flat.theta(length or trained or 1)
     trained, span = _within(trained, window), _within(length, window)
@@ -445,7 +448,8 @@ def _extend(path: str) -> str:
     """Start the command that stretches the config at `path`, a file or a folder."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     config = path if path.endswith(".json") else os.path.join(folder, "config.json")
-    if os.path.islink(config):  # as in the cache of the hub: others may read the file it leads to
+    # A link, as in the hub's cache, leads to a file that others read
+    if os.path.islink(config):
         return f"mkdir longer && cp -L {_word(config)} longer/config.json && posenc extend longer"
     return f"posenc extend {_word(path)}"
 

@@ -273,7 +273,8 @@ def _decays(probe: Probe) -> Finding:
     if not curves.isfinite().all():
         return Finding(float("inf"), "scores are not finite")
     span = curves.amax(-1) - curves.amin(-1)
-    flat = span < 1e-9  # some rows may be so, that of position 0 where its row is 0
+    # The scores of a query may be all alike, as of position 0 where its row is 0
+    flat = span < 1e-9
     steps = curves.diff()[~flat] / span[~flat].unsqueeze(-1)
     rises = (steps > 1e-6).any(0).nonzero()
     if flat.any() and not len(rises):
@@ -343,7 +344,7 @@ def order_sensitive(probe: Probe) -> Finding:
     before, after = probe.scores(pos, pos), probe.scores(pos, pos, order)
     after = after[:, place][:, :, place]
     seen = probe.seen(len(pos), len(pos))
-    hidden = ~(seen & seen[place][:, place])  # in either order
+    hidden = ~(seen & seen[place][:, place])  # hidden in one order or the other
     before, after = before.masked_fill(hidden, 0), after.masked_fill(hidden, 0)
     moved = _unchanged(before, after, pos, pos, "").defect
     why = f"reading the middle token first changes scores by {moved:.1%} of their spread"
@@ -442,7 +443,8 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
         pos = probe.at(reach, 2 * reach + 1)
         (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
         for head in probe.alike(pos):
-            for start in range(0, reach + 1, 9):  # 9: not at powers of two alone
+            # Steps of 9 do not begin at powers of two alone
+            for start in range(0, reach + 1, 9):
                 stop = start + reach
                 yield head[stop, start : stop + 1].flip(0)
                 if not probe.causal:
@@ -450,8 +452,13 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
-    """The extreme value, and its index."""
-    place = values.argmax() if largest else values.argmin()
+    """The extreme value, and its index; the first of those that differ by a rounding alone.
+
+    Where many are alike, the last digits of a processor would choose between them.
+    """
+    extreme = values.amax() if largest else values.amin()
+    alike = torch.isclose(values, extreme, rtol=1e-6, atol=0.0, equal_nan=True)
+    place = alike.flatten().nonzero()[0, 0]
     index = torch.unravel_index(place, values.shape)
     return values.flatten()[place].item(), tuple(int(i) for i in index)
 

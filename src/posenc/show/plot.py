@@ -145,7 +145,7 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
     """The encoding, if it turns queries by their positions alone."""
     instance = _encoding(encoding, heads=1, **sizes)
-    reads = "on_hidden" in instance.acts_on  # what the layer says, not a number
+    reads = "on_hidden" in instance.acts_on  # turned by what the layer says, not by a number
     if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
         raise ValueError(_turns_nothing(encoding, asked))
     return instance

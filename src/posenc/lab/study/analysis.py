@@ -37,8 +37,8 @@ RANGE = 0.95  # share of right answers at n = L from which on a seed counts as t
 SHARES = ("tokens",)  # protocols whose numbers are shares of right answers, and no bits
 RESAMPLES = 2_000
 STILL = 0.005  # nats, by which a loss may fall in a tenth of the steps and stand still
-SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
-LEVEL = 0.05  # of Holm's p, below which a contrast is decided
+SCORES = tuple(n / 20 for n in range(20))  # steps of a performance profile
+LEVEL = 0.05  # Holm's p, below which a contrast is decided
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Row:
     seeds: Sequence[int]
     failures: Mapping[int, str]  # why a seed has no outcome
     curve: Mapping[int, Sequence[float]]  # by length, the mean of each seed
-    means: Mapping[int, float]  # by length, over seeds
+    means: Mapping[int, float]  # by length, the mean over seeds
     in_range: float | None
-    value: Interval | None  # of the metric
+    value: Interval | None  # interval of the metric
     area: Interval | None  # over L < n ≤ 2L, where the metric is at one length
     by_seed: Sequence[float]
     below: int | None
     parameters: int | None
-    rate: float | None  # of its training; None where there are several
+    rate: float | None  # learning rate; None where there are several
     falling: float | None  # how far the loss fell in the last tenth of the steps; None: it did not
-    seconds: float | None  # of a step
+    seconds: float | None  # seconds of a step
     undertrained: Sequence[int]  # the seeds that do not pass the gate
     rank: int | None  # among those that are trained, where every contrast of the task is decided
     baseline: str = ""  # "cropped" or "windowed", where the row is how another one reads
@@ -79,7 +79,7 @@ class Contrast:
     difference: Interval | None
     by_seed: Sequence[float]
     p: float | None  # two-sided, exact, of flipped signs
-    adjusted: float | None  # by Holm, over all contrasts of the plan
+    adjusted: float | None  # p by Holm, over all contrasts of the plan
     equal: float | None  # p of a difference as large as the plan's margin, by Holm; None: no margin
     improvement: float | None  # the probability that a run of one side beats one of the other
     verdict: str  # why it may not be decided; empty where it may

@@ -65,7 +65,8 @@ class OnRay:
             if isinstance(error.cause, KeyboardInterrupt):
                 return Event("stopped", cell)
             return Event("error", cell, " ".join(str(error.cause).split()))
-        except ray.exceptions.RayError as error:  # its process or its node has ended
+        except ray.exceptions.RayError as error:
+            # Its process or its node has ended
             return Event("killed", cell, type(error).__name__)
 
     def stop(self) -> None:

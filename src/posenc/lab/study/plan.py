@@ -9,7 +9,7 @@
     data_seed = 1                        # one order of texts for all seeds; else each has its own
     rates = [1e-3, 2e-3, 4e-3]           # each row takes its best at n ≤ L, by `rate_seeds` more
     told = false                         # T5, FIRE, DeBERTa and xPos keep their default lengths
-    precision = "bfloat16"               # of the products in training; tests are in float32
+    precision = "bfloat16"               # of the products of linear maps, in training
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
     # of a text study, also ["alibi", "rope cropped"], that sees the last L tokens, or "windowed"
@@ -51,11 +51,11 @@ from posenc.properties import user_code
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")
-MOST_SEEDS = 10_000  # of the outcomes; those after them choose the rates
-MOST_NAMES = 1_000  # of a list
+MOST_SEEDS = 10_000  # seeds of outcomes; later numbers choose the rates
+MOST_NAMES = 1_000  # names in a list
 MOST_CELLS = 100_000
 
-Rates = Mapping[tuple[str, str], float]  # by task and label
+Rates = Mapping[tuple[str, str], float]  # learning rates by task and label
 Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
 BASELINES = ("cropped", "windowed")  # other ways in which the models of a text study read
 
@@ -87,16 +87,17 @@ class Plan:
     contrast: tuple[tuple[Side, Side], ...] = ()
     metric: str = "area"
     seeds: int = statistics.RANKING  # the most of them, where `half_width` may end it earlier
-    half_width: float | None = None  # of all intervals; the study ends when they are as narrow
+    # Half-width of all intervals at which the study ends
+    half_width: float | None = None
     trained: int | None = None  # lengths; those of each task, unless they are given
     tested: tuple[int, ...] = ()
     texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
     images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
-    data_seed: int | None = None  # of the order of texts; None: that of each run
-    precision: str = "float32"  # of the products in training
+    data_seed: int | None = None  # seed of the order of texts; None: that of each run
+    precision: str = "float32"  # precision of the products of linear maps, in training
     margin: float | None = None  # a difference that is smaller is none; None: nothing is equal
     pilots: tuple[str, ...] = ()  # runs that were seen before it was written, a sentence each
-    rates: tuple[float, ...] = ()  # of which each row takes its best; empty: the profile's
+    rates: tuple[float, ...] = ()  # rates of which each row takes its best; empty: the profile's
     rate_seeds: int = 2  # the runs with each of the rates
     told: bool = True  # whether encodings are told mask and trained length, where they may be
 
@@ -107,7 +108,8 @@ class Plan:
             content = tomllib.loads(path.read_bytes().decode())
         except OSError as error:
             raise PlanError(f"{path} cannot be read: {error.strerror}.") from None
-        except ValueError as error:  # of TOML or UTF-8
+        except ValueError as error:
+            # The file is no TOML, or no UTF-8
             raise PlanError(f"{path} is no TOML: {error}.") from None
         except RecursionError:
             raise _nested(path) from None

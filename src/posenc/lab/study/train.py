@@ -57,7 +57,7 @@ class Split(Protocol):
     """The share of this process in each step. Every process calls each method, in one order."""
 
     @property
-    def leads(self) -> bool: ...  # whether this process writes checkpoints
+    def leads(self) -> bool: ...  # True if this process writes checkpoints
     def loss(self, batch: Batch, random: Random) -> Tensor: ...
     def mean(self, loss: Tensor) -> float: ...
     def any(self, flag: bool) -> bool: ...
@@ -139,7 +139,8 @@ def result_of(
     models: Path | None = None,
 ) -> Result:
     """Extend a trained model if the cell says so, keep it in the folder `models`, evaluate it."""
-    if cell.extend:  # its losses are those after it was extended
+    # The stored losses are those after the extension
+    if cell.extend:
         model, losses = extend(model, cell, task)
     if models is not None:
         keep(model, cell, task, models)
@@ -181,7 +182,8 @@ def fit(
 
     `split` makes the share of this process in a step; each of several calls this function.
     """
-    share = split(model, cell, task)  # before the optimizer, for weights may be cut by it
+    # Split before the optimizer is made: weights may be cut by it
+    share = split(model, cell, task)
     profile, optimizer = cell.profile, adamw(model, cell.profile)
     losses, times = _resumed(model, optimizer, cell, directory, share), []
     saved = time.monotonic()
@@ -244,17 +246,14 @@ def loss_of(
 
     `among`: the batch is a part of one with so many answers, and the loss a part of their mean.
     """
-    rounded = cell.precision == "bfloat16"
-    with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=rounded):
-        hidden = model.hidden(
-            batch.inputs,
-            draw_positions(cell, batch.inputs.shape, random),
-            mask_of(cell, task, batch),
-            oracle_targets=oracle_targets(cell, batch),
-            points=batch.points,
-        )
-        logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
-    logits = logits.float() if rounded else logits
+    hidden = model.hidden(
+        batch.inputs,
+        draw_positions(cell, batch.inputs.shape, random),
+        mask_of(cell, task, batch),
+        oracle_targets=oracle_targets(cell, batch),
+        points=batch.points,
+    )
+    logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
     if among is None:
         return cross_entropy(logits, targets)
     return cross_entropy(logits, targets, reduction="sum") / among

@@ -33,7 +33,8 @@ Method = Literal[
 ]
 
 
-TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")  # of parts
+# The parts that are text models
+TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,13 @@ class Rotary:
     method: Method = "default"
     factor: float = 1.0
     trained: int = 0  # tokens that the unscaled frequencies were trained on, where it matters
-    ends: tuple[float, float] = (0.0, 0.0)  # of the ramp, in turns: slow, fast (yarn, llama3)
+    ends: tuple[float, float] = (0.0, 0.0)  # ends of the ramp in turns: slow, fast (yarn, llama3)
     rounded: bool = True  # the ends of yarn's ramp
-    share: float = 1.0  # of the pairs that turn at all (proportional)
+    share: float = 1.0  # share of the pairs that turn at all (proportional)
     short: tuple[float, ...] = ()  # factors of longrope, one a pair
     long: tuple[float, ...] = ()
-    gain: float = 1.0  # of cos and sin
-    logit_gain: float = 1.0  # of the softmax scale
+    gain: float = 1.0  # factor of cos and sin
+    logit_gain: float = 1.0  # factor of the softmax scale
     layout: Layout | None = None  # None: the config does not say, and the model is not known
     trailing: bool = False  # the last channels of a head turn, not the first
     backward: bool = False  # the other way round
@@ -132,7 +133,7 @@ class Slopes:
 
     heads: int
     strength: float = 1.0  # a factor of all slopes
-    rounded: bool = False  # to bfloat16, as Falcon's code does: `FalconALiBi`
+    rounded: bool = False  # True: rounded to bfloat16, as in Falcon's code: `FalconALiBi`
 
     def encoding(self) -> ALiBi | FalconALiBi:
         if self.rounded:
@@ -181,7 +182,7 @@ class Disentangled:
             released=True,
             buckets=self.buckets,
             terms=self.terms,
-            clamped=False,  # as transformers, which the config is for
+            clamped=False,  # as transformers does, which the config is for
         )
 
 
@@ -243,13 +244,13 @@ class Layer:
 
     encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | None = None
     # None: NoPE
-    kind: str = "full_attention"  # as transformers calls it
+    kind: str = "full_attention"  # type of the layer, as transformers calls it
     attends: bool = True  # False: a convolution, a recurrence
     window: int | None = None  # tokens that a query sees, itself included; None: all
     temperature: Sharpened | None = None
     causal: bool = True  # a query sees what stands before it; False: both ways
-    scale: float | None = None  # of the softmax; None: the encoding's own, usually 1/√channels
-    softcap: float | None = None  # for `attend(…, softcap=)`: scores s become c tanh(s/c)
+    scale: float | None = None  # softmax scale; None: the encoding's own, usually 1/√channels
+    softcap: float | None = None  # c of `attend(…, softcap=)`: scores s become c tanh(s/c)
     sinks: bool = False  # a learned logit of each head takes its share: `attend(…, sinks=)`
     beyond: str = ""  # what else `attend` does not do: a sentence
 
@@ -294,7 +295,7 @@ class Layer:
 class Table:
     """A learned row for each position, added to the embeddings: `Learned`, without its rows."""
 
-    rows: int  # for positions 0 … rows − 1
+    rows: int  # rows for positions 0 … rows − 1
     width: int
     offset: int = 0  # stored rows before that of position 0
 
@@ -330,7 +331,7 @@ class Spec:
     """
 
     model: str  # its `model_type`
-    kind: str  # as `families.Kind`
+    kind: str  # one of `families.Kind`
     layers: tuple[Layer, ...] = ()
     embedding: Table | Waves | None = None
     heads: int = 0

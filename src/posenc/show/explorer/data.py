@@ -34,7 +34,8 @@ from posenc.show.report import mathml, words
 SCHEMA = 1
 WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
 COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
-FAMILIES = {  # by room, in the order of the catalogue
+# By folder, in the order of the catalogue
+FAMILIES = {
     "none": "no encoding",
     "additive": "added to embeddings",
     "relative": "read by distance",
@@ -50,13 +51,13 @@ class Citation(TypedDict):
     title: str
     year: int
     link: str
-    bibtex: str  # as `posenc cite` prints it
+    bibtex: str  # entry that `posenc cite` prints
 
 
 class Passage(TypedDict):
     """A part of a docstring: prose, or the lines of a formula, each as MathML and remarks."""
 
-    prose: str  # with code in back-quotes; empty of a formula
+    prose: str  # text with code in back-quotes; empty where it is a formula
     formula: list[list[str]]  # MathML: for each line, what stands apart on it
 
 
@@ -72,7 +73,7 @@ class Option(TypedDict):
 
     name: str
     default: Any  # a number, a text, true, false or null
-    type: str  # as it is annotated: "Literal['interleaved', 'half']"
+    type: str  # annotation: "Literal['interleaved', 'half']"
 
 
 class Work(TypedDict):
@@ -80,7 +81,7 @@ class Work(TypedDict):
 
     tokens: int
     operations: int  # calls of torch that make a tensor
-    numbers: int  # that they write
+    numbers: int  # numbers that these calls write
     memory: int  # bytes, at the peak
     grows: float  # twice the tokens: so many times the numbers
 
@@ -93,7 +94,7 @@ class Measurements(TypedDict):
     properties: dict[str, MeasuredProperty]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
     cost: Work | None  # None: it cannot be made, or run, at this size
-    causal: bool  # made for causal attention, and measured under such a mask
+    causal: bool  # True of one made for causal attention, under whose mask it is measured
 
 
 class PageEntry(Measurements):
@@ -115,15 +116,15 @@ class PageEntry(Measurements):
 
 class PropertyWords(TypedDict):
     name: str
-    label: str  # in words
+    label: str  # its name in words
     meaning: str  # a sentence
 
 
 class Page(TypedDict):
     schema: int
-    version: str  # of posenc
-    command: str  # that made this page
-    seed: int  # of what is learned
+    version: str  # version of posenc
+    command: str  # command that made this page
+    seed: int  # seed of learned weights
     dim: int  # channels of a head, in the graphs
     heads: int
     families: dict[str, str]
@@ -133,8 +134,8 @@ class Page(TypedDict):
     begin: str  # the view to begin with: of what was named, or else the story
     story: Story  # what its scenes show beside the encodings
     models: list[ModelEntry]  # the user's come first
-    turnings: dict[str, TurningEntry]  # by the keys that models name
-    words: WordVectors | None  # of a model; None: all words have seeded ones
+    turnings: dict[str, TurningEntry]  # rotations by the keys that models name
+    words: WordVectors | None  # word vectors of a model; None: all words have seeded ones
     study: dict[str, Any] | None  # results, as `posenc results --json` prints them
     notes: list[str]  # what could not be shown, in sentences
 

@@ -18,13 +18,13 @@ DIGITS = 5
 
 
 class StretchedWay(TypedDict):
-    new: list[float]  # of each pair, the share of its circle that is met for the first time
+    new: list[float]  # share of each pair's circle that is met for the first time
     step: float  # radians that the fastest pair turns from one token to the next
 
 
 class Length(TypedDict):
     target: int  # tokens
-    ways: dict[str, StretchedWay]  # by the names of WAYS
+    ways: dict[str, StretchedWay]  # ways by the names of WAYS
 
 
 class GrowingText(TypedDict):
@@ -33,7 +33,7 @@ class GrowingText(TypedDict):
     model: str
     base: float
     trained: int  # tokens
-    met: list[float]  # of each pair, the share of its circle that training shows
+    met: list[float]  # share of each pair's circle that training shows
     lengths: list[Length]
 
 

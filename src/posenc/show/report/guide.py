@@ -28,7 +28,8 @@ COPIED: Mapping[str, tuple[int, int]] = {
     "RoPE": (0, 0),
     "Sinusoidal": (0, 0),
 }
-FOX = 2.228  # of studies/properties-text: bits a character at 2 L, cropped to L as many
+# FoX in studies/properties-text: bits a character at 2 L, cropped to L as many
+FOX = 2.228
 # Pairs of Llama 3's RoPE, of 64, that meet new angles at 131,072 tokens after 8,192 in training.
 NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0}
 

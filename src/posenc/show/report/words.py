@@ -9,7 +9,8 @@ from posenc.analysis.rounding import BLIND
 from posenc.core.numerals import number as number
 
 QUOTES = '"', "“", "”", "''", "``"
-CHANGES = {  # of a pair, by stretching
+# What stretching changes of a pair
+CHANGES = {
     "kept": "unchanged",
     "stretched": "slowed in part",
     "interpolated": "slowed by the full factor",
@@ -25,7 +26,8 @@ SEEN = {  # what training has shown of the angles of a pair
 }
 
 
-METHODS = {  # of stretching frequencies, as papers call them
+# Ways to stretch frequencies, as papers call them
+METHODS = {
     "none": "as trained",
     "configured": "as configured",
     "interpolate": "PI",

@@ -18,7 +18,7 @@ from posenc.show.report.drawing.figure import (
     short,
 )
 
-CELLS = 256  # of a heat map along a side
+CELLS = 256  # cells along a side of a heat map
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Heat(Mark):
     high: float | None = None
     bar: bool = True
     block: tuple[int, int] = (1, 1)  # cells of which each shows the one farthest from 0
-    digits: int | None = None  # of the number that is written in each cell; None: no number
+    digits: int | None = None  # digits of the number that is written in each cell; None: no number
 
     @property
     def span(self) -> tuple[float, float]:

@@ -43,7 +43,8 @@ MARKERS = {
 }
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
 UNSIGNED = LinearSegmentedColormap.from_list("unsigned", ["#ffffff", "#1f83c4"])
-SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
+# By the side of a mark on which its label stands
+SIDES: dict[str, dict[str, Any]] = {
     "above": {"xytext": (0, 4), "ha": "center"},
     "right above": {"xytext": (3, 3), "ha": "left"},
     "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
@@ -86,7 +87,8 @@ def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) 
     metadata |= {maker: FIGURE_MARK}
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     with rc_context(STYLE), catch_warnings():
-        filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
+        # The font draws a box where it has no glyph
+        filterwarnings("ignore", "Glyph .* missing")
         drawn.savefig(file, format=kind, dpi=2 * INCH, metadata=metadata | undated)
 
 
@@ -131,9 +133,11 @@ def draw(figure: Figure, width: float = WIDE) -> Drawn:
                 frameon=False,
             ).set_in_layout(False)
         with catch_warnings():
-            filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
+            # The font draws a box where it has no glyph
+            filterwarnings("ignore", "Glyph .* missing")
             drawn.draw_without_rendering()
-            engine.execute(drawn)  # a second time, as ticks have their sizes only now
+            # A second time, as ticks have their sizes only now
+            engine.execute(drawn)
         drawn.set_layout_engine("none")
     return drawn
 
@@ -260,7 +264,8 @@ def _polygons(mark: Area) -> list[list[tuple[float, float]]]:
 
 def _write_numbers(mark: Heat, ax: Axes) -> None:
     """Write the number of each cell in it, black or white, whichever stands out."""
-    colours: Any = _colours(mark)  # whose stubs know arrays alone
+    # The stubs of matplotlib know arrays alone
+    colours: Any = _colours(mark)
     for y, row in zip(mark.y, mark.z, strict=True):
         for x, value in zip(mark.x, row, strict=True):
             if value is not None:

@@ -27,13 +27,13 @@ from posenc.show.report.drawing.figure import (
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.words import CHANGES, METHODS, SEEN, tokens
 
-DIALS = 12  # of the pairs of a method
+DIALS = 12  # dials of a method, one a pair
 DOTS: Sequence[tuple[Seen, str, Marker]] = (
     ("all", BLUE, "circle"),
     ("part", GREEN, "square"),
     ("new", VERMILION, "diamond"),
 )
-RADIUS = 0.42  # of a dial, whose neighbour is 1 away
+RADIUS = 0.42  # radius of a dial, whose neighbour is 1 away
 
 
 def bands(turning: Turning) -> Figure:
@@ -99,7 +99,8 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
         new = sum(dial.new > 0 for dial in all_dials)
         words.append(f"{name} {new}")
         shown = [all_dials[n] for n in picked]
-        below = names if method == [*by_method][-1] else []  # of all rows, which stand in columns
+        # Rows stand in columns, so the names below the last serve all
+        below = names if method == [*by_method][-1] else []
         panels.append(_dials(f"{name}: {new} of {pairs} pairs meet new angles", shown, below))
         for n, dial in zip(picked, shown, strict=True):
             parts = (dial.met, dial.new, 1 - dial.met - dial.new)
@@ -154,7 +155,8 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
 def stretch(extended: Extended) -> Figure:
     """Draw how many times slower each method turns a pair, against its wavelength as trained."""
     before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
-    curves: dict[tuple[float, ...], list[str]] = {}  # methods that do the same share a line
+    # Methods that do the same share a line
+    curves: dict[tuple[float, ...], list[str]] = {}
     for name, method in extended.methods.items():
         if name != "none":
             slower = tuple(float(f"{pair.slower:.6g}") for pair in method.pairs)

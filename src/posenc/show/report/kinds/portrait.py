@@ -152,7 +152,8 @@ def distances(reading: ModelReading) -> Figure:
 
 
 def _curve(layer: LayerReading) -> Panel:
-    curve, others = layer.curve, slice(1, None)  # a token is most like itself
+    # A token is most like itself, which would flatten the rest
+    curve, others = layer.curve, slice(1, None)
     x = curve.distance[others]
     marks = [
         Band(x, curve.low[others], curve.high[others], "80 % of the scores"),

@@ -30,13 +30,14 @@ from posenc.show.report.saving.interrupt import undisturbed
 
 try:
     import fcntl
-except ImportError:  # Windows
+except ImportError:
+    # On Windows
     fcntl = None
 
 PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
 EXPLORER = "explore.html"  # a page of its own, which the report links to
 MARK = '<meta name="generator" content="posenc">'
-FIGURE_MARK = "posenc.show.report"  # in the metadata of a figure
+FIGURE_MARK = "posenc.show.report"  # the mark in the metadata of a figure
 MARK_REACH = 2**16  # bytes at either end of a file that are searched for its mark
 UNFINISHED = ".posenc-"  # begins the name of a folder that a report is written into
 MOST_NUMBERS = 2**25  # bytes
@@ -213,7 +214,8 @@ def _locked(out: Path) -> Iterator[None]:
         except BlockingIOError:
             raise OSError(errno.EBUSY, "another run is writing a report there") from None
         except OSError:
-            pass  # there are no locks on this file system
+            # There are no locks on this file system
+            pass
         yield
     finally:
         os.close(handle)

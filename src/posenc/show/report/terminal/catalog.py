@@ -48,7 +48,8 @@ def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
 def card(card: dict[str, Any], console: Console) -> None:
     """Print an encoding as `posenc show --json` has it."""
     for kind, block in words.blocks(card["text"]):
-        if kind == "formula":  # its lines are as they must be
+        # The lines of a formula stay as they are
+        if kind == "formula":
             console.print(Text(indent(block, "    ")), soft_wrap=True)
         else:
             console.print(Text(block))

@@ -265,7 +265,8 @@ def properties(result: Comparison) -> Figure:
 
 def _effect(title: str, measured: Measured, span: tuple[float, float] | None) -> Panel:
     """Mean and band by distance; a bias of distance alone head by head, as a fan."""
-    others = slice(1, None)  # a token is most like itself, which would flatten the rest
+    # A token is most like itself, which would flatten the rest
+    others = slice(1, None)
     effect = measured.effect
     x = effect.distance[others]
     marks: list[Mark] = [

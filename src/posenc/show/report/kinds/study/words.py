@@ -10,15 +10,15 @@ from posenc.lab.study.prediction import Prediction, PropertyEffect
 from posenc.lab.study.repetition import Repeated
 from posenc.lab.study.statistics import Interval
 
-UNDECIDED = "no difference shown"  # which is not equality
-EQUAL = "equal within the plan's margin"  # by a test of its own
+UNDECIDED = "no difference shown"  # which does not say that both are equal
+EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
 BASELINES = "cropped: shown the last L tokens alone; windowed: each token sees L back"
 ALIKE = (
     "Encodings that come out alike with each seed, as a = b, count once; p takes the others for"
     " independent, which those of one family are not."
 )
 WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
-SCORES = (0.25, 0.5, 0.75, 0.95)  # of performance profiles, in tables
+SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles that are in tables
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
