@@ -109,8 +109,7 @@ def _measured(name: str) -> dict[str, Any]:
     from posenc.properties import check, conform
     from posenc.properties.card import described
 
-    # The packaged findings were measured with learned weights of this seed
-    torch.manual_seed(0)
+    torch.manual_seed(0)  # of weights that are learned: findings are packaged with these
     with own_code(cards):
         encoding = card.make(64, 4)
         findings = check(encoding, 64, 4)
