@@ -12,7 +12,7 @@ from posenc.show.report.drawing.marks import Heat
 
 LEVELS = 254  # steps between both ends of a palette; one more byte says that there is no value
 EMPTY = 255
-BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # the ends of signed values; 0 is transparent
+BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # of signed values; transparent at 0
 
 
 def image(heat: Heat, down: bool = False) -> str:

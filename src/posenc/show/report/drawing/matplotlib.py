@@ -42,8 +42,7 @@ MARKERS = {
     "dash": "_",
 }
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
-# By the side of a mark on which its label stands
-SIDES: dict[str, dict[str, Any]] = {
+SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
     "above": {"xytext": (0, 4), "ha": "center"},
     "right above": {"xytext": (3, 3), "ha": "left"},
     "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
