@@ -13,10 +13,12 @@ from rich.console import Console
 from safetensors.torch import save_file
 from weight_files import sentences
 
+from posenc.analysis import rotary_pairs
+from posenc.core.threads import threads
 from posenc.models.config import specify
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
-from posenc.models.weighing import weigh
+from posenc.models.weighing import layout_evidence, weigh
 from posenc.models.weights import open_weights
 from posenc.show.report.kinds.inspection.weights import figures, terminal
 
@@ -196,6 +198,18 @@ def test_the_layout_that_weights_speak_for_is_told_against_the_config(tmp_path, 
     assert found.evidence.count == 3 * 4 * 8
     contradicted = any("said to be in layout 'half'" in line for line in sentences(found))
     assert contradicted == (layout == "interleaved")
+
+
+@pytest.mark.parametrize("measured", [weigh, layout_evidence])
+def test_one_thread_measures_and_the_caller_has_its_own_again(tmp_path, monkeypatch, measured):
+    """Beside two busy processes two threads took nine times the processor time of one."""
+    met = []
+    monkeypatch.setattr(rotary_pairs, "evidence", lambda _: met.append(torch.get_num_threads()))
+    save_file(llama(), tmp_path / "model.safetensors")
+    weights = open_weights(find_files(tmp_path))
+    with threads(2):
+        measured(specify(LLAMA), weights)
+        assert (met, torch.get_num_threads()) == ([1], 2)
 
 
 def test_what_a_converted_file_says_of_its_layout_counts_more_than_the_config(tmp_path):

@@ -26,7 +26,7 @@ class Blocks(Path):
     """A block of queries at a time."""
 
     def suits(self, call: Call) -> str:
-        if beyond_gradients():
+        if not call.looks and beyond_gradients():
             return "torch's kernels know first derivatives alone, and backwards"
         # Choosing by the length would make a compiled graph depend on it
         if torch.compiler.is_compiling():
@@ -80,7 +80,7 @@ class Blocks(Path):
 
 def _columns(call: Call, rows: slice) -> slice:
     """The keys that these queries see, as far as the mask is a strip."""
-    if call.seen is None or call.by_weight or call.seen.is_all:
+    if call.seen is None or call.seen.is_all or call.by_weight:
         return slice(None)
     return call.seen.seen(slice(rows.start, min(rows.stop, call.seen.queries)))
 

@@ -90,9 +90,9 @@ class Mask:
         """Raise ValueError if the mask was made for other tokens or another batch."""
         counts = {"queries": queries, "keys": keys}
         for shapes in self.shapes:
-            if shapes == ((queries,), (keys,)):
+            if shapes == ((queries,), (keys,)) or (shapes == NOWHERE and queries == keys):
                 continue
-            if shapes == NOWHERE and queries != keys:
+            if shapes == NOWHERE:
                 raise ValueError(
                     f"this mask compares positions, and {queries} queries with {keys} keys do not"
                     " say theirs: pass them, as in `causal(q_pos, k_pos)`."

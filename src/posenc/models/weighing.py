@@ -23,6 +23,7 @@ from posenc.analysis.relative_tables import Steps, Vectors
 from posenc.analysis.rotary_pairs import Evidence
 from posenc.analysis.tables import Rows, rows
 from posenc.core.frequencies import Layout
+from posenc.core.threads import threads
 from posenc.models.config.spec import Buckets, Rotary, Spec
 from posenc.models.layouts import KEY
 from posenc.models.projections import Projection, find_projections
@@ -121,6 +122,7 @@ class Weighing:
         return data
 
 
+@threads(1)
 def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     """Measure everything about positions in these weights, one tensor in memory at a time."""
     tensors = _FloatTensors(weights)
@@ -148,6 +150,7 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     )
 
 
+@threads(1)
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
     """Test queries and keys for their layout, on some layers from the first to the last."""
     projections = find_projections(spec, weights)

@@ -135,9 +135,9 @@ PLAIN = NoPE()
 
 def _said(encoding: Encoding, tokens: int) -> Any:
     """What the tokens of a layer say of their positions, where it is more than these."""
-    pos = sequence(tokens)
-    at = encoding.on_hidden(_hidden(tokens), pos)
-    return None if at is pos else at
+    if "on_hidden" not in encoding.acts_on:
+        return None
+    return encoding.on_hidden(_hidden(tokens), encoding.prepare(sequence(tokens)))
 
 
 @cache

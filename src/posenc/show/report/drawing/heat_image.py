@@ -11,9 +11,8 @@ from posenc.show.report.drawing.marks import Heat
 
 LEVELS = 254  # steps between both ends of a palette; one more byte says that there is no value
 EMPTY = 255
-BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # the ends of signed values; 0 is transparent
-# The end of values that have no sign; the least is transparent, so that it fits both themes
-MORE = BELOW
+BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # of signed values; transparent at 0
+MORE = BELOW  # of values that have no sign; transparent at their least, so they fit both themes
 
 
 def image(heat: Heat, down: bool = False) -> str:

@@ -43,8 +43,7 @@ MARKERS = {
 }
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
 UNSIGNED = LinearSegmentedColormap.from_list("unsigned", ["#ffffff", "#1f83c4"])
-# By the side of a mark on which its label stands
-SIDES: dict[str, dict[str, Any]] = {
+SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
     "above": {"xytext": (0, 4), "ha": "center"},
     "right above": {"xytext": (3, 3), "ha": "left"},
     "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
