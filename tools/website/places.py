@@ -11,6 +11,7 @@ TEXTS = {  # pages that a text of the repository becomes
     "CHANGELOG.md": "changelog.html",
     "SECURITY.md": "security.html",
     "docs/census.md": "models/census.html",
+    "docs/families.md": "models/families.html",
     "docs/faults.md": "faults.html",
     "docs/glossary.md": "glossary.html",
     "docs/internals.md": "internals.html",
