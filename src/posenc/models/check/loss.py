@@ -57,7 +57,8 @@ class Trial:
 
     @property
     def worse(self) -> bool:
-        return self.low > 0
+        """True where it predicts worse, surely and by more than a near reading may."""
+        return self.low > 0 and self.difference > MARGIN
 
     @property
     def better(self) -> bool:
