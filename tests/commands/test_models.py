@@ -272,8 +272,10 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     plain = dict(rope_type="default", factor=None)
     short = planted(made, tmp_path / "m", max_position_embeddings=32, rope_parameters=plain)
     (tmp_path / "a.txt").write_text(text(4_000, seed=1))
-    code, out, _ = posenc("extend", short, "--to", 64, "--prove", "--text", "a.txt", "--json")
+    asked = ("extend", short, "--to", 64, "--prove", "--text", "a.txt", "--out", "page", "--json")
+    code, out, _ = posenc(*asked)
     told = json.loads(out)
+    assert "linear reads 64 tokens best" in (tmp_path / "page/index.html").read_text()
     assert (code, told["proof"]["chosen"]) == (0, "linear")
     assert json.loads((short / "config.json").read_text())["max_position_embeddings"] == 64
     code, out, _ = posenc("extend", made, "--to", 256, "--prove", "--text", "a.txt")
@@ -282,6 +284,7 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     for words, says in (
         (("--prove",), "give --to, and no --method or --factor"),
         (("--to", 256), "`--method` is needed"),
+        (("--to", 256, "--method", "yarn", "--out", "b"), "give --prove too"),
     ):
         code, _, err = posenc("extend", made, *words)
         assert (code, says in err) == (2, True)

@@ -83,6 +83,7 @@ def extend(
     base: float | None = None,
     prove: Flag = False,
     text: Place | None = None,
+    out: Place | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a config for longer texts; the old one is kept beside it.
@@ -111,13 +112,19 @@ def extend(
         1 where none is better than reading on within the trained length; nothing is written then.
     text
         What the model reads, in UTF-8; by default, a novel.
+    out
+        A folder for the page of the proof, with `prove`.
     as_json
         Print what changed as one JSON document.
     """
     from posenc.models import extend as extension
 
     if prove:
-        return _prove(path, to, method or factor, text, base, trained, as_json)
+        page = Output(out)
+        page.prepare()
+        return _prove(path, to, method or factor, text, base, trained, page, as_json)
+    if out is not None:
+        raise UsageError("`--out` is for the page of a proof: give --prove too.")
     if method is None:
         raise UsageError("`--method` is needed: how to stretch; or --prove, to try each way.")
     with of_models():
@@ -151,6 +158,7 @@ def _prove(
     text: Path | None,
     base: float | None,
     trained: int | None,
+    page: Output,
     as_json: bool,
 ) -> None:
     """Try each way to read longer texts, and write the best one, if any is worth it."""
@@ -163,8 +171,10 @@ def _prove(
         raise UsageError("`--prove` tries each method: give --to, and no --method or --factor.")
     with of_models(), progress() as say:
         proof = prove(path, to, letters_of(text) if text else None, base, trained, say)
+        page.write(proof, say)
     if not as_json:
         checks.proof(proof, Console())
+        page.say_where(Console())
     if not proof.chosen:
         if as_json:
             print_json({"proof": proof.to_json()})
