@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_models import saved
 from trained_models import planted, text, trained
 
 LLAMA = {
@@ -284,7 +285,22 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     for words, says in (
         (("--prove",), "give --to, and no --method or --factor"),
         (("--to", 256), "`--method` is needed"),
-        (("--to", 256, "--method", "yarn", "--out", "b"), "give --prove too"),
+        (("--to", 256, "--method", "yarn", "--out", "b"), "are for --prove, or for"),
     ):
         code, _, err = posenc("extend", made, *words)
         assert (code, says in err) == (2, True)
+
+
+def test_a_table_is_made_longer(posenc, tmp_path):
+    """A copy is written: `tests/models/test_resize.py` holds its rows against transformers'."""
+    saved("Bert", tmp_path / "bert", ["a"])
+    asked = ("extend", "bert", "--method", "table", "--to", 128)
+    code, out, _ = posenc(*asked, "--out", "longer")
+    assert code == 0
+    assert "embeddings.position_embeddings.weight: 64 → 128 rows" in out
+    assert "max_position_embeddings: 128" in out
+    told = json.loads(posenc("inspect", "longer", "--json")[1])
+    assert told["context"] == 128
+    assert json.loads(posenc(*asked, "--out", "again", "--json")[1])["after"] == 128
+    code, _, err = posenc(*asked)
+    assert (code, "takes --to and --out" in err) == (2, True)

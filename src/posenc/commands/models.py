@@ -84,6 +84,7 @@ def extend(
     prove: Flag = False,
     text: Place | None = None,
     out: Place | None = None,
+    part: str = "",
     as_json: AsJson = False,
 ) -> None:
     """Write a config for longer texts; the old one is kept beside it.
@@ -100,7 +101,9 @@ def extend(
     to
         The length of text that it should serve, in tokens.
     method
-        linear, ntk, dynamic, yarn, llama3, or base with `base`.
+        linear, ntk, dynamic, yarn, llama3, or base with `base`; or table, where positions are
+        learned rows: these are interpolated, and a copy of the model is written to `out`. Then `to`
+        is the side in pixels, of a model of pictures.
     factor
         How many times longer texts become.
     trained
@@ -113,7 +116,9 @@ def extend(
     text
         What the model reads, in UTF-8; by default, a novel.
     out
-        A folder for the page of the proof, with `prove`.
+        A folder for the page of the proof, with `prove`; for the copy, with method table.
+    part
+        The config inside whose table is meant, with method table: vision_config, say, or decoder.
     as_json
         Print what changed as one JSON document.
     """
@@ -123,13 +128,34 @@ def extend(
         page = Output(out)
         page.prepare()
         return _prove(path, to, method or factor, text, base, trained, page, as_json)
-    if out is not None:
-        raise UsageError("`--out` is for the page of a proof: give --prove too.")
+    if method == "table":
+        return _resize(path, to, out, part, factor or trained or base, as_json)
+    if out is not None or part:
+        raise UsageError("`--out` and `--part` are for --prove, or for --method table.")
     if method is None:
         raise UsageError("`--method` is needed: how to stretch; or --prove, to try each way.")
     with of_models():
         extended = extension.extend(path, to, method, factor, trained, base)
     _say_extended(extended, as_json)
+
+
+def _resize(
+    path: Path, to: int | None, out: Path | None, part: str, other: object, as_json: bool
+) -> None:
+    """Write a copy of a model with a longer table."""
+    from posenc.models.resize import resize
+
+    if to is None or out is None or other is not None:
+        raise UsageError("`--method table` takes --to and --out, and maybe --part, alone.")
+    with of_models():
+        resized = resize(path, to, out, part)
+    if as_json:
+        return print_json(vars(resized) | {"out": str(resized.out)})
+    print(f"{resized.tensor}: {resized.before:,} → {resized.after:,} rows")
+    print(f"{resized.key}: {json.dumps(resized.value)}")
+    for note in resized.notes:
+        print(f"note: {note}")
+    print(f"{resized.out} is written; the model as it was is untouched. Train it on the new size.")
 
 
 def _say_extended(extended: "Extension", as_json: bool, more: dict[str, Any] | None = None) -> None:

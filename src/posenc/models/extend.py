@@ -256,7 +256,7 @@ def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
             file,
             "model_type",
             f"{main.model!r} turns no queries and keys ({main.kind}), and this extends rotations:"
-            " a table of rows is interpolated by `Learned.resized`, and trained on",
+            " a table of rows is interpolated by --method table, and trained on",
         )
     if not seeing:
         raise ModelError(
