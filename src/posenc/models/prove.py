@@ -42,7 +42,10 @@ from posenc.models.weights import open_weights
 
 AS_IT_IS = "as it is"  # but for the length that its config says
 TRIED = ("linear", "ntk", "yarn", "llama3")
-STRETCHES = 4  # half of them to choose by, half to tell
+STRETCHES, MOST_STRETCHES = 4, 32  # half of them to choose by, half to tell
+READ = (
+    2**14
+)  # tokens that all stretches hold, at least: few short ones tell near ways apart by luck
 ENDS = {"beta_slow": (0.5, 2.0, 4.0), "beta_fast": (4.0, 8.0, 16.0)}  # beside YaRN's 1 and 32
 CHUNK = 512  # tokens whose logits are in memory together
 KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)
@@ -116,7 +119,8 @@ def prove(
         length = trained or trained_length(model.spec) or 0
         if not 0 < length < to:
             raise ModelError("config.json", "max_position_embeddings", "is not exceeded by", to)
-        ids = model.stretches(letters, to, STRETCHES)
+        count = min(MOST_STRETCHES, max(STRETCHES, READ // to))
+        ids = model.stretches(letters, to, count)
         if len(ids) < 2:
             raise ModelError("the text", "", f"must hold 2 stretches of {to:,} tokens")
         total, found = len(configs) + 1, []
