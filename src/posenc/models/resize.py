@@ -135,7 +135,8 @@ def _lengthened(
     table.table = nn.Parameter(stored.reshape(stored.shape[-2:]).float())
     if "grid" not in family.form:
         key = family.keys.get("max_position_embeddings", "max_position_embeddings")
-        value = inner.get(key, family.defaults.get("max_position_embeddings")) + to - said.rows
+        usual: Any = family.defaults.get("max_position_embeddings")
+        value = inner.get(key, usual) + to - said.rows
         check_memory(4 * (to + said.offset) * said.width, Path(key), name, of="of memory")
         new = table.resized(to + said.offset, kept=said.offset)
         return {key: value}, key, _like(new, stored), []

@@ -168,18 +168,23 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
         if listed is None:
             return (family.layers.get("unlisted", listed_type),) * count
         return tuple(listed_type if i in listed else other_type for i in range(count))
-    dense = 0
-    if "dense" in family.layers:  # the first ones have a pattern of their own
-        key, pattern = family.layers["dense"]
-        dense = min(config.count(key, least=0) or 0, count)
-    if (types := family.types(count - dense, *_step(config, family))) is not None:
-        every = (config.count(pattern) or 1) if dense else 1
-        return (*family.types(dense, every, every - 1), *types) if dense else types
+    begin = _dense(config, family, count)
+    if (types := family.types(count - len(begin), *_step(config, family))) is not None:
+        return (*begin, *types)
     first = config.count("max_window_layers", 0)  # of those with a window, as in Qwen2
     if config.flag("use_sliding_window") is False or config.count("sliding_window") is None:
         first = None
     first = count if first is None else first
     return tuple("sliding_attention" if i >= first else "full_attention" for i in range(count))
+
+
+def _dense(config: Fields, family: Family, count: int) -> tuple[str, ...]:
+    """The types of the first layers, where these are dense and have a period of their own."""
+    if "dense" not in family.layers:
+        return ()
+    key, pattern = family.layers["dense"]
+    dense, every = config.count(key, least=0) or 0, config.count(pattern) or 1
+    return family.types(min(dense, count), every, every - 1) or ()
 
 
 def _listed(config: Fields, family: Family) -> tuple[str, ...] | None:
