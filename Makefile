@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table kernels census release bench site weights weights-large
+.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table kernels census cases release bench site weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -91,6 +91,9 @@ census:         ## an encoding plugged into every architecture of transformers: 
 SITE ?= _site
 site:           ## the site, one static folder whose links are checked: a minute; make site SITE=folder
 	python tools/site.py $(SITE)
+
+cases:          ## does `extend --prove` choose the best way? 40 cases: a quarter of an hour
+	python tools/extend_cases.py
 
 bench:          ## posenc beside its peers, in half an hour
 	python -m pip install -c constraints.txt -e ".[bench]"

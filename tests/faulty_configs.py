@@ -41,6 +41,10 @@ MET = {  # rule, level -> keys that differ from the above; None: left out
         "rope_scaling": {"type": "yarn", "original_max_position_embeddings": 32768}
     },
     ("factor-below-1", "warning"): {"rope_scaling": {"type": "linear", "factor": 0.5}},
+    ("settings-left-out", "warning"): {
+        "model_type": "gemma3_text",
+        "rope_scaling": {"type": "linear", "factor": 8.0},
+    },
     ("mscale-alone", "note"): {"rope_scaling": YARN | {"mscale": 0.7}},
     ("key-ignored", "note"): {"sliding_window": 4096},
 }

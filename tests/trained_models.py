@@ -20,6 +20,7 @@ TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=1)
 ROPE = dict(rope_type="default", rope_theta=10_000.0)
 MORE = {
     "Llama": dict(num_key_value_heads=2, rope_parameters=ROPE),
+    "Qwen3": dict(num_key_value_heads=2, head_dim=16, rope_parameters=ROPE),
     "GPTNeoX": dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.5)),
     "Gemma3": dict(
         num_key_value_heads=2,

@@ -221,6 +221,41 @@ READ: dict[str, dict[str, Any]] = {
         },
     },
     "granite_swa": {"form": {"bases": "layer_rope_theta"}},
+    # a list of bases, of which 0 is none, and the others mean that of all; by itself, each fourth
+    # from the last has none
+    **{
+        name: {
+            "nope": {"key": "layer_rope_theta", "nonzero": True, "default": 4, "end": True},
+            "layers": {
+                **{"every": 4, "at": 0, "end": True},
+                **{"is": "full_attention", "else": "sliding_attention"},
+            },
+        }
+        for name in ("muse_glimmer_text", "muse_spark_text")
+    },
+    # layers that attend to pictures alone, where positions are none
+    "mllama_text_model": {
+        "layers": {
+            "listed": "cross_attention_layers",
+            "is": "cross_attention",
+            "else": "full_attention",
+        },
+        "attention": ["full_attention"],
+        "defaults": {"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]},
+    },
+    "molmo2_text": {"form": {"scaled": "rope_scaling_layers"}},
+    # full layers do not turn, but dense ones do where their own pattern has no window
+    "cohere2_moe": {
+        "nope": {
+            **FULL_NONE,
+            "but": {"mlp_layer_types": "dense", "pattern": "prefix_dense_sliding_window_pattern"},
+        },
+        "layers": {
+            **{"every": 4, "at": -1, "is": "full_attention", "else": "sliding_attention"},
+            "key": "sliding_window_pattern",
+            "dense": ["first_k_dense_replace", "prefix_dense_sliding_window_pattern"],
+        },
+    },
     "granitemoe_swa": {"form": {"bases": "layer_rope_theta"}},
     "mistral4": {**INTERLEAVE, "temperature": MINISTRAL},
     # heads of full layers are wider
@@ -243,6 +278,15 @@ READ: dict[str, dict[str, Any]] = {
             },
         }
         for name in ("gemma4_text", "gemma4_unified_text")
+    },
+    "embedding_gemma2_text": {
+        "form": {"wide": {"full_attention": "global_head_dim"}},
+        "defaults": {"global_head_dim": 512},
+        "windows": {"sliding_attention": BOTH_SIDES["sliding_attention"]},
+        "layers": {
+            **{"every": 6, "at": -1, "is": "full_attention", "else": "sliding_attention"},
+            **{"key": "sliding_window_pattern", "last": "full_attention", "forced": True},
+        },
     },
     "hunyuan_v1_dense": {"form": {"alpha": True}},
     "hunyuan_v1_moe": {"form": {"alpha": True}},
@@ -480,7 +524,7 @@ READ: dict[str, dict[str, Any]] = {
 }
 
 KINDS: dict[str, str] = {
-    "dinov3": "dinov3_vit",
+    "dinov3": "dinov3_vit sapiens2",
     # attention without any encoding: order comes from causal masks, or other layers
     "none": (
         "blip_2_qformer flava_multimodal_model glm5_next_text idefics2_perceiver jamba "
@@ -518,7 +562,7 @@ REFUSED: dict[str, str] = {
         "pe_audio_video_encoder pe_video_encoder pixtral qwen2_5_omni_vision_encoder "
         "qwen2_5_vl_vision qwen2_vl_vision qwen3_5_moe_vision qwen3_5_vision "
         "qwen3_omni_moe_vision_encoder qwen3_vl_moe_vision qwen3_vl_vision qwen4_exp_vision "
-        "sam3_vit_model sapiens2 step3p5_vision video_llama_3_vision vjepa2"
+        "sam3_vit_model step3p5_vision video_llama_3_vision vjepa2"
     ),
     "its memory attends to pictures by row and column (2-D RoPE)": (
         "edgetam_video sam2_video sam3_tracker_video"
@@ -594,14 +638,9 @@ REFUSED: dict[str, str] = {
     "queries, keys and values are turned": "clvp_encoder",
     "a learned bias for distances between frames": "phi4_multimodal_audio",
     "it says its base in `attn_config.rope_theta`, which transformers 5 does not read": "dbrx",
-    "layers without a base in `layer_rope_theta` do not turn, and the others by one of their own": (
-        "muse_glimmer_text muse_spark_text"
-    ),
     "its full layers sharpen queries by a power of the position": "beam",
     "its rotations have a learned factor each": "mistral_large4_text",
-    "heads of its layers differ, as `per_layer_config` says": (
-        "diffusion_gemma_text dots3_note_text embedding_gemma2_text gemma4_assistant"
-    ),
+    "heads of its layers differ, as `per_layer_config` says": ("dots3_note_text gemma4_assistant"),
     "each layer has a window of its own": "neomme",
     "its frequencies are woven of height, width and time in an order of their own": (
         "ernie4_5_vl_moe_text"
@@ -609,8 +648,6 @@ REFUSED: dict[str, str] = {
     "the two channels of a pair turn with different axes, which is no rotation": (
         "hunyuan_vl_text"
     ),
-    "only layers in `rope_scaling_layers` are scaled": "molmo2_text",
-    "its dense layers turn by a rule of their own": "cohere2_moe",
     "its layers run again and again, and keys of their own say how often": "hrm_text",
     "it is a tokenizer or vocoder of sound, whose positions are frames": (
         "mimi mimi_decoder mimi_encoder moshi neucodec pe_audio_encoder "
@@ -631,7 +668,6 @@ REFUSED: dict[str, str] = {
     "its table is as long as two keys and a constant add up to": "clvp_decoder",
     "its positions are steps of an episode, three tokens each": "decision_transformer",
     "what is in it is timm's to say": "gemma3n_vision timm_backbone timm_wrapper",
-    "layers in `cross_attention_layers` know no positions": "mllama_text_model",
     "three models in one, whose tables end where keys of their own say": "bark",
 }
 
@@ -651,8 +687,9 @@ BOTH: dict[str, str] = {
         "metaclip_2_vision_model mobilebert modernbert moonshine_streaming_encoder "
         "moss_transcribe_diarize_audio mra nomic_bert nystromformer openai_privacy_filter "
         "ovis2_vision owlv2_vision_model owlvit_vision_model qianfan_ocr_vision "
-        "qwen2_5_omni_audio_encoder qwen2_audio_encoder qwen3_omni_moe_audio_encoder "
-        "siglip2_text_model siglip_text_model siglip_vision_model splinter squeezebert "
+        "qwen2_5_omni_audio_encoder qwen2_audio_encoder qwen3_omni_moe_audio_encoder sapiens2 "
+        "embedding_gemma2_text siglip2_text_model siglip_text_model siglip_vision_model splinter "
+        "squeezebert "
         "t5gemma2_text tipsv2_text_model ultrabert unlimited_ocr_vision_encoder vit vit_msn "
         "voxtral_encoder groupvit_vision_model wav2vec2-conformer xclip_vision_model xlnet yoso"
     ),
@@ -665,7 +702,7 @@ BOTH: dict[str, str] = {
 }
 SCALES: list[tuple[dict[str, Any], str]] = [
     ({"is": 1.0}, "dia_decoder dia_encoder gemma3n_text gpt_neo mt5 pix2struct_text_model"),
-    ({"is": 1.0}, "gemma4_text gemma4_unified_text"),
+    ({"is": 1.0}, "embedding_gemma2_text gemma4_text gemma4_unified_text"),
     ({"is": 1.0}, "pop2piano switch_transformers t5 umt5"),
     (
         {"key": "query_pre_attn_scalar", "power": -0.5},

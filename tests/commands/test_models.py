@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from published import published
 from safetensors.torch import load_file, save_file
+from small_models import saved
 from trained_models import planted, text, trained
+
+from posenc.models.extend import RECIPES
 
 LLAMA = {
     "model_type": "llama",
@@ -272,8 +276,10 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     plain = dict(rope_type="default", factor=None)
     short = planted(made, tmp_path / "m", max_position_embeddings=32, rope_parameters=plain)
     (tmp_path / "a.txt").write_text(text(4_000, seed=1))
-    code, out, _ = posenc("extend", short, "--to", 64, "--prove", "--text", "a.txt", "--json")
+    asked = ("extend", short, "--to", 64, "--prove", "--text", "a.txt", "--out", "page", "--json")
+    code, out, _ = posenc(*asked)
     told = json.loads(out)
+    assert "linear reads 64 tokens best" in (tmp_path / "page/index.html").read_text()
     assert (code, told["proof"]["chosen"]) == (0, "linear")
     assert json.loads((short / "config.json").read_text())["max_position_embeddings"] == 64
     code, out, _ = posenc("extend", made, "--to", 256, "--prove", "--text", "a.txt")
@@ -282,6 +288,60 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     for words, says in (
         (("--prove",), "give --to, and no --method or --factor"),
         (("--to", 256), "`--method` is needed"),
+        (("--to", 256, "--method", "yarn", "--out", "b"), "are for --prove, or for"),
     ):
         code, _, err = posenc("extend", made, *words)
         assert (code, says in err) == (2, True)
+
+
+def test_a_table_is_made_longer(posenc, tmp_path):
+    """A copy is written: `tests/models/test_resize.py` holds its rows against transformers'."""
+    saved("Bert", tmp_path / "bert", ["a"])
+    asked = ("extend", "bert", "--method", "table", "--to", 128)
+    code, out, _ = posenc(*asked, "--out", "longer")
+    assert code == 0
+    assert "embeddings.position_embeddings.weight: 64 → 128 rows" in out
+    assert "max_position_embeddings: 128" in out
+    told = json.loads(posenc("inspect", "longer", "--json")[1])
+    assert told["context"] == 128
+    assert json.loads(posenc(*asked, "--out", "again", "--json")[1])["after"] == 128
+    code, _, err = posenc(*asked)
+    assert (code, "takes --to and --out" in err) == (2, True)
+
+
+def test_qwen3_comes_from_its_config_to_131072_tokens(posenc, tmp_path):
+    """The commands of docs/models.md that ask a config alone, on Qwen3's as it is published."""
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q/config.json").write_text(json.dumps(published("Qwen3-8B")))
+    assert posenc("check", "q")[0] == 0
+    assert "23 of 64 pairs" in posenc("inspect", "q", "--target", 131072)[1]
+    code, out, _ = posenc("extend", "q", "--to", 131072, "--method", "yarn")
+    assert code == 0
+    settings = json.loads((tmp_path / "q/config.json").read_text())["rope_scaling"]
+    assert (settings["factor"], settings["original_max_position_embeddings"]) == (4.0, 32768)
+    for line in (
+        'vLLM: vllm serve q --hf-overrides \'{"rope_scaling": {"rope_type": "yarn"',
+        "SGLang: python -m sglang.launch_server --model-path q --json-model-override-args '{",
+        "llama.cpp: llama-server -m MODEL.gguf -c 131072 --rope-scaling yarn --rope-scale 4"
+        " --yarn-orig-ctx 32768",
+        "MLX: mlx_lm.load('q', model_config=json.loads('{",
+    ):
+        assert line in out
+    _, out, _ = posenc("inspect", "q", "--target", 131072)
+    assert "No fault is known at 131,072 tokens" in " ".join(out.split())
+
+
+def test_a_qwen3_is_proved_from_the_length_of_its_makers(posenc, tmp_path, monkeypatch):
+    """Its config says more than it was trained on; longer texts begin where training ended."""
+    monkeypatch.setitem(RECIPES, "qwen3", (80, 64))
+    linear = dict(rope_type="linear", factor=4.0, rope_theta=10_000.0)
+    made = trained("Qwen3", tmp_path / "trained", rope_parameters=linear)
+    plain = dict(rope_type="default", factor=None)
+    model = planted(made, tmp_path / "m", max_position_embeddings=80, rope_parameters=plain)
+    (tmp_path / "a.txt").write_text(text(6_000, seed=1))
+    asked = ("extend", model, "--to", 256, "--prove", "--text", "a.txt", "--json")
+    code, out, _ = posenc(*asked)
+    told = json.loads(out)["proof"]
+    assert (code, told["trained"], told["chosen"]) == (0, 64, "linear")
+    after = json.loads((model / "config.json").read_text())
+    assert (after["rope_parameters"]["factor"], after["max_position_embeddings"]) == (4.0, 256)

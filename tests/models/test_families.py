@@ -79,6 +79,23 @@ def test_its_own_encoding_from_its_config_gives_it_its_own_logits(name):
         assert (logits(model) - own).abs().max() > 1e-2
 
 
+def test_layers_that_are_not_scaled_turn_as_before():
+    """Molmo 2 names those that are: the sweep of configs sees the first table of a model alone."""
+    rope = dict(rope_type="yarn", factor=4.0, rope_theta=1e4, original_max_position_embeddings=4)
+    config = T.Molmo2TextConfig(
+        **GROUPED, head_dim=8, rope_scaling_layers=[1], rope_parameters=rope
+    )
+    torch.manual_seed(0)
+    model = T.AutoModel.from_config(config).eval()
+    with torch.no_grad():
+        own = model(TEXT).last_hidden_state
+        with applied(model, specify(config.to_dict()).encodings()):
+            close(model(TEXT).last_hidden_state, own)
+        every = specify(config.to_dict() | {"rope_scaling_layers": [0, 1]})
+        with applied(model, every.encodings()):
+            assert (model(TEXT).last_hidden_state - own).abs().max() > 1e-2
+
+
 @DECODERS
 @pytest.mark.parametrize("room", ["growing", "static"])
 def test_decoding_with_a_cache_equals_a_full_pass(name, room):

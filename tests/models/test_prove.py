@@ -75,4 +75,5 @@ def test_what_is_no_better_than_a_window_is_not_chosen():
 
     assert proof(1.5).chosen == "yarn"
     assert proof(1.995).chosen == ""
-    assert proof(1.5, "as it is").chosen == ""
+    assert proof(1.5, "as it is").chosen == "as it is"
+    assert proof(1.995, "as it is").chosen == ""

@@ -112,7 +112,7 @@ def test_dials_say_what_is_new_beyond_the_trained_length(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     picture = plot.dials(tmp_path, target=256)
     assert picture.figure.panels[0].title == "as trained: 1 of 4 pairs meet new angles"
-    assert picture.numbers.rows[3][3:] == ["32%", "68%", "0%"]
+    assert picture.numbers.rows[3][3:] == ["32%", "68%", "0%", "1"]
     with pytest.raises(
         ValueError, match=r"`target` must be longer .* 64 tokens, got 64: within that"
     ):

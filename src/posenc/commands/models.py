@@ -83,6 +83,8 @@ def extend(
     base: float | None = None,
     prove: Flag = False,
     text: Place | None = None,
+    out: Place | None = None,
+    part: str = "",
     as_json: AsJson = False,
 ) -> None:
     """Write a config for longer texts; the old one is kept beside it.
@@ -100,7 +102,9 @@ def extend(
     to
         The length of text that it should serve, in tokens.
     method
-        linear, ntk, dynamic, yarn, llama3, or base with --base.
+        linear, ntk, dynamic, yarn, llama3, or base with --base; or table, where positions are
+        learned rows: these are interpolated, and a copy of the model is written to --out. Then --to
+        is the side in pixels, of a model of pictures.
     factor
         How many times longer texts become.
     trained
@@ -112,18 +116,47 @@ def extend(
         1 where none is better than reading on within the trained length; nothing is written then.
     text
         What the model reads, in UTF-8; by default, a novel.
+    out
+        A folder for the page of the proof, with `prove`; for the copy, with method table.
+    part
+        The config inside whose table is meant, with method table: vision_config, say, or decoder.
     as_json
         Print what changed as one JSON document.
     """
     from posenc.models import extend as extension
 
     if prove:
-        return _prove(path, to, method or factor, text, base, trained, as_json)
+        page = Output(out)
+        page.prepare()
+        return _prove(path, to, method or factor, text, base, trained, page, as_json)
+    if method == "table":
+        return _resize(path, to, out, part, factor or trained or base, as_json)
+    if out is not None or part:
+        raise UsageError("`--out` and `--part` are for --prove, or for --method table.")
     if method is None:
         raise UsageError("`--method` is needed: how to stretch; or --prove, to try each way.")
     with of_models():
         extended = extension.extend(path, to, method, factor, trained, base)
     _say_extended(extended, as_json)
+
+
+def _resize(
+    path: Path, to: int | None, out: Path | None, part: str, other: object, as_json: bool
+) -> None:
+    """Write a copy of a model with a longer table."""
+    from posenc.models.resize import resize
+
+    if to is None or out is None or other is not None:
+        raise UsageError("`--method table` takes --to and --out, and maybe --part, alone.")
+    with of_models():
+        resized = resize(path, to, out, part)
+    if as_json:
+        return print_json(vars(resized) | {"out": str(resized.out)})
+    print(f"{resized.tensor}: {resized.before:,} → {resized.after:,} rows")
+    print(f"{resized.key}: {json.dumps(resized.value)}")
+    for note in resized.notes:
+        print(f"note: {note}")
+    print(f"{resized.out} is written; the model as it was is untouched. Train it on the new size.")
 
 
 def _say_extended(extended: "Extension", as_json: bool, more: dict[str, Any] | None = None) -> None:
@@ -152,6 +185,7 @@ def _prove(
     text: Path | None,
     base: float | None,
     trained: int | None,
+    page: Output,
     as_json: bool,
 ) -> None:
     """Try each way to read longer texts, and write the best one, if any is worth it."""
@@ -164,8 +198,10 @@ def _prove(
         raise UsageError("`--prove` tries each method: give --to, and no --method or --factor.")
     with of_models(), progress() as say:
         proof = prove(path, to, letters_of(text) if text else None, base, trained, say)
+        page.write(proof, say)
     if not as_json:
         checks.proof(proof, Console())
+        page.say_where(Console())
     if not proof.chosen:
         if as_json:
             print_json({"proof": proof.to_json()})

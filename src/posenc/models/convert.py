@@ -136,7 +136,7 @@ class Safetensors:
         self.config = read_json(self.file)
         self.spec = specify(self.config, self.file.name).main
         self.shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
-        self.copied, self.left = _others(files, self.shards, out)
+        self.copied, self.left = other_files(files, self.shards, out)
         self.notes: list[str] = []
 
     @property
@@ -190,7 +190,7 @@ class Gguf:
             header[info.name] = {"dtype": info.dtype, "shape": info.shape, "data_offsets": offsets}
             end += size
         with (part / "model.safetensors").open("xb") as out:
-            out.write(_header(header, {KEY: to}))
+            out.write(header_bytes(header, {KEY: to}))
             for name, info in self.renamed.items():
                 raw = from_gguf.tensor_bytes(self.weights, name)
                 moved = _reordered(raw, orders[info.name]) if info.name in orders else [raw]
@@ -254,19 +254,19 @@ def _write(
     """Copy one file of weights; yield the name of each tensor as it is written."""
     with opened(source) as file, target.open("xb") as out:
         length = int.from_bytes(file.read(8), "little")
-        header = parse_json(_exactly(file, length, source), source)
+        header = parse_json(exactly(file, length, source), source)
         metadata = header.pop("__metadata__", {})
-        out.write(_header(header, {**metadata, KEY: to}))
+        out.write(header_bytes(header, {**metadata, KEY: to}))
         for begin, end, name in sorted((*header[name]["data_offsets"], name) for name in header):
             if name in orders:
-                out.writelines(_reordered(_exactly(file, end - begin, source), orders[name]))
+                out.writelines(_reordered(exactly(file, end - begin, source), orders[name]))
             else:
                 for at in range(begin, end, PIECE):
-                    out.write(_exactly(file, min(PIECE, end - at), source))
+                    out.write(exactly(file, min(PIECE, end - at), source))
             yield name
 
 
-def _header(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
+def header_bytes(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
     """The header of a safetensors file: its length in 8 bytes, then JSON padded to 8."""
     # Without "format", transformers 4 refuses a file that has metadata at all.
     marked = {"__metadata__": {"format": "pt", **metadata}, **tensors}
@@ -281,14 +281,14 @@ def _reordered(raw: bytes, order: list[int]) -> Iterator[memoryview]:
     return (rows[i * size : (i + 1) * size] for i in order)
 
 
-def _exactly(file: BufferedReader, count: int, path: Path) -> bytes:
+def exactly(file: BufferedReader, count: int, path: Path) -> bytes:
     raw = file.read(count)
     if len(raw) < count:
         raise ModelError(path, "", "has become shorter while it was read")
     return raw
 
 
-def _others(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[Path], list[str]]:
+def other_files(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[Path], list[str]]:
     """Split the other files: those to copy (config, tokenizer), and names of those left behind."""
     copied, left = [], []
     for path in sorted(files.root.iterdir()):

@@ -128,16 +128,13 @@ def extended(
     spec = specify(config, file)
     place, main = spec.main_place, spec.main
     context, turn = _stretchable(main, file)
-    usual = turn.trained or (main.trained or context)
-    asked = to
+    usual, asked = trained_length(main) or context, to
     notes: list[str] = []
-    if turn.method == "default" and RECIPES.get(main.model, (0, 0))[0] == context:
-        usual = RECIPES[main.model][1]
-        if trained is None and factor is None:
-            notes.append(
-                f"it was trained on {usual:,} tokens, as its makers say: the rest of its"
-                f" {context:,} is room for answers"
-            )
+    if usual < context == main.trained and trained is None and factor is None:
+        notes.append(
+            f"it was trained on {usual:,} tokens, as its makers say: the rest of its"
+            f" {context:,} is room for answers"
+        )
     to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
         how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
@@ -170,6 +167,30 @@ def extended(
         inner[_own_name(main, "max_position_embeddings", inner)] = to
     _check(specify(stretched, file).main, to, method, file)
     return stretched, notes
+
+
+def trained_length(spec: Spec) -> int | None:
+    """The length that a text model was trained on: what its makers say counts before its config.
+
+    None where neither says it.
+    """
+    main = spec.main
+    scaled = any(turn.method != "default" for turn in main.rotary)
+    if not scaled and RECIPES.get(main.model, (0, 0))[0] == main.context:
+        return RECIPES[main.model][1]
+    stated = (turn.trained for turn in main.rotary if turn.trained)
+    return next(stated, main.trained or main.context)
+
+
+def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
+    """Return the config with the length alone raised: nothing turns otherwise."""
+    spec = specify(config)
+    longer = deepcopy(config)
+    inner = longer
+    for name in spec.main_place:
+        inner = inner[name]
+    inner[_own_name(spec.main, "max_position_embeddings", inner)] = to
+    return longer
 
 
 def _lengths(
@@ -235,7 +256,7 @@ def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
             file,
             "model_type",
             f"{main.model!r} turns no queries and keys ({main.kind}), and this extends rotations:"
-            " a table of rows is interpolated by `Learned.resized`, and trained on",
+            " a table of rows is interpolated by --method table, and trained on",
         )
     if not seeing:
         raise ModelError(

@@ -490,8 +490,8 @@ def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
     if not learned:
         return [f"compute {more} by its formula, and train on texts so long"]
     return [
-        f"train {more}, or begin with the old ones interpolated (`Learned.resized`), or take"
-        " an encoding without an end (RoPE, ALiBi)"
+        f"train {more}, or begin with the old ones interpolated (`--method table` of `posenc"
+        " extend`), or take an encoding without an end (RoPE, ALiBi)"
     ]
 
 

@@ -15,9 +15,10 @@ it has not seen.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
 from statistics import fmean
@@ -26,19 +27,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.core.provenance import Provenance, since
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.loss import Opened, opened, read_as
 from posenc.models.config.gguf import as_config
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Spec
-from posenc.models.extend import NEW, OLD, extended
+from posenc.models.extend import NEW, OLD, extended, lengthened, trained_length
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
+from posenc.models.inspection import name_of
 from posenc.models.serving import cache_bytes, gguf_keys
 from posenc.models.weights import open_weights
 
+AS_IT_IS = "as it is"  # but for the length that its config says
 TRIED = ("linear", "ntk", "yarn", "llama3")
-STRETCHES = 4  # half of them to choose by, half to tell
+STRETCHES, MOST_STRETCHES = 4, 32  # half of them to choose by, half to tell
+READ = (
+    2**14
+)  # tokens that all stretches hold, at least: few short ones tell near ways apart by luck
 ENDS = {"beta_slow": (0.5, 2.0, 4.0), "beta_fast": (4.0, 8.0, 16.0)}  # beside YaRN's 1 and 32
 CHUNK = 512  # tokens whose logits are in memory together
 KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)
@@ -72,16 +79,21 @@ class Proof:
     cache: int  # bytes, of one text of `to` tokens
     notes: list[str]
     gguf_keys: dict[str, Any]  # of the best way, where the model is a GGUF file
+    name: str = ""  # of the model's folder or file
+    provenance: Provenance | None = None
 
     @property
     def chosen(self) -> str:
-        """The way that reads best past the trained length; "" where the last tokens alone do."""
+        """The way that reads best past the trained length; "" where the last tokens alone do.
+
+        `AS_IT_IS` where nothing need turn otherwise: its config alone says too few tokens.
+        """
         best = self.ways[0]
-        worth = best.name != "as it is" and best.far < self.sliding - ENOUGH
-        return best.name if worth else ""
+        return best.name if best.far < self.sliding - ENOUGH else ""
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "chosen": self.chosen, "ways": [vars(way) for way in self.ways]}
+        plain = {"chosen": self.chosen, "ways": [vars(way) for way in self.ways]}
+        return vars(self) | plain | {"provenance": self.provenance and asdict(self.provenance)}
 
 
 def prove(
@@ -96,6 +108,7 @@ def prove(
 
     Raises ModelError for a model that cannot be opened, stretched or asked.
     """
+    start = time.time()
     if letters is None:
         from posenc.analysis.text import novel_letters
 
@@ -103,10 +116,11 @@ def prove(
     config = _config(path)
     configs, notes = ways(config, to, base, trained)
     with opened(path) as model:
-        length = trained or model.spec.trained or model.spec.context or 0
+        length = trained or trained_length(model.spec) or 0
         if not 0 < length < to:
             raise ModelError("config.json", "max_position_embeddings", "is not exceeded by", to)
-        ids = model.stretches(letters, to, STRETCHES)
+        count = min(MOST_STRETCHES, max(STRETCHES, READ // to))
+        ids = model.stretches(letters, to, count)
         if len(ids) < 2:
             raise ModelError("the text", "", f"must hold 2 stretches of {to:,} tokens")
         total, found = len(configs) + 1, []
@@ -119,14 +133,16 @@ def prove(
         sliding = _sliding(model, ids[1::2], length)
     found.sort(key=lambda way: way.chosen_by)
     spec = specify(found[0].config)
-    return Proof(length, to, sliding, found, cache_bytes(spec, to), notes, _keys_of(path, spec, to))
+    keys = _keys_of(path, spec, to)
+    made = name_of(path), since(start)
+    return Proof(length, to, sliding, found, cache_bytes(spec, to), notes, keys, *made)
 
 
 def ways(
     config: Mapping[str, Any], to: int, base: float | None = None, trained: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Map each way to its config, and say which ones the model does not take."""
-    found: dict[str, dict[str, Any]] = {"as it is": dict(config)}
+    found: dict[str, dict[str, Any]] = {AS_IT_IS: lengthened(dict(config), to)}
     notes: list[str] = []
     for method in TRIED:
         try:
@@ -277,4 +293,4 @@ def _drawn(model: Opened, count: int) -> Tensor:
     """Random tokens of the text's, always the same."""
     rows = model.model.get_input_embeddings().weight.shape[0]
     random = torch.Generator().manual_seed(0)
-    return torch.randint(min(2, rows - 1), rows, (count,), generator=random)
+    return torch.randint(min(2, rows - 1), rows, (count,), generator=random).to(model.model.device)

@@ -55,6 +55,16 @@ def test_what_is_not_read_is_no_fault_but_cannot_be_said(tmp_path):
     assert "posenc does not know how" in unknown
 
 
+@pytest.mark.parametrize("name", ["model.onnx", "model.safetensors", "model.bin"])
+def test_weights_without_a_config_are_no_fault(tmp_path, name):
+    """As of a voice in ONNX: nothing is wrong with the file."""
+    (tmp_path / name).write_bytes(b"")
+    for path in (tmp_path, tmp_path / name):
+        asked = faults(path)
+        assert (asked.spec, asked.findings, asked.file) == (None, (), name)
+        assert "holds no config.json, so what it does cannot be read" in asked.unknown[0]
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name in KINDS])
 def test_no_published_config_has_a_fault(tmp_path, name):
     """Their frequencies are held against transformers in tests/models/config."""

@@ -61,3 +61,4 @@ def test_better_is_what_is_surely_so_and_by_more_than_a_near_reading():
     assert not trial(-0.1, 0.11).better
     assert not trial(-0.01, 0.005).better
     assert trial(0.1, 0.05).worse
+    assert not trial(0.01, 0.005).worse  # as of weights that were never trained

@@ -1,8 +1,10 @@
 """Rotation by the rope settings of a config, against what transformers computes."""
 
 import math
+from copy import deepcopy
 
 import pytest
+import torch
 from published import published, turning
 
 from posenc.models.config import specify
@@ -152,3 +154,42 @@ def test_scalings_that_were_lost_on_the_way_are_noted():
     llama3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     (note,) = specify(small | {"rope_scaling": llama3}).notes
     assert "is 8192, the length before scaling: llama3 ×8 is made for 65536" in note
+
+
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+FLAT = {"rope_parameters": {**LINEAR, "rope_theta": 123456.0}}
+OLDER = {"rope_theta": 123456.0, "rope_scaling": {"type": "linear", "factor": 8.0}}
+
+
+@pytest.mark.parametrize("keys", [FLAT, OLDER])
+@pytest.mark.parametrize("model_type", ["gemma3_text", "olmo3"])
+def test_a_scaling_that_transformers_leaves_out_is_read_as_meant_and_said(model_type, keys):
+    """Its class merges such settings where no layer looks for them."""
+    transformers = pytest.importorskip("transformers")
+    made = transformers.AutoConfig.for_model(model_type, **deepcopy(keys))
+    assert made.rope_parameters["full_attention"]["rope_type"] == "default"
+    spec = specify({"model_type": model_type} | keys)
+    (full,) = {layer.encoding for layer in spec.layers if layer.window is None}
+    assert (full.method, full.base, full.factor) == ("linear", 123456.0, 8.0)
+    assert f"the class of {model_type} in transformers 5 leaves them out" in " ".join(spec.notes)
+    right = {"rope_theta": 123456.0, "rope_scaling": LINEAR}
+    made = transformers.AutoConfig.for_model(model_type, **deepcopy(right))
+    assert made.rope_parameters["full_attention"]["rope_type"] == "linear"
+    assert "leaves them out" not in " ".join(specify({"model_type": model_type} | right).notes)
+
+
+@pytest.mark.parametrize("model_type", ["gemma4_text", "laguna", "lfm3", "mellum", "zaya"])
+def test_settings_that_no_type_of_layer_takes_are_refused(model_type):
+    """They were dropped in silence; their classes fail for want of a type of layer."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.for_model(model_type, **deepcopy(FLAT))
+    with torch.device("meta"), pytest.raises(KeyError, match=r"full_attention|hybrid"):
+        transformers.AutoModel.from_config(config)
+    with pytest.raises(ModelError, match=f"settings for each type of layer of {model_type}, "):
+        specify({"model_type": model_type} | FLAT)
+    assert specify({"model_type": model_type, "rope_scaling": {"rope_type": "default"}}).layers
+
+
+def test_settings_of_step_3_that_no_layer_takes_are_refused():
+    with pytest.raises(ModelError, match="must hold settings for full_attention, got"):
+        specify({"model_type": "step3p5"} | FLAT)

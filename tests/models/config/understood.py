@@ -250,17 +250,22 @@ def _mended(model_type: str) -> Any:
 
 def _of_pictured(config: Any, spec: Spec) -> Iterator[str]:
     """DINOv3 makes its table from the size of a picture: 3 × 5 patches."""
-    from transformers.models.dinov3_vit import modeling_dinov3_vit as m
-
     from posenc.core.positions import centred
 
-    table = m.DINOv3ViTRopePositionEmbedding(config).eval()
+    owner = next(m for m in _classes(config) if re.search(r"(RopePosition|Rotary)Embedding$", m))
+    table = _classes(config)[owner](config).eval()
     cos, sin = table(torch.zeros(1, 3, 3 * config.patch_size, 5 * config.patch_size))
     for layer in spec.layers:
         turn = layer.build().prepare(centred(3, 5))  # type: ignore[attr-defined]
         for made, true in ((turn.cos, cos), (turn.sin, sin)):
             if not torch.allclose(torch.cat((made, made), -1).squeeze(), true, atol=1e-5):
                 yield "angles differ"
+
+
+def _classes(config: Any) -> dict[str, Any]:
+    """The classes of the files with the models of a config, by name."""
+    every = [vars(module) for module in watched.modules(type(config))]
+    return {name: kind for one in every for name, kind in one.items() if isinstance(kind, type)}
 
 
 # ---------------------------------------------------------------------------------------- layers

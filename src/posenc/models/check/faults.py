@@ -155,6 +155,14 @@ REMARKS = (
         r"below 1 it shortens",
     ),
     FaultRule(
+        "settings-left-out",
+        "warning",
+        "The rotation of a model with several types of layer is spelled so that transformers 5"
+        " leaves it out.",
+        ("huggingface/transformers#41922", "huggingface/transformers#41934"),
+        r"in transformers 5 leaves them out",
+    ),
+    FaultRule(
         "mscale-alone",
         "note",
         "mscale without mscale_all_dim counts in one code and not in another.",

@@ -57,7 +57,8 @@ class Trial:
 
     @property
     def worse(self) -> bool:
-        return self.low > 0
+        """True where it predicts worse, surely and by more than a near reading may."""
+        return self.low > 0 and self.difference > MARGIN
 
     @property
     def better(self) -> bool:
@@ -93,14 +94,14 @@ class Opened:
             )  # fmt: skip
         starts = torch.linspace(0, len(ids) - size, min(count, len(ids) // size)).long()
         cut = ids[starts[:, None] + torch.arange(size)]
-        if first is None:
-            return cut
-        return torch.cat((torch.full_like(cut[:, :1], first), cut), -1)
+        if first is not None:
+            cut = torch.cat((torch.full_like(cut[:, :1], first), cut), -1)
+        return cut.to(self.model.device)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Opened]:
-    """Open the model in a folder, or in a GGUF file, for the time of a `with`.
+    """Open the model in a folder, or in a GGUF file, for the time of a `with`; on a GPU, if any.
 
     Raises ModelError for one that cannot be read with certainty.
     """
@@ -110,7 +111,7 @@ def opened(path: Path) -> Iterator[Opened]:
     logging.disable_progress_bar()
     if files.format != "gguf":
         model, tokenizer, _ = load(files.root, head=True)
-        yield Opened(model, tokenizer, read_itself(path).main)
+        yield Opened(_placed(model), tokenizer, read_itself(path).main)
         return
     # transformers reads a GGUF file from a folder in which nothing else is.
     with tempfile.TemporaryDirectory() as alone:
@@ -123,7 +124,11 @@ def opened(path: Path) -> Iterator[Opened]:
             how: dict[str, Any] = dict(gguf_file="model.gguf", local_files_only=True)
             model = AutoModelForCausalLM.from_pretrained(alone, dtype=torch.float32, **how)
             tokenizer = AutoTokenizer.from_pretrained(alone, **how)
-    yield Opened(model.eval(), tokenizer, _in_their_order(read_itself(path).main, file))
+    yield Opened(_placed(model.eval()), tokenizer, _in_their_order(read_itself(path).main, file))
+
+
+def _placed(model: Any) -> Any:
+    return model.to("cuda") if torch.cuda.is_available() else model
 
 
 def _in_their_order(spec: Spec, file: Path) -> Spec:

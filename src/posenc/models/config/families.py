@@ -70,12 +70,15 @@ class Family:
                  a list of layers, counted from 1: type}}, "round" the key of types that go round,
                  "unlisted" the type of all layers where nothing is listed, "codes" {key of a list:
                  {number: type}}; with "forced" the last layer is of type "last" whatever is listed,
-                 with "trimmed" only as many are read as there are layers
+                 with "trimmed" only as many are read as there are layers; "dense" are a key of how
+                 many first layers have a period of their own, and the key of that
     `switch`     {"key": a key that decides what kind it is, its value: fields of Family}: `settled`
     `attention`  types of layers that attend, where others (convolutions, recurrences) do not
     `nope`       layers without encoding: {"key": list of flags, "rotary": the flag of layers that
-                 turn, "every": key of an interval, "default": its value} or {"types": […]}; without
-                 the key "if" all layers turn, without the key "needs" none does
+                 turn, "every": key of an interval, "default": its value}, with "nonzero" a list of
+                 bases, where 0 is none, and without it each `default`-th from the last; or
+                 {"types": […]}; without the key "if" all layers turn, without the key "needs" none
+                 does; "but" {key of a list: its word for layers that do, "pattern": a key, 1 then}
     `windows`    type of layer → key of how many tokens a query sees to one side, itself included;
                  or {"key": …, "over": 2, "plus": 1}, a half of its value and one more; or a list of
                  such, of which the first counts whose key is there
@@ -99,7 +102,8 @@ class Family:
                  scaling may raise the base by a factor of that name; "bases" is the key of a base
                  for each layer, "wide" {type of layer: key of its channels of a head}, "times" how
                  many even shares of the width a head has, "share" the key of channels that turn of
-                 those of `head_dim`, "by_layer" {key of a list with one for each layer: setting}
+                 those of `head_dim`, "by_layer" {key of a list with one for each layer: setting},
+                 "scaled" the key of a list of the layers that are scaled, without which all are
     `stacks`     encoder and decoder, where they differ: name → fields of Family that do
     `parts`      keys of configs inside this one
     `inner`      such a key → {"model_type": what its class takes it for where it states none,
@@ -199,7 +203,7 @@ class Family:
         """Every key of a config that its rule of layers reads."""
         rule = self.layers
         keys = [rule[k] for k in ("key", "at_key", "listed", "flags", "round") if k in rule]
-        keys += [*rule.get("letters", ()), *rule.get("codes", ())]
+        keys += [*rule.get("letters", ()), *rule.get("codes", ()), *rule.get("dense", ())]
         return (*keys, *rule.get("numbers", {}).get("key", "").split())
 
     @property

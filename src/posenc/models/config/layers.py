@@ -33,9 +33,12 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
     bare = _bare(config, family, types)
     sharpened = _sharpened(config, family)
     bases = _bases(config, family, count)
+    scaled = config.counts(family.form.get("scaled", ""))
     stack = []
     for kind, without, base in zip(types, bare, bases, strict=True):
         turn = None if turns is None or without else _of(turns, kind, config, family)
+        if turn and scaled is not None and len(stack) not in scaled:
+            turn = replace(turn, method="default", factor=1.0, trained=0, ends=(0, 0), gain=1.0)
         if base is not None:
             turn = replace(turn, base=base) if base and turn else None
         temperature = sharpened if without or not family.temperature.get("nope") else None
@@ -160,7 +163,8 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
         bare = _bare(config, family, ("",) * count)
         return tuple(family.layers["is" if slides and none else "else"] for none in bare)
     bare = [key for key in ("key", "every") if family.nope.get(key)]
-    if family.layers and any(config.stated(family.nope[key]) for key in bare):
+    own = "nonzero" in family.nope  # its list of bases moves no window
+    if family.layers and not own and any(config.stated(family.nope[key]) for key in bare):
         kinds = {True: family.layers["is"], False: family.layers["else"]}  # Llama 4
         return tuple(kinds[bare] for bare in _bare(config, family, ("",) * count))
     if "listed" in family.layers:
@@ -169,13 +173,23 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
         if listed is None:
             return (family.layers.get("unlisted", listed_type),) * count
         return tuple(listed_type if i in listed else other_type for i in range(count))
-    if (types := family.types(count, *_step(config, family))) is not None:
-        return types
+    begin = _dense(config, family, count)
+    if (types := family.types(count - len(begin), *_step(config, family))) is not None:
+        return (*begin, *types)
     first = config.count("max_window_layers", 0)  # of those with a window, as in Qwen2
     if config.flag("use_sliding_window") is False or config.count("sliding_window") is None:
         first = None
     first = count if first is None else first
     return tuple("sliding_attention" if i >= first else "full_attention" for i in range(count))
+
+
+def _dense(config: Fields, family: Family, count: int) -> tuple[str, ...]:
+    """The types of the first layers, where these are dense and have a period of their own."""
+    if "dense" not in family.layers:
+        return ()
+    key, pattern = family.layers["dense"]
+    dense, every = config.count(key, least=0) or 0, config.count(pattern) or 1
+    return family.types(min(dense, count), every, every - 1) or ()
 
 
 def _listed(config: Fields, family: Family) -> tuple[str, ...] | None:
@@ -241,7 +255,16 @@ def _bare(config: Fields, family: Family, types: tuple[str, ...]) -> list[bool]:
     if "needs" in rule and not config.value(rule["needs"]):
         return [True] * count
     if "types" in rule:
-        return [kind in rule["types"] for kind in types]
+        bare = [kind in rule["types"] for kind in types]
+        return _but(rule["but"], config, bare) if "but" in rule else bare
+    if "nonzero" in rule:  # a list of bases, 0 for none
+        bases = config.value(rule["key"])
+        if bases is None:
+            return [(count - 1 - i) % rule["default"] == 0 for i in range(count)]
+        numbers = isinstance(bases, list) and all(type(base) in (int, float) for base in bases)
+        if not numbers or len(bases) != count:
+            config.fail(rule["key"], f"must list a base, or 0, for each of {count} layers", bases)
+        return [not base for base in bases]
     flags = config.counts(rule["key"])
     if flags:
         if len(flags) != count:
@@ -251,6 +274,20 @@ def _bare(config: Fields, family: Family, types: tuple[str, ...]) -> list[bool]:
         return [flag != rule["rotary"] for flag in flags]
     period = config.count(rule["every"]) or rule["default"]
     return [(i + 1) % period == 0 for i in range(count)]
+
+
+def _but(rule: Mapping[str, str], config: Fields, bare: list[bool]) -> list[bool]:
+    """Take dense layers from those without an encoding, where their pattern is 1."""
+    pattern = config.count(rule["pattern"])
+    (key, named), *_ = rule.items()
+    kinds = config.words(key)
+    if kinds is None:
+        dense = config.count("first_k_dense_replace", least=0) or 0
+        kinds = [named if i < dense else "" for i in range(len(bare))]
+    if len(kinds) != len(bare):
+        config.fail(key, f"must name each of {len(bare)} layers, has", len(kinds))
+    turn = pattern in (None, 1)
+    return [b and not (turn and kind == named) for b, kind in zip(bare, kinds, strict=True)]
 
 
 def _window(config: Fields, family: Family, kind: str) -> int | None:

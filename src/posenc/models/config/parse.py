@@ -209,6 +209,8 @@ def _by_type(values: dict[str, Any], config: Fields, family: Family) -> None:
     settings = config.object("rope_parameters")
     if settings is not None and isinstance(settings.values.get("full_attention"), dict):
         return
+    if settings.keys() - {"rope_type", "type"}:
+        config.fail("rope_parameters", "must hold settings for full_attention", dict(settings))
     by_type: dict[str, dict[str, Any]] = {}
     for kind in dict.fromkeys(types or ("full_attention",)):
         at = types.index(kind) if types else 0

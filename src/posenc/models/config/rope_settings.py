@@ -154,6 +154,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
             stated = rope.agree(key, config, key)
             rope.defaults[key] = rope.defaults.get(key) if stated is None else stated
         return {"": rope}
+    _flat_beside_types(shared, family, notes)
     by_type = {}
     # The file has flat settings, of a model that has several
     for label, rule in family.rope.items():
@@ -172,6 +173,31 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         )
         by_type[label] = rope
     return by_type
+
+
+def _flat_beside_types(shared: Fields | None, family: Family, notes: list[str]) -> None:
+    """Say that transformers 5 leaves out settings for all layers of a model that has several.
+
+    Raises ModelError where no layer takes them: its class cannot be built from such a file.
+    """
+    if shared is None or not shared.values.keys() - {"rope_type", "type"}:
+        return
+    scaled = {name: rule for name, rule in family.rope.items() if rule.get("scaled", True)}
+    types = ", ".join(family.rope)
+    if not scaled:
+        problem = f"must hold settings for each type of layer of {family.name}, {types}"
+        raise ModelError(shared.file, shared.path, problem, dict(shared.values))
+    if shared.path.endswith("rope_parameters"):
+        lost = "are not by type of layer"
+    elif "rope_type" not in shared.values and not any("gain" in rule for rule in scaled.values()):
+        lost = f"say `type` {shown(_type(shared))} and no `rope_type`"
+    else:
+        return
+    notes.append(
+        f"{shared.path}: its settings {lost} ({types}), and the class of {family.name} in"
+        " transformers 5 leaves them out; they count here as they are meant, of"
+        f" {', '.join(scaled)}"
+    )
 
 
 def _defaults_kept(default: Mapping[str, Any]) -> dict[str, Any]:

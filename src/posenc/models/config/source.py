@@ -5,7 +5,7 @@ from pathlib import Path
 from posenc.models.config.gguf import specify_gguf
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Spec
-from posenc.models.files.errors import ModelError
+from posenc.models.files.errors import Unread
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.weights import open_weights
 
@@ -13,7 +13,7 @@ from posenc.models.weights import open_weights
 def read(path: Path) -> Spec:
     """Return the specification of a config file, a model folder, or a GGUF file.
 
-    Raises ModelError, which names file, key, value and what is allowed.
+    Raises ModelError, which names file, key, value and what is allowed; Unread without a config.
     """
     files = find_files(path)
     if files.config is not None:
@@ -21,7 +21,7 @@ def read(path: Path) -> Spec:
     if files.format == "gguf":
         weights = open_weights(files)
         return specify_gguf(weights.metadata, weights, files.weights[0].name)
-    raise ModelError(path, "", "holds no config.json, so what it does cannot be read")
+    raise Unread(path, "", "holds no config.json, so what it does cannot be read")
 
 
 def read_itself(path: Path) -> Spec:

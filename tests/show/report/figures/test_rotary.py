@@ -61,6 +61,12 @@ def test_dials_are_as_large_as_the_shares_of_their_circles():
     found = by_method(frequencies(8, 100.0).tolist(), 20, 80)
     figure = figures.dials(found, 20, 80)
     assert "as trained 2, PI 0" in figure.says
+    # PI's price: θ / 4 in every pair, where NTK leaves the fastest as it was
+    cost = "in so many pairs: PI 4 (the fastest 4 times), NTK-aware 3 (the fastest 1 times)"
+    assert cost in figure.says
+    nearer = {(row[0], row[1]): row[-1] for row in figure.listed.rows}
+    assert [nearer["PI", str(n)] for n in range(4)] == ["4"] * 4
+    assert nearer["as trained", "3"] == "1"
     assert figure.panels[0].title == "as trained: 2 of 4 pairs meet new angles"
     assert [len(panel.x_names) for panel in figure.panels] == [0] * (len(found) - 1) + [4]
     for panel, pairs in zip(figure.panels, found.values(), strict=True):

@@ -28,6 +28,7 @@ from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.words import CHANGES, METHODS, SEEN, tokens
 
 DIALS = 12  # dials of a method, one a pair
+SAME = 1e-6  # share of a wavelength that rounding may move
 DOTS: Sequence[tuple[Seen, str, Marker]] = (
     ("all", BLUE, "circle"),
     ("part", GREEN, "square"),
@@ -90,14 +91,17 @@ def bands(turning: Turning) -> Figure:
 
 def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
     """Draw the circle of each pair: angles met in training, new ones, those never met."""
-    panels, rows, words = [], [], []
-    pairs = len(by_method["none"])
+    panels, rows, words, nearer = [], [], [], []
+    pairs, as_trained = len(by_method["none"]), by_method["none"]
     picked = evenly_spaced(pairs, DIALS)
     names = [f"{n}: {tokens(by_method['none'][n].wavelength)}" for n in picked]
     for method, all_dials in by_method.items():
         name = METHODS[method]
         new = sum(dial.new > 0 for dial in all_dials)
         words.append(f"{name} {new}")
+        times = [_times_slower(dial, was) for dial, was in zip(all_dials, as_trained, strict=True)]
+        if slowed := sum(one > 1 for one in times):
+            nearer.append(f"{name} {slowed} (the fastest {times[0]:.3g} times)")
         shown = [all_dials[n] for n in picked]
         # Rows stand in columns, so the names below the last serve all
         below = names if method == [*by_method][-1] else []
@@ -105,16 +109,26 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
         for n, dial in zip(picked, shown, strict=True):
             parts = (dial.met, dial.new, 1 - dial.met - dial.new)
             shares = [f"{part:.0%}" if part >= 0.005 or part < 1e-9 else "< 1%" for part in parts]
-            rows.append([name, str(n), tokens(dial.wavelength), *shares])
+            rows.append([name, str(n), tokens(dial.wavelength), *shares, f"{times[n]:.3g}"])
     heading = ["extension", "pair", "wavelength, tokens", "met in training", "new", "never met"]
+    heading.append("times nearer")
+    cost = (
+        f" What it costs: neighbours come nearer in angle, in so many pairs: {', '.join(nearer)}."
+    )
     return Figure(
         f"Which angles are new at {target:,} tokens?",
         panels,
         f"Each dial is the circle of angles of a pair of channels, fast pairs to the left. Trained"
         f" on {trained:,} tokens and used at {target:,}, so many of {pairs} pairs meet angles that"
-        f" training never showed: {', '.join(words)}.",
+        f" training never showed: {', '.join(words)}.{cost if nearer else ''}",
         listed=FigureNumbers(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
     )
+
+
+def _times_slower(dial: Dial, was: Dial) -> float:
+    """How many times nearer in angle neighbours come; 1 where rounding alone moves them."""
+    slower = dial.wavelength / was.wavelength if isfinite(was.wavelength) else 1.0
+    return 1.0 if abs(slower - 1) < SAME else slower
 
 
 def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:

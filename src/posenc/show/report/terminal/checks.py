@@ -74,7 +74,8 @@ def proof(proved: "Proof", console: Console) -> None:
     for note in proved.notes:
         console.print(Text(f"note: {note}", "yellow"))
     if proved.chosen:
-        console.print(Text(f"chosen, on text between: {proved.chosen}", "green"))
+        raised = ": its config need but say so many tokens" if proved.chosen == "as it is" else ""
+        console.print(Text(f"chosen, on text between: {proved.chosen}{raised}", "green"))
         return
     console.print(
         Text(

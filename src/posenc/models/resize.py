@@ -1,0 +1,219 @@
+"""Write a copy of a model whose learned table of positions has another length, or another grid.
+
+    resized = resize(Path("bert"), 1024, Path("bert-1024"))
+    resized = resize(Path("vit"), 384, Path("vit-384"))                    pixels of a side
+    resized = resize(Path("clip"), 336, Path("clip-336"), "vision_config")
+
+Rows are interpolated as `Learned.resized` does: linearly along a text, by cubic splines over the
+patches of a picture, as transformers does for ViT. Rows before the first position, of classes and
+of padding, stay. All other tensors are copied byte by byte, a piece at a time. The model knows
+nothing of the new rows but what stands between the old ones: train it on the new size.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from posenc.encodings.additive.learned import Learned
+from posenc.models.config import families, specify
+from posenc.models.config.families import Family
+from posenc.models.config.spec import Spec, Table
+from posenc.models.convert import PIECE, exactly, header_bytes, other_files
+from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import ModelFiles, find_files, read_json
+from posenc.models.files.strict import opened, parse_json
+from posenc.models.weights import Weights, open_weights
+from posenc.models.weights.memory import check_memory
+
+POSITIONS = re.compile(r"(^|[._])(pos|position|positions|wpe|positional)([._]|$)")
+LONGEST = 2**20  # tokens, or pixels of a side
+
+
+@dataclass(frozen=True)
+class Resized:
+    """The result: the tensor, its rows before and after, and the key of the config that changed."""
+
+    out: Path
+    tensor: str
+    before: int
+    after: int
+    key: str
+    value: Any
+    bytes: int
+    notes: tuple[str, ...]
+
+
+def resize(path: Path, to: int, out: Path, part: str = "") -> Resized:
+    """Write the model in `path` to the new folder `out`, its table made for `to` tokens or pixels.
+
+    `part` is the key of the config inside whose table is meant, "vision_config" say, or "decoder".
+    Raises ModelError for a model without such a table, FileExistsError if `out` holds anything;
+    nothing has been written then.
+    """
+    if not 1 <= to <= LONGEST:
+        raise ValueError(f"`to` is a number of tokens, or pixels of a side, to 2²⁰, got {to}.")
+    out = Path(os.path.realpath(out))
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
+    files = find_files(path)
+    if files.config is None or files.format != "safetensors":
+        raise ModelError(path, "", "must hold a config.json, and weights in safetensors")
+    config, weights = read_json(files.config), open_weights(files)
+    inner, family, said = _meant(config, files.config.name, part)
+    name = _tensor(weights, family, said, part, files.config.name)
+    changed, key, new, notes = _lengthened(inner, family, said, weights, name, to)
+    after = deepcopy(config)
+    place: Any = after[part] if part in config else after
+    place |= changed
+    if specify(after, files.config.name) == specify(config, files.config.name):
+        raise ModelError(files.config, key, f"is {inner.get(key)} already, `to` is", to)
+    size = _written(files, weights, name, new, after, out)
+    before = weights.infos[name].shape[-2]
+    where = f"{part}.{key}" if part in config else key
+    return Resized(out, name, before, new.shape[-2], where, changed[key], size, tuple(notes))
+
+
+def _meant(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any], Family, Table]:
+    """The config that is meant, its family, and the table that it says."""
+    spec = specify(config, file)
+    having = {"": spec, **spec.parts}
+    tables = [name for name, one in having.items() if isinstance(one.embedding, Table)]
+    if part not in having or not isinstance((found := having[part]).embedding, Table):
+        others = f": give `part`, one of {', '.join(filter(None, tables))}" if any(tables) else ""
+        whose = part or spec.model
+        raise ModelError(file, part or "model_type", f"{whose!r} has no learned table{others}")
+    inner = config[part] if part in config else config
+    family = _family(found, spec, part)
+    assert isinstance(found.embedding, Table)
+    return inner, family, found.embedding
+
+
+def _family(found: Spec, whole: Spec, part: str) -> Family:
+    family = families.family(found.model) or families.family(whole.model)
+    assert family is not None
+    return family.stack(part) if part in family.stacks else family
+
+
+def _tensor(weights: Weights, family: Family, said: Table, part: str, file: str) -> str:
+    """The name of the tensor that the table is stored as."""
+    shape = [said.rows + said.offset, said.width]
+    stem = part.removesuffix("_config")
+    named = [
+        name
+        for name, info in weights.infos.items()
+        if POSITIONS.search(name) and list(info.shape[-2:]) == shape and info.elements == _of(shape)
+    ]
+    found = [name for name in named if stem in name] or named
+    if len(found) != 1:
+        rows = f"{shape[0]} rows of {shape[1]}"
+        problem = f"says {rows}, which {len(found)} tensors of positions have"
+        raise ModelError(file, family.name, problem, found or None)
+    return found[0]
+
+
+def _of(shape: list[int]) -> int:
+    return shape[0] * shape[1]
+
+
+def _lengthened(
+    inner: dict[str, Any], family: Family, said: Table, weights: Weights, name: str, to: int
+) -> tuple[dict[str, Any], str, torch.Tensor, list[str]]:
+    """Keys of the config that change, the one that says the length, the new rows, and notes."""
+    stored = weights[name]
+    table = Learned(stored.shape[-2], stored.shape[-1])
+    table.table = nn.Parameter(stored.reshape(stored.shape[-2:]).float())
+    if "grid" not in family.form:
+        key = family.keys.get("max_position_embeddings", "max_position_embeddings")
+        usual: Any = family.defaults.get("max_position_embeddings")
+        value = inner.get(key, usual) + to - said.rows
+        check_memory(4 * (to + said.offset) * said.width, Path(key), name, of="of memory")
+        new = table.resized(to + said.offset, kept=said.offset)
+        return {key: value}, key, _like(new, stored), []
+    key, patches = family.form["grid"]
+    image, patch = (_sides(inner.get(k, family.defaults.get(k))) for k in (key, patches))
+    grid, wanted = ((side[0] // patch[0], side[1] // patch[1]) for side in (image, (to, to)))
+    if min(wanted) < 1:
+        raise ModelError("config.json", key, f"{to} pixels hold no patch of {patch[0]}")
+    check_memory(4 * wanted[0] * wanted[1] * said.width, Path(key), name, of="of memory")
+    new = table.resized(wanted, grid, kept=family.extra)
+    value = [to, to] if isinstance(inner.get(key), list) else to
+    note = f"pictures of {to} pixels: what prepares them (preprocessor_config.json) must say so too"
+    return {key: value}, key, _like(new, stored), [note]
+
+
+def _like(new: Learned, stored: torch.Tensor) -> torch.Tensor:
+    rows = new.table.detach().to(stored.dtype)
+    return rows.reshape(*stored.shape[:-2], *rows.shape).contiguous()
+
+
+def _sides(value: Any) -> tuple[int, int]:
+    return (value[0], value[1]) if isinstance(value, list | tuple) else (value, value)
+
+
+def _written(
+    files: ModelFiles,
+    weights: Weights,
+    name: str,
+    new: torch.Tensor,
+    config: dict[str, Any],
+    out: Path,
+) -> int:
+    """Write the folder beside `out`, and rename it; return its bytes."""
+    shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
+    copied, _ = other_files(files, shards, out)
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        unfinished.mkdir(parents=True)
+        for file in copied:
+            with opened(file) as source, (unfinished / file.name).open("xb") as copy:
+                shutil.copyfileobj(source, copy)
+        for shard in shards:
+            target = unfinished / shard.relative_to(files.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as copy:
+                copy.writelines(_pieces(shard, name, new))
+        text = json.dumps(config, ensure_ascii=False, indent=2) + "\n"
+        (unfinished / "config.json").write_text(text, "utf-8")
+        size = sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
+        if out.exists():
+            out.rmdir()  # raises if somebody has put something there meanwhile
+        unfinished.rename(out)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return size
+
+
+def _pieces(shard: Path, name: str, new: torch.Tensor) -> Iterator[bytes]:
+    """A file of weights, its bytes in order, with one tensor replaced where it holds it."""
+    with opened(shard) as file:
+        header = parse_json(exactly(file, int.from_bytes(file.read(8), "little"), shard), shard)
+        metadata = header.pop("__metadata__", {})
+        spans = sorted((*entry["data_offsets"], one) for one, entry in header.items())
+        raw = new.view(torch.uint8).numpy().tobytes()
+        laid, end = {}, 0
+        for begin, stop, one in spans:
+            size = len(raw) if one == name else stop - begin
+            laid[one] = header[one] | {"data_offsets": [end, end + size]}
+            end += size
+        if name in laid:
+            laid[name]["shape"] = list(new.shape)
+        yield header_bytes(laid, metadata)
+        for begin, stop, one in spans:
+            for at in range(begin, stop, PIECE):
+                piece = exactly(file, min(PIECE, stop - at), shard)
+                if one != name:
+                    yield piece
+            if one == name:
+                yield raw

@@ -1,0 +1,218 @@
+"""Write docs/extend_cases.md: whether `posenc extend --prove` chooses the best way, in 40 cases.
+
+    python tools/extend_cases.py [--models N]      a quarter of an hour on one core
+
+Ten small models are trained on letters of the packaged novel, some with a scaling that their config
+does not say, so that it is there to be found. Each is to read four longer lengths. `prove` chooses
+on one part of the novel; which way is the best is measured on another part, that neither training
+nor choice has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor
+
+from posenc.analysis.text import novel_letters
+from posenc.models.check.loss import opened
+from posenc.models.prove import ENOUGH, Proof, _far_bits, _sliding, prove
+
+PAGE = Path(__file__).parent.parent / "docs/extend_cases.md"
+LENGTH = 64  # tokens of training, as a config says
+FACTORS = (2, 3, 4, 8)
+STEPS, ROWS, RATE = 500, 32, 3e-3
+FRESH = 12  # stretches that tell which way is the best
+SIZE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
+REST = dict(pad_token_id=0, bos_token_id=1, eos_token_id=1, tie_word_embeddings=False)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A class of transformers, its base, and the scaling that it is trained with and hides."""
+
+    kind: str
+    base: float = 10_000.0
+    hidden: dict[str, Any] | None = None
+    times: int = 1  # trained on that many times `LENGTH`
+    seed: int = 0
+    more: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        share = f", {self.more['partial_rotary_factor']:g} of the channels" if self.more else ""
+        hidden = self.hidden or {}
+        way = hidden.get("rope_type") or (hidden and f"base {hidden['rope_theta']:,.0f}")
+        longer = f", trained on {self.times * LENGTH}" if self.times > 1 else ""
+        return f"{self.kind}, base {self.base:,.0f}{share}{longer}{f' with {way}' if way else ''}"
+
+
+def scaled(times: int, kind: str) -> dict[str, Any]:
+    more = {"original_max_position_embeddings": LENGTH} if kind != "linear" else {}
+    more |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if kind == "llama3" else {}
+    return dict(rope_type=kind, factor=float(times), **more)
+
+
+MODELS = (
+    Model("Llama"),
+    Model("Llama", 500_000.0),
+    Model("Llama", hidden=scaled(2, "linear"), times=2),
+    Model("Llama", hidden=scaled(4, "yarn"), times=4),
+    Model("Llama", hidden=dict(rope_theta=100_000.0), times=4),
+    Model("Llama", times=2),
+    Model("GPTNeoX", hidden=scaled(4, "linear"), times=4, more=dict(partial_rotary_factor=0.5)),
+    Model("Qwen3", seed=1),
+    Model("Qwen3", hidden=scaled(3, "yarn"), times=3, seed=2),
+    Model("Mistral", hidden=scaled(4, "llama3"), times=4, seed=3),
+)
+
+
+def parts() -> tuple[str, str, str]:
+    """Letters of the novel to train on, to choose by, and to judge by."""
+    letters = novel_letters()
+    a, b = len(letters) * 6 // 10, len(letters) * 8 // 10
+    return letters[:a], letters[a:b], letters[b:]
+
+
+def make(model: Model, folder: Path, steps: int = STEPS) -> Path:
+    """Train a model, and write it with a config that says nothing of what it hides."""
+    letters = novel_letters()
+    known = {letter: number + 2 for number, letter in enumerate(sorted(set(letters)))}
+    torch.manual_seed(model.seed)
+    rope = dict(rope_type="default", rope_theta=model.base) | (model.more or {})
+    trained = LENGTH * model.times
+    sizes: dict[str, Any] = SIZE | REST | dict(vocab_size=len(known) + 2)
+    if model.kind != "GPTNeoX":
+        sizes |= dict(num_key_value_heads=2)
+    if model.kind in ("Mistral", "Qwen3"):
+        sizes |= dict(head_dim=16, sliding_window=None)
+    config = getattr(transformers, f"{model.kind}Config")(
+        **sizes, max_position_embeddings=trained, rope_parameters=rope | (model.hidden or {})
+    )
+    network = getattr(transformers, f"{model.kind}ForCausalLM")(config)
+    ids = torch.tensor([known[letter] for letter in parts()[0]])
+    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.0)
+    rows = ROWS // model.times
+    for _ in range(steps):
+        starts = torch.randint(0, len(ids) - trained, (rows,))
+        batch = ids[starts[:, None] + torch.arange(trained)]
+        batch[:, 0] = REST["bos_token_id"]
+        network(input_ids=batch, labels=batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    network.save_pretrained(folder)
+    said = json.loads((folder / "config.json").read_text("utf-8"))
+    said |= {"max_position_embeddings": LENGTH, "rope_parameters": rope}
+    (folder / "config.json").write_text(json.dumps(said, indent=2), "utf-8")
+    tokenizer = Tokenizer(models.WordLevel({"<pad>": 0, "<s>": 1} | known, "<s>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@dataclass(frozen=True)
+class Case:
+    """What was chosen for a length, and bits a token past the trained one, on text for judging."""
+
+    to: int
+    chosen: str  # "" where it says that nothing works
+    bits: dict[str, float]  # of each way
+    sliding: float
+
+    @property
+    def best(self) -> str:
+        """The best way; "" where none is better than the last tokens alone."""
+        way = min(self.bits, key=lambda name: self.bits[name])
+        return way if self.bits[way] < self.sliding - ENOUGH else ""
+
+    @property
+    def right(self) -> bool:
+        """True where the choice is the best, or as good to within what counts."""
+        if not self.chosen or not self.best:
+            return self.chosen == self.best
+        return self.bits[self.chosen] < self.bits[self.best] + ENOUGH
+
+
+def judged(folder: Path, proof: Proof) -> Case:
+    """Measure each way on the part of the novel that judges."""
+    with opened(folder) as model:
+        ids: Tensor = model.stretches(parts()[2], proof.to, FRESH)
+        bits = {w.name: _far_bits(model, w.config, ids, proof.trained) for w in proof.ways}
+        return Case(proof.to, proof.chosen, bits, _sliding(model, ids, proof.trained))
+
+
+def cases(folder: Path, factors: tuple[int, ...] = FACTORS) -> Iterator[Case]:
+    for factor in factors:
+        yield judged(folder, prove(folder, LENGTH * factor, parts()[1]))
+
+
+def page(found: dict[str, list[Case]], date: str) -> str:
+    rows = [(name, case) for name, several in found.items() for case in several]
+    right, same = sum(c.right for _, c in rows), sum(c.chosen == c.best for _, c in rows)
+    worth = sum(c.best != "" for _, c in rows)
+    lines = [
+        "# Does `posenc extend --prove` choose the best way?",
+        "",
+        f"Written by `make cases` on {date} with transformers {version('transformers')}:"
+        f" {len(found)} models of two layers, trained here for {STEPS} steps on letters of the",
+        f"packaged novel, their configs saying {LENGTH} tokens, each to read longer texts. The way"
+        " is chosen on one part of the novel, and judged on another",
+        f"({FRESH} stretches). Right is the best of those tried, or one within {ENOUGH} bits a"
+        " token of it; and “none” where none is better, by as much, than the last",
+        f"{LENGTH} tokens alone.",
+        "",
+        f"- cases: {len(rows)}",
+        f"- right: {right}",
+        f"- the very best: {same}",
+        f"- some way is worth it: {worth}",
+        "",
+        "| model | tokens | chosen | best | bits, chosen | bits, best | last tokens alone | |",
+        "| --- | --: | --- | --- | --: | --: | --: | --- |",
+    ]
+    for name, case in rows:
+        least = min(case.bits.values())
+        chosen = case.bits.get(case.chosen, case.sliding)
+        lines.append(
+            f"| {name} | {case.to} | {case.chosen or 'none'} | {case.best or 'none'} |"
+            f" {chosen:.3f} | {least:.3f} | {case.sliding:.3f} | {'' if case.right else 'wrong'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=int, default=len(MODELS), help="fewer, and no page")
+    count = parser.parse_args().models
+    torch.set_num_threads(1)
+    found: dict[str, list[Case]] = {}
+    with tempfile.TemporaryDirectory() as work:
+        for number, model in enumerate(MODELS[:count]):
+            folder = make(model, Path(work) / f"{number}")
+            found[model.name] = []
+            for case in cases(folder):
+                found[model.name].append(case)
+                said = "right" if case.right else "wrong"
+                print(f"{model.name}, {case.to}: {case.chosen!r}, best {case.best!r}: {said}",
+                      flush=True)  # fmt: skip
+    if count == len(MODELS):
+        PAGE.write_text(page(found, datetime.date.today().isoformat()), "utf-8")
+    rows = [case for several in found.values() for case in several]
+    print(f"{sum(case.right for case in rows)} of {len(rows)} right")
+    if sum(case.right for case in rows) < 0.9 * len(rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
