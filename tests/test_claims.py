@@ -4,7 +4,16 @@ import re
 from statistics import fmean
 
 import pytest
-from stored_outcomes import STUDIES, by_seed, cost_of_reading_on, mean, names, settings, sign_flip
+from stored_outcomes import (
+    STUDIES,
+    by_seed,
+    cost_of_reading_on,
+    labelled,
+    mean,
+    names,
+    rows,
+    sign_flip,
+)
 
 pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
@@ -124,7 +133,11 @@ def test_cropping_needs_fewer_bits_in_so_many_rows():
 
 @pytest.mark.parametrize("study", sorted(path.parent.name for path in STUDIES.glob("*/results.db")))
 def test_all_rows_of_a_study_share_one_learning_rate_and_schedule(study):
-    """So that "at one learning rate" may be said of all."""
-    assert (
-        len({(cell["profile"]["rate"], cell["profile"]["steps"]) for cell in settings(study)}) == 1
-    )
+    """So that "at one learning rate" may be said of all; where rates are chosen, all of a row."""
+    chosen = "\nrates = " in f"\n{rows(study, 'SELECT text FROM plans')[-1][0]}"
+    cells = [
+        (label * chosen, cell["profile"]["rate"], cell["profile"]["steps"])
+        for label, cell in labelled(study)
+    ]
+    assert len({steps for *_, steps in cells}) == 1
+    assert len({(label, rate) for label, rate, _ in cells}) == len({label for label, *_ in cells})

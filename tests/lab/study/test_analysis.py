@@ -347,6 +347,16 @@ def test_the_rate_of_a_row_is_its_best_within_the_trained_length():
     assert len(analysis.chosen_rates(planned, replace(held, records=some))) == 1
 
 
+def test_a_rate_that_is_not_chosen_yet_is_none_and_no_rate_of_the_profile():
+    """Before its trials are done, a row has the rate of no cell."""
+    planned = plan(["nope", "rope"], rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
+    held = Contents([(planned.digest, planned.text)], [], {}, {})
+    found = analysis.analyse(held)
+    assert [row.rate for row in found.rows] == [None, None]
+    assert found.profile is None
+    assert found.steps == planned.profile.steps
+
+
 def test_a_loss_that_still_falls_is_said():
     held = contents(plan(), falling)
     for losses, said in (((1.0,) * 18 + (0.8, 0.7), 0.25), ((1.0,) * 20, None)):

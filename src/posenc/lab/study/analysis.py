@@ -122,6 +122,7 @@ class Analysis:
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
     profile: Profile | None  # of all cells; None where there are none, or several profiles
+    steps: int | None  # of training; None where they differ
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
@@ -159,7 +160,12 @@ def analyse(
     cells = cells_of(contents)
     grid = _grid(contents, cells, plan)
     metric = "area" if plan is None else plan.metric
+    chosen = None if plan is None or not plan.rates else chosen_rates(plan, contents)
     rows = [_row(task, name, runs, metric, protocol) for (task, name), runs in grid.items()]
+    if chosen is not None:
+        rows = [
+            row if (row.task, row.encoding) in chosen else replace(row, rate=None) for row in rows
+        ]
     baselines = (
         []
         if protocol
@@ -174,7 +180,8 @@ def analyse(
     )
     seeds = min((len(row.seeds) for row in rows), default=0)
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
-    profiles = {cell.profile for cell in cells}
+    profiles = {x.profile for x in cells if chosen is None or (x.task, x.name) in chosen}
+    steps = {cell.profile.steps for cell in cells}
     if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
@@ -194,6 +201,7 @@ def analyse(
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
         profiles.pop() if len(profiles) == 1 else None,
+        steps.pop() if len(steps) == 1 else None,
     )
 
 
