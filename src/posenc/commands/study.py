@@ -154,7 +154,7 @@ def study(
             with progress() as say:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
-                    keep=keep, deviate=deviate, progress=_in_words(say), allow_code=code,
+                    keep=keep, deviate=deviate, progress=in_words(say), allow_code=code,
                     part=share,
                 )  # fmt: skip
         except KeyboardInterrupt:
@@ -169,7 +169,7 @@ def study(
         from posenc.show.report.kinds.study import terminal
 
         terminal.show(result, Console())
-    _write_page(contents, result, folder)
+    write_study_page(contents, result, folder)
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
     if missing:
@@ -229,7 +229,7 @@ def _check_page_folder(folder: Path) -> None:
         raise UsageError(f"--out: {error}") from None
 
 
-def _write_page(contents: Any, result: Any, folder: Path) -> None:
+def write_study_page(contents: Any, result: Any, folder: Path) -> None:
     """Write the page of a study beside its store; without the extra for pages, say how to."""
     try:
         from posenc.show.report import page
@@ -251,7 +251,7 @@ def _resuming(folder: Path, code: Sequence[str]) -> str:
     return shlex.join(["posenc", "study", "--resume", str(folder), *words])
 
 
-def _in_words(progress: Progress) -> Callable[[Any], None]:
+def in_words(progress: Progress) -> Callable[[Any], None]:
     """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong."""
     noted = 0
 

@@ -248,7 +248,7 @@ def _trial(records: Sequence[Record]) -> tuple[float, float]:
         return inf, inf
     means = []
     for record in records:
-        graded = _graded(record, None)
+        graded = outcomes_graded(record, None)
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
     return fmean(means), fmean(record.losses[-1] for record in records)
@@ -305,7 +305,7 @@ def _row(
         seed: record.failure for seed, record in records.items() if record.failure is not None
     }
     good = {seed: record for seed, record in records.items() if record.failure is None}
-    graded = {seed: _graded(record, protocol) for seed, record in good.items()}
+    graded = {seed: outcomes_graded(record, protocol) for seed, record in good.items()}
     where = f"{printable(task)} {printable(name)}"
     if len({_shape(outcomes) for outcomes in graded.values()}) > 1:
         raise StoreError(f"{where}: its seeds were not tested on the same lengths and prompts.")
@@ -370,7 +370,7 @@ def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None
     """List the seeds whose answers at n = L, or at the longest length tested within, are wrong."""
     weak = []
     for seed, record in records.items():
-        within = {n: x for n, x in _graded(record, protocol).items() if n <= trained}
+        within = {n: x for n, x in outcomes_graded(record, protocol).items() if n <= trained}
         if within and within[max(within)].mean < RANGE:
             weak.append(seed)
     return weak
@@ -387,7 +387,7 @@ def _measured(
 
     Raises StoreError where that is not the same number of finite numbers for each.
     """
-    vectors = [_vector(_graded(record, protocol), metric, trained) for record in records]
+    vectors = [_vector(outcomes_graded(record, protocol), metric, trained) for record in records]
     measured = [vector for vector in vectors if vector is not None]
     if len({len(vector) for vector in measured}) > 1:
         raise StoreError("the seeds of an encoding were not tested on the same prompts.")
@@ -493,7 +493,7 @@ def _values(
     values = {}
     for seed, (_, record) in runs.items():
         if record is not None and record.failure is None:
-            vector = _vector(_graded(record, protocol), metric, _trained(record.cell))
+            vector = _vector(outcomes_graded(record, protocol), metric, _trained(record.cell))
             if vector is not None:
                 values[seed] = vector
     return values
@@ -507,8 +507,8 @@ def _protocol(record: Record, asked: str | None) -> str:
     )
 
 
-def _graded(record: Record, asked: str | None) -> dict[int, Outcome]:
-    """Outcomes by length."""
+def outcomes_graded(record: Record, asked: str | None = None) -> dict[int, Outcome]:
+    """Outcomes by length, by the protocol that is asked for, or the first that a task has."""
     chosen = _protocol(record, asked)
     return {
         n: outcome
