@@ -6,15 +6,13 @@ import re
 import runpy
 import shutil
 import sys
-from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from random import Random
 from statistics import fmean
 
 import pytest
-import torch
+from made_stores import made_store
 from stored_outcomes import (
     STUDIES,
     by_seed,
@@ -30,10 +28,9 @@ from stored_outcomes import (
 from posenc import T5Bias
 from posenc.lab.study import prediction
 from posenc.lab.study.analysis import analyse
-from posenc.lab.study.cell import Result
 from posenc.lab.study.plan import Plan
 from posenc.lab.study.published import published
-from posenc.lab.study.store import Record, Store, read
+from posenc.lab.study.store import read
 
 pytestmark = pytest.mark.repository
 STORED = sorted(path.parent.name for path in STUDIES.glob("*/results.db"))
@@ -46,35 +43,6 @@ UNPLANNED = re.compile(
     r"(?:at ([\d.]+)|over L…2L)"
 )
 ALIASING = re.compile(r"\w+\.period-(\d+) (foretold|most beyond L)")
-
-
-def made_store(folder, seeds):
-    """Write a store of a plan with made outcomes; the last of the seeds lacks two rows."""
-    asked = Plan.read(folder / "plan.toml")
-    fast = {row.name: max(asked.rates, default=1e-3) for row in asked.encodings[::2]}
-    rate = {(task, row.name): fast.get(row.name, min(asked.rates, default=1e-3))
-            for task in asked.tasks for row in asked.encodings}  # fmt: skip
-    done = asked.cells(rate)[: max(0, seeds * len(asked.encodings) - 2)]
-    lengths = asked.tested or (64, 80, 96, 128)
-    writer = Store(folder)
-    writer.register(asked.digest, asked.text, {})
-    for cell in (asked.trials() if asked.rates and seeds else []) + done:
-        draw = Random(f"{cell.name} {cell.seed}")
-        tested = [n for n in lengths if n <= 64] if cell.seed > 10_000 else lengths
-        cell = replace(cell, trained=asked.trained, tested=tuple(tested), told=65)
-        cell = cell if asked.told else replace(cell, told=None)
-        better = 0.2 * (cell.profile.rate == rate[cell.task, cell.name])
-        outcomes = {}
-        for n in tested:
-            share = draw.random() if n > asked.trained else 1.0
-            right = torch.arange(37) < round(37 * share)
-            bits = torch.full((37,), 2 + share - better)
-            outcomes |= {("sliding", n): bits, ("cropped", n): bits / 2, ("windowed", n): bits}
-            outcomes = outcomes if cell.task == "language" else outcomes | {("generated", n): right}
-        if cell.task != "language":
-            outcomes = {place: x for place, x in outcomes.items() if place[0] == "generated"}
-        writer.add(Record.of(cell, Result(outcomes, (1.0,), 100, 0.5)))
-    writer.close()
 
 
 @cache

@@ -331,14 +331,10 @@ def begun(folder: Path) -> Iterator[str]:
     yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
 
 
-def section(folder: Path) -> Iterator[str]:
-    if not (folder / RESULTS).exists():
-        yield from begun(folder)
-        return
-    contents = read(folder)
-    result = analyse(contents)
-    text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
-    title, _, rest = text.partition("\n")
+def filled(
+    folder: Path, text: str, contents: Contents, result: Analysis
+) -> tuple[dict[str, str], list[Prediction]]:
+    """What stands for each place of a text on a study, and what properties foretell, if asked."""
     known = places(result)
     for place in PLACE.findall(text):
         found = (
@@ -354,7 +350,19 @@ def section(folder: Path) -> Iterator[str]:
     known |= {f"{one.task}.properties": words.foretold(one) for one in predicted}
     unknown = {place for place in PLACE.findall(text) if place not in known}
     if unknown:
-        sys.exit(f"{folder.name}/finding.md asks for {', '.join(sorted(unknown))}: not measured.")
+        sys.exit(f"{folder.name}: its text asks for {', '.join(sorted(unknown))}: not measured.")
+    return known, predicted
+
+
+def section(folder: Path) -> Iterator[str]:
+    if not (folder / RESULTS).exists():
+        yield from begun(folder)
+        return
+    contents = read(folder)
+    result = analyse(contents)
+    text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
+    title, _, rest = text.partition("\n")
+    known, predicted = filled(folder, text, contents, result)
     yield f"\n## {title.removeprefix('# ') or folder.name}\n"
     yield (
         f"[plan]({folder.name}/plan.toml), registered as `{result.registered[:16]}…`;"
