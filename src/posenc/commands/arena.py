@@ -11,7 +11,7 @@ from cyclopts import Parameter, validators
 
 from posenc.commands.app import app
 from posenc.commands.errors import Failure, UsageError, of_studies
-from posenc.commands.options import AllowCode, AsJson, Place, allowed, print_json
+from posenc.commands.options import AllowCode, AsJson, Name, Place, allowed, print_json
 from posenc.commands.progress import progress
 from posenc.commands.study import in_words, write_study_page
 from posenc.core.text import printable
@@ -27,6 +27,7 @@ def arena(
     suite: str = "v1",
     out: Place | None = None,
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
+    device: Name = "cpu",
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     add: Place | None = None,
     board: Place = BOARD,
@@ -50,6 +51,8 @@ def arena(
         A folder for the studies; by default arena- and the suite.
     workers
         Processes, each with one thread: as many as there are cores to spare.
+    device
+        Where cells are trained, as torch names it: cuda, cuda:1, mps.
     max_minutes
         Begin only what ends in that time.
     add
@@ -73,11 +76,17 @@ def arena(
         if encoding is None:
             return _describe(chosen, as_json)
         folder = Path(f"arena-{suite}") if out is None else out
-        _run(chosen, encoding, folder, workers, max_minutes, [encoding, *allowed(allow_code)])
+        settings = {"workers": workers, "device": device}
+        _run(chosen, encoding, folder, settings, max_minutes, [encoding, *allowed(allow_code)])
 
 
 def _run(
-    suite: Any, encoding: str, folder: Path, workers: int, minutes: float | None, code: list[str]
+    suite: Any,
+    encoding: str,
+    folder: Path,
+    settings: dict[str, Any],
+    minutes: float | None,
+    code: list[str],
 ) -> None:
     from posenc.lab.study import analysis, execute, store
 
@@ -91,8 +100,8 @@ def _run(
         print(f"{name}: sha256 {plan.digest}, in {printable(str(place))}", file=sys.stderr)
         with progress() as say:
             ended = execute.study(
-                plan, place, workers, max_minutes=None if minutes is None else minutes - spent,
-                progress=in_words(say), allow_code=code,
+                plan, place, max_minutes=None if minutes is None else minutes - spent,
+                progress=in_words(say), allow_code=code, **settings,
             )  # fmt: skip
         contents = store.read(place)
         write_study_page(contents, analysis.analyse(contents), place)

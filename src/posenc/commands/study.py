@@ -17,6 +17,7 @@ from posenc.commands.options import (
     AllowCode,
     AsJson,
     Flag,
+    Name,
     Names,
     Place,
     allowed,
@@ -93,6 +94,7 @@ def study(
     resume: Place | None = None,
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
     ray: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    device: Name = "cpu",
     part: str | None = None,
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     keep: Flag = False,
@@ -121,6 +123,9 @@ def study(
         Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
         Ray listens to the network: whoever reaches its ports, and has its token where it asks for
         one, can run code there.
+    device
+        Where cells are trained, as torch names it: cuda, cuda:1, mps. They are tested on the CPU.
+        With --ray each cell has a GPU of its own.
     part
         Run a share of the cells, 2/5 the second fifth, each in a folder of its own; then join them
         by `posenc results FOLDER --merge PART …`. So an array of jobs needs no shared folder.
@@ -153,9 +158,10 @@ def study(
         try:
             with progress() as say:
                 ended = execute.study(
-                    registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
+                    registered, folder, workers, max_minutes=max_minutes,
+                    engine=_engine(ray, device),
                     keep=keep, deviate=deviate, progress=in_words(say), allow_code=code,
-                    part=share,
+                    part=share, device=device,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(f"\nto go on: {_resuming(folder, registered.code)}", file=sys.stderr)
@@ -210,13 +216,13 @@ def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any
     return Plan.of(content.of_plan(), "the options") if plan is None else Plan.read(plan)
 
 
-def _engine(ray: list[str] | None) -> Any:
+def _engine(ray: list[str] | None, device: str) -> Any:
     """What runs the cells: processes of this machine, or Ray."""
     if ray is None:
         return None
     from posenc.lab.study.on_ray import OnRay
 
-    return partial(OnRay, address=ray[0] if ray else None)
+    return partial(OnRay, address=ray[0] if ray else None, gpus=int(device.startswith("cuda")))
 
 
 def _check_page_folder(folder: Path) -> None:

@@ -108,6 +108,7 @@ def study(
     made_by: Mapping[str, str] | None = None,
     allow_code: own_code.Allowed = (),
     part: tuple[int, int] = (1, 1),
+    device: str = "cpu",
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
@@ -116,9 +117,10 @@ def study(
     `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
     by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
     that may be run, each as it is spelled there. `part` is the share of the cells to be run, (2, 5)
-    the second fifth; `merge` joins the stores of all. Raises CodeRefused for others, Locked if
-    another process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt
-    after checkpoints.
+    the second fifth; `merge` joins the stores of all. `device` is where cells are trained, as torch
+    names it; another than the CPU is a source of the outcomes, by its name. Raises CodeRefused for
+    others, Locked if another process works in the folder, PlanError if it holds another plan, and
+    KeyboardInterrupt after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
     try:  # checkpoints need it: without, all cells would be trained and lost
@@ -128,6 +130,7 @@ def study(
             f"a study needs the extra `study`: {how_to_install('study')}",
             name="safetensors",
         ) from None
+    where = origin.device(device, here=engine is None)
     cells = resolved(plan)[part[0] - 1 :: part[1]]
     if part[1] > 1 and plan.half_width is not None:
         raise PlanError("stop: the parts of a study do not know when all are narrow: plan `seeds`.")
@@ -135,8 +138,9 @@ def study(
         regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
-            _register(writer, plan, deviate, made_by or {})
+            _register(writer, plan, deviate, where | {**(made_by or {})})
             runs = partial(runner, models=folder / MODELS) if keep else runner
+            runs = runs if device == "cpu" else partial(runs, device=device)
             cells = _as_begun(plan, cells, writer.contents)
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
