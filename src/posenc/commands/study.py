@@ -155,6 +155,8 @@ def study(
         print(
             f"registered: sha256 {registered.digest}, in {printable(str(folder))}", file=sys.stderr
         )
+        for note in registered.notes():
+            print(f"note: {note}", file=sys.stderr)
         try:
             with progress() as say:
                 ended = execute.study(

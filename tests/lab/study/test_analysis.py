@@ -73,8 +73,11 @@ def test_trained_encodings_are_ranked_by_their_area():
 
 def test_where_a_contrast_is_open_nobody_is_ranked():
     """Six seeds decide one contrast of a plan, not six."""
+    both = ["nope", "alibi"]
+    pairs = [["nope", "rope"], ["nope", "alibi"], ["alibi", "rope"]]
+    sums = [[both, "rope"], ["nope", ["alibi", "rope"]], [["nope", "rope"], "alibi"]]
     for contrasts in (1, 6):
-        planned = plan(contrast=[["nope", "rope"]] * contrasts)
+        planned = plan(contrast=[*pairs, *sums][:contrasts])
         found = analysis.analyse(contents(planned, falling))
         assert {contrast.decided for contrast in found.contrasts} == {contrasts == 1}
         assert any(row.rank for row in found.rows) == (contrasts == 1)

@@ -457,6 +457,15 @@ REFUSED = [
         "contrast: 'rope cropped' is measured of a task that predicts a text, which copy is not",
     ),
     ({"tested": [5, 10]}, "metric: 'area' is at none of the lengths of copy"),
+    ({"tested": [12, 16]}, "tested: copy is trained at 10, and tested at 12, 16: test n = 10 too,"),
+    (
+        {"tasks": ["copy-unique"], "tested": [10, 20, 101]},
+        "tasks: copy-unique: a text of copy-unique has up to 100 words",
+    ),
+    (
+        {"positions": "random 30"},
+        "positions: 'random 30' are too few for copy, whose texts of length 20 have 43 tokens:",
+    ),
     ({"tasks": ["language"], "text": "/dev/zero"}, "/dev/zero must be a regular file, it is a dev"),
     ({"tasks": ["language"], "text": "pipe"}, "pipe must be a regular file, it is a device or a p"),
     ({"tasks": ["language"], "text": "."}, "tasks: language: . cannot be read: Is a directory"),

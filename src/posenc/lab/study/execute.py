@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -171,6 +172,20 @@ def resolved(plan: Plan) -> list[Cell]:
             by_task[name] |= {"told": task.longest if plan.told else None}
             Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
             longest = task.longest
+            # what it cannot write would end the study after the training
+            texts = [len(task.text(n, Random(0), held_out=True).symbols) for n in task.lengths]
+        if task.trained not in task.lengths:
+            raise PlanError(
+                f"tested: {name} is trained at {task.trained}, and tested at"
+                f" {', '.join(map(str, task.lengths))}: test n = {task.trained} too, where each"
+                " seed shows that it is trained."
+            )
+        for cell in plan.of_seed(1):
+            if cell.drawn_below is not None and cell.drawn_below < max(texts):
+                raise PlanError(
+                    f"positions: {cell.positions!r} are too few for {name}, whose texts of length"
+                    f" {max(task.lengths)} have {max(texts)} tokens: draw them from more."
+                )
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
             raise PlanError(
                 f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"
