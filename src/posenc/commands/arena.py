@@ -98,7 +98,7 @@ def _run(
             continue
         place = folder / name
         print(f"{name}: sha256 {plan.digest}, in {printable(str(place))}", file=sys.stderr)
-        with progress() as say:
+        with progress(left=False) as say:
             ended = execute.study(
                 plan, place, max_minutes=None if minutes is None else minutes - spent,
                 progress=in_words(say), allow_code=code, **settings,

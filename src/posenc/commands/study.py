@@ -158,7 +158,7 @@ def study(
         for note in registered.notes():
             print(f"note: {note}", file=sys.stderr)
         try:
-            with progress() as say:
+            with progress(left=False) as say:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes,
                     engine=_engine(ray, device),
