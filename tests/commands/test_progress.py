@@ -11,3 +11,11 @@ def test_lines_of_progress_say_how_many_of_how_many_and_the_time_left(monkeypatc
     say("ALiBi", 4, 40)
     say("T5", 5, 40)
     assert capsys.readouterr().err == "4 of 40: ALiBi, about 3 min left\n"
+
+
+def test_who_estimates_the_time_left_is_not_contradicted(monkeypatch, capsys):
+    """A study knows the pace of each kind of cell: it says one time, and this says none."""
+    clock = iter([0.0, 20.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    progress.line_every(10.0, left=False)("copy rope 1; 6 min left", 4, 40)
+    assert capsys.readouterr().err == "4 of 40: copy rope 1; 6 min left\n"

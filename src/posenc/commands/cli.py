@@ -15,6 +15,7 @@ from typing import NoReturn
 from cyclopts import CycloptsError, UnknownCommandError
 
 from posenc.commands import (
+    arena,
     bench,
     catalog,
     check,
