@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table kernels census cases release bench site weights weights-large
+.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -94,6 +94,10 @@ site:           ## the site, one static folder whose links are checked: a minute
 
 cases:          ## does `extend --prove` choose the best way? 40 cases: a quarter of an hour
 	python tools/extend_cases.py
+
+findings:       ## the pages of the studies and the paper, from the stores that are there
+	python tools/findings.py
+	python tools/paper.py
 
 bench:          ## posenc beside its peers, in half an hour
 	python -m pip install -c constraints.txt -e ".[bench]"

@@ -11,6 +11,7 @@ from struct import unpack
 
 STUDIES = Path(__file__).parent.parent / "studies"
 GRADED = "generated", "sliding"
+TRIALS = 10_000  # seeds beyond it choose learning rates, and are no outcomes
 
 
 def rows(study, statement):
@@ -19,8 +20,16 @@ def rows(study, statement):
         return file.execute(statement).fetchall()
 
 
+def labelled(study):
+    """(label, settings) of each cell."""
+    cells = [
+        (label, json.loads(x)) for x, label in rows(study, "SELECT settings, label FROM cells")
+    ]
+    return [(label or cell["encoding"], cell) for label, cell in cells if cell["seed"] <= TRIALS]
+
+
 def settings(study):
-    return [json.loads(text) for (text,) in rows(study, "SELECT settings FROM cells")]
+    return [cell for _, cell in labelled(study)]
 
 
 @cache
@@ -38,16 +47,22 @@ def means(study, *protocols):
         else:
             values = unpack(f"<{prompts}f", data)
         cell = json.loads(cell)
+        if cell["seed"] > TRIALS:
+            continue
         found[cell["task"], label or cell["encoding"], n, cell["seed"]] = fmean(values)
     return found
 
 
-def by_seed(study, name, *lengths, cropped=False):
-    """The mean of an encoding over these lengths, seed by seed."""
+def of_seeds(study, name, *lengths, cropped=False):
+    """The mean of an encoding over these lengths, by seed; a study that goes on lacks some."""
     found = means(study, *(["cropped"] if cropped else []))
-    seeds = sorted({seed for *_, seed in found})
+    seeds = sorted({seed for _, row, _, seed in found if row == name})
     task = next(task for task, *_ in found)
-    return [fmean(found[task, name, n, seed] for n in lengths) for seed in seeds]
+    return {seed: fmean(found[task, name, n, seed] for n in lengths) for seed in seeds}
+
+
+def by_seed(study, name, *lengths, cropped=False):
+    return [*of_seeds(study, name, *lengths, cropped=cropped).values()]
 
 
 def mean(study, name, *lengths, cropped=False):

@@ -16,6 +16,7 @@ from typing import NoReturn
 from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
 from posenc.commands import (
+    arena,
     bench,
     catalog,
     check,

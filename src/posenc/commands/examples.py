@@ -68,6 +68,11 @@ EXAMPLES = {
         ("posenc results runs/ --task copy --csv outcomes.csv", "every outcome"),
         ("posenc results runs/ --properties", "do measured properties foretell them?"),
     ),
+    "arena": (
+        ("posenc arena", "what the suite asks for, and how many cells that is"),
+        ("posenc arena my_module.py:Mine --workers 8 --out mine/", "again, to go on"),
+        ("posenc arena --add mine/ --allow-code my_module.py:Mine", "verified, and on the board"),
+    ),
     "doctor": (
         ("posenc doctor", "versions, extras, GPU, and which paths serve"),
         ("posenc doctor --json", "to be sent with a question"),

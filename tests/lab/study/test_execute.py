@@ -337,10 +337,10 @@ def test_a_study_goes_on_with_the_lengths_that_it_was_begun_with(tmp_path, monke
     """A later version of a task tests others, where the plan leaves them to it."""
     unsaid = lambda seeds: replace(plan(seeds=seeds), tested=())  # noqa: E731
     with monkeypatch.context() as earlier:
-        earlier.setattr(tasks.Task, "lengths", property(lambda task: task.tested or (5, 15)))
+        earlier.setattr(tasks.Task, "lengths", property(lambda task: task.tested or (5, 10, 15)))
         study(tmp_path, unsaid(1))
     study(tmp_path, unsaid(2), deviate=True)
-    assert {record.cell.tested for record in read(tmp_path).records.values()} == {(5, 15)}
+    assert {record.cell.tested for record in read(tmp_path).records.values()} == {(5, 10, 15)}
 
 
 def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_path):
@@ -457,6 +457,7 @@ REFUSED = [
         "contrast: 'rope cropped' is measured of a task that predicts a text, which copy is not",
     ),
     ({"tested": [5, 10]}, "metric: 'area' is at none of the lengths of copy"),
+    ({"tested": [12, 16]}, "tested: copy is trained at 10, and tested at 12, 16: test n = 10 too,"),
     ({"tasks": ["language"], "text": "/dev/zero"}, "/dev/zero must be a regular file, it is a dev"),
     ({"tasks": ["language"], "text": "pipe"}, "pipe must be a regular file, it is a device or a p"),
     ({"tasks": ["language"], "text": "."}, "tasks: language: . cannot be read: Is a directory"),

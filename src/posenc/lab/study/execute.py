@@ -112,6 +112,7 @@ def study(
     made_by: Mapping[str, str] | None = None,
     allow_code: own_code.Allowed = (),
     part: tuple[int, int] = (1, 1),
+    device: str = "cpu",
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
@@ -120,9 +121,10 @@ def study(
     `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
     by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
     that may be run, each as it is spelled there. `part` is the share of the cells to be run, (2, 5)
-    the second fifth; `merge` joins the stores of all. Raises CodeRefused for others, Locked if
-    another process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt
-    after checkpoints.
+    the second fifth; `merge` joins the stores of all. `device` is where cells are trained, as torch
+    names it; another than the CPU is a source of the outcomes, by its name. Raises CodeRefused for
+    others, Locked if another process works in the folder, PlanError if it holds another plan, and
+    KeyboardInterrupt after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
     # Checkpoints need safetensors: without it all cells would be trained and lost
@@ -133,6 +135,7 @@ def study(
             f"a study needs the extra `study`: {how_to_install('study')}",
             name="safetensors",
         ) from None
+    where = origin.device(device, here=engine is None)
     cells = resolved(plan)[part[0] - 1 :: part[1]]
     if part[1] > 1 and plan.half_width is not None:
         raise PlanError("stop: the parts of a study do not know when all are narrow: plan `seeds`.")
@@ -140,8 +143,9 @@ def study(
         regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
-            _register(writer, plan, deviate, made_by or {})
+            _register(writer, plan, deviate, where | {**(made_by or {})})
             runs = partial(runner, models=folder / MODELS) if keep else runner
+            runs = runs if device == "cpu" else partial(runs, device=device)
             cells = _as_begun(plan, cells, writer.contents)
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
@@ -173,6 +177,12 @@ def resolved(plan: Plan) -> list[Cell]:
             by_task[name] |= {"told": task.longest if plan.told else None}
             Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
             longest, most = task.longest, task.most_tokens()
+        if task.trained not in task.lengths:
+            raise PlanError(
+                f"tested: {name} is trained at {task.trained}, and tested at"
+                f" {', '.join(map(str, task.lengths))}: test n = {task.trained} too, where each"
+                " seed shows that it is trained."
+            )
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
             raise PlanError(
                 f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"

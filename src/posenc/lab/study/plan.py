@@ -57,6 +57,7 @@ MOST_CELLS = 100_000
 
 Rates = Mapping[tuple[str, str], float]  # learning rates by task and label
 Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
+OF_A_TEXT = tuple(name for name in tasks.MADE_OF if name != "images")
 BASELINES = ("cropped", "windowed")  # other ways in which the models of a text study read
 
 
@@ -225,6 +226,19 @@ class Plan:
         """The file that a task is made of; empty: none, or what comes with it."""
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
 
+    def notes(self) -> list[str]:
+        """Say what it wastes, a sentence each, though it can be carried out."""
+        notes, tests = [], len(self.contrast) * len(self.tasks)
+        if tests and self.seeds < (needed := statistics.seeds_for(tests)):
+            several = "s" * (tests > 1)
+            notes.append(
+                f"{self.seeds} seeds cannot decide {tests} contrast{several}: {needed} can"
+            )
+        if (steps := self.profile.steps) <= self.profile.warmup:
+            warm = self.profile.warmup
+            notes.append(f"its rate is never reached: of {steps} steps, {warm} are `warmup`")
+        return notes
+
     def differences(self, other: "Plan") -> str:
         """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
         there, here = (tomllib.loads(plan.text) for plan in (other, self))
@@ -277,11 +291,9 @@ class _PlanReader:
             seeds,
             half_width,
             self._length("trained", content["trained"]) if "trained" in content else None,
-            tuple(
-                self._length("tested", n) for n in self._list("tested", content.get("tested", []))
-            ),
-            self._text("text", content["text"]) if "text" in content else "",
-            self._text("images", content["images"]) if "images" in content else "",
+            self._tested(content.get("tested", [])),
+            self._file("text", content, names),
+            self._file("images", content, names),
             self._whole("data_seed", content["data_seed"], 0) if "data_seed" in content else None,
             self._precision(content.get("precision", "float32")),
             self._number("margin", content["margin"]) if "margin" in content else None,
@@ -293,6 +305,21 @@ class _PlanReader:
             self._flag("told", content.get("told", True)),
         )
 
+    def _tested(self, value: Any) -> tuple[int, ...]:
+        lengths = [self._length("tested", n) for n in self._list("tested", value)]
+        twice = [n for place, n in enumerate(lengths) if n in lengths[:place]]
+        if twice:
+            self._wrong("tested", f"{twice[0]} is there twice: leave one of them out")
+        return tuple(lengths)
+
+    def _file(self, key: str, content: Mapping[str, Any], names: Sequence[str]) -> str:
+        if key not in content:
+            return ""
+        reads = lambda name: (name == "images") if key == "images" else name in OF_A_TEXT  # noqa: E731
+        if not any(map(reads, names)):
+            self._wrong(key, f"none of the tasks is made of it, they are {', '.join(names)}")
+        return self._text(key, content[key])
+
     def _rates(self, content: Mapping[str, Any]) -> tuple[float, ...]:
         rates = [
             self._number("rates", rate) for rate in self._list("rates", content.get("rates", []))
@@ -303,6 +330,8 @@ class _PlanReader:
                 f"must be three rates or more, all different, so that a best one may lie between"
                 f" others, got {brief(content['rates'])}",
             )
+        if "rate_seeds" in content and not rates:
+            self._wrong("rate_seeds", "choose among `rates`: name three of them, or leave it out")
         profile = content.get("profile")
         if rates and isinstance(profile, Mapping) and "rate" in profile:
             # the plan of a store says every setting of its profile
@@ -360,7 +389,10 @@ class _PlanReader:
             self._encoding(named, options, profile, extend)
             label = self._text("encodings", row.get("name", named))
             encodings.append(PlanRow(label, named, options, positions, control, extend))
-        self._distinct("encodings", [encoding.name for encoding in encodings])
+        labels = self._distinct("encodings", [encoding.name for encoding in encodings])
+        for label in labels:
+            if any(label == f"{other} {how}" for other in labels for how in BASELINES):
+                self._wrong("encodings", f"{brief(label)} is how another row reads: name it anew")
         first: dict[str, str] = {}
         for encoding in encodings:
             earlier = first.setdefault(_toml(asdict(replace(encoding, name=""))), encoding.name)
@@ -435,9 +467,15 @@ class _PlanReader:
                 for name in names:
                     if self._text("contrast", name) not in known:
                         self._unknown("contrast", name, labels)
-                sides.append(tuple(names))
+                sides.append(tuple(self._distinct("contrast", names)))
             if set(sides[0]) & set(sides[1]):
                 self._wrong("contrast", f"the sides must differ, got {brief(pair)}")
+            same = {frozenset(map(frozenset, one)) for one in contrasts}
+            if frozenset(map(frozenset, sides)) in same:
+                self._wrong(
+                    "contrast",
+                    f"{' and '.join(sides[0] + sides[1])} are there twice, and would count twice",
+                )
             contrasts.append((sides[0], sides[1]))
         return contrasts
 

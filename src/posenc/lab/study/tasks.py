@@ -79,6 +79,12 @@ class Batch(NamedTuple):
     lengths: list[int]  # tokens of each text
     points: Int[Tensor, "token axis"] | None = None  # rows and columns, of an image
 
+    def to(self, device: str | torch.device) -> "Batch":
+        """The same texts on a device."""
+        points = None if self.points is None else self.points.to(device)
+        inputs, targets, answers = self.inputs.to(device), self.targets.to(device), self.answers
+        return Batch(inputs, targets, answers.to(device), self.lengths, points)
+
 
 @dataclass(frozen=True)
 class Task:

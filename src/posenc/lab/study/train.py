@@ -8,6 +8,7 @@ positions, so that every encoding reads the same ones, and a run goes on where i
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import cos, isfinite, pi
 from pathlib import Path
 from random import Random
@@ -95,6 +96,22 @@ class Alone:
         return tensor
 
 
+@dataclass(frozen=True)
+class OnDevice(Alone):
+    """One process whose model and texts lie on another device than the CPU."""
+
+    device: str = "cuda"
+
+    def __post_init__(self) -> None:
+        self.model.to(self.device)
+
+    def loss(self, batch: Batch, random: Random) -> Tensor:
+        return loss_of(self.model, self.cell, self.task, batch.to(self.device), random)
+
+    def part(self, tensor: Tensor, like: Tensor) -> Tensor:
+        return tensor.to(like.device)
+
+
 def run(
     cell: Cell,
     task: Task,
@@ -102,10 +119,12 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Progress], None] = lambda progress: None,
     models: Path | None = None,
+    device: str = "cpu",
 ) -> Result:
     """Train and evaluate. Checkpoints go to `directory`, and the run goes on from the last of them.
 
-    With `models`, the trained model is kept in that folder: see `posenc.lab.study.kept`.
+    With `models`, the trained model is kept in that folder: see `posenc.lab.study.kept`. It is
+    trained on `device`, and tested on the CPU.
 
     Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
     """
@@ -115,8 +134,9 @@ def run(
         model, losses, seconds = _kept(earlier, base), [], 0.0
     else:
         model = build(base, len(task.vocabulary), task.both_ways)
-        losses, seconds = fit(model, base, task, directory, stop, progress)
-    return result_of(model, cell, task, losses, seconds, models)
+        split = Alone if device == "cpu" else partial(OnDevice, device=device)
+        losses, seconds = fit(model, base, task, directory, stop, progress, split)
+    return result_of(model.to("cpu"), cell, task, losses, seconds, models)
 
 
 def _kept(path: Path, cell: Cell) -> Transformer:
@@ -246,9 +266,10 @@ def loss_of(
 
     `among`: the batch is a part of one with so many answers, and the loss a part of their mean.
     """
+    pos = draw_positions(cell, batch.inputs.shape, random)
     hidden = model.hidden(
         batch.inputs,
-        draw_positions(cell, batch.inputs.shape, random),
+        None if pos is None else pos.to(batch.inputs.device),
         mask_of(cell, task, batch),
         oracle_targets=oracle_targets(cell, batch),
         points=batch.points,

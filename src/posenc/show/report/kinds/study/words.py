@@ -54,12 +54,13 @@ def conditions(analysis: Analysis) -> str:
     trained = sorted({row.trained for row in analysis.rows if row.trained})
     if trained:
         parts.append(f"L = {' or '.join(map(str, trained))}")
+    rates = [f"{row.encoding} {number(row.rate, 2)}" for row in analysis.rows if row.rate]
     if analysis.profile is not None:
         parts.append(f"learning rate {number(analysis.profile.rate, 2)}")
-        parts.append(f"{analysis.profile.steps:,} steps")
-    elif analysis.rows and all(row.rate for row in analysis.rows):
-        rates = ", ".join(f"{row.encoding} {number(row.rate or 0, 2)}" for row in analysis.rows)
-        parts.append(f"learning rates that were chosen at n ≤ L ({rates})")
+    elif rates:
+        parts.append(f"learning rates that were chosen at n ≤ L ({', '.join(rates)})")
+    if analysis.steps is not None:
+        parts.append(f"{analysis.steps:,} steps")
     return ", ".join([*parts, *([seeds(analysis.rows)] if analysis.rows else [])])
 
 
