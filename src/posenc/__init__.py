@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from posenc.core.sum import Sum as Sum
     from posenc.lab import study as study
     from posenc.lab.compare.comparison import compare as compare
+    from posenc.models.inspection import inspect as inspect
     from posenc.properties.card import Card as Card
     from posenc.rotation.rotate import rotate as rotate
     from posenc.rotation.table import turn as turn
     from posenc.show import plot as plot
     from posenc.show.explorer.explore import explore as explore
+    from posenc.show.report.guide import guide as guide
 
 # Layers may be given the name of an encoding, and build it from the catalogue
 _names.CATALOG = "posenc.catalog"
@@ -53,6 +55,8 @@ _HOME = {
     "explain": "attention.attend",
     "explore": "show.explorer.explore",
     "frequencies": "core.frequencies",
+    "guide": "show.report.guide",
+    "inspect": "models.inspection",
     "rotate": "rotation.rotate",
     "turn": "rotation.table",
 }

@@ -221,7 +221,7 @@ def test_untrained_projections_speak_for_neither(tmp_path):
     tensors = {name: torch.randn_like(tensor) for name, tensor in llama().items()}
     found = weighed(tmp_path, tensors, LLAMA)
     assert found.evidence.verdict is None
-    assert "speak for neither layout" in sentences(found)[-1]
+    assert "do not show in which layout they were trained" in sentences(found)[-1]
 
 
 def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
@@ -236,7 +236,7 @@ def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
     assert bands.wavelengths == pytest.approx(
         [2 * math.pi * 10_000 ** (j / 8) for j in range(8)], rel=1e-6
     )
-    assert sentences(found)[0].startswith("layers 0–2: queries and keys are strongest in pair 3 ")
+    assert sentences(found)[0].startswith("layers 0–2: of 8 pairs pair 3 ")
 
 
 @pytest.mark.parametrize("model", ["gpt_neox", "phi3"])

@@ -138,7 +138,7 @@ def extended(
     to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
         how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
-        served = f"it serves {context} tokens already, asked for {to}{how}: `to` must be more"
+        served = f"it serves {context} tokens already: `to` must be more, got {to}{how}"
         raise ModelError(file, "max_position_embeddings", served)
     if turn.method not in ("default", method):
         raise ModelError(

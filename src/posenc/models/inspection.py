@@ -34,6 +34,7 @@ from posenc.models.config.spec import (
     Waves,
 )
 from posenc.models.extend import METHODS, extended
+from posenc.models.files import hub
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.outlook import judged, outlook, sees_all
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 NOTHING = "no encoding (NoPE)"
 WHY = {
     "yarn": "  # works untrained, better after a little training",
-    "dynamic": "  # leaves short texts as they are, but a cache must hold unturned keys",
+    "dynamic": "  # short texts stay as they are; the cache must keep keys before they are turned",
 }
 LARGEST_BASE = 1e10  # base that is advised: published models stay below
 MOST_BASES = 16  # bases that are tried for one head
@@ -173,18 +174,25 @@ class Inspection:
 
 
 def inspect(
-    path: Path, target: int | None = None, weights: bool = False, name: str = ""
+    model: str | Path | Values, target: int | None = None, weights: bool = False, name: str = ""
 ) -> Inspection:
-    """Inspect the config at `path`, a file or a model folder; `target` is a number of tokens.
+    """Inspect a model: its folder or config.json, its id on the Hugging Face hub, or the values.
 
-    `name` is what the model is called, where its folder does not say so.
+    `target` is a number of tokens. `name` is what the model is called, where its folder does not
+    say so. With `weights` the tensors are measured too; then a config may be missing, as it is
+    beside ONNX. Raises ModelError for what cannot be read, ValueError for a target below 1.
 
-    With `weights` the tensors are measured too; then a config may be missing, as it is beside ONNX.
-    Raises ModelError for what cannot be read, ValueError for a target below 1.
+    >>> inspect({"model_type": "llama", "max_position_embeddings": 8192}, target=131072).verdict
+    'breaks'
     """
     if target is not None and target < 1:
         raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
-    start, files = time.time(), find_files(path)
+    start = time.time()
+    if isinstance(model, Mapping):
+        return replace(_of_values(model, target, weights, name), provenance=since(start))
+    path = hub.local(model, weights) if isinstance(model, str) else model
+    name = name or (model if isinstance(model, str) and model != str(path) else name_of(path))
+    files = find_files(path)
     weighing, bare = None, files.config is None and files.format in ("safetensors", "onnx")
     if bare and not weights:
         raise ModelError(
@@ -199,7 +207,15 @@ def inspect(
     file = files.config or (files.weights[0] if bare else path)
     values = read_json(files.config) if files.config else None
     report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing, values)
-    return replace(report, provenance=since(start), name=name or name_of(path))
+    return replace(report, provenance=since(start), name=name)
+
+
+def _of_values(values: Values, target: int | None, weights: bool, name: str) -> Inspection:
+    if weights:
+        raise ValueError("`weights` needs the files of a model, got a config's values: name them.")
+    spec = config.specify(values)
+    report = inspect_spec(spec, "config.json", "config.json", target, values=values)
+    return replace(report, name=name)
 
 
 def name_of(path: Path) -> str:

@@ -99,8 +99,8 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
     new = sum(0 < turn and turn * spec.context < 1 for turn in turns)
     if new:
         yield (
-            f"{new} of {rotary.turned // 2} pairs complete no turn within {spec.context:,}"
-            f" tokens: up to {target:,} they meet angles that no training has shown"
+            f"{new} of {rotary.turned // 2} pairs do not go round once in {spec.context:,} tokens:"
+            f" up to {target:,} they come to angles that the model has never seen"
         )
     else:
         yield f"distances beyond {spec.context:,} tokens were never trained"

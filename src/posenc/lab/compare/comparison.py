@@ -21,7 +21,7 @@ from posenc.catalog import CATALOG, choose, find
 from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
-from posenc.core.notebook import table
+from posenc.core.notebook import curve, table
 from posenc.core.provenance import Provenance, since
 from posenc.core.threads import threads
 from posenc.encodings.nope import NoPE
@@ -169,18 +169,19 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """A table for a notebook; `posenc.show.plot.pictures` has the figures."""
-        heads = ["", *(name.replace("_", " ") for name in self.encodings[0].properties)]
-        heads += ["change when shuffled", "time × NoPE", "training × NoPE"]
+        heads = ["", "effect on scores by distance", "holds", "change when shuffled"]
+        heads += ["time × NoPE", "training × NoPE"]
         rows = [
-            [
-                f"{measured.name}{'*' * measured.untrained}",
-                *(finding.mark for finding in measured.properties.values()),
-            ]
+            [f"{measured.name}{'*' * measured.untrained}", _effect_curve(measured)]
+            + [", ".join(_label(n) for n, f in measured.properties.items() if f.holds)]
             + [f"{measured.shuffle.plain:.1%}"]
             + [_multiple_text(self.multiple(measured, key)) for key in ("forward", "training")]
             for measured in self.encodings
         ]
-        words = f"{self.source}, {self.words:,} words; * learns, and has random numbers here"
+        words = (
+            f"{self.source}, {self.words:,} words; * learns, and has random numbers here."
+            " `posenc.plot.pictures` has the figures, `posenc.guide()` says which to take"
+        )
         return table(heads, rows, words)
 
     def to_json(self) -> dict[str, Any]:
@@ -190,6 +191,17 @@ class Comparison:
             for name, finding in source.properties.items():
                 measured["properties"][name]["holds"] = finding.holds
         return plain(tree)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _effect_curve(measured: Measured) -> str:
+    """What it adds to the scores of the text, nearest key first."""
+    mean = measured.effect.mean
+    says = f"{measured.name}: from {mean[0]:.3g} at the query to {mean[-1]:.3g}, farthest back"
+    return curve(mean, says)
 
 
 def _multiple_text(multiple: float | None) -> str:

@@ -7,8 +7,10 @@ where frequencies or encodings are asked for; a specification alone does not nee
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from posenc.core.notebook import card, table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -341,6 +343,34 @@ class Spec:
     parts: Mapping[str, Spec] = field(default_factory=dict)  # configs inside, encoder and decoder
     applied: tuple[str, ...] = ()  # encodings of posenc that it was saved with, in place of its own
 
+    def __repr__(self) -> str:
+        kinds = len(set(self.layers))
+        parts = f", parts {', '.join(self.parts)}" if self.parts else ""
+        return f"Spec({self.model!r}, {len(self.layers)} layers of {kinds} kinds{parts})"
+
+    def _repr_html_(self) -> str:
+        """A card for a notebook: sizes, the embedding, each kind of layer, and the notes."""
+        counts = {
+            "heads": self.heads,
+            "heads of keys": self.groups,
+            "tokens it takes": self.context,
+            "tokens of training": self.trained,
+        }
+        lines = [", ".join(f"{name} {count:,}" for name, count in counts.items() if count)]
+        lines += [f"embeddings: {_stated(self.embedding)}"] if self.embedding else []
+        rows = [
+            (
+                str(self.layers.count(layer)),
+                _stated(layer.encoding),
+                _stated(replace(layer, encoding=None)),
+            )
+            for layer in dict.fromkeys(self.layers)
+        ]
+        heads = "layers", "encoding", "attention"
+        more = "".join(part._repr_html_() for part in self.parts.values())
+        body = table(heads, rows) if rows else ""
+        return card(self.model or "a config", [*lines, *self.notes], more=body + more)
+
     def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
         """Build the encoding of each layer that attends, bottom first; equal layers share one.
 
@@ -378,3 +408,24 @@ class Spec:
         """The distinct rotations of its layers."""
         turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))
         return tuple(dict.fromkeys(turns))
+
+
+def _stated(part: Any) -> str:
+    """A part of a specification with what differs from its defaults.
+
+    >>> _stated(Slopes(8)), _stated(None)
+    ('Slopes(heads=8)', 'no encoding (NoPE)')
+    """
+    if part is None:
+        return "no encoding (NoPE)"
+    values = {one.name: getattr(part, one.name) for one in fields(part)}
+    stated = [f"{one.name}={_short(values[one.name])}" for one in fields(part)
+              if values[one.name] != one.default]  # fmt: skip
+    return f"{type(part).__name__}({', '.join(stated)})"
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, tuple) or len(value) < 5:
+        return repr(value)
+    first: Any = value[0]
+    return f"({first!r}, … {len(value)} numbers)"

@@ -19,9 +19,9 @@ CHANGES = {
 
 
 SEEN = {  # what training has shown of the angles of a pair
-    "all": "angles all seen in training",
-    "part": "seen in part, no more needed",
-    "new": "seen in part, more needed",
+    "all": "saw every angle in training",
+    "part": "saw part of them, and needs no more",
+    "new": "will meet new angles",
     "still": "does not turn",
 }
 

@@ -162,8 +162,8 @@ class Rule(Mark):
 class Heat(Mark):
     """Values as colours, z[row][column]; `heat` makes one of any size.
 
-    `signed`: 0 shows the paper, above it is vermilion, below blue. Else from `low` to `high`,
-    viridis. Where there is no value the paper shows. `high` is the largest magnitude found if None.
+    `signed`: 0 shows the paper, above it is vermilion, below blue. Else the paper at `low`, blue
+    at `high`. Where there is no value the paper shows. None for `high` is the largest magnitude.
     """
 
     z: Sequence[Values]

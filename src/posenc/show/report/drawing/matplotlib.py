@@ -42,6 +42,7 @@ MARKERS = {
     "dash": "_",
 }
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
+UNSIGNED = LinearSegmentedColormap.from_list("unsigned", ["#ffffff", "#1f83c4"])
 SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
     "above": {"xytext": (0, 4), "ha": "center"},
     "right above": {"xytext": (3, 3), "ha": "left"},
@@ -232,7 +233,7 @@ def _(mark: Heat, ax: Axes) -> None:
     low, high = mark.span
     ax.imshow(
         [_numbers(row) for row in mark.z],
-        cmap=SIGNED if mark.signed else "viridis",
+        cmap=SIGNED if mark.signed else UNSIGNED,
         vmin=low,
         vmax=high,
         extent=(*mark.ends("x"), *mark.ends("y")),
@@ -347,7 +348,7 @@ def _strip(figure: Figure) -> Figure:
 
 
 def _colours(heat: Heat) -> ScalarMappable:
-    return ScalarMappable(Normalize(*heat.span), SIGNED if heat.signed else "viridis")
+    return ScalarMappable(Normalize(*heat.span), SIGNED if heat.signed else UNSIGNED)
 
 
 def _power(value: float, _: float) -> str:

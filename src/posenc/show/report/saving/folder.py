@@ -44,13 +44,16 @@ MOST_NUMBERS = 2**25  # bytes
 
 
 def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
-    """Make the folder, or raise OSError with a sentence if a report should not be put there.
+    """Raise OSError with a sentence if a report should not be put there, or cannot be.
 
+    A folder that is not there is made when it is written, so that what fails before leaves none.
     `beside` other files it may stand; only what it would replace must be of an earlier report.
     """
+    there = out
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        names = sorted(entry.name for entry in out.iterdir())
+        while not os.path.lexists(there):
+            there = there.parent
+        names = sorted(entry.name for entry in there.iterdir()) if there == out else []
         _check_replaceable(out)
         replaceable = (PAGE, NUMBERS) if beside else names
         strange = [name for name in names if name in replaceable and not _is_report_part(out, name)]
@@ -60,14 +63,14 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
             raise FileExistsError(
                 f"{out} holds {named}, which is not an earlier report: name another folder{remedy}."
             )
-        os.rmdir(mkdtemp(prefix=UNFINISHED, dir=out))
+        os.rmdir(mkdtemp(prefix=UNFINISHED, dir=there))
     except ValueError as error:  # a zero byte in the name
         raise OSError(f"{out} cannot be written to: {error}.") from None
     except OSError as error:
         if error.errno is None:
             raise
-        if isinstance(error, FileExistsError):
-            raise FileExistsError(f"{out} is not a folder.") from None
+        if isinstance(error, NotADirectoryError) and there == out:
+            raise NotADirectoryError(f"{out} is not a folder.") from None
         raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
 
 
@@ -77,6 +80,8 @@ def replacing(out: Path) -> Iterator[Path]:
 
     Raises OSError if `out` holds something that no report may replace, or another run writes there.
     """
+    if not out.is_dir():
+        out.mkdir(parents=True)
     with _locked(out):
         for entry in list(out.iterdir()):
             if _unfinished(entry):
