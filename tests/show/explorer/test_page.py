@@ -131,6 +131,52 @@ def test_each_view_says_something_before_the_first_click(visit, view):
     assert "undefined" not in text
 
 
+@pytest.mark.parametrize("dim", [8, 16, 64])
+@pytest.mark.parametrize(("name", "adds"), [("sinusoidal", True), ("rope", False)])
+def test_channels_are_chosen_and_drawn_at_any_width(visit, name, adds, dim):
+    """Each curve, and the distance to position 0, against the encoding made with that width."""
+    encoding, pos = create(name, dim, 4), torch.arange(24)
+    at, ones = encoding.prepare(pos), torch.ones(1, 1, 24, dim)
+    rows = (
+        encoding.on_embeddings(torch.zeros(1, 24, 4 * dim), at)[0]
+        if adds
+        else encoding.on_queries(ones, at)[0, 0]
+    )
+    page = visit(f"#v1/encoding/{name}?n=24&dim={dim}&channels=0,5,{dim - 1}")
+    assert page.inner_text("#notice") == ""
+    assert f"4 heads of {dim} channels" in page.inner_text(".note")
+    figures = page.locator("section:has(> h3:text-is('Channel by channel')) figure")
+    figures.nth(0).locator("summary").click()
+    figures.nth(1).locator("summary").click()
+    curves, far = (numbers_of(figures.nth(n)) for n in range(2))
+    wanted = [[p, *(float(rows[p, c]) for c in (0, 5, dim - 1))] for p in range(24)]
+    assert np.array(curves) == pytest.approx(np.array(wanted), rel=6e-3, abs=1e-4)
+    away = [[p, float((rows[p] - rows[0]).norm())] for p in range(24)]
+    assert np.array(far) == pytest.approx(np.array(away), rel=6e-3, abs=1e-4)
+
+
+def numbers_of(figure):
+    """The table behind a figure."""
+    rows = figure.locator("tbody tr, table tr").evaluate_all(
+        "rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    value = lambda text: float(re.sub(r" · 10.*", "e-9", text).replace("−", "-"))  # noqa: E731
+    return [[*map(value, row)] for row in rows if re.fullmatch(r"[\d.]+", row[0])]
+
+
+def test_the_width_is_moved_and_what_is_not_there_is_said(visit):
+    page = visit("#v1/encoding/rope")
+    page.get_by_label("Channels of a head").press("ArrowRight")
+    has_address(page, "dim=32")
+    says(page, ".note", "4 heads of 32 channels")
+    page.get_by_label("Channels drawn as curves").fill("1, 31")
+    expect(page.locator(".legend", has_text="channel 31")).to_be_visible()
+    says(visit("#v1/encoding/rope?dim=24"), "#notice", "24 channels (shown: 16; there are 8, 16")
+    both = visit("#v1/encoding/rope?dim=32&option.base=500000")
+    says(both, "#notice", "“base”, which RoPE has no slider for at 32 channels")
+    assert visit("#v1/encoding/deberta").get_by_label("Channels of a head").is_hidden()
+
+
 def test_a_click_on_a_picture_holds_the_place_that_is_read(visit):
     page = visit("#v1/encoding")
     page.select_option("select", "sinusoidal")
@@ -156,7 +202,7 @@ def test_a_sentence_is_typed_and_shuffled(visit):
     expect(page.locator(".chips li")).to_have_count(3)
     page.get_by_role("button", name="Shuffle").click()
     has_address(page, "order=")
-    says(page, ".claims", "changes by nothing without the encoding")
+    says(page, ".claims", "Without an encoding the shuffle changed no word’s output")
     page.get_by_label("Each word sees only those before it").check()
     has_address(page, "causal")
 
@@ -166,7 +212,7 @@ def test_hands_are_moved_where_pairs_turn_and_else_that_is_said(visit):
     says(page, ".instead", "does not turn pairs")
     page.select_option("select", "rope")
     page.get_by_role("button", name="Move both by 37").click()
-    says(page, ".claim", "the angle between them stays the same in every pair")
+    says(page, ".claim", "the angles between them have not changed")
 
 
 def test_encodings_are_compared_and_filtered(visit):

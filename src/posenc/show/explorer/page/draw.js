@@ -14,7 +14,7 @@ import { shown } from "./words.js";
  *   values: ArrayLike<number>, row: Axis, column: Axis, signed?: boolean, top?: number,
  *   marks?: [number, number][], said?: (i: number, j: number) => string}} Heat
  * @typedef {{name: string, xs: number[], ys: number[], low?: number[], high?: number[],
- *   dots?: boolean}} Series
+ *   dots?: boolean, each?: number[][]}} Series `each`: all that a value is the mean of, a dot for each
  * @typedef {{title: string, about?: string, x: {label: string, role?: "offset" | "query",
  *   log?: boolean}, y: {label: string, log?: boolean}, series: Series[],
  *   rules?: {y: number, name: string}[]}} Lines
@@ -33,6 +33,8 @@ export const QUERY_AXIS = { label: "query at", role: "query" };
 export const KEY_AXIS = { label: "key at", role: "key" };
 /** @type {Axis} */
 export const CHANNEL_AXIS = { label: "channel", role: "channel" };
+
+const BESIDE = 5; // pixels between the dots of two series
 
 /** @type {Map<string, string>} colours of the theme by name: to ask the browser is slow */
 const themed = new Map();
@@ -414,7 +416,7 @@ export function linePlot(desk) {
     const height = Math.min(300, Math.max(200, fullWidth * 0.55));
     const finite = (/** @type {number[]} */ all) => all.filter(Number.isFinite);
     const xs = finite(of.series.flatMap((line) => line.xs));
-    const ys = finite(of.series.flatMap((line) => [...line.ys, ...(line.low ?? []), ...(line.high ?? [])]).concat((of.rules ?? []).map((rule) => rule.y)));
+    const ys = finite(of.series.flatMap((line) => [...line.ys, ...(line.low ?? []), ...(line.high ?? []), ...(line.each ?? []).flat()]).concat((of.rules ?? []).map((rule) => rule.y)));
     const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
     let [y0, y1] = [Math.min(...ys), Math.max(...ys)];
     if (of.y.log) [y0, y1] = [y0 / 1.6, y1 * 1.6];
@@ -465,6 +467,8 @@ export function linePlot(desk) {
     } else {
       group.append(svg("polyline", { points: path(line.ys).join(" "), fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": DASHES[n % DASHES.length] }));
     }
+    const aside = BESIDE * (n - ((spec?.series.length ?? 1) - 1) / 2); // so that dots of one value are all seen
+    line.each?.forEach((all, m) => all.forEach((y) => group.append(svg("circle", { cx: sx(line.xs[m]) + aside, cy: sy(y), r: 2.5, class: "one", fill: stroke, opacity: 0.7 }))));
     return group;
   }
 
