@@ -25,11 +25,13 @@ class Dropped(Encoding):
         return self.dropout(self.encoding.on_embeddings(x, at))
 
 
-layer = SelfAttention(64, heads=4, encoding=Dropped(create("sinusoidal", dim=16, heads=4)))
-x, at = torch.ones(1, 1000, 64), layer.encoding.prepare(torch.arange(1000))
+rows = create("sinusoidal", dim=16, heads=4)
+dropped = Dropped(rows)
+x, at = torch.ones(1, 1000, 64), rows.prepare(torch.arange(1000))
 torch.manual_seed(0)
-summed = layer.encoding.encoding.on_embeddings(x, at)
-training, kept = layer.train().encoding.on_embeddings(x, at), summed != 0
-share = (training[kept] == 0).float().mean().item()
-stays = torch.equal(layer.eval().encoding.on_embeddings(x, at), summed)
+summed, training = rows.on_embeddings(x, at), dropped.train().on_embeddings(x, at)
+share = (training[summed != 0] == 0).float().mean().item()
+stays = torch.equal(dropped.eval().on_embeddings(x, at), summed)
 print(f"in training {share:.1%} of the channels are dropped; in eval the sum stays: {stays}")
+out = SelfAttention(64, heads=4, encoding=dropped)(x)
+print("in a layer:", *out.shape)

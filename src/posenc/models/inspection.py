@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # needs torch, which a config alone does not
 NOTHING = "no encoding (NoPE)"
 WHY = {
     "yarn": "  # works untrained, better after a little training",
-    "dynamic": "  # leaves short texts as they are, but a cache must hold unturned keys",
+    "dynamic": "  # short texts stay as they were; the key cache must store keys before rotation",
 }
 LARGEST_BASE = 1e10  # that is advised: published models stay below
 MOST_BASES = 16  # that are tried, of heads up to

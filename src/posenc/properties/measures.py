@@ -318,7 +318,8 @@ def any_length(probe: Probe) -> Finding:
             return Finding(float("inf"), str(error))
         if not far.isfinite().all():
             return Finding(float("inf"), f"scores at position {start:,} are not finite")
-    return Finding(0.0, f"no last position: finite at {FAR:,} and {FARTHEST:,}; that is no quality")
+    why = f"no last position: finite at {FAR:,} and {FARTHEST:,}; says nothing of quality"
+    return Finding(0.0, why)
 
 
 @of_probe

@@ -695,6 +695,23 @@ def test_what_is_copied_and_saved(visit):
             assert file.read().startswith(begin)
 
 
+def test_what_is_saved_has_its_title_its_legend_and_address_and_no_cursor(visit):
+    page = visit("#v1/encoding/rope?channels=0,5")
+    for figure, names in (("What is added to scores", ()), ("Channels against", (0, 5))):
+        box = page.locator("figure:visible", has_text=figure).first
+        assert box.locator(".cursor").count() == 1
+        with page.expect_download() as found:
+            box.get_by_role("button", name="Save as SVG").click()
+        drawing = Path(found.value.path()).read_text("utf-8")
+        assert re.search(rf"<text[^>]*>{figure}", drawing)
+        assert [n for n in names if f"channel {n}</text>" not in drawing] == []
+        assert "<desc>explore.html#v1/encoding/rope?channels=0%2C5</desc>" in drawing
+        assert "aria-hidden" not in drawing
+        assert "cursor" not in drawing
+        wide, tall = map(float, re.search(r'viewBox="0 -34 (\d+) ([\d.]+)"', drawing).groups())
+        assert f'<rect y="-34" width="{wide:g}" height="{tall:g}"' in drawing
+
+
 def saved_figure(page, tmp_path, n=0):
     with page.expect_download() as found:
         page.get_by_role("button", name="Save as JSON").nth(n).click()

@@ -123,6 +123,30 @@ function frame(desk, role) {
   };
 }
 
+const ABOVE = 34, ROW = 18; // pixels, for a title, and for each row of a legend
+
+/**
+ * A drawing as it is saved: with its title, its legend and its address, and without the cursor.
+ * @param {SVGSVGElement} copy @param {{title: string, about?: string} | null} spec @param {string} address @param {Series[]} [series]
+ */
+function entitled(copy, spec, address, series = []) {
+  const { width, height } = copy.viewBox.baseVal, tall = height + ABOVE + ROW * series.length, title = spec?.title ?? "";
+  copy.querySelector(".cursor")?.remove();
+  copy.removeAttribute("aria-hidden");
+  for (const [name, value] of Object.entries({
+    xmlns: "http://www.w3.org/2000/svg", role: "img", "aria-label": title, viewBox: `0 ${-ABOVE} ${width} ${tall}`, width, height: tall,
+  })) copy.setAttribute(name, String(value));
+  copy.prepend(svg("title", {}, `${title} ${spec?.about ?? ""}`.trim()), svg("desc", {}, address),
+    svg("rect", { y: -ABOVE, width, height: tall, fill: theme("paper") }));
+  copy.append(label(10, 22 - ABOVE, title, { "font-weight": 600, "font-size": 14, fill: theme("ink") }));
+  series.forEach(({ name, dots }, n) => {
+    const y = height + ROW * n + 4, stroke = theme(SERIES[n % SERIES.length]);
+    copy.append(dots ? svg("circle", { cx: 24, cy: y, r: 4, fill: stroke }) : svg("line", { x1: 10, x2: 38, y1: y, y2: y, stroke, "stroke-width": 2.5, "stroke-dasharray": DASHES[n % DASHES.length] }),
+      label(46, y + 4, name));
+  });
+  return copy;
+}
+
 /** @param {string} drawing @param {string} name */
 function png(drawing, name) {
   const image = new Image();
@@ -167,7 +191,7 @@ export function heatMap(desk) {
   let spec = null;
   let box = { left: 0, top: 0, width: 1, height: 1, fullWidth: 1, tall: 1 };
   let place = { i: 0, j: 0 }; // row and column of the cursor
-  const cross = svg("g"), scale = svg("g");
+  const cross = svg("g", { class: "cursor" }), scale = svg("g");
   const context = canvas.getContext("2d");
   /** @type {ImageData | null} */
   let image = null;
@@ -343,11 +367,9 @@ export function heatMap(desk) {
 
   function drawing() {
     const copy = /** @type {SVGSVGElement} */ (over.cloneNode(true));
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
     copy.prepend(
-      svg("rect", { width: "100%", height: "100%", fill: theme("paper") }),
       svg("image", { x: box.left, y: box.top, width: box.width, height: box.height, preserveAspectRatio: "none", style: "image-rendering: pixelated", href: canvas.toDataURL() }));
-    return copy;
+    return entitled(copy, spec, desk.where());
   }
 
   return {
@@ -395,7 +417,7 @@ export function linePlot(desk) {
   /** @type {Lines | null} */
   let spec = null;
   let at = 0; // index among the xs of the first series
-  const mark = svg("g");
+  const mark = svg("g", { class: "cursor" });
   let box = { left: 1, top: 10, width: 1, height: 1, fullWidth: 1 };
   /** @type {(x: number) => number} */
   let sx = (x) => x;
@@ -537,9 +559,7 @@ export function linePlot(desk) {
 
   function drawing() {
     const copy = /** @type {SVGSVGElement} */ (drawn.cloneNode(true));
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    copy.prepend(svg("rect", { width: "100%", height: "100%", fill: theme("paper") }));
-    return copy;
+    return entitled(copy, spec, desk.where(), spec && spec.series.length > 1 ? spec.series : []);
   }
 
   return {
