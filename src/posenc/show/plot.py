@@ -89,7 +89,8 @@ def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int
     for channel in channels:
         if not 0 <= channel < len(rows[0]):
             raise ValueError(
-                f"`channels` must be from 0 to {len(rows[0]) - 1}, got {brief(channel)}."
+                f"`channels` must be from 0 to {len(rows[0]) - 1}, got {brief(channel)}:"
+                " name some of those."
             )
     return Picture(positions.channels(_name(encoding), rows, channels))
 

@@ -235,7 +235,7 @@ def test_a_stop_of_the_tour_opens_in_its_view(visit):
     page = visit("#v1/story")
     page.get_by_role("link", name="“Attention does not change").click()
     page.get_by_role("button", name="Next").click()
-    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
+    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 15")
     page.get_by_role("link", name="Open it in its view").click()
     expect(page.locator("h2")).to_have_text("Does attention know the order?")
 
@@ -312,7 +312,7 @@ def test_a_key_goes_on_to_the_next_stop_of_the_tour(visit):
     expect(page.locator("#view")).to_be_focused()
     before = pixels(page)
     page.keyboard.press(" ")
-    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
+    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 15")
     differs(page, before)
 
 
