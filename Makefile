@@ -87,17 +87,17 @@ table:          ## write the guide of the README, the table of properties, the g
 census:         ## an encoding plugged into every architecture of transformers: ten minutes
 	python tools/census.py
 
-# The explorer is its front; it opens offline, and .github/workflows/site.yml publishes it.
-SITE ?= _site
-site:           ## the site, one static folder whose links are checked: a minute; make site SITE=folder
-	python tools/site.py $(SITE)
-
 cases:          ## does `extend --prove` choose the best way? 40 cases: a quarter of an hour
 	python tools/extend_cases.py
 
 findings:       ## the pages of the studies and the paper, from the stores that are there
 	python tools/findings.py
 	python tools/paper.py
+
+# The explorer is its front; it opens offline, and .github/workflows/site.yml publishes it.
+SITE ?= _site
+site:           ## the site, one static folder whose links are checked: a minute; make site SITE=folder
+	python tools/site.py $(SITE)
 
 bench:          ## posenc beside its peers, in half an hour
 	python -m pip install -c constraints.txt -e ".[bench]"

@@ -98,7 +98,7 @@ def _run(
             continue
         place = folder / name
         line = f"{name}: sha256 {plan.digest}, in {printable(str(place))}"
-        with progress(left=False) as say:
+        with progress(estimate=False) as say:
             ended = execute.study(
                 plan, place, max_minutes=None if minutes is None else minutes - spent,
                 progress=in_words(say, line), allow_code=code, **settings,

@@ -157,7 +157,7 @@ def study(
         for note in registered.notes():
             print(f"note: {note}", file=sys.stderr)
         try:
-            with progress(left=False) as say:
+            with progress(estimate=False) as say:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes,
                     engine=_engine(ray, device),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 NOTHING = "no encoding (NoPE)"
 WHY = {
     "yarn": "  # works untrained, better after a little training",
-    "dynamic": "  # short texts stay as they are; the cache must keep keys before they are turned",
+    "dynamic": "  # short texts stay as they were; the key cache must store keys before rotation",
 }
 LARGEST_BASE = 1e10  # base that is advised: published models stay below
 MOST_BASES = 16  # bases that are tried for one head

@@ -108,7 +108,7 @@ def unique_positions(probe: Probe) -> Finding:
     smallest, (p, q) = _extreme(apart, largest=False)
     pos = probe.line(len(rows)).tolist()
     two = f"{_named(pos[p])} and {_named(pos[q])}"
-    why = f"closest: positions {two}, {number(smallest, 2)} apart a channel"
+    why = f"the two most alike, positions {two}, differ by {number(smallest, 2)} a channel"
     return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
 
 
@@ -319,7 +319,8 @@ def any_length(probe: Probe) -> Finding:
             return Finding(float("inf"), str(error))
         if not far.isfinite().all():
             return Finding(float("inf"), f"scores at position {start:,} are not finite")
-    return Finding(0.0, f"finite at positions {FAR:,} and {FARTHEST:,}")
+    why = f"no last position: finite at {FAR:,} and {FARTHEST:,}; says nothing of quality"
+    return Finding(0.0, why)
 
 
 @of_probe
@@ -347,7 +348,7 @@ def order_sensitive(probe: Probe) -> Finding:
     hidden = ~(seen & seen[place][:, place])  # hidden in one order or the other
     before, after = before.masked_fill(hidden, 0), after.masked_fill(hidden, 0)
     moved = _unchanged(before, after, pos, pos, "").defect
-    why = f"reading the middle token first changes scores by {moved:.1%} of their spread"
+    why = f"moving the middle token to the front changes scores by {moved:.2g} times their spread"
     return Finding(0.0 if moved > 1e-3 else 1.0, why)
 
 

@@ -8,6 +8,7 @@ An encoding is given as itself or by its name in the catalogue.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -79,12 +80,19 @@ def rows(
     return Picture(positions.angles(_name(encoding), values.tolist(), of))
 
 
-def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
-    """Draw some channels of what `rows` shows, as curves against the position.
+def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int] = ()) -> Picture:
+    """Draw channels of what `rows` shows, as curves against the position; some, if none is named.
 
-    Raises ValueError for encodings that act on scores alone.
+    Raises ValueError for encodings that act on scores alone, and for channels that there are not.
     """
-    return Picture(positions.channels(_name(encoding), _row_values(encoding, tokens)))
+    rows = _row_values(encoding, tokens)
+    for channel in channels:
+        if not 0 <= channel < len(rows[0]):
+            raise ValueError(
+                f"`channels` must be from 0 to {len(rows[0]) - 1}, got {brief(channel)}:"
+                " name some of those."
+            )
+    return Picture(positions.channels(_name(encoding), rows, channels))
 
 
 def _row_values(encoding: Encoding | str, tokens: int) -> list[list[float]]:

@@ -206,8 +206,9 @@ def _by_type(values: dict[str, Any], config: Fields, family: Family) -> None:
     """
     lists = {name: values.get(key) for key, name in family.form["by_layer"].items()}
     types, scaling = config.words("layer_types"), values.get("rope_scaling")
-    settings = config.object("rope_parameters")
-    if settings is not None and isinstance(settings.values.get("full_attention"), dict):
+    nested = config.object("rope_parameters")
+    settings = {} if nested is None else nested.values
+    if isinstance(settings.get("full_attention"), dict):
         return
     if settings.keys() - {"rope_type", "type"}:
         config.fail("rope_parameters", "must hold settings for full_attention", dict(settings))

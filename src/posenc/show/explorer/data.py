@@ -24,6 +24,7 @@ from posenc.core.text import printable
 from posenc.core.version import __version__
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
+from posenc.properties.probe import in_float64
 from posenc.show.explorer import graphs
 from posenc.show.explorer.models import ModelEntry, TurningEntry, architectures
 from posenc.show.explorer.sliders import Slider, graph_or_sentence
@@ -33,6 +34,8 @@ from posenc.show.report import mathml, words
 
 SCHEMA = 1
 WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
+DIMS = 8, 32, 64  # channels of a head, besides those of the usual graphs
+ON_CHANNELS = {"on_embeddings", "on_queries", "on_keys"}
 COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
 # By folder, in the order of the catalogue
 FAMILIES = {
@@ -90,6 +93,7 @@ class Measurements(TypedDict):
     """The measurements of an encoding, made once."""
 
     graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
+    wider: dict[str, dict[str, Any]]  # graphs by other numbers of channels in a head
     sliders: dict[str, Slider]  # by option
     properties: dict[str, MeasuredProperty]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
@@ -216,6 +220,7 @@ def measure(card: Card) -> Measurements:
     graph, sliders = graph_or_sentence(card)
     return {
         "graph": graph,
+        "wider": {},
         "sliders": sliders,
         "properties": {
             name: {"holds": finding.holds, "why": finding.why}
@@ -225,6 +230,21 @@ def measure(card: Card) -> Measurements:
         "cost": cost(card),
         "causal": instance.causal,
     }
+
+
+def wider(card: Card) -> dict[str, dict[str, Any]]:
+    """Export graphs with other numbers of channels in a head, of what learns nothing: seconds."""
+    found = {}
+    for dim in DIMS:
+        try:
+            encoding = in_float64(graphs.make(card, dim, graphs.HEADS))
+            if {*encoding.acts_on}.isdisjoint(ON_CHANNELS) or [*encoding.parameters()]:
+                continue
+            program = graphs.export(card, encoding, dim, graphs.HEADS)
+            found[str(dim)] = graphs.written(card, encoding, program, dim, graphs.HEADS)
+        except ValueError:  # a width that the encoding refuses
+            continue
+    return found
 
 
 def cost(card: Card) -> Work | None:

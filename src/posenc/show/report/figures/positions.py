@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import pi
 from statistics import fmean
 
@@ -54,9 +54,9 @@ def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
     )
 
 
-def channels(name: str, rows: Sequence[Values]) -> Figure:
-    """Draw some channels of rows (position, channel) as curves, a panel each."""
-    picked = evenly_spaced(len(rows[0]), CURVES)
+def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> Figure:
+    """Draw the chosen channels of rows (position, channel) as curves, a panel each; else some."""
+    picked = chosen or evenly_spaced(len(rows[0]), CURVES)
     values = [v for row in rows for v in row if v is not None]
     room = 0.05 * (max(values) - min(values)) or 1.0
     panels = [
@@ -187,6 +187,22 @@ def decay(by_name: Mapping[str, PairsApart]) -> Figure:
         "B(δ) is the sum of cos δθ over all pairs: how alike two positions δ tokens apart are. It"
         f" falls with distance, but not steadily. Within {longest:,} tokens, {'; '.join(words)}.",
         columns=len(by_name),
+        height=220,
+    )
+
+
+def apart(by_name: Mapping[str, PairsApart]) -> Figure:
+    """Draw how far each position is from the first, for one set of frequencies or more."""
+    lines, words = [], []
+    for n, (name, waves) in enumerate(by_name.items()):
+        label = name if len(by_name) > 1 else ""
+        lines.append(replace(Line(waves.distance, waves.apart, label, **style(n)), marker=""))
+        back = sum(after < before for before, after in pairwise(waves.apart))
+        words.append(f"{name}: {back / (len(waves.apart) - 1):.0%} of the steps go back")
+    return Figure(
+        "Distance to position 0",
+        [Panel("distance to position 0", lines, "position", "distance")],
+        f"How far the row of each position is from that of the first: {'; '.join(words)}.",
         height=220,
     )
 

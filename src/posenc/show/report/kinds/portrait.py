@@ -39,7 +39,7 @@ def draw(result: Portrait) -> dict[str, Figure]:
     if moved:
         drawn |= {"codes": animations.codes(moved), "vectors": animations.vectors(moved)}
     if waves := _waves(close):
-        drawn["decay"] = positions.decay(waves)
+        drawn |= {"decay": positions.decay(waves), "apart": positions.apart(waves)}
     if patches:
         drawn["grids"] = plane.grids(patches)
     if clouds:
