@@ -136,7 +136,7 @@ def test_all_rows_of_a_study_share_one_learning_rate_and_schedule(study):
     """So that "at one learning rate" may be said of all; where rates are chosen, all of a row."""
     chosen = "\nrates = " in f"\n{rows(study, 'SELECT text FROM plans')[-1][0]}"
     cells = [
-        (label * chosen, cell["profile"]["rate"], cell["profile"]["steps"])
+        (f"{cell['task']} {label}" * chosen, cell["profile"]["rate"], cell["profile"]["steps"])
         for label, cell in labelled(study)
     ]
     assert len({steps for *_, steps in cells}) == 1
