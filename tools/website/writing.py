@@ -30,7 +30,7 @@ def render(text: str, source: str, page: str, want: Callable[[str], None]) -> tu
     """The title of a text, its first heading, and all that follows as HTML.
 
     `source` is the text's path in the repository, `page` its place on the site; `want` is told of
-    each place that it links to. Raises LookupError for a link to a file that is not there.
+    each place that it links to. A link to what is not there stays, for `links.broken` to name.
     """
     markdown = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table")
     markdown.add_render_rule("table_open", _table_open)
@@ -65,8 +65,6 @@ def _lead(token: Token, source: str, page: str, want: Callable[[str], None]) -> 
         token.attrSet(key, places.relative(place, page))
     elif target.startswith(("http:", "https:")):
         token.attrSet("rel", "noreferrer")
-    elif not target.startswith(("#", "mailto:")):
-        raise LookupError(f"{source} links to {target}, which is not there.")
     if token.type == "image":
         token.attrSet("loading", "lazy")
 

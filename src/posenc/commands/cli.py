@@ -39,6 +39,7 @@ from posenc.show.report.terminal import output
 SMALL_WORK = "show", "compare", "report", "inspect", "convert", "explore"  # small tensors
 
 NAMED = {  # what a command may be given, which its usage line would call ARGS
+    "arena": "[ENCODING]",
     "bench": "[PARTS...]",
     "compare": "[NAMES...]",
     "explore": "[WHAT...]",
