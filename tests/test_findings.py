@@ -16,6 +16,7 @@ from made_stores import made_store
 from stored_outcomes import (
     STUDIES,
     by_seed,
+    graded,
     labelled,
     mean,
     means,
@@ -34,7 +35,6 @@ from posenc.lab.study.store import read
 
 pytestmark = pytest.mark.repository
 STORED = sorted(path.parent.name for path in STUDIES.glob("*/results.db"))
-TEXTS = [name for name in STORED if name.endswith("-text")]
 TOOL = STUDIES.parent / "tools/findings.py"
 TWICE = ("properties-text", "shape-text")
 PLACE = re.compile(r"\{([^{}\n]+)\}")
@@ -57,6 +57,7 @@ def written():
 
 @cache
 def section(study):
+    study = study.partition("#")[0]
     if study not in STORED:  # a made one, by its path
         return "\n".join(tool()["section"](Path(study)))
     text = (STUDIES / "README.md").read_text().partition(f"({study}/plan.toml)")[2]
@@ -68,7 +69,18 @@ def flat(study):
 
 
 def plan(study):
-    return Plan.read(STUDIES / study / "plan.toml")
+    return Plan.read(STUDIES / study.partition("#")[0] / "plan.toml")
+
+
+def by_task(studies):
+    """Each study, or where it has several tasks each of them, as study#task."""
+    tasks = {study: plan(study).tasks for study in studies}
+    return [f"{study}#{task}" if len(tasks[study]) > 1 else study
+            for study in studies for task in tasks[study]]  # fmt: skip
+
+
+def task_of(study):
+    return study.partition("#")[2] or plan(study).tasks[0]
 
 
 def trained(study):
@@ -90,7 +102,7 @@ def lengths(study, times=None):
 
 
 def in_bits(study):
-    return study.endswith("-text")
+    return graded(study)[1] == "float32"
 
 
 def number(study, value, sign=""):
@@ -99,12 +111,12 @@ def number(study, value, sign=""):
     return f"{100 * value:{sign}.0f}{' points' if sign else ' %'}"
 
 
-@pytest.mark.parametrize("study", STORED)
+@pytest.mark.parametrize("study", by_task(STORED))
 def test_each_number_of_its_table_is_what_the_store_holds(study):
     """Of every tested length from L on, so that no order is shown at one length alone."""
-    heads, *lines = re.findall(
-        r"^\| (?:copy|reverse|language) \|.*(?:\n\|.*)+", section(study), re.M
-    )[0].splitlines()
+    heads, *lines = re.findall(rf"^\| {task_of(study)} \|.*(?:\n\|.*)+", section(study), re.M)[
+        0
+    ].splitlines()
     heads, length = [head.strip() for head in heads.split("|")[2:]], trained(study)
     shown = {int(head.removeprefix("n = ")) for head in heads if head.startswith("n = ")}
     of_metric = lengths(study)
@@ -113,7 +125,7 @@ def test_each_number_of_its_table_is_what_the_store_holds(study):
     columns |= {f"n = {n}": [n] for n in shown}
     columns |= {"L…2L": [n for n in all_lengths(study) if length < n <= 2 * length]}
     names = {name for _, name, *_ in means(study)}
-    readings = ("", "cropped", "windowed") if in_bits(study) else ("",)
+    readings = ("", "cropped", "windowed") if graded(study)[0] == "sliding" else ("",)
     planned = {row.name for row in plan(study).encodings}
     assert len(lines) == 1 + len(planned) + len(names) * (len(readings) - 1)
     for line in lines[1:]:
@@ -143,9 +155,10 @@ def untrained(study, names):
     return not in_bits(study) and any(low(name) < 0.95 for name in names)
 
 
-@pytest.mark.parametrize("study", [name for name in STORED if name not in TEXTS])
+@pytest.mark.parametrize("study", [name for name in by_task(STORED) if not in_bits(name)])
 def test_what_is_undertrained_is_said_of_each_row(study):
-    for line in re.findall(r"^\| .* \|$", section(study), re.M)[2:]:
+    (lines,) = re.findall(rf"^\| {task_of(study)} \|.*((?:\n\|.*)+)", section(study), re.M)
+    for line in re.findall(r"^\| .* \|$", lines, re.M):
         name = line.split("|")[1].strip()
         assert ("undertrained" in line) == untrained(study, [name])
 
@@ -154,7 +167,9 @@ def test_what_is_undertrained_is_said_of_each_row(study):
 def test_it_says_at_which_length_rate_steps_and_seeds_its_outcomes_hold(study):
     cells, asked = settings(study), plan(study)
     (steps,) = {cell["profile"]["steps"] for cell in cells}
-    counts = {len(of_seeds(study, row.name, trained(study))) for row in asked.encodings}
+    each = [f"{study}#{task}" for task in asked.tasks]
+    counts = {len(of_seeds(one, row.name, trained(study)))
+              for one in each for row in asked.encodings}  # fmt: skip
     seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     where = "over L…2L" if asked.metric == "area" else f"{asked.metric} L"
     chosen = rates(study)
@@ -205,14 +220,24 @@ def holm(p):
     return adjusted
 
 
-@pytest.mark.parametrize("study", [name for name in STORED if plan(name).contrast])
+@pytest.mark.parametrize("study", by_task([name for name in STORED if plan(name).contrast]))
 def test_each_contrast_is_what_the_store_holds(study):
     """Its difference, seeds, exact p by all flips of signs, and Holm's by hand."""
     asked = plan(study)
     where = "L…2L" if asked.metric == "area" else f"{asked.metric.removeprefix('at ')} L"
-    apart = [sides(study, one, other, lengths(study)) for one, other in asked.contrast]
-    adjusted = holm({n: sign_flip(values) for n, values in enumerate(apart) if values})
-    lines = re.findall(r"^- \w+, (.*)$", section(study).partition("Differences, paired")[2], re.M)
+    every = [(f"{study.partition('#')[0]}#{task}", sides_of)
+             for task in asked.tasks for sides_of in asked.contrast]  # fmt: skip
+    tests = {
+        (of.partition("#")[2], number): sides(of, *both, lengths(of))
+        for number, (of, both) in enumerate(every)
+    }
+    holms = holm({place: sign_flip(values) for place, values in tests.items() if values})
+    places_of = [place for place in tests if place[0] == task_of(study)]
+    apart = [tests[place] for place in places_of]
+    adjusted = {n: holms[place] for n, place in enumerate(places_of) if place in holms}
+    lines = re.findall(
+        rf"^- {task_of(study)}, (.*)$", section(study).partition("Differences, paired")[2], re.M
+    )
     assert len(lines) == len(apart)
     for n, ((one, other), line) in enumerate(zip(asked.contrast, lines, strict=True)):
         if not apart[n]:
@@ -236,7 +261,9 @@ def places(study):
     return zip(PLACE.findall(text), found.groups(), strict=True)
 
 
-@pytest.mark.parametrize("study", STORED)
+@pytest.mark.parametrize(
+    "study", [name for name in STORED if (STUDIES / name / "finding.md").exists()]
+)
 def test_what_no_plan_asked_for_is_what_the_store_holds(study):
     """Each place of finding.md that names a length, and what was written into it."""
     for place, said in places(study):
@@ -438,7 +465,7 @@ def test_plans_of_pairs_are_as_their_tool_writes_them(monkeypatch, name):
 
 
 @pytest.mark.parametrize("seeds", [8, 3])
-@pytest.mark.parametrize("study", ["bands-copy", "fair-text"])
+@pytest.mark.parametrize("study", ["bands-copy", "fair-text", "use-of-length", "masked"])
 def test_a_store_that_is_not_complete_is_written_as_it_stands(tmp_path, study, seeds):
     """A made one, of which the last seed lacks some rows, by the tests of those that are stored."""
     folder = tmp_path / study
@@ -446,17 +473,18 @@ def test_a_store_that_is_not_complete_is_written_as_it_stands(tmp_path, study, s
     made_store(folder, seeds)
     made, planned = str(folder), plan(study)
     text = section(made)
-    assert (
-        f"; {seeds * len(planned.encodings) - 2} of {planned.seeds * len(planned.encodings)}"
-        in text
-    )
+    one = len(planned.encodings) * len(planned.tasks)
+    assert f"; {seeds * one - 2} of {planned.seeds * one} cells" in text
     assert text.count("not measured") == 0
-    test_each_number_of_its_table_is_what_the_store_holds(made)
+    for one in [f"{made}#{task}" for task in planned.tasks]:
+        test_each_number_of_its_table_is_what_the_store_holds(one)
+        test_each_contrast_is_what_the_store_holds(one)
+        if not in_bits(one):
+            test_what_is_undertrained_is_said_of_each_row(one)
     test_it_says_at_which_length_rate_steps_and_seeds_its_outcomes_hold(made)
-    test_each_contrast_is_what_the_store_holds(made)
-    test_what_no_plan_asked_for_is_what_the_store_holds(made)
+    if (folder / "finding.md").exists():
+        test_what_no_plan_asked_for_is_what_the_store_holds(made)
     if study == "bands-copy":
-        test_what_is_undertrained_is_said_of_each_row(made)
         test_what_aliasing_foretells_is_tested_as_its_plan_says(made)
 
 

@@ -67,6 +67,8 @@ intervals for 95 %; those of tables and of contrasts in the plan are over seeds 
 all seeds share, the others over seeds alone. In the worst of several simulated worlds they hold the
 truth in {held}.
 A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` goes on with it.
+What some of them say together is [a paper](../docs/paper/paper.md); your own encoding has
+[an arena](../docs/arena.md) and [a board](board/v1.md).
 """
 
 

@@ -2,9 +2,14 @@
 helps."""
 
 import json
+import sys
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import pytest
 import torch
+from thorough import THOROUGH
 from trained_models import planted, text, trained
 
 from posenc.models.check.loss import bits, opened
@@ -12,6 +17,14 @@ from posenc.models.files.errors import ModelError
 from posenc.models.prove import Proof, Way, _bits, prove, ways
 
 LETTERS = text(4_000, seed=1)
+
+
+def script(name):
+    """A script of tools/."""
+    found = spec_from_file_location(name, Path(__file__).parents[2] / f"tools/{name}.py")
+    module = sys.modules[name] = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +90,38 @@ def test_what_is_no_better_than_a_window_is_not_chosen():
     assert proof(1.995).chosen == ""
     assert proof(1.5, "as it is").chosen == "as it is"
     assert proof(1.995, "as it is").chosen == ""
+
+
+# the table of forty cases ------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs/extend_cases.md"
+cases = script("extend_cases")
+
+
+def test_a_choice_is_right_where_it_is_the_best_or_as_good():
+    bits = {"as it is": 3.0, "yarn": 2.0, "ntk": 2.005}
+    case = cases.Case(64, "yarn", bits, 2.5)
+    assert (case.best, case.right) == ("yarn", True)
+    assert replace(case, chosen="ntk").right
+    assert not replace(case, chosen="as it is").right
+    assert not replace(case, chosen="").right
+    nothing = replace(case, sliding=2.005)  # the best is nearer to it than counts
+    assert (nothing.best, replace(nothing, chosen="").right, nothing.right) == ("", True, False)
+
+
+def test_nine_in_ten_of_forty_choices_are_right():
+    """`make cases` wrote the page: its counts are those of its rows."""
+    lines = PAGE.read_text("utf-8").splitlines()
+    counts = {k: int(v) for k, v in (x[2:].split(": ") for x in lines if x.startswith("- "))}
+    rows = [line for line in lines if line.startswith("| ")][2:]
+    assert (len(rows), counts["cases"]) == (40, 40)
+    assert counts["right"] == sum(not line.endswith("wrong |") for line in rows) >= 36
+    assert counts["some way is worth it"] >= 15
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not THOROUGH, reason="a model is trained: make thorough")
+def test_a_case_of_the_page_comes_out_as_it_says(tmp_path):
+    model = cases.MODELS[2]
+    (case,) = cases.cases(cases.make(model, tmp_path), factors=(2,))
+    assert f"| {model.name} | {case.to} | {case.chosen} | {case.best} |" in PAGE.read_text("utf-8")

@@ -8,6 +8,7 @@ from random import Random
 import made_suite
 import pytest
 import study_runner
+import torch
 from made_suite import SUITE, run_suite
 
 from posenc.lab.arena import board
@@ -148,6 +149,44 @@ def test_elsewhere_a_cell_may_differ_as_its_seeds_do_and_no_more(copied):
         board.repeat(board.verify(copied, SUITE), draw, study_runner.run)
 
 
+def test_a_cell_is_trained_again_with_one_thread_as_it_was(done):
+    """Several would form its sums in another order."""
+    seen, before = [], torch.get_num_threads()
+
+    def runner(*words):
+        seen.append(torch.get_num_threads())
+        return study_runner.run(*words)
+
+    torch.set_num_threads(2)
+    try:
+        board.repeat(board.verify(done, SUITE), 3, runner)
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_a_gpu_trained_is_not_held_to_the_bits_of_a_cpu(copied):
+    near = copied / "near"
+    held = store.read(near)
+    cell = next(x for x, one in held.records.items() if one.cell.name == "entry")
+
+    def nearly(record):
+        if record.cell.digest != cell:
+            return record
+        values = record.outcomes["generated", 20].values
+        values[:] = values.roll(1)
+        return replace(record, outcomes={**record.outcomes, ("generated", 20): Outcome.of(values)})
+
+    for study in SUITE.studies:
+        rewritten(copied / study, nearly, sources={"device": "cuda, a GPU"})
+    stores = board.verify(copied, SUITE)
+    again = board.repeat(stores, seed_of(stores, "near", cell), study_runner.run)
+    assert not again.equal
+    assert again.again == again.stored
+    page = board.as_page(SUITE, [board.board_row(SUITE, stores, again)])
+    assert f"| {origin.processor()}, trained on cuda, a GPU |" in page
+
+
 def test_what_is_not_whole_or_departs_is_refused(copied):
     near = copied / "near"
     records = store.read(near).records
@@ -196,9 +235,12 @@ def test_code_of_an_entry_is_run_where_it_is_allowed_and_the_same(tmp_path, monk
     stores = board.verify(tmp_path / "arena", SUITE, named)
     row = board.board_row(SUITE, stores, board.repeat(stores, 1, study_runner.run))
     assert row["entry_digest"] == stores["near"].sources[named]
-    mine.write_text(mine.read_text() + "\n")
+    mine.write_text(mine.read_text() + "\n__import__('pathlib').Path('ran').touch()\n")
+    with pytest.raises(CodeRefused, match="names code"):
+        board.verify(tmp_path / "arena", SUITE)
     with pytest.raises(CodeRefused, match="is not the code"):
         board.verify(tmp_path / "arena", SUITE, named)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_what_is_no_board_of_this_suite_is_refused(tmp_path):

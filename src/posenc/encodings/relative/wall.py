@@ -76,10 +76,8 @@ def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor) -> Chunks:
     q, k, p = in_chunks(q), in_chunks(k), in_chunks(p)
     middle, end = p[..., p.shape[-2] // 2, None, :], p[..., -1:, :]
     start = torch.cat((before.unsqueeze(-3), end[..., :-1, :, :]), -3)
-    since, until = (p - middle).exp().to(q.dtype), (middle - p).exp().to(q.dtype)
-    own = (q * since) @ (k * until).mT
-    # exp(−x) of x ≥ 0, rounded before: off by x exp(−x) ≤ 1 / e of a rounding, in half of the time
-    fading = lambda later, earlier: (later - earlier).to(q.dtype).exp()  # noqa: E731
+    fading = lambda later, earlier: (later - earlier).exp().to(q.dtype)  # noqa: E731
+    own = (q * fading(p, middle)) @ (k * fading(middle, p)).mT
     return Chunks(own, q * fading(p, start), k * fading(end, p), fading(end, start))
 
 

@@ -22,6 +22,7 @@ import torch
 
 from posenc.core.arguments import brief
 from posenc.core.text import printable
+from posenc.core.threads import threads
 from posenc.core.version import __version__
 from posenc.lab.arena.suite import ENTRY, Suite
 from posenc.lab.study import analysis, execute, origin, own_code, store, train
@@ -112,7 +113,7 @@ def repeat(
     contents = stores[study]
     record = contents.records[name]
     cell = record.cell
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, threads(1):  # as where it was trained first
         event = execute.run_cell(
             cell, runner, Path(folder), lambda: False, lambda far: progress(cell, far)
         )
@@ -130,7 +131,9 @@ def repeat(
 def _refuse_far(contents: Contents, cell: Cell, stored: float, again: float, here: str) -> None:
     """Refuse another outcome where there is no reason for one, or one that is too far off."""
     made_by = {"code": origin.code(), "torch": torch.__version__, "posenc": __version__}
-    same = all(contents.sources.get(name) == value for name, value in made_by.items())
+    same = "device" not in contents.sources and all(
+        contents.sources.get(name) == value for name, value in made_by.items()
+    )
     said = f"{_named(cell)} came out as {again:.4f} again, and {stored:.4f} is stored"
     if same and contents.sources.get("processor") == here:
         raise BoardError(f"{said}, with the same code on the same processor: the store is refused.")
@@ -164,7 +167,7 @@ def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> di
     """The row of verified stores: everything on it is computed from them, but for `again`."""
     first = next(iter(stores.values()))
     entry = _entry_of(Path(), first)
-    kept = ("posenc", "torch", "code", "commit", "processor")
+    kept = ("posenc", "torch", "code", "commit", "processor", "device")
     return {
         "suite": suite.name,
         "suite_digest": suite.digest,
@@ -269,11 +272,12 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
             if again["equal"]
             else f"{again['again']:.4f} for {again['stored']:.4f}"
         )
+        processor = f"{made['processor']}{', trained on ' * bool(made['device'])}{made['device']}"
         cell = f"{again['cell']} ({again['study']}, drawn by {again['drawn']}): {how}"
         digests = ", ".join(f"{name} `{x[:12]}…`" for name, x in row["outcomes"].items())
         words = [
             row["entry"],
-            made["processor"],
+            processor,
             f"{made['posenc']}, {made['torch']}",
             cell,
             digests,

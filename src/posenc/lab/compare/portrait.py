@@ -36,6 +36,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal
 from posenc.core.positions import folded
 from posenc.core.provenance import since
+from posenc.core.threads import threads
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.compare import comparison
@@ -133,7 +134,7 @@ def portray(
         progress(doing, step, of + closely)
 
     compared = comparison.compare(cards, text, settings, compared_so_far)
-    with torch.random.fork_rng(devices=[]):
+    with threads(1), torch.random.fork_rng(devices=[]):
         material = Material(text, settings)
         close = []
         for n, card in enumerate(cards):

@@ -212,7 +212,8 @@ const WHERE = { by_weight: "values, by their weights", hidden: "what the layer r
 /** @param {App} app @param {Encoding} encoding @returns {HTMLElement[]} what it means, formula, properties, paper, code */
 function described(app, encoding) {
   const about = html("section", {}, html("h3", {}, "What it means"));
-  for (const block of encoding.text) {
+  const more = encoding.text.filter(({ prose: said }) => !said || !said.endsWith(encoding.summary)); // which stands above
+  for (const block of more.length ? more : encoding.text) {
     about.append(block.prose ? html("p", {}, ...prose(block.prose)) : formula(block.formula));
   }
 
