@@ -26,7 +26,7 @@ class Blocks(Path):
     """A block of queries at a time."""
 
     def suits(self, call: Call) -> str:
-        if not call.looks and beyond_gradients():
+        if not call.readable and beyond_gradients():
             return "torch's kernels know first derivatives alone, and backwards"
         # Choosing by the length would make a compiled graph depend on it
         if torch.compiler.is_compiling():
@@ -52,7 +52,7 @@ class Blocks(Path):
         # where it makes all of them. Nor has it one for whole scores.
         whole = isinstance(call.bias, CarriedBias)
         can = not (whole or call.by_weight or call.dropout or sdpa.cannot_weigh(call))
-        compute = _fused if call.looks and can else attended
+        compute = _fused if call.readable and can else attended
         # A single block computes all, and there is nothing to make again for the gradients
         if tokens <= most or (tokens <= BLOCK and call.trains):
             return compute(call, slice(None), _columns(call, slice(0, tokens)))
@@ -67,7 +67,7 @@ class Blocks(Path):
                 checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
             )
             compute = functools.partial(again, compute)
-        if call.trains or not call.looks:
+        if call.trains or not call.readable:
             return torch.cat(
                 [compute(call, *some) for some in zip(blocks, columns, strict=True)], -2
             )

@@ -27,7 +27,8 @@ class Call(NamedTuple):
     mask: Mask | Seen | None = None
     seen: Strip | None = None  # what the mask shows, where that is a strip
     trains: bool = False
-    looks: bool = False  # values may be read: on the CPU, not traced, first gradients at most
+    # Whether numbers may be read: on the CPU, not traced, first gradients at most
+    readable: bool = False
     dropout: float = 0.0  # probability with which a weight is 0
     softcap: float | None = None  # c of c · tanh(score / c)
     sinks: Sinks | None = None  # logits that have no value

@@ -44,7 +44,7 @@ def apart(call: Call) -> list[list[Call]]:
     documents are so many and so short that one call of all is faster.
     """
     mask, scores = call.mask, prod(call.shape)
-    if call.implementation != "auto" or not call.looks or not scores or scores < WORTH_CUTTING:
+    if call.implementation != "auto" or not call.readable or not scores or scores < WORTH_CUTTING:
         return []
     if not isinstance(mask, Mask) or not mask.ids or not _can_be_cut(call):
         return []

@@ -68,7 +68,7 @@ def scored(call: Call) -> Call:
     if bias is None and scale > 0 and k.shape[1] == v.shape[1]:
         return call
     if bias is not None and call.implementation != "reference" and call.softcap is None:
-        in_parts = call.implementation in ("auto", "toeplitz") and call.looks and call.plain
+        in_parts = call.implementation in ("auto", "toeplitz") and call.readable and call.plain
         q, k, bias = bias.absorbed(q, k, not in_parts)
     # The hooks may have returned different numbers of heads for k and v
     if k.shape[1] != v.shape[1]:

@@ -40,13 +40,13 @@ def weighing(call: Call, at: Any, k_at: Any) -> Call:
     check_implementation(call.implementation)
     check_softmax(call)
     encoding, q, scale, inputs = call.encoding, call.q, call.scale, call.inputs
-    looks = readable(*inputs) and not beyond_gradients()
+    can_read = readable(*inputs) and not beyond_gradients()
     return call._replace(
         at=at,
         k_at=k_at,
         scale=encoding.scale(q.shape[-1]) if scale is None else float(number(scale, "scale")),
-        seen=strip(call.mask, q.shape[-2], call.k.shape[-2]) if looks else None,
-        looks=looks,
+        seen=strip(call.mask, q.shape[-2], call.k.shape[-2]) if can_read else None,
+        readable=can_read,
         trains=needs_gradients(encoding, *inputs),
     )
 

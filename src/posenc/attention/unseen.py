@@ -24,7 +24,7 @@ def visible(call: Call) -> Call:
         by_strips = call.implementation in ("auto", "toeplitz") and not call.by_weight
         if seen.sees_all_keys or (by_strips and not call.trains):
             return call
-    if call.looks and _ordinary(call.k) and _ordinary(call.v):
+    if call.readable and _ordinary(call.k) and _ordinary(call.v):
         # Hidden keys have weight 0, which is enough for finite values
         return call
     tokens, rows = call.shape[2], [slice(None)]

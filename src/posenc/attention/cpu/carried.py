@@ -31,7 +31,12 @@ def serves(call: Call) -> bool:
     """Test whether the keys of a call can be carried; if not, its scores can still be computed."""
     if not isinstance(call.bias, CarriedBias) or call.bias.chunks is None:
         return False
-    if not (call.looks and call.plain) or call.by_weight or kernel.lacks() or not min(call.shape):
+    if (
+        not (call.readable and call.plain)
+        or call.by_weight
+        or kernel.lacks()
+        or not min(call.shape)
+    ):
         return False
     causal = call.seen is not None and call.seen.is_causal
     return causal and call.v.shape[-1] == call.q.shape[-1]

@@ -29,7 +29,7 @@ from posenc.core.tracing import full
 
 def cannot_serve(call: Call) -> str:
     """Why sinks cannot be joined here to what torch's kernel gives; "" where they can."""
-    if not call.looks:
+    if not call.readable:
         return "`sinks` take the log-sum-exp of torch's CPU kernel, outside of what is traced"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
         return "there is nothing to share with `sinks`"

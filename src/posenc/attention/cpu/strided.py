@@ -37,7 +37,7 @@ class Strided(Path):
             return f"torch's CPU kernel has no place for {what}"
         if call.sinks is not None and (goes_by_content or isinstance(bias, CountBias)):
             return f"scores of {call.name} as a view have no place for `sinks`"
-        if not call.looks:
+        if not call.readable:
             return UNREADABLE
         if reason := kernel.lacks():
             return reason
@@ -54,7 +54,7 @@ class Strided(Path):
         return ""
 
     def suits(self, call: Call) -> str:
-        if not call.looks:
+        if not call.readable:
             return UNREADABLE
         if call.q.shape[-2] <= FEW_QUERIES:
             return "the bias of few queries is a few rows"
