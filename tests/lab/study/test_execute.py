@@ -286,7 +286,7 @@ SAYS_MORE = """
 from posenc.commands import cli
 from posenc.commands import progress
 every = progress.line_every
-progress.line_every = lambda seconds: every(0.0)
+progress.line_every = lambda seconds, *said: every(0.0, *said)
 cli.main()
 """
 
