@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table kernels census cases release bench weights weights-large
+.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -81,7 +81,7 @@ release:        ## wheel and sdist into dist/, installed alone and with each ext
 	rm -rf dist
 	python tools/release.py $(PYTHONS)
 
-table:          ## write the property table of the README anew
+table:          ## write the guide of the README, the table of properties, the glossary anew
 	python tools/table.py
 
 census:         ## an encoding plugged into every architecture of transformers: ten minutes
@@ -89,6 +89,15 @@ census:         ## an encoding plugged into every architecture of transformers: 
 
 cases:          ## does `extend --prove` choose the best way? 40 cases: a quarter of an hour
 	python tools/extend_cases.py
+
+findings:       ## the pages of the studies and the paper, from the stores that are there
+	python tools/findings.py
+	python tools/paper.py
+
+# The explorer is its front; it opens offline, and .github/workflows/site.yml publishes it.
+SITE ?= _site
+site:           ## the site, one static folder whose links are checked: a minute; make site SITE=folder
+	python tools/site.py $(SITE)
 
 bench:          ## posenc beside its peers, in half an hour
 	python -m pip install -c constraints.txt -e ".[bench]"

@@ -71,13 +71,22 @@ def learn(name: str, steps: int = STEPS) -> tuple[Transformer, list[str], list[f
 
 
 @torch.no_grad()
-def decode(model: Transformer, words: list[str], start: str, more: int = 16) -> str:
-    """Go on with a text, always with the likeliest word that the vocabulary has."""
+def decode(
+    model: Transformer, words: list[str], start: str, more: int = 16, temperature: float = 0.0
+) -> str:
+    """Go on with a text: with the likeliest word, or one drawn from softmax(logits / temperature).
+
+    A low temperature sharpens the choice, a high one flattens it; 0 takes the likeliest.
+    """
     tokens = [words.index(word) for word in start.split()]
     for _ in range(more):
         logits = model(torch.tensor([tokens[-LENGTH:]]))[0, -1]
         logits[-1] = -torch.inf  # "…" stands for all words that it does not have
-        tokens.append(int(logits.argmax()))
+        if temperature:
+            shares = (logits / temperature).softmax(-1)
+            tokens.append(int(shares.multinomial(1)))  # sampling
+        else:
+            tokens.append(int(logits.argmax()))
     return " ".join(words[token] for token in tokens)
 
 
@@ -85,4 +94,6 @@ if __name__ == "__main__":
     name = sys.argv[1] if sys.argv[1:] else "rope"
     model, words, losses = learn(name)
     print(f"{name}: loss {losses[0]:.2f} → {sum(losses[-10:]) / 10:.2f} nats a word")
-    print(decode(model, words, "she was"))
+    for temperature in (0.0, 0.7, 1.5):
+        torch.manual_seed(0)
+        print(f"at temperature {temperature}: {decode(model, words, 'she was', 16, temperature)}")

@@ -33,9 +33,9 @@ os.environ["OMP_NUM_THREADS"] = "1"  # nor in Pythons that tests begin: a wait t
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is imported and collected stays to the end: nothing of it is looked through for waste.
+    """Disable the garbage collector while tests are collected, and pass over what then exists.
 
-    That would take a quarter of the time of collecting, and a part of the time of each test.
+    To collect it would take a quarter of the time of collecting, and a part of that of each test.
     """
     gc.disable()
     try:

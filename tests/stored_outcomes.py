@@ -10,17 +10,36 @@ from statistics import fmean
 from struct import unpack
 
 STUDIES = Path(__file__).parent.parent / "studies"
-GRADED = "generated", "sliding"
+GRADED = "generated", "sliding", "forced", "apart"  # the first that a study has
+TRIALS = 10_000  # seeds beyond it choose learning rates, and are no outcomes
 
 
 def rows(study, statement):
-    name = f"{(STUDIES / study / 'results.db').as_uri()}?mode=ro&immutable=1"
+    """`study` is a folder of studies; "use-of-length#recall" is one task of it."""
+    name = f"{(STUDIES / study.partition('#')[0] / 'results.db').as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(name, uri=True)) as file:
         return file.execute(statement).fetchall()
 
 
+def labelled(study):
+    """(label, settings) of each cell."""
+    cells = [
+        (label, json.loads(x)) for x, label in rows(study, "SELECT settings, label FROM cells")
+    ]
+    named = [(label or cell["encoding"], cell) for label, cell in cells if cell["seed"] <= TRIALS]
+    task = study.partition("#")[2]
+    return [(label, cell) for label, cell in named if task in ("", cell["task"])]
+
+
 def settings(study):
-    return [json.loads(text) for (text,) in rows(study, "SELECT settings FROM cells")]
+    return [cell for _, cell in labelled(study)]
+
+
+@cache
+def graded(study):
+    """(protocol, kind) of what is graded."""
+    kinds = dict(rows(study, "SELECT DISTINCT protocol, kind FROM outcomes"))
+    return next(((name, kinds[name]) for name in GRADED if name in kinds), ("", ""))
 
 
 @cache
@@ -31,23 +50,29 @@ def means(study, *protocols):
     for cell, label, protocol, n, kind, prompts, data in rows(
         study, f"{select} FROM cells JOIN outcomes USING (digest)"
     ):
-        if protocol not in (protocols or GRADED):
+        if protocol not in (protocols or graded(study)[:1]):
             continue
         if kind == "bits":
             values = [byte >> place & 1 for byte in data for place in range(7, -1, -1)][:prompts]
         else:
             values = unpack(f"<{prompts}f", data)
         cell = json.loads(cell)
+        if cell["seed"] > TRIALS or study.partition("#")[2] not in ("", cell["task"]):
+            continue
         found[cell["task"], label or cell["encoding"], n, cell["seed"]] = fmean(values)
     return found
 
 
-def by_seed(study, name, *lengths, cropped=False):
-    """The mean of an encoding over these lengths, seed by seed."""
+def of_seeds(study, name, *lengths, cropped=False):
+    """The mean of an encoding over these lengths, by seed; a study that goes on lacks some."""
     found = means(study, *(["cropped"] if cropped else []))
-    seeds = sorted({seed for *_, seed in found})
+    seeds = sorted({seed for _, row, _, seed in found if row == name})
     task = next(task for task, *_ in found)
-    return [fmean(found[task, name, n, seed] for n in lengths) for seed in seeds]
+    return {seed: fmean(found[task, name, n, seed] for n in lengths) for seed in seeds}
+
+
+def by_seed(study, name, *lengths, cropped=False):
+    return [*of_seeds(study, name, *lengths, cropped=cropped).values()]
 
 
 def mean(study, name, *lengths, cropped=False):

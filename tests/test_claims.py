@@ -4,7 +4,16 @@ import re
 from statistics import fmean
 
 import pytest
-from stored_outcomes import STUDIES, by_seed, cost_of_reading_on, mean, names, settings, sign_flip
+from stored_outcomes import (
+    STUDIES,
+    by_seed,
+    cost_of_reading_on,
+    labelled,
+    mean,
+    names,
+    rows,
+    sign_flip,
+)
 
 pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
@@ -124,7 +133,56 @@ def test_cropping_needs_fewer_bits_in_so_many_rows():
 
 @pytest.mark.parametrize("study", sorted(path.parent.name for path in STUDIES.glob("*/results.db")))
 def test_all_rows_of_a_study_share_one_learning_rate_and_schedule(study):
-    """So that "at one learning rate" may be said of all."""
-    assert (
-        len({(cell["profile"]["rate"], cell["profile"]["steps"]) for cell in settings(study)}) == 1
-    )
+    """So that "at one learning rate" may be said of all; where rates are chosen, all of a row."""
+    chosen = "\nrates = " in f"\n{rows(study, 'SELECT text FROM plans')[-1][0]}"
+    cells = [
+        (f"{cell['task']} {label}" * chosen, cell["profile"]["rate"], cell["profile"]["steps"])
+        for label, cell in labelled(study)
+    ]
+    assert len({steps for *_, steps in cells}) == 1
+    assert len({(label, rate) for label, rate, _ in cells}) == len({label for label, *_ in cells})
+
+
+COMPARISONS = {  # what is said to be more or less than another, where, and the test that reads it
+    ("source.md", "needs fewer bits than the same row cropped"):
+        "test_no_row_that_reads_on_needs_fewer_bits_than_the_same_row_cropped",
+    ("source.md", "makes all worse"): "test_what_it_says_of_bands_is_what_each_swap_came_to",
+    ("source.md", "are beaten by the baseline"): "test_both_are_beaten_by_cropping_at_one_rate",
+    ("pairs-text/finding.md", "cropping is better than reading on"):
+        "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
+    ("pairs-text/finding.md", "slowing the fastest band makes all worse"):
+        "test_what_it_says_of_bands_is_what_each_swap_came_to",
+    ("shape-text/finding.md", "needs fewer bits than one that reads all"):
+        "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
+    ("CHANGELOG.md", "fewer bits than reading on in"):
+        "test_cropping_needs_fewer_bits_in_so_many_rows",
+}  # fmt: skip
+SPOKEN = r"\b(better|worse|beats?|beaten|outperforms?|(fewer|more) (bits|texts|words) than)\b"
+# as a question or a prediction, which is no finding
+ASKED = r"copied better|copies? (a text|longer)|[Dd]o(es a)? decaying bias|better where n − P"
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/arena.md", "docs/glossary.md", "docs/paper/source.md", "CHANGELOG.md",
+     "studies/board/v1.md", "src/posenc/show/report/guide.py", "src/posenc/core/glossary.py",
+     *(f"studies/{path.parent.name}/finding.md" for path in sorted(STUDIES.glob("*/finding.md"))),
+     *(f"src/posenc/show/explorer/page/{path.name}"
+       for path in sorted((ROOT / "src/posenc/show/explorer/page").glob("*.js")))],
+)  # fmt: skip
+def test_each_comparison_has_a_test_that_reads_it(page):
+    text = " ".join((ROOT / page).read_text("utf-8").split())
+    if page == "CHANGELOG.md":  # of other things too: models, configs, code
+        text = " ".join(x for x in re.split(r"(?<=[.;]) ", text) if re.search(r"\bL\b|copied", x))
+    tests = " ".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    found = []
+    for match in re.finditer(SPOKEN, text):
+        around = text[max(0, match.start() - 70) : match.end() + 60]
+        known = [
+            test for (name, said), test in COMPARISONS.items()
+            if page.endswith(name) and said in around
+        ]  # fmt: skip
+        assert all(f"def {test}(" in tests for test in known)
+        if not known and not re.search(ASKED, around):
+            found.append(around)
+    assert not found

@@ -5,7 +5,7 @@ import io
 import re
 import runpy
 from importlib.util import find_spec
-from math import log, pi
+from math import cos, exp, log, pi, sqrt
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,7 @@ def test_each_is_listed_and_tested():
     listed = re.findall(r"\]\((\w+)\.py\)", (FOLDER / "README.md").read_text())
     assert sorted(listed) == sorted(SCRIPTS)
     tested = re.findall(r'run\("(\w+)"', Path(__file__).read_text())
-    assert sorted(tested) == sorted(SCRIPTS)
+    assert sorted({*tested}) == sorted(SCRIPTS)
 
 
 @pytest.mark.repository
@@ -76,6 +76,7 @@ def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
         if "save(figure, Path(sys.argv[1]))" not in path.read_text()
     ]
     how_to = [
+        "dropout_after_adding",
         "image_grid",
         "key_cache",
         "own_encoding",
@@ -112,6 +113,18 @@ def test_tiny_transformer(name):
     assert said[:2] == ["she", "was"]
     assert len(said) == 5
     assert set(said) <= {*words}
+
+
+def test_words_are_drawn_by_softmax_at_a_temperature():
+    """Against the shares of softmax, for a model that gives each word the same logits always."""
+    decode, logits = run("tiny_transformer")[0]["decode"], torch.tensor([0.0, 1.0, 2.0, 9.0])
+    model = lambda tokens: logits.expand(1, tokens.shape[1], 4)  # noqa: E731
+    torch.manual_seed(0)
+    drawn = decode(model, ["she", "was", "ill", "…"], "she", 2000, temperature=2.0).split()[1:]
+    shares = [drawn.count(word) / 2000 for word in ("she", "was", "ill", "…")]
+    weights = [exp(0), exp(0.5), exp(1), 0]
+    assert shares == pytest.approx([weight / sum(weights) for weight in weights], abs=0.04)
+    assert decode(model, ["she", "was", "ill", "…"], "she", 3) == "she ill ill ill"
 
 
 def test_key_cache():
@@ -353,3 +366,56 @@ def test_three_apart():
     apart = torch.arange(64.0, dtype=torch.float64)[:, None] - torch.arange(64.0) - 3
     wanted = (apart[..., None] * theta).cos().sum(-1)
     assert made["scores"].numpy() == pytest.approx(wanted.numpy(), abs=1e-9)
+
+
+def test_dropout_after_adding():
+    _, said = run("dropout_after_adding")
+    assert float(re.search(r"training (\S+)%", said)[1]) == pytest.approx(10, abs=0.5)
+    assert "the sum stays: True" in said
+
+
+def test_concatenation_is_a_sum_of_projections():
+    """Words and rows are parted where they have no direction in common: 40 and 16 of 56."""
+    made, said = run("concatenation")
+    assert float(re.search(r"differ by (\S+)", said)[1]) < 1e-12
+    assert made["shares"][16] < 0.5
+    assert made["shares"][48] < 0.95
+    assert made["shares"][56] > 0.999
+    assert made["shares"][80] == pytest.approx(1)
+
+
+def test_random_rows_do_not_say_how_far():
+    made, _ = run("random_table")
+    assert made["share"]["random rows"] < 0.05
+    assert made["share"]["sinusoids"] > 0.9999
+    assert made["nearest"]["random rows"] > made["nearest"]["sinusoids"]
+    lengths = [rows.norm(dim=-1) for rows in made["tables"].values()]
+    assert torch.allclose(*lengths, rtol=1e-6)
+
+
+def test_wavelets_go_by_blocks():
+    """The product of two rows is 1, and 1 for each block in whose same half both lie, less 1."""
+    made, said = run("wavelets")
+
+    def shared(p, q):
+        levels = [(p >> n) == (q >> n) for n in range(5, -1, -1)]  # in the same half of a block
+        return 7 if p == q else levels.index(False)
+
+    wanted = [[float(shared(p, q)) for q in range(64)] for p in range(64)]
+    assert made["dots"].tolist() == wanted
+    assert "beyond its length all positions are alike: True" in said
+
+
+def test_channels_are_waves_and_the_distance_to_the_first_goes_up_and_down():
+    made, said = run("channel_curves")
+    theta = [10_000 ** (-2 * j / 128) for j in range(64)]
+    for p in (1, 10, 100):
+        wanted = sqrt(sum(2 - 2 * cos(p * t) for t in theta))
+        assert f"{wanted:.2f} at {p}" in said
+        assert made["found"].apart[p] == pytest.approx(wanted)
+    assert 0.4 < made["back"] < 0.5
+    panels = made["figure"].panels
+    assert [panel.title for panel in panels[:6]] == [f"channel {c}" for c in made["CHOSEN"]]
+    for panel, channel in zip(panels, made["CHOSEN"], strict=False):
+        wave = (cos if channel % 2 else lambda x: cos(x - pi / 2))(7 * theta[channel // 2])
+        assert panel.marks[0].y[7] == pytest.approx(wave, abs=1e-6)

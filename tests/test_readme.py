@@ -1,4 +1,4 @@
-"""README.md: its code runs, its table is what the cards say, its claim is what is measured;
+"""README.md and docs: code runs, the table is what the cards say, a claim what is measured;
 SECURITY.md: what it names is there; CITATION.cff: it says what the package says."""
 
 import contextlib
@@ -10,22 +10,47 @@ from pathlib import Path
 
 import pytest
 
+import posenc
 from posenc import __version__
 from posenc.commands.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+BOOK = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")}
+
+
+def run(text):
+    """What the blocks of Python of a page leave, one after the other, and what they say."""
+    names, said = {}, io.StringIO()
+    with contextlib.redirect_stdout(said):
+        for block in BLOCK.findall(text):
+            exec(block, names)
+    return names, said.getvalue()
 
 
 def test_its_python_runs_from_top_to_bottom():
-    names, said = {}, io.StringIO()
-    with contextlib.redirect_stdout(said):
-        for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
-            exec(block, names)
-    assert names["out"].shape == (1, 8, 128, 64)
-    claim = re.search(r"`(✗ first rises .*?)` for \*decaying\*", README)
-    assert claim
-    assert f"{'decaying':20} {claim[1]}" in said.getvalue()
+    assert run(README)[0]["out"].shape == (1, 128, 512)
+
+
+def test_what_it_says_of_a_model_is_what_inspect_says():
+    """Of the dials: 29 pairs of Llama 3's RoPE complete no turn in training."""
+    (call,) = (block for block in BLOCK.findall(README) if "inspect" in block)
+    inspected = eval(call.partition("  #")[0].strip(), {"posenc": posenc})
+    assert inspected.verdict == "breaks"
+    assert inspected.problems[0].startswith("29 of 64 pairs")
+    assert "29 of 64 pairs" in inspected._repr_html_()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, text in BOOK.items() if BLOCK.search(text)))
+def test_the_python_of_each_page_of_the_book_runs(name):
+    names, said = run(BOOK[name])
+    if name == "properties.md":
+        claim = re.search(r"`(✗ first rises .*?)` for \*decaying\*", BOOK[name])
+        assert claim
+        assert f"{'decaying':20} {claim[1]}" in said
+    if name == "internals.md":
+        assert names["out"].shape == (1, 8, 128, 64)
 
 
 def test_one_word_swaps_the_encoding():
@@ -40,13 +65,20 @@ def test_one_word_swaps_the_encoding():
 
 def test_its_table_is_made_from_the_cards():
     table = runpy.run_path(str(ROOT / "tools" / "table.py"))["table"]
-    assert table() in README
+    assert table() in BOOK["properties.md"]
 
 
 @pytest.mark.repository
 def test_its_links_lead_somewhere():
+    """Links of the other pages are followed where the site is built: tests/test_site.py."""
     for target in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_it_is_short_and_leads_into_the_whole_book():
+    assert len(README.splitlines()) <= 115
+    within = {"census.md", "extend_cases.md", "families.md"}  # of real models
+    assert [name for name in BOOK if f"docs/{name}" not in README and name not in within] == []
 
 
 def test_what_the_security_page_names_is_there():

@@ -31,6 +31,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "models",
     "lab.compare",
     "lab.study",
+    "lab.arena",
     "lab.bench",
     "lab",
     "show.report.saving",

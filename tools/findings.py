@@ -8,9 +8,11 @@ The text of a study is its finding.md, whose numbers are places to be filled in:
     {seeds}             how many seeds there are at least
     {copy.properties}   whether measured properties foretell the metric; then a table of them
     {copy.t5 published at 1.2}          the published number at 1.2 times its trained length
+    {copy.period-7 foretold}            the lengths that aliasing foretells against the others
 
 and, of what no plan asked for, over seeds alone:
 
+    {copy.period-7 most beyond L}       the largest mean at a length beyond L, and that length
     {language.t5 at 4}                  the mean at 4 times the trained length, and its interval
     {language.t5 - rope at 4}           the difference there; above 0 speaks for the first
     {language.t5 - rope over L…2L}      the same over the lengths tested from L on up to 2 L
@@ -22,8 +24,9 @@ and, of what no plan asked for, over seeds alone:
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from math import inf
 from pathlib import Path
 from statistics import fmean
 
@@ -36,7 +39,7 @@ from posenc.lab.study.plan import Plan
 from posenc.lab.study.prediction import Prediction, predict
 from posenc.lab.study.published import published
 from posenc.lab.study.repetition import Repeated, equal_cells, repetition
-from posenc.lab.study.statistics import Interval, coverage, sign_flip
+from posenc.lab.study.statistics import Interval, coverage, holm, may_rank, sign_flip
 from posenc.lab.study.statistics import interval as t_interval
 from posenc.lab.study.store import RESULTS, Contents, read
 from posenc.show.report.kinds.study import words
@@ -44,6 +47,7 @@ from posenc.show.report.kinds.study import words
 STUDIES = Path(__file__).parent.parent / "studies"
 AGAIN = "again"  # a second run of the whole plan
 BANDS = "bands.csv"  # of `posenc results FOLDER --bands FOLDER/bands.csv`
+NOTHING = "not measured"
 PLACE = re.compile(r"\{([^{}\n]+)\}")
 HEAD = """\
 # Studies
@@ -63,6 +67,8 @@ intervals for 95 %; those of tables and of contrasts in the plan are over seeds 
 all seeds share, the others over seeds alone. In the worst of several simulated worlds they hold the
 truth in {held}.
 A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` goes on with it.
+What some of them say together is [a paper](../docs/paper/paper.md); your own encoding has
+[an arena](../docs/arena.md) and [a board](board/v1.md).
 """
 
 
@@ -73,7 +79,7 @@ def number(value: float, bits: bool) -> str:
 def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
     """66 % [58, 73]; of a difference +32 points [20, 43]."""
     if value is None:
-        return "not measured"
+        return NOTHING
     factor, digits = (1, 3) if bits else (100, 0)
     of = "" if bits else " points" if sign else " %"
     low, high = (f"{factor * end:{sign}.{digits}f}" for end in (value.low, value.high))
@@ -101,7 +107,8 @@ def difference(
     more: list[str],
 ) -> str:
     """+32 points [+29, +36] (1.2 L, rate 0.001; above 0 in 6 of 6 seeds; …)."""
-    rate = "" if result.profile is None else f", rate {short(result.profile.rate, 2)}"
+    one = None if result.profile is None else f"rate {short(result.profile.rate, 2)}"
+    rate = f", {one or 'rates chosen at n ≤ L'}"
     wins = f"above 0 in {sum(x > 0 for x in by_seed)} of {len(by_seed)} seeds"
     return f"{interval(value, bits, '+')} ({'; '.join([where + rate, wins, *more])})"
 
@@ -120,7 +127,7 @@ def places(result: Analysis) -> dict[str, str]:
     return found
 
 
-SIDE = r"(\S+)( cropped)?"
+SIDE = r"(.+?)( cropped)?"  # labels may hold spaces
 AFTERWARDS = re.compile(rf"(\w+)\.{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
 
 
@@ -131,25 +138,98 @@ def afterwards(place: str, contents: Contents, result: Analysis) -> str | None:
         return None
     task, one, one_cropped, other, other_cropped, lost, times = asked.groups()
 
-    def by_seed(name: str, cropped: str | None) -> list[float]:
+    def by_seed(name: str, cropped: str | None) -> dict[int, float]:
         of = analyse(contents, "cropped", 1) if cropped else result
         (row,) = (row for row in of.rows if (row.task, row.encoding) == (task, name))
-        assert row.trained is not None
-        far = [round(float(times) * row.trained)] if times else beyond(row)
-        means = [fmean(seed) for seed in zip(*(row.curve[n] for n in far), strict=True)]
-        near = row.curve[row.trained] if lost else [0.0] * len(means)
-        return [x - y for x, y in zip(means, near, strict=True)]
+        if row.trained is None or not row.curve:
+            return {}
+        means = at(row, [round(float(times) * row.trained)] if times else beyond(row))
+        near = at(row, [row.trained]) if lost else dict.fromkeys(means, 0.0)
+        return {seed: mean - near[seed] for seed, mean in means.items()}
 
     bits = any(row.bits for row in result.rows if row.task == task)
+    first = by_seed(one, one_cropped)
     if other is None:
-        return interval(over_seeds(by_seed(one, one_cropped), share=not bits), bits)
-    sides = zip(by_seed(one, one_cropped), by_seed(other, other_cropped), strict=True)
-    apart = [(y - x) if bits else (x - y) for x, y in sides]
+        return over_seeds_of(first, bits)
+    second = by_seed(other, other_cropped)
+    apart = [second[s] - first[s] if bits else first[s] - second[s] for s in first if s in second]
+    if not apart:
+        return NOTHING
     p = sign_flip(apart)
     against = [words.UNDECIDED] if p >= words.LEVEL else []
     where = f"{times} L" if times else words.span("area")
     more = [f"p = {p:.2g}", *against, "not in the plan"]
     return difference(over_seeds(apart), apart, bits, where, result, more)
+
+
+def at(row: Row, lengths: Sequence[int]) -> dict[int, float]:
+    """By seed, the mean over lengths, all of which were tested."""
+    means = zip(*(row.curve[n] for n in lengths), strict=True)
+    return dict(zip(row.seeds, map(fmean, means), strict=True))
+
+
+def over_seeds_of(values: Mapping[int, float], bits: bool) -> str:
+    if not values:
+        return NOTHING
+    return interval(over_seeds([*values.values()], share=not bits), bits)
+
+
+FORETOLD = re.compile(r"(\w+)\.(\S+) (foretold|most beyond L)")
+PERIOD = re.compile(r"period-(\d+)")  # labels of rows of which four pairs turn once in P tokens
+
+
+def aliasing(place: str, result: Analysis) -> str | None:
+    """What aliasing foretells of a row, as its plan says; None for another place.
+
+    A text of n > L words is copied better where n − P is a trained length, from 1 to L: the mean
+    over these n minus the mean over the others beyond L, paired by seed, Holm over all periods.
+    """
+    asked = FORETOLD.fullmatch(place)
+    if asked is None:
+        return None
+    rows = {
+        row.encoding: row
+        for row in result.rows
+        if row.task == asked[1] and PERIOD.fullmatch(row.encoding)
+    }
+    row = rows[asked[2]]
+    if row.trained is None or not row.seeds:
+        return NOTHING
+    far = [n for n in row.curve if n > row.trained]
+    if asked[3] != "foretold":
+        best = max(far, key=lambda n: row.means[n])
+        return f"{number(row.means[best], row.bits)} at n = {best}"
+    tests = {name: foretold_by_seed(row) for name, row in rows.items()}
+    apart = tests[row.encoding]
+    # a row without seeds is tested all the same, so that no p is adjusted for fewer than planned
+    adjusted = holm({name: sign_flip(x) if x else 1.0 for name, x in tests.items()})
+    p = adjusted[row.encoding]
+    against = [words.UNDECIDED] if p >= words.LEVEL else []
+    if not may_rank(len(apart)):
+        against = [f"{len(apart)} seeds: no ranking claims"]
+    inside = foretold(row)
+    where = f"n from {inside[0]} to {inside[-1]} against the others from {far[0]} to {far[-1]}"
+    more = [f"p = {p:.2g} by Holm over {len(rows)}", *against, *filter(None, [words.note(row)])]
+    return difference(over_seeds(apart), apart, row.bits, where, result, more)
+
+
+def foretold(row: Row) -> list[int]:
+    """The tested lengths beyond L at which n − P is a trained length."""
+    period = PERIOD.fullmatch(row.encoding)
+    assert period
+    assert row.trained
+    phase = range(int(period[1]) + 1, int(period[1]) + row.trained + 1)
+    return [n for n in row.curve if n in phase and n > row.trained]
+
+
+def foretold_by_seed(row: Row) -> list[float]:
+    """By seed, how much more of the texts of foretold lengths is copied than of the others."""
+    if row.trained is None or not row.seeds:
+        return []
+    inside = foretold(row)
+    others = [n for n in row.curve if n > row.trained and n not in inside]
+    near, far = at(row, inside), at(row, others)
+    return [near[seed] - far[seed] for seed in row.seeds]
 
 
 def beyond(row: Row) -> list[int]:
@@ -189,6 +269,9 @@ def property_alone(place: str, contents: Contents, result: Analysis) -> str | No
 
 
 def over_seeds(values: list[float], share: bool = False) -> Interval:
+    if len(values) == 1:  # which says nothing of others
+        ends = (0.0, 1.0) if share else (-inf, inf)
+        return Interval(values[0], *ends)
     return t_interval([torch.tensor([x], dtype=torch.float64) for x in values], share=share)
 
 
@@ -250,19 +333,16 @@ def begun(folder: Path) -> Iterator[str]:
     yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
 
 
-def section(folder: Path) -> Iterator[str]:
-    if not (folder / RESULTS).exists():
-        yield from begun(folder)
-        return
-    contents = read(folder)
-    result = analyse(contents)
-    text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
-    title, _, rest = text.partition("\n")
+def filled(
+    folder: Path, text: str, contents: Contents, result: Analysis
+) -> tuple[dict[str, str], list[Prediction]]:
+    """What stands for each place of a text on a study, and what properties foretell, if asked."""
     known = places(result)
     for place in PLACE.findall(text):
         found = (
-            afterwards(place, contents, result)
-            or as_published(place)
+            as_published(place)
+            or aliasing(place, result)
+            or afterwards(place, contents, result)
             or property_alone(place, contents, result)
         )
         if found is not None:
@@ -272,7 +352,19 @@ def section(folder: Path) -> Iterator[str]:
     known |= {f"{one.task}.properties": words.foretold(one) for one in predicted}
     unknown = {place for place in PLACE.findall(text) if place not in known}
     if unknown:
-        sys.exit(f"{folder.name}/finding.md asks for {', '.join(sorted(unknown))}: not measured.")
+        sys.exit(f"{folder.name}: its text asks for {', '.join(sorted(unknown))}: not measured.")
+    return known, predicted
+
+
+def section(folder: Path) -> Iterator[str]:
+    if not (folder / RESULTS).exists():
+        yield from begun(folder)
+        return
+    contents = read(folder)
+    result = analyse(contents)
+    text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
+    title, _, rest = text.partition("\n")
+    known, predicted = filled(folder, text, contents, result)
     yield f"\n## {title.removeprefix('# ') or folder.name}\n"
     yield (
         f"[plan]({folder.name}/plan.toml), registered as `{result.registered[:16]}…`;"

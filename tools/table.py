@@ -1,7 +1,7 @@
 """Write what is made: the guide of README.md; the page of the glossary; from the cards the table of
-properties, what is read where torch is not loaded, `cards.json`, and `findings.json`, where
-encodings are others than were measured or --measure is passed. With --check, only say what is
-stale.
+properties in docs/properties.md, what is read where torch is not loaded, `cards.json`, and
+`findings.json`, where encodings are others than were measured or --measure is passed. With --check,
+only say what is stale.
 """
 
 import json
@@ -18,6 +18,7 @@ from posenc.show.report import guide
 
 ROOT = Path(__file__).parent.parent
 README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/core/cards.json"
+PROPERTIES = ROOT / "docs/properties.md"
 GLOSSARY = ROOT / "docs/glossary.md"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 GUIDE = "<!-- guide: made by tools/table.py -->"
@@ -67,8 +68,12 @@ def measured_now() -> bool:
 
 
 def main() -> None:
-    readme = between(between(README.read_text(), GUIDE, guide.markdown()), START, table())
-    fresh = {README: readme, PRINTED: printed(), GLOSSARY: glossary.page()}
+    fresh = {
+        README: between(README.read_text(), GUIDE, guide.markdown()),
+        PROPERTIES: between(PROPERTIES.read_text(), START, table()),
+        PRINTED: printed(),
+        GLOSSARY: glossary.page(),
+    }
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
     if not measured_now():
         stale.append(names.FINDINGS)

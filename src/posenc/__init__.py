@@ -28,15 +28,19 @@ if TYPE_CHECKING:
     from posenc.core.sum import Sum as Sum
     from posenc.lab import study as study
     from posenc.lab.compare.comparison import compare as compare
+    from posenc.models.inspection import inspect as inspect
     from posenc.properties.card import Card as Card
     from posenc.rotation.rotate import rotate as rotate
     from posenc.rotation.table import turn as turn
     from posenc.show import plot as plot
     from posenc.show.explorer.explore import explore as explore
+    from posenc.show.report.guide import guide as guide
 
-_names.CATALOG = "posenc.catalog"  # for layers that are given a name, on which it is built
+# Layers may be given the name of an encoding, and build it from the catalogue
+_names.CATALOG = "posenc.catalog"
 
-_HOME = {  # name -> the module it lives in; the encodings are those of `posenc.catalog`
+# Public names and the modules they live in; the encodings are those of `posenc.catalog`
+_HOME = {
     "Block": "attention.block",
     "CATALOG": "catalog",
     "Cache": "attention.cache",
@@ -51,6 +55,8 @@ _HOME = {  # name -> the module it lives in; the encodings are those of `posenc.
     "explain": "attention.attend",
     "explore": "show.explorer.explore",
     "frequencies": "core.frequencies",
+    "guide": "show.report.guide",
+    "inspect": "models.inspection",
     "rotate": "rotation.rotate",
     "turn": "rotation.table",
 }
@@ -66,7 +72,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         public = {*_HOME, *_MODULES, *_encodings()}
-        return sorted(public - {"plot"})  # which needs the extra `report`, and `import *` does not
+        # `import *` does not need the extra `report`, which `plot` needs
+        return sorted(public - {"plot"})
     if name in _MODULES:
         value: Any = import_module(f"posenc.{_MODULES[name]}")
     elif name in _HOME:

@@ -45,7 +45,8 @@ from posenc.encodings.relative.wall import Wall as Wall
 # isort: on
 
 HOME = "posenc.encodings."
-ENCODINGS: dict[str, Any] = {  # by public name: classes, and functions that make a RoPE
+# By public name: classes, and functions that make a RoPE
+ENCODINGS: dict[str, Any] = {
     name: value
     for name, value in globals().items()
     if getattr(value, "__module__", "").startswith(HOME)

@@ -33,11 +33,19 @@ WRONG = {
     "on_values drops tokens": ("on_values", lambda v, at: v[:, :, 1:]),
     "on_values drops a text": ("on_values", lambda v, at: v[1:]),
     "on_output returns nothing": ("on_output", None),
+    "queries of another dtype": ("on_queries", lambda q, at: q.double()),
+    "keys of another dtype": ("on_keys", lambda k, at: k.bfloat16()),
+    "values of another dtype": ("on_values", lambda v, at: v.double()),
+    "outputs of another dtype": ("on_output", lambda out, at: out.double()),
     "on_output drops tokens": ("on_output", lambda out, at: out[:, :, 1:]),
     "by_weight of other tokens": ("by_weight", lambda w, q_at, k_at, rows: torch.zeros(5, DIM)),
     "a bias of other tokens": ("on_scores", torch.zeros(TOKENS, TOKENS - 1)),
     "a bias of other heads": ("on_scores", torch.zeros(HEADS + 1, TOKENS, TOKENS)),
     "a bias of 5 axes": ("on_scores", torch.zeros(1, 1, 1, TOKENS, TOKENS)),
+    "a bias of True and False": ("on_scores", torch.ones(TOKENS, TOKENS).tril().bool()),
+    "a bias of complex numbers": ("on_scores", torch.zeros(TOKENS, TOKENS) * 1j),
+    "a pair's bias of True and False": ("on_scores", lambda *given: lambda b, h, i, j: i >= j),
+    "a bias of queries and keys alone": ("on_scores", lambda *given: lambda i, j: i - j),
     "a pair's bias of 8 axes": (
         "on_scores",
         lambda *given: lambda b, h, i, j: torch.zeros(1, 1, TOKENS, TOKENS, 2, 1, 1, 1),
@@ -66,8 +74,45 @@ def test_queries_and_keys_of_unlike_channels_are_refused(unchecked):
 
 
 def test_what_is_no_bias_is_refused(unchecked):
-    with pytest.raises(TypeError, match=r"a bias is a tensor that broadcasts .*, got 3"):
-        attend(heads(), heads(), heads(), returning("on_scores", 3))
+    for value, got in ((3, "3"), (lambda *given: lambda i, j: i - j, r"one of \(i, j\)")):
+        named = r"`Wrong\.on_scores` must return a tensor that broadcasts .*, got "
+        with pytest.raises(TypeError, match=f"{named}{got}\\."):
+            attend(heads(), heads(), heads(), returning("on_scores", value))
+
+
+def test_a_function_of_a_pair_may_take_more_than_it_needs():
+    q = heads()
+    for f in (
+        lambda b, h, i, j, slope=2.0: slope * (j - i),
+        lambda *index: 2 * (index[3] - index[2]),
+    ):
+        out = attend(q, q, q, returning("on_scores", lambda *given, f=f: f))
+        lines = 2.0 * (torch.arange(TOKENS) - torch.arange(TOKENS).unsqueeze(-1))
+        torch.testing.assert_close(out, attend(q, q, q, returning("on_scores", lines)))
+
+
+def test_a_mask_in_the_place_of_a_bias_is_told_where_it_belongs(unchecked):
+    q, seen = heads(), torch.ones(TOKENS, TOKENS).bool()
+    with pytest.raises(
+        TypeError, match=r"got torch\.bool of shape .*: what a query sees is said by"
+    ):
+        attend(q, q, q, returning("on_scores", seen))
+
+
+def test_under_autocast_a_hook_may_return_what_torch_makes_there():
+    turn = torch.nn.Linear(DIM, DIM)
+    encoding, q = returning("on_queries", lambda q, at: turn(q)), heads()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = attend(q, q, q, encoding)
+    torch.testing.assert_close(out.float(), attend(q, q, q, encoding), rtol=0.1, atol=0.1)
+
+
+def test_embeddings_keep_their_dtype(unchecked):
+    layer = SelfAttention(32, 4, returning("on_embeddings", lambda x, at: x.double()))
+    with pytest.raises(
+        TypeError, match=r"must return the dtype that it is given, torch\.float32, g"
+    ):
+        layer(torch.randn(2, 5, 32))
 
 
 def test_embeddings_keep_their_shape(unchecked):

@@ -6,13 +6,15 @@ held by a cycle through the base of a view, which Python's collector cannot foll
 
 import gc
 import weakref
+from contextlib import suppress
+from itertools import product
 
 import pytest
 import torch
 from thorough import some
 from torch.autograd.profiler import profile
 
-from posenc import CATALOG, FIRE, ALiBi, Cache, SelfAttention, Sum, T5Bias, attend, masks
+from posenc import CATALOG, FIRE, ALiBi, Cache, NoPE, SelfAttention, Sum, T5Bias, attend, masks
 from posenc.core.positions import folded
 
 DIM, HEADS, WIDTH, TOKENS = 8, 4, 32, 15
@@ -64,6 +66,38 @@ def test_a_loop_over_attend_leaves_nothing(name, mode):
     with MODES[mode]():
         assert bytes_left(lambda: decode(encoding, held)) == 0
     assert alive(held) == 0
+
+
+PATHS = "reference", "sdpa", "toeplitz", "blocks"
+
+
+def by_path(encoding, path, held):
+    """Whole texts and single queries on one path, with gradients too; whether it serves them."""
+    served = False
+    for n in (TOKENS, 4 * TOKENS) * 15:
+        pos = folded(n, encoding.axes)
+        q, (k, v) = torch.randn(1, HEADS, n, DIM), torch.randn(2, 1, 2, n, DIM)
+        mask = masks.window(9, pos) & masks.causal(pos) if encoding.axes == 1 else None
+        for some_q, at, seen in ((q, pos, mask), (q[:, :, -1:], pos[-1:], None)):
+            with suppress(ValueError):  # the path cannot carry it
+                out = attend(some_q, k, v, encoding, at, pos, seen, implementation=path)
+                served = True
+                held += map(weakref.ref, (out, q, k, v, pos))
+    return served
+
+
+@pytest.mark.parametrize(("name", "path"), some(product(ALONE, PATHS), 3))
+def test_sixty_calls_on_any_path_leave_nothing(name, path):
+    encoding, held = CARDS[name](DIM, HEADS), []
+    for mode in (torch.no_grad, torch.enable_grad):
+        with mode():
+            left = bytes_left(lambda: by_path(encoding, path, held))
+        assert (left, alive(held)) == (0, 0)
+
+
+def test_every_path_serves_some():
+    for path, make in zip(PATHS, (T5Bias, lambda heads: NoPE(), ALiBi, FIRE), strict=True):
+        assert by_path(make(HEADS), path, [])
 
 
 @pytest.mark.parametrize("mode", some(MODES, 2))

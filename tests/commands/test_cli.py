@@ -77,3 +77,38 @@ def test_small_work_takes_one_thread_unless_another_number_is_set(set_to, taken)
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment
     )
     assert (done.returncode, done.stderr.strip()) == (0, taken)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "nosuch"], ["compare", "nosuch"], ["compare", "--wrong"], ["inspect", "none"],
+        ["results", "none/"], ["inspect", "none", "--target=no"], ["show", "rope", "alibi"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_went_wrong_is_json_where_that_is_asked_for(posenc, words):
+    """The sentence is that of the same command without."""
+    code, out, err = posenc(*words)
+    assert (code, out) == (2, "")
+    as_json = posenc(*words, "--json")
+    assert as_json[:2] == (2, "")
+    assert json.loads(as_json[2]) == {"error": err.removeprefix("error: ").rstrip(), "code": 2}
+
+
+def test_one_name_too_many_is_named(posenc):
+    said = "error: alibi: the command takes no more names, see `posenc show --help`.\n"
+    assert posenc("show", "rope", "alibi") == (2, "", said)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "rope", "--text=none.txt"], ["report", "nosuch"], ["results", "none/"],
+        ["inspect", "none"], ["bench", "nosuch", "--malloc=default"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_command_that_fails_leaves_no_folder(posenc, tmp_path, words):
+    assert posenc(*words, "--out", "a/b")[0] == 2
+    assert [*tmp_path.iterdir()] == []

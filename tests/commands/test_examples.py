@@ -21,7 +21,16 @@ LLAMA |= {"num_hidden_layers": 2, "max_position_embeddings": 2048, "rope_theta":
 LINES = [line for lines in EXAMPLES.values() for line, _ in lines]
 
 
-LONG = ("compare", "report", "bench", "study", "results", "convert", "explore")  # only read, here
+LONG = (
+    "compare",
+    "report",
+    "bench",
+    "study",
+    "results",
+    "convert",
+    "explore",
+    "arena",
+)  # only read, here
 
 
 RUN = [line for line in LINES if shlex.split(line)[1] not in LONG]

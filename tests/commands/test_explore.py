@@ -8,8 +8,6 @@ import webbrowser
 
 import pytest
 
-from posenc.commands import cli
-
 OWN = '''
 import torch
 from posenc import Encoding
@@ -35,21 +33,11 @@ class Fourier(Encoding):
 
 
 @pytest.fixture
-def posenc(monkeypatch, capsys, tmp_path):
-    """posenc("explore", …) -> (exit code, stdout, stderr), in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    opened = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
-
-    def run(*words):
-        try:
-            cli.main([*map(str, words)])
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr(), opened
-
-    return run
+def opened(monkeypatch):
+    """The addresses that a browser was asked to open."""
+    addresses = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or True)
+    return addresses
 
 
 def data(path):
@@ -58,8 +46,8 @@ def data(path):
     return json.loads(found[1])
 
 
-def test_a_page_is_written_and_opened(posenc, tmp_path):
-    code, out, err, opened = posenc("explore", "alibi")
+def test_a_page_is_written_and_opened(posenc, opened, tmp_path):
+    code, out, err = posenc("explore", "alibi")
     assert (code, err) == (0, "")
     assert out.startswith("explore.html is written, ")
     assert opened == [(tmp_path / "explore.html").as_uri()]
@@ -67,11 +55,11 @@ def test_a_page_is_written_and_opened(posenc, tmp_path):
     assert data(tmp_path / "explore.html")["command"] == "posenc explore alibi"
 
 
-def test_a_model_is_baked_in(posenc, tmp_path):
+def test_a_model_is_baked_in(posenc, opened, tmp_path):
     (tmp_path / "model").mkdir()
     config = {"model_type": "qwen2", "rope_theta": 1e6, "max_position_embeddings": 32768}
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
-    code, _, _, opened = posenc("explore", "model", "--no-browser", "--out", "page.html")
+    code, _, _ = posenc("explore", "model", "--no-browser", "--out", "page.html")
     assert (code, opened) == (0, [])
     first = data(tmp_path / "page.html")["models"][0]
     assert (first["name"], first["own"], first["context"]) == ("model", True, 32768)
@@ -106,11 +94,28 @@ def test_encodings_of_ones_own_are_baked_in_or_said(tmp_path):
         (["--study", "nothing"], "nothing"),
     ],
 )
-def test_bad_input_gets_one_line_and_nothing_is_written(posenc, tmp_path, words, said):
+def test_bad_input_gets_one_line_and_nothing_is_written(posenc, opened, tmp_path, words, said):
     (tmp_path / "taken.html").write_text("mine")
-    code, out, err, opened = posenc("explore", *words)
+    code, out, err = posenc("explore", *words)
     assert (code, out, opened) == (2, "", [])
     assert said in err
     assert err.count("\n") == 1
     assert [one.name for one in tmp_path.iterdir()] == ["taken.html"]
     assert (tmp_path / "taken.html").read_text() == "mine"
+
+
+def test_a_report_links_each_encoding_to_its_view(posenc, tmp_path):
+    assert posenc("compare", "nope", "rope", "--out", "report")[0] == 0
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert re.findall(r'href="explore.html(#[^"]*)"', page) == [
+        "#v1/encoding/nope",
+        "#v1/encoding/rope",
+    ]
+    assert data(tmp_path / "report" / "explore.html")["first"] == ["nope", "rope"]
+    assert posenc("compare", "nope", "rope", "--out", "report")[0] == 0  # it is an earlier report
+    (tmp_path / "report" / "explore.html").write_text("mine")
+    assert posenc("compare", "nope", "rope", "--out", "report", "--force")[0] == 0
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert "explore.html" not in page
+    assert "<code>posenc explore rope</code>" in page
+    assert (tmp_path / "report" / "explore.html").read_text() == "mine"

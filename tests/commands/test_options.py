@@ -48,7 +48,18 @@ def test_a_folder_may_be_called_as_a_terminal_would_be_told(posenc, tmp_path):
 
 LLAMA = {"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4}
 LLAMA |= {"num_hidden_layers": 2, "max_position_embeddings": 2048}
-NAMES = ["", "\0", "-", "a" * 100_000, "\x1b[31m", "[red]", "../..", "\udcff", "None", "two\nlines"]
+NAMES = [
+    "",
+    "\0",
+    "-",
+    "a" * 100_000,
+    "\x1b[31m",
+    "[red]",
+    "../..",
+    "\udcff",
+    "Nothing",
+    "two\nlines",
+]
 PLACES = ["", "a\0b", "pipe", "loop", "loop/x", "file/x", "b" * 5000, "/dev/null", "/proc/nothing"]
 PLACES += ["absent", "\x1b[31m", "[/b]", "\udcff", "~", "absent/x/y", "two\nlines"]
 NUMBERS = ["nan", "inf", "-1", "0", "1e308", "1e400", "5e-324", "x", "", "9" * 5000, "1.5", "\0"]

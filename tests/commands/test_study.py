@@ -5,10 +5,13 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import study_runner
 from study_runner import PLAN, TINY
 
+from posenc.commands import study
 from posenc.lab.study import execute, store, train
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import Plan
@@ -58,6 +61,17 @@ def test_without_the_extra_for_studies_nothing_is_trained(posenc, fast, monkeypa
     assert (code, Path("out/results.db").exists()) == (2, False)
     wanted = 'error: this needs the extra `study`: python -m pip install -e ".[study]" in '
     assert err.splitlines()[-1].startswith(wanted)
+    assert "registered" not in err
+
+
+def test_a_plan_is_called_registered_once_it_is(posenc, fast, monkeypatch):
+    Path("plan.toml").write_text(Plan.of(PLAN).text)
+    line = f"registered: sha256 {Plan.of(PLAN).digest}, in out"
+    code, _, err = posenc("study", "plan.toml", "--out", "out")
+    assert (code, err.splitlines().count(line)) == (0, 1)
+    Path("bad.toml").write_text(Plan.of(PLAN | {"metric": "at 99"}).text)
+    code, _, err = posenc("study", "bad.toml", "--out", "other")
+    assert (code, "registered" in err) == (2, False)
 
 
 @pytest.mark.parametrize(
@@ -241,3 +255,18 @@ def test_a_part_that_is_none_is_refused(posenc, fast, part):
     code, _, said = posenc("study", "plan.toml", "--out", "out", "--part", part)
     assert code != 0
     assert f"--part must be as 2/5, the second of five, got '{part}'" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(("device", "gpus", "free"), [("cuda", 1, 3), ("cpu", 0, 16)])
+def test_each_cell_on_a_cluster_has_a_gpu_where_the_device_is_one(monkeypatch, device, gpus, free):
+    """By a Ray that only notes what it is asked for: the true one is not needed for that."""
+    asked, ray = {}, ModuleType("ray")
+    ray.is_initialized = lambda: True
+    ray.remote = lambda **named: asked.update(named) or (lambda function: function)
+    ray.cluster_resources = lambda: {"CPU": 16.0, "GPU": 3.0}
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delitem(sys.modules, "posenc.lab.study.on_ray", raising=False)
+    place = study._engine([], device)(study_runner.run, Path("cells"))
+    assert (asked["num_gpus"], asked["num_cpus"]) == (gpus, 1)
+    assert place.free == free
+    monkeypatch.delitem(sys.modules, "posenc.lab.study.on_ray")

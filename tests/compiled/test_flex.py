@@ -1,5 +1,10 @@
 """FlexAttention, compiled, against the reference: every bias, every mask (F33)."""
 
+import copy
+import gc
+import pickle
+import weakref
+
 import pytest
 import torch
 from hidden import prepared
@@ -105,17 +110,36 @@ def test_every_mask_serves_the_fused_kernel(name):
     assert_equals_reference(heads(), heads(), heads(), NoPE(), mask=mask)
 
 
+CPU = torch.device("cpu")
+
+
 def test_the_block_mask_of_a_mask_is_made_once():
     shape, ids = (1, 1, 300, 300), positions.documents([200, 100])
     for mask in (masks.causal(), masks.window(9), masks.documents(ids) & masks.causal()):
-        made = block_mask(mask, shape, "cpu")
-        assert block_mask(mask, shape, "cpu") is made
-        assert block_mask(mask, (1, 1, 200, 200), "cpu") is not made
-    assert block_mask(masks.causal(), shape, "cpu") is block_mask(masks.causal(), shape, "cpu")
+        made = block_mask(mask, shape, CPU)
+        assert block_mask(mask, shape, CPU) is made
+        assert block_mask(mask, (1, 1, 200, 200), CPU) is not made
+    assert block_mask(masks.causal(), shape, CPU) is block_mask(masks.causal(), shape, CPU)
     ids[:] = 0  # the mask has a copy of its own
-    assert block_mask(mask, shape, "cpu") is made
+    assert block_mask(mask, shape, CPU) is made
     opaque = masks.Mask(lambda b, h, i, j: i >= j)
-    assert block_mask(opaque, shape, "cpu") is not block_mask(opaque, shape, "cpu")
+    assert block_mask(opaque, shape, CPU) is not block_mask(opaque, shape, CPU)
+
+
+def test_a_block_mask_goes_with_its_mask_and_is_no_part_of_a_copy():
+    mask, shape = masks.window(9) & masks.causal(), (1, 1, 30, 30)
+    made = [block_mask(mask, (1, 1, n, n), CPU) for n in range(20, 40)]
+    assert [*mask.blocks.values()] == made[-8:]
+    for other in (copy.copy(mask), copy.deepcopy(mask), pickle.loads(pickle.dumps(mask))):
+        assert not other.blocks
+    assert not (mask & masks.window(3)).blocks
+    gone = [*map(weakref.ref, made)]
+    del mask, made, other
+    gc.collect()
+    assert not any(one() for one in gone)
+    mask = masks.window(9)
+    with torch.inference_mode():
+        assert not block_mask(mask, shape, CPU).kv_indices.is_inference()
 
 
 def test_rows_that_see_nothing_give_0():

@@ -9,10 +9,10 @@ def test_numba_that_does_not_work_is_done_without(tmp_path):
     (tmp_path / "numba.py").write_text("")  # something of that name
     code = """
 import warnings
-from posenc.rotation import dispatch
+from posenc.rotation import kernels
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    print(dispatch.load_numba(), dispatch.load_numba(), len(said))
+    print(kernels.load_numba(), kernels.load_numba(), len(said))
     print("without Numba, which fails" in str(said[0].message))
 """
     assert run(code, PYTHONPATH=str(tmp_path)) == ["None", "None", "1", "True"]

@@ -22,7 +22,19 @@ attention with linear biases, ntk, position interpolation, longrope, cope, no po
 normalised, random, p-rope, 2d, axial, temperature, vaswani, fire, fox, dual chunk, pope,
 self-extend, sandwich, interpolate, torus, GLUE, translation invariance, monotone, learnable,
 rotary position embedding, relative positional encoding, T5 relative bias, yarn, NoPE layers,
-long-term decay, three apart, key cache, context length, sampling
+long-term decay, three apart, key cache, context length, sampling,
+bag of words, self-attention, attention heads, integer position encoding, binary position encoding,
+sinusoidal encoding, learned embeddings, learned position embeddings, fourier solution, phase shift,
+unique fingerprint, linear transformability, linear transformation, angle addition, linear relation,
+base wavelength, max_seq_len, lookup table, pairwise relationships, multi-scale, angular frequency,
+geometric progression, dot product, similarity, deterministic, extensible to multiple dimensions,
+n dimensions, brain scan, complex number, bit flipping, time signal, concatenate, concatenation,
+dropout, softmax, attention weights, query, key, value, norm, relative distance, Llama 3.2,
+periodic, RNN, proximity, hierarchical, block diagonal, orthogonal, element-wise, dog bites man,
+the sun rises in the east, random embeddings, multimodal, polluting, extrapolate, sparse matrix,
+trigonometric, collision, ambiguity, weight matrix, second hand, hour hand, convergence, memorize,
+position embeddings, positional embeddings, tokenizer, language model, bert, gemma, kazemnejad,
+Su et al., press, raffel, content-position, position-position, position-content, dimensions
 """
 WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
 

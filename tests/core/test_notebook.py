@@ -4,11 +4,13 @@ notebook is run cell by cell, and what ends a cell must show itself as Jupyter a
 
 import ast
 import json
+import re
 from html import escape
 from pathlib import Path
 
 import pytest
 
+import posenc
 from posenc import Encoding, RoPE, create, properties
 from posenc.catalog import CATALOG, find
 from posenc.core import notebook
@@ -81,3 +83,19 @@ def test_findings_are_a_dict_that_prints_as_a_table():
     assert str(found) == repr(found)
     assert str(found).splitlines()[0].startswith("unique_positions     ✓")
     assert found._repr_html_().count("<tr>") == len(found) + 1
+
+
+def test_a_comparison_shows_a_curve_for_each_and_leads_to_the_guide(small):
+    """The curve against the numbers: ALiBi's falls from 0 to its end, NoPE's is 0."""
+    result = posenc.compare(["alibi", "nope"], settings=small)
+    html = result._repr_html_()
+    assert html.count("<svg role=") == html.count("<polyline") == 2
+    alibi, nope = re.findall(r'points="([^"]+)"', html)
+    down = [float(point.split(",")[1]) for point in alibi.split()]
+    assert down == sorted(down)
+    assert down[-1] - down[0] == notebook.HIGH - 4
+    assert len({point.split(",")[1] for point in nope.split()}) == 1
+    assert "posenc.guide()" in html
+    rows = posenc.guide()._repr_html_()
+    assert rows.count("<tr>") == len(posenc.guide()) + 1 == 8
+    assert "*" not in rows

@@ -85,6 +85,10 @@ GGUF = {
     "rope.scaling.type": "yarn",
     "rope.scaling.factor": 4.0,
     "rope.scaling.original_context_length": 1024,
+    "rope.scaling.attn_factor": 1.0,
+    "rope.scaling.yarn_attn_factor": 1.0,
+    "rope.scaling.yarn_log_multiplier": 0.1,
+    "feed_forward_length": 8192,
 }
 
 

@@ -144,7 +144,7 @@ def test_the_text_part_of_a_composite_config_is_stretched():
 @pytest.mark.parametrize(
     ("config", "to", "method", "message"),
     [
-        (LLAMA, 2048, "yarn", "it serves 2048 tokens already, asked for 2048: `to` must be more"),
+        (LLAMA, 2048, "yarn", "it serves 2048 tokens already: `to` must be more, got 2048"),
         ({"model_type": "gpt2"}, 9999, "yarn", "'gpt2' turns no queries and keys"),
         (
             LLAMA
@@ -270,7 +270,7 @@ def test_every_method_takes_a_factor(method, factor):
         ),
         (
             {"factor": 2, "trained": 1000},
-            r"asked for 2000 \(2 times the 1000 that it was trained on\)",
+            r"got 2000 \(2 times the 1000 that it was trained on\)",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import re
 import pytest
 from published import KINDS, MODELS, published
 
+import posenc
 from posenc import ALiBi, NoPE, T5Bias
 from posenc.analysis.frequencies import pairs, reach, smallest_base
 from posenc.encodings.rotary.theta import frequencies, yarn
@@ -62,7 +63,7 @@ def test_no_base_is_named_for_lengths_to_which_none_was_looked_for(tmp_path):
     assert not any("train on with a base" in line for line in found.advice)
     assert not any("base" in line for line in words.turning(found.groups[0].turning))
     found = inspected(tmp_path, QWEN | {"head_dim": 2}, target=40000)
-    assert "within 40,000 tokens, without scaling, takes a base > 10¹⁵" in " ".join(
+    assert "within 40,000 tokens and without scaling: above 10¹⁵" in " ".join(
         words.turning(found.groups[0].turning)
     )
     (why,) = found.advice
@@ -92,7 +93,7 @@ def test_qwen_within_its_length_has_nothing_to_fear(tmp_path):
     slowest = [j for j in range(64) if 32768 * 1e6 ** (-j / 64) < 2 * math.pi]
     assert turning.unfinished == len(slowest) == 24
     assert turning.changes == {"kept": 64}
-    first = "24 of 64 pairs complete no turn within the trained 32,768 tokens"
+    first = "24 of 64 pairs do not go round once in the trained 32,768 tokens"
     assert words.turning(turning)[0].startswith(first)
 
 
@@ -106,8 +107,8 @@ def test_where_all_pairs_complete_a_turn_it_is_said_so(tmp_path):
 def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
     found = inspected(tmp_path, QWEN, target=131072)
     assert found.problems == [
-        "24 of 64 pairs complete no turn within 32,768 tokens: up to 131,072 they meet angles that"
-        " no training has shown"
+        "24 of 64 pairs do not go round once in 32,768 tokens: up to 131,072 they come to angles"
+        " that the model has never seen"
     ]
     assert f"posenc extend {tmp_path / 'config.json'} --to 131072 --method yarn" in found.advice[0]
     assert "train on with a base of 8,770,000 (now 1,000,000)" in found.advice[-1]
@@ -281,3 +282,20 @@ def test_no_base_is_advised_that_no_model_has(tmp_path):
     advice = inspected(tmp_path, config, 262_144).advice
     assert len(advice) == 2
     assert not any("train on with" in line for line in advice)
+
+
+def test_a_config_its_folder_and_its_file_are_the_same_model(tmp_path):
+    """By the public name, as README calls it."""
+    values = {"model_type": "llama", "rope_theta": 500000.0, "max_position_embeddings": 8192}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    whole = posenc.inspect(values, target=131072)
+    for model in (tmp_path, str(tmp_path), tmp_path / "config.json"):
+        other = posenc.inspect(model, target=131072)
+        assert (other.problems, other.groups, other.spec) == (
+            whole.problems,
+            whole.groups,
+            whole.spec,
+        )
+        assert other.name == tmp_path.name
+    with pytest.raises(ValueError, match="`weights` needs the files of a model"):
+        posenc.inspect(values, weights=True)

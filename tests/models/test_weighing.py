@@ -13,10 +13,12 @@ from rich.console import Console
 from safetensors.torch import save_file
 from weight_files import sentences
 
+from posenc.analysis import rotary_pairs
+from posenc.core.threads import threads
 from posenc.models.config import specify
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
-from posenc.models.weighing import weigh
+from posenc.models.weighing import layout_evidence, weigh
 from posenc.models.weights import open_weights
 from posenc.show.report.kinds.inspection.weights import figures, terminal
 
@@ -198,6 +200,18 @@ def test_the_layout_that_weights_speak_for_is_told_against_the_config(tmp_path, 
     assert contradicted == (layout == "interleaved")
 
 
+@pytest.mark.parametrize("measured", [weigh, layout_evidence])
+def test_one_thread_measures_and_the_caller_has_its_own_again(tmp_path, monkeypatch, measured):
+    """Beside two busy processes two threads took nine times the processor time of one."""
+    met = []
+    monkeypatch.setattr(rotary_pairs, "evidence", lambda _: met.append(torch.get_num_threads()))
+    save_file(llama(), tmp_path / "model.safetensors")
+    weights = open_weights(find_files(tmp_path))
+    with threads(2):
+        measured(specify(LLAMA), weights)
+        assert (met, torch.get_num_threads()) == ([1], 2)
+
+
 def test_what_a_converted_file_says_of_its_layout_counts_more_than_the_config(tmp_path):
     found = weighed(tmp_path, llama("interleaved"), LLAMA, {"posenc.layout": "interleaved"})
     assert found.layout == found.evidence.verdict == found.bands[0].layout == "interleaved"
@@ -207,7 +221,7 @@ def test_untrained_projections_speak_for_neither(tmp_path):
     tensors = {name: torch.randn_like(tensor) for name, tensor in llama().items()}
     found = weighed(tmp_path, tensors, LLAMA)
     assert found.evidence.verdict is None
-    assert "speak for neither layout" in sentences(found)[-1]
+    assert "do not show in which layout they were trained" in sentences(found)[-1]
 
 
 def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
@@ -222,7 +236,7 @@ def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
     assert bands.wavelengths == pytest.approx(
         [2 * math.pi * 10_000 ** (j / 8) for j in range(8)], rel=1e-6
     )
-    assert sentences(found)[0].startswith("layers 0–2: queries and keys are strongest in pair 3 ")
+    assert sentences(found)[0].startswith("layers 0–2: of 8 pairs pair 3 ")
 
 
 @pytest.mark.parametrize("model", ["gpt_neox", "phi3"])

@@ -10,6 +10,6 @@ from posenc.rotation import torch_kernels
 def amount(request, monkeypatch):
     """Whether these small tensors count as few numbers, or as many blocks."""
     if request.param == "many":
-        monkeypatch.setattr("posenc.rotation.dispatch.FEW_NUMBERS", 0)
+        monkeypatch.setattr("posenc.rotation.kernels.FEW_NUMBERS", 0)
         monkeypatch.setattr(torch_kernels, "BLOCK", 3 * 2 * PAIRS)
     return request.param

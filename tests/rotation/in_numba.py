@@ -6,7 +6,7 @@ from itertools import product
 import torch
 
 from posenc import frequencies
-from posenc.rotation import dispatch
+from posenc.rotation import kernels
 from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import turn
 
@@ -26,7 +26,7 @@ def same(one, other):
 
 
 def main():
-    dispatch.FEW_NUMBERS = 0
+    kernels.FEW_NUMBERS = 0
     torch.manual_seed(0)
     cases = 0
     for dtype, strided, (start, channels) in product(
@@ -39,7 +39,7 @@ def main():
         x = strided(x.to(dtype))
         for pos in (torch.arange(TOKENS), torch.randint(0, 9999, (BATCH, TOKENS))):
             by = turn(pos, frequencies(2 * PAIRS), 1.1)
-            assert dispatch.kernel_for(x, by, "half", start) == "numba"
+            assert kernels.kernel_for(x, by, "half", start) == "numba"
             assert same(rotate(x, by, "half", start), formula(x, by, "half", start)), (dtype, start)
             cases += 1
     x = torch.randn(BATCH, HEADS, TOKENS, 2 * PAIRS, requires_grad=True)
@@ -48,11 +48,11 @@ def main():
     for out in ((rotate(x, by, "half"), rotate(2 * x, by, "half")), expected):
         grads += torch.autograd.grad(out[0].square().sum() + out[1].exp().sum(), x)
     torch.testing.assert_close(*grads)
-    assert dispatch.kernel_for(x.half(), by, "half") == "halves"  # 16 bits of the other kind
-    assert dispatch.kernel_for(x.mT.contiguous().mT, by, "half") == "halves"
+    assert kernels.kernel_for(x.half(), by, "half") == "halves"  # 16 bits of the other kind
+    assert kernels.kernel_for(x.mT.contiguous().mT, by, "half") == "halves"
     if (child := os.fork()) == 0:
         done = rotate(x, by, "half").isfinite().all()
-        os._exit(0 if done and dispatch.kernel_for(x, by, "half") == "halves" else 1)
+        os._exit(0 if done and kernels.kernel_for(x, by, "half") == "halves" else 1)
     assert os.waitpid(child, 0)[1] == 0, "a forked process must not use the threads of its parent"
     print("turned", cases)
 

@@ -20,7 +20,7 @@ from rotation_cases import (
 from torch import nn
 
 from posenc import RoPE, frequencies
-from posenc.rotation.dispatch import kernel_for
+from posenc.rotation.kernels import kernel_for
 from posenc.rotation.rotate import _Rotation, formula, rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 

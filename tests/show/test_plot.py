@@ -23,6 +23,12 @@ def test_rows_are_sines_and_cosines_of_the_position():
         assert heat.z[63][p] == pytest.approx(math.cos(p * theta[31]), abs=1e-4)
 
 
+def test_channels_can_be_chosen():
+    picture = plot.channels("sinusoidal", tokens=5, channels=(0, 1, 50))
+    titles = [panel.title for panel in picture.figure.panels]
+    assert titles == ["channel 0", "channel 1", "channel 50"]
+
+
 def test_channels_are_rows_seen_from_the_side():
     (heat,) = marks(plot.rows("sinusoidal", tokens=5))
     picture = plot.channels("sinusoidal", tokens=5)
@@ -130,6 +136,10 @@ def test_rows_are_of_what_has_a_name():
     [
         (lambda: plot.rows("alibi"), "ALiBi gives no row to a position, .* see `plot.bias`"),
         (lambda: plot.channels("alibi"), "ALiBi gives no row to a position"),
+        (
+            lambda: plot.channels("sinusoidal", channels=[64]),
+            "`channels` must be from 0 to 63, got 64: name some of those.",
+        ),
         (lambda: plot.similarity("t5"), "T5 gives no row to a position"),
         (lambda: plot.bias("rope"), "RoPE adds nothing to scores: .* see `plot.rows`"),
         (lambda: plot.bias(Shaw(8)), "by what queries and keys hold, .* `plot.attention` shows it"),

@@ -37,7 +37,7 @@ def search(dim: int, length: int, least: float = 2.0, step: float = 1.01) -> flo
     """
     distances = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
     far = linspace(0.8 * length, length - 1, 256, dtype=float64).round().unique()
-    negative: int | None = None  # the distance at which the last candidate failed
+    negative: int | None = None  # distance at which the last candidate failed
     base = 2.0
     while base * step**64 <= least:
         base *= step**64
@@ -58,12 +58,14 @@ def search(dim: int, length: int, least: float = 2.0, step: float = 1.01) -> flo
 
 def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
     """A distance below `length` with B(m) < 0; None if there is none."""
-    if near is not None:  # where a slightly smaller base failed, this one mostly does too
+    # Where a slightly smaller base failed, this one mostly fails too
+    if near is not None:
         reach = max(64, near // 100)
         m = _first_negative(freqs, max(near - reach, 0), min(near + reach, length))
         if m is not None:
             return m
-    end, rows = length, 1024  # downwards, since B is smallest at large distances
+    # The search goes downwards, since B is smallest at large distances
+    end, rows = length, 1024
     while end > 0:
         start = max(end - rows, 0)
         m = _first_negative(freqs, start, end)

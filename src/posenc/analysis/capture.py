@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from posenc.core.biases import per_query_head
 
-NAME = "posenc_capture"  # in the registries of transformers, and as an attribute of modules
+# The name in the registries of transformers, and of an attribute of modules
+NAME = "posenc_capture"
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ class _Recorder:
             finally:
                 self.rerunning = False
         seen, bias = call.seen, call.more.get("position_bias")
-        if seen is not None and seen.is_floating_point():  # a float mask: −∞ or nearly, and a bias
+        # A float mask holds −∞, or nearly, where it hides a key, and a bias elsewhere
+        if seen is not None and seen.is_floating_point():
             through = seen > torch.finfo(seen.dtype).min / 2
             added = seen.masked_fill(~through, 0)
             bias, seen = added if bias is None else bias + added, through
@@ -170,7 +172,8 @@ def _check_weights(
         return
     computed = attended.weights()
     sees = torch.ones_like(computed[..., :1], dtype=torch.bool)
-    if attended.seen is not None:  # a query that sees nothing gets arbitrary weights
+    # A query that sees nothing gets arbitrary weights
+    if attended.seen is not None:
         sees = attended.seen.any(-1, keepdim=True)
     off = (
         float(((computed - weights.to(computed.dtype)) * sees).abs().max())

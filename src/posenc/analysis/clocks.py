@@ -44,8 +44,8 @@ class Clocks:
     """A query `gap` tokens after a key, both moving on."""
 
     gap: int
-    position: list[int]  # of the key, step by step
-    clocks: list[Clock]  # from fast to slow
+    position: list[int]  # position of the key, step by step
+    clocks: list[Clock]  # from the fastest to the slowest
 
 
 @torch.no_grad()

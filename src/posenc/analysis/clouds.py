@@ -23,7 +23,7 @@ class Clouds:
     """Words in a plane, before and after an encoding acts on them."""
 
     words: list[str]
-    group: list[int]  # of each word; the first word of a group stands for it
+    group: list[int]  # number of the group of each word; its first word stands for it
     position: list[int]
     before: list[list[float]]  # (word, 2)
     after: list[list[float]]  # (word, 2), by the same axes
@@ -43,7 +43,8 @@ def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Cl
     shuffle = torch.Generator().manual_seed(seed)
     pos = torch.randperm(len(chosen), generator=shuffle)
     after = torch.empty_like(x)
-    order = pos.argsort()  # the encoding sees them in their order
+    # The encoding reads the words in the order of their positions
+    order = pos.argsort()
     after[order] = encoding.on_embeddings(x[order].unsqueeze(0), encoding.prepare(pos[order]))[0]
     _, _, axes = torch.linalg.svd(x - x.mean(0), full_matrices=False)
     plane = axes[:2].mT
@@ -69,7 +70,8 @@ def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
     alike = alike @ alike.mT
     chosen: list[list[int]] = []
     free = torch.ones(len(words), dtype=torch.bool)
-    farthest = torch.zeros(len(words), dtype=torch.float64)  # likeness to the nearest first word
+    # Likeness to the nearest first word of a group
+    farthest = torch.zeros(len(words), dtype=torch.float64)
     for number in range(GROUPS):
         first = int(farthest.masked_fill(~free, 2).argmin()) if number else 0
         nearest = alike[first].masked_fill(~free, -2)

@@ -38,7 +38,8 @@ class Cost:
     training_memory: int
     forward_range: tuple[float, float]  # seconds, between which half of the runs lie
     training_range: tuple[float, float]
-    rounds: int = 0  # that the medians are of: fewer than asked for where the machine was busy
+    # Rounds that the medians are of: fewer than asked for where the machine was busy
+    rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Count:
     """The work of a forward pass: the same on every machine, unlike seconds."""
 
     operations: int  # calls of torch that make a tensor; views make none, checks are left out
-    numbers: int  # that they write
+    numbers: int  # numbers that these calls write
     memory: int  # bytes alive at the peak
 
 
@@ -81,7 +82,8 @@ def costs(
 ) -> list[Cost]:
     """Measure layers on `x` (batch, token, channel). Calls `step` after each of `rounds`."""
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
-    memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}  # and a warm-up
+    # This warms the layers up too
+    memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}
     times = _in_turns(
         {(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step, PATIENCE
     )
@@ -111,7 +113,8 @@ def by_length(
         texts = [torch.randn(1, tokens, layer.width) for layer in layers]
         memory: dict[int, int] = {}
         for n, layer in enumerate(layers):
-            with suppress(IndexError):  # a table has no row for the last of so many
+            # A table may have no row for the last of so many tokens
+            with suppress(IndexError):
                 memory[n] = _peak(_forward, layer, texts[n])
         runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
         times = _in_turns(runs, times_each, step, patience)

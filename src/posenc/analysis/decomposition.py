@@ -45,7 +45,7 @@ from posenc.encodings.relative.transformer_xl import TransformerXL
 
 CONTENT = "content-content"
 FOUR_TERMS = CONTENT, "content-position", "position-content", "position-position"
-MISFIT = 0.05  # of the largest score; rounding to bfloat16 makes 0.01
+MISFIT = 0.05  # share of the largest score; rounding to bfloat16 makes 0.01
 
 
 @dataclass(frozen=True)

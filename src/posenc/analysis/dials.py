@@ -17,7 +17,7 @@ from math import inf, pi
 from posenc.analysis.frequencies import stretched
 from posenc.encodings.rotary.theta import Theta
 
-TINY = 1e-9  # of a turn: what rounding may leave
+TINY = 1e-9  # turns that rounding may leave
 LIKE_YARN = "by_parts"  # left out: it turns as "yarn" does, but for the rounding of its ramp
 
 
@@ -26,8 +26,8 @@ class Dial:
     """One pair of channels: shares of its circle."""
 
     wavelength: float  # tokens, as it turns in the longer text; infinite where it does not
-    met: float  # in training
-    new: float  # met for the first time in the longer text
+    met: float  # share of the circle met in training
+    new: float  # share met for the first time in the longer text
 
 
 def dials(before: Theta, now: Theta, trained: int, target: int) -> list[Dial]:

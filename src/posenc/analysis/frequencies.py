@@ -40,7 +40,8 @@ from posenc.encodings.rotary.theta import (
 LONGEST = 2**21  # tokens to which similarity is summed
 BLOCKS = 4096, 1024, 256, 64, 16, 4  # distances that are looked at together, then in parts
 FASTEST = 1.3  # radians in half a block, to which Taylor's formula is worth its error
-ROUNDING = 1e-6  # of a sum of cosines; below it, each is looked at
+# A sum of cosines nearer to 0 than this may have either sign: each distance is looked at
+ROUNDING = 1e-6
 
 Change = Literal["kept", "stretched", "interpolated", "still"]
 
@@ -60,7 +61,7 @@ class ExtendedPairs:
     """The pairs after one method of extension."""
 
     pairs: list[Pair]
-    gain: float  # of cos and sin
+    gain: float  # factor of cos and sin
     reach: int  # the first distance of B < 0; `target` if there is none before
 
 
@@ -199,7 +200,8 @@ class _Blocks:
             return middle
         slope = abs(sum(map(mul, self.slow, map(sin, angles))))
         bend = -sum(map(mul, self.squares, cosines))
-        if 2 * bend * self.half > slope:  # a valley, whose bottom lies within
+        # The curve has a valley, whose bottom lies within
+        if 2 * bend * self.half > slope:
             return middle - slope * slope / (4 * bend)
         return middle - slope * self.half + bend * self.half**2
 

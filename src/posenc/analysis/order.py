@@ -28,7 +28,7 @@ class Order:
 
     tokens: list[str]
     order: list[int]  # order[n] is the token that comes to stand at place n
-    change: list[float]  # of the output of each token, as a share; in the order of `tokens`
+    change: list[float]  # change of each token's output, as a share, in the order of `tokens`
     without: list[float]  # the same without positions
     twins: tuple[int, int] | None  # the same token twice
     apart: float | None  # difference between the outputs of the twins, as a share

@@ -52,9 +52,9 @@ class Precision:
     """Errors by way of forming angles, for windows that begin at each position. None: NaN."""
 
     position: list[int]
-    error: dict[str, list[float | None]]  # of cos and sin, the largest
-    drift: dict[str, list[float | None]]  # of scores in the window, as a share of their size
-    far: dict[str, list[float | None]]  # of scores with keys at 0, 1, 2, …
+    error: dict[str, list[float | None]]  # largest error of cos and sin
+    drift: dict[str, list[float | None]]  # drift of scores in the window, as a share of their size
+    far: dict[str, list[float | None]]  # the same of scores with keys at 0, 1, 2, …
 
 
 def precision(

@@ -25,9 +25,10 @@ from torch.nn.functional import normalize
 from posenc.core.frequencies import Layout, split
 
 DECISIVE_T = 4.0  # the least t of a verdict
-FEWEST_PAIRS = 64  # of a verdict
-MOST_PRODUCTS = 2**24  # of rows, in memory at a time
-POWER_STEPS, RESIDUAL = 20, 1e-4  # after which, and up to which, the widest direction is found
+FEWEST_PAIRS = 64  # pairs that a verdict needs
+MOST_PRODUCTS = 2**24  # products of rows in memory at a time
+# The search for the widest direction ends after so many steps, or with so small a residual
+POWER_STEPS, RESIDUAL = 20, 1e-4
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def evidence(layers: Iterable[tuple[Tensor, Tensor]]) -> Evidence:
     pairs: dict[Layout, list[Tensor]] = {layout: [] for layout in get_args(Layout)}
     others: dict[Layout, list[Tensor]] = {layout: [] for layout in get_args(Layout)}
     for q, k in layers:
-        heads = max(MOST_PRODUCTS // (2 * q.shape[-2]) ** 2, 1)  # heads; each is measured by itself
+        # Heads of a part; each is measured by itself
+        heads = max(MOST_PRODUCTS // (2 * q.shape[-2]) ** 2, 1)
         aligned_heads = [
             alignment(*q_and_k) for q_and_k in zip(q.split(heads), k.split(heads), strict=True)
         ]

@@ -21,7 +21,7 @@ from posenc.core.encoding import Encoding
 from posenc.properties.probe import Probe
 
 EXTRA_ROWS = 64  # rows beyond two for each channel
-RANK = 1e-5  # of singular values, relative: rows are rounded to float32
+RANK = 1e-5  # relative size of a singular value that counts: rows are rounded to float32
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Group:
 
     a: Shift
     b: Shift
-    both: Shift  # by a + b
+    both: Shift  # the shift by a + b
     product: list[list[float]]  # M_a M_b
     apart: float  # the largest entry of M_a M_b − M_(a+b)
 
@@ -52,7 +52,8 @@ def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None
     if row is None:
         return None
     room, count = max(1, probe.limit - a - b), 2 * row.shape[-1] + EXTRA_ROWS
-    if room < 2 * count:  # a table: half of its rows, to be tried on the others
+    # A table is fitted on half of its rows and tried on the others
+    if room < 2 * count:
         far = torch.randperm(room, generator=probe.random)[: max(1, room // 2)]
     else:
         far = torch.randint(0, room, (count,), generator=probe.random)

@@ -62,10 +62,10 @@ class Bound:
     """RoFormer's upper bound, and the score of the query and key that it is for; no scale."""
 
     distance: list[int]
-    mean: list[float]  # of |S₁| … |Sₙ|: the bound for any q and k, but for their factor
-    bound: list[float]  # of these q and k
+    mean: list[float]  # mean of |S₁| … |Sₙ|: the bound for any q and k, but for their factor
+    bound: list[float]  # the bound for these q and k
     score: list[float]
-    size: list[float]  # of the score, which is what is bounded
+    size: list[float]  # |score|, which the bounds are of
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Peak:
     target: int
     distance: list[int]
     score: list[float]
-    best: int  # where the score is largest
+    best: int  # distance of the largest score
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,8 @@ def of_words(layer: SelfAttention, x: Tensor) -> Float[Tensor, "window head toke
     pos = folded(x.shape[-2], encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q, *_ = layer.project(x, encoding.prepare(pos))
-    mask = causal() if encoding.causal else None  # a key stands before its query here anyway
+    # Each key stands before its query here, so the mask hides none of them
+    mask = causal() if encoding.causal else None
     return scores(encoding, q, q, pos, pos, x=x, mask=mask)
 
 

@@ -24,7 +24,7 @@ from torch.nn.functional import cosine_similarity
 
 LEAST_GAIN = 20.0  # nats by which a table with untrained rows must be likelier than one without
 WINDOW = 16  # rows over which likeness is averaged, to see where it falls
-LEAST_FALL = 0.1  # of likeness, up to the end of the table, or at a seam
+LEAST_FALL = 0.1  # fall of likeness, up to the end of the table or at a seam
 SEAM_NOISES = 10.0  # times the noise nearby, by which likeness drops at a seam
 SEAM_ERRORS = 5.0  # standard errors by which the mean size of rows differs beside a seam
 
@@ -36,7 +36,7 @@ class Rows:
     """A learned table, measured. Quarters are means over a fourth of it each."""
 
     norms: list[float]
-    likeness: list[float]  # of rows 1, 2, … to the one before
+    likeness: list[float]  # likeness of rows 1, 2, … to the row before
     norm_quarters: list[float]
     likeness_quarters: list[float]
     directions: float  # how many there are in which rows differ, as if in each equally
@@ -78,7 +78,8 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:
         return rows - same, "alike" if table[-1].any() else "zero"
-    there = table.any(-1).nonzero().flatten()  # the row of a padding token is zero, and no sign
+    # The row of a padding token is zero, and is no sign of missing training
+    there = table.any(-1).nonzero().flatten()
     table, drawn = table[there], 1 / table.shape[-1]
     if len(table) < 4:
         return rows, ""
@@ -115,7 +116,8 @@ def seam(norms: Tensor, likeness: Tensor) -> int | None:
     seam_row = None
     size = norms.clamp_min(1e-300).log()
     for row in range(WINDOW + 1, len(norms) - WINDOW):
-        near = likeness[row - 1 - WINDOW : row - 1 + WINDOW]  # of rows beside `row` to those before
+        # The likenesses around `row`, each of a row to the one before
+        near = likeness[row - 1 - WINDOW : row - 1 + WINDOW]
         usual = near.median()
         noise = 1.4826 * (near - usual).abs().median()
         if likeness[row - 1] > usual - max(LEAST_FALL, float(SEAM_NOISES * noise)):
@@ -124,7 +126,8 @@ def seam(norms: Tensor, likeness: Tensor) -> int | None:
         error = ((before.var() + after.var()) / WINDOW).sqrt()
         if (after.mean() - before.mean()).abs() > SEAM_ERRORS * error:
             if seam_row is not None and row > seam_row + 2:
-                return None  # drops in several places are no seam
+                # Drops in several places are no seam
+                return None
             seam_row = row
     return seam_row
 

@@ -32,8 +32,8 @@ MOST_DISTINCT = 2**19  # words; their vectors of 256 channels take half a GiB
 @dataclass(frozen=True)
 class Text:
     source: str
-    words: list[str]  # in lower case, punctuation marks among them
-    paragraphs: list[int]  # where they begin
+    words: list[str]  # words in lower case, with punctuation marks among them
+    paragraphs: list[int]  # places where paragraphs begin
 
     @cached_property
     def distinct(self) -> list[str]:
@@ -69,7 +69,8 @@ class Text:
         vectors[:known, : len(s)] = u * s.sqrt()
         vectors[:known, len(s) :] = 0
         vectors[vectors == 0] = 1e-6
-        vectors /= vectors.norm(dim=-1, keepdim=True)  # in place: of a long text they are large
+        # In place, since the vectors of a long text are large
+        vectors /= vectors.norm(dim=-1, keepdim=True)
         vectors *= width**0.5
         return vectors
 
@@ -90,7 +91,8 @@ def letters_of(path: Path) -> str:
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             content = file.read(MOST_BYTES)
-    except (FileNotFoundError, ValueError):  # a zero byte in the name
+    except (FileNotFoundError, ValueError):
+        # ValueError is a zero byte in the name
         raise ValueError(f"there is no file {path}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None

@@ -26,9 +26,10 @@ class Blocks(Path):
     """A block of queries at a time."""
 
     def suits(self, call: Call) -> str:
-        if beyond_gradients():
+        if not call.looks and beyond_gradients():
             return "torch's kernels know first derivatives alone, and backwards"
-        if torch.compiler.is_compiling():  # a graph must not depend on the length
+        # Choosing by the length would make a compiled graph depend on it
+        if torch.compiler.is_compiling():
             return "loops over blocks are not for what is traced"
         return ""
 
@@ -52,13 +53,15 @@ class Blocks(Path):
         whole = isinstance(call.bias, CarriedBias)
         can = not (whole or call.by_weight or call.dropout or sdpa.cannot_weigh(call))
         compute = _fused if call.looks and can else attended
-        if tokens <= most or (tokens <= BLOCK and call.trains):  # one block: nothing to make again
+        # A single block computes all, and there is nothing to make again for the gradients
+        if tokens <= most or (tokens <= BLOCK and call.trains):
             return compute(call, slice(None), _columns(call, slice(0, tokens)))
         blocks = rows_of(tokens, most)
         columns = [_columns(call, rows) for rows in blocks]
         if call.trains and call.bias is not None:
             call.bias.hold()
-        if call.trains and (traced() or not transformed()):  # `torch.func` knows no checkpoint
+        # `torch.func` cannot transform a checkpoint
+        if call.trains and (traced() or not transformed()):
             # Of a block keep the output only; the rest is made again for the gradients.
             again = functools.partial(
                 checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
@@ -77,7 +80,7 @@ class Blocks(Path):
 
 def _columns(call: Call, rows: slice) -> slice:
     """The keys that these queries see, as far as the mask is a strip."""
-    if call.seen is None or call.by_weight or call.seen.is_all:
+    if call.seen is None or call.seen.is_all or call.by_weight:
         return slice(None)
     return call.seen.seen(slice(rows.start, min(rows.stop, call.seen.queries)))
 
@@ -87,9 +90,8 @@ def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
     seen = mask_block(call, rows, keys)
     bias = None if call.bias is None else bias_block(call, rows, keys, seen)
     q, k, v = sliced(call.q, rows), sliced(call.k, keys), sliced(call.v, keys)
-    if (bias is not None and bias.requires_grad) or not k.shape[
-        -2
-    ]:  # it has no gradient for a bias
+    # The fast kernel has no gradient for a bias
+    if (bias is not None and bias.requires_grad) or not k.shape[-2]:
         return attended(call, rows, keys)
     if seen is None:
         return sdpa.kernel(call, q, k, v, bias)

@@ -45,7 +45,7 @@ class CachedTokens:
 
     k: Keys
     v: Values
-    ats: list[Any]  # of each leaf of the encoding: its `at`; None where no later query needs it
+    ats: list[Any]  # the `at` of each leaf of the encoding; None where no later query needs it
     encoded: bool  # whether `k` and `v` are as `on_keys` and `on_values` return them
     axes: int  # numbers that make a position
     pos: Tensor | None = None  # positions of all, if any were given; None: 0, 1, 2, …
@@ -200,7 +200,8 @@ def attend_cached(
         so_far = ats[index] if before is None else appended(before, ats[index], place)
         needed = goes_on or not held.encoded or SCORES & {*leaf.acts_on}
         all_ats.append(so_far if needed else None)
-        if goes_on:  # sums over tokens go on from the last in the cache
+        # Sums over tokens go on from the last token in the cache
+        if goes_on:
             ats[index] = cut(so_far, last, place)
     at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
     new = call._replace(at=at, k_at=at)

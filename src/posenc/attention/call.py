@@ -22,7 +22,7 @@ class Call(NamedTuple):
     v: Values
     at: Any = None
     k_at: Any = None
-    scale: Any = None  # of q · k; None: the encoding's own
+    scale: Any = None  # factor of q · k; None: the encoding's own
     bias: ScoreBias | None = None
     mask: Mask | Seen | None = None
     seen: Strip | None = None  # what the mask shows, where that is a strip

@@ -36,7 +36,7 @@ class Decoding:
     encoding: Encoding
     at: Any
     k_at: Any
-    rows: dict[float, Row] = field(default_factory=dict)  # by softmax scale
+    rows: dict[float, Row] = field(default_factory=dict)  # rows by softmax scale
 
     def attend(self, q: Heads, k: Keys, v: Values, scale: float | None = None) -> Tensor:
         """Return what `posenc.attend` does; the call of the first layer checks what fits."""

@@ -1,6 +1,7 @@
-"""FlexAttention, compiled: the bias as `score_mod`, the mask as a block mask, made once for a mask.
+"""FlexAttention, compiled: the bias as `score_mod`, the mask as a block mask.
 
-Tables of a bias are made before, outside of what is traced. On the CPU for inference only.
+Tables of a bias are made before, outside of what is traced. On the CPU for inference only. A block
+mask is made once for a mask of `posenc.masks`, which keeps it: it follows from its positions alone.
 """
 
 import functools
@@ -17,6 +18,8 @@ from posenc.core.masks import Mask
 from posenc.core.private import compiled_often
 from posenc.core.shapes import Seen
 from posenc.core.tracing import traced, transformed
+
+FEW = 8  # block masks of one mask that are kept: those of its latest shapes
 
 
 class Flex(Path):
@@ -59,7 +62,7 @@ class Flex(Path):
         score = None if pair is None else lambda s, b, h, i, j: s + pair(b, h, i, j).to(s.dtype)
         if call.softcap is not None:
             score = _capped(call.softcap, score)
-        visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device.type)
+        visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device)
         out = _compiled(on_cpu)(
             q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=call.grouped
         )
@@ -76,21 +79,28 @@ def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Te
     return capped
 
 
-def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
-    """The block mask of a mask; those of `posenc.masks`, which nobody writes to, are kept."""
-    if isinstance(mask, Mask) and mask.made_of is not None and not torch.compiler.is_compiling():
-        return _kept_block_mask(mask, shape, device)
-    return _new_block_mask(mask, shape, device)
+def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: torch.device) -> Any:
+    """The block mask of a mask; one of `posenc.masks`, which nobody writes to, keeps a few."""
+    if not isinstance(mask, Mask) or mask.made_of is None or torch.compiler.is_compiling():
+        return _new_block_mask(mask, shape, device)
+    made = mask.blocks.get((shape, device))
+    if made is None:
+        # An inference tensor could not be saved for gradients
+        with torch.inference_mode(False), torch.no_grad():
+            made = _new_block_mask(mask, shape, device)
+        for earlier in [*mask.blocks][: 1 - FEW]:
+            mask.blocks.pop(earlier, None)
+        mask.blocks[shape, device] = made
+    return made
 
 
-def _new_block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: str) -> Any:
+def _new_block_mask(
+    mask: Mask | Seen, shape: tuple[int, int, int, int], device: torch.device
+) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
 
     sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731  # its parameters are counted
-    return create_block_mask(sees, *shape, device=device)
-
-
-_kept_block_mask = functools.lru_cache(maxsize=8)(_new_block_mask)
+    return create_block_mask(sees, *shape, device=device)  # type: ignore[arg-type]
 
 
 @functools.cache

@@ -4,6 +4,7 @@ Of a `Sum` each part is applied and checked by itself, so that a message names t
 """
 
 from collections.abc import Iterator
+from inspect import CO_VARARGS
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ def embedded(encoding: Encoding, x: Embeddings, at: Any) -> Embeddings:
     """Apply `on_embeddings`."""
     for leaf, leaf_at in _acting(encoding, "on_embeddings", at):
         out = leaf.on_embeddings(x, leaf_at)
-        x = _checked(leaf, "on_embeddings", out, x.shape)
+        x = _checked(leaf, "on_embeddings", out, x.dtype, x.shape)
     return x
 
 
@@ -41,7 +42,7 @@ def queries_and_keys(
 ) -> tuple[Tensor, Tensor]:
     """Apply `on_queries` and `on_keys`: q and k as they enter the dot product."""
     for leaf, leaf_at in _acting(encoding, "on_queries", at):
-        q = _checked(leaf, "on_queries", leaf.on_queries(q, leaf_at), q.shape[:3])
+        q = _checked(leaf, "on_queries", leaf.on_queries(q, leaf_at), q.dtype, q.shape[:3])
     k = _of_keys(encoding, "on_keys", k, k_at, q)
     if q.shape[-1] != k.shape[-1]:
         raise TypeError(
@@ -56,7 +57,7 @@ def _of_keys(encoding: Encoding, hook: str, x: Tensor, at: Any, q: Tensor) -> Te
     for leaf, leaf_at in _acting(encoding, hook, at):
         texts, heads, tokens, _ = x.shape
         shared, own = (texts, heads, tokens), (texts, q.shape[1], tokens)
-        x = _checked(leaf, hook, getattr(leaf, hook)(x, leaf_at), shared, own)
+        x = _checked(leaf, hook, getattr(leaf, hook)(x, leaf_at), x.dtype, shared, own)
     return x
 
 
@@ -69,9 +70,11 @@ def scored(call: Call) -> Call:
     if bias is not None and call.implementation != "reference" and call.softcap is None:
         in_parts = call.implementation in ("auto", "toeplitz") and call.looks and call.plain
         q, k, bias = bias.absorbed(q, k, not in_parts)
-    if k.shape[1] != v.shape[1]:  # the hooks gave them unlike numbers of heads
+    # The hooks may have returned different numbers of heads for k and v
+    if k.shape[1] != v.shape[1]:
         k, v = per_query_head(k, q), per_query_head(v, q)
-    if scale <= 0:  # torch's kernels take the sign of −∞ with it
+    # torch's kernels multiply the −∞ of hidden keys by the scale, and its sign
+    if scale <= 0:
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
     return call._replace(q=q, k=k, v=v, scale=scale, bias=bias)
 
@@ -85,6 +88,8 @@ def bias_of(
         bias = leaf.on_scores(q, k, leaf_at, leaf_k_at, scale)
         if isinstance(bias, Tensor):
             check_broadcast(leaf, "on_scores", bias, (*q.shape[:3], k.shape[-2]))
+        elif not (bias is None or isinstance(bias, ScoreBias) or hasattr(bias, "block")):
+            _check_function(leaf, bias)
         biases.append(as_bias(bias, q, k))
     return added([bias for bias in biases if bias is not None])
 
@@ -103,7 +108,7 @@ def finished(call: Call, out: Tensor) -> Tensor:
     """Apply `on_output`; what acted on values last is the first to be turned back."""
     for leaf, leaf_at in reversed([*_acting(call.encoding, "on_output", call.at)]):
         turned = leaf.on_output(out, leaf_at)
-        out = _checked(leaf, "on_output", turned, out.shape[:3])
+        out = _checked(leaf, "on_output", turned, out.dtype, out.shape[:3])
     return out
 
 
@@ -131,18 +136,42 @@ def _acting(encoding: Encoding, hook: str, *ats: Any) -> list[tuple[Any, ...]]:
     return [part for part in parts if overrides(part[0], hook)]
 
 
-def _checked(leaf: Encoding, hook: str, out: Any, *due: Shape) -> Tensor:
+def _checked(leaf: Encoding, hook: str, out: Any, dtype: torch.dtype, *due: Shape) -> Tensor:
     """Check what a hook returned: of one of the shapes that are `due`, channels aside if 4-D."""
     if torch.compiler.is_compiling():
         return out
     if isinstance(out, Tensor) and out.is_floating_point():
         if out.shape in due or (out.ndim == 4 and out.shape[:3] in due):
-            return out
+            if out.dtype is dtype or torch.is_autocast_enabled(out.device.type):
+                return out
+            raise TypeError(
+                f"`{type(leaf).__name__}.{hook}` must return the dtype that it is given, {dtype},"
+                f" got {out.dtype}: end with `.to({dtype})`, or that of what comes in."
+            )
     # Embeddings (batch, token, channel) name their channels within the shape; heads do not.
     channels = hook != "on_embeddings"
     shapes = " or ".join(dict.fromkeys(_shape(shape, channels) for shape in due))
     raise TypeError(
         f"`{type(leaf).__name__}.{hook}` must return floats of shape {shapes}, got {_came(out)}."
+    )
+
+
+def _check_function(leaf: Encoding, bias: Any) -> None:
+    """Refuse a bias that is no function of one pair."""
+    if torch.compiler.is_compiling():
+        return
+    code = getattr(bias, "__code__", None)
+    if callable(bias) and (code is None or code.co_argcount > 3 or code.co_flags & CO_VARARGS):
+        return
+    got = (
+        brief(bias)
+        if code is None
+        else f"one of ({', '.join(code.co_varnames[: code.co_argcount])})"
+    )
+    raise TypeError(
+        f"`{type(leaf).__name__}.on_scores` must return a tensor that broadcasts to (batch, head,"
+        f" query, key), a function of one pair, (b, h, i, j) -> value, or an object with `block`,"
+        f" got {got}."
     )
 
 
@@ -152,11 +181,14 @@ def check_broadcast(leaf: Encoding, hook: str, out: Any, due: Shape) -> Tensor:
         return out
     if isinstance(out, Tensor):
         sizes = zip(reversed(out.shape), reversed(due), strict=False)
-        if out.ndim <= len(due) and all([size in (1, full) for size, full in sizes]):
+        fits = out.ndim <= len(due) and all([size in (1, full) for size, full in sizes])
+        if fits and out.dtype is not torch.bool and not out.is_complex():
             return out
+    masking = isinstance(out, Tensor) and out.dtype is torch.bool
+    remedy = ": what a query sees is said by `mask`" if masking else ""
     raise TypeError(
-        f"`{type(leaf).__name__}.{hook}` must return what broadcasts to {_shape(due)}, got"
-        f" {_came(out)}."
+        f"`{type(leaf).__name__}.{hook}` must return numbers that broadcast to {_shape(due)}, got"
+        f" {_came(out)}{remedy}."
     )
 
 

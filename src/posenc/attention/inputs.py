@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+import torch
 from torch import Tensor
 
 from posenc.attention.call import Call, Implementation, needs_gradients
@@ -10,7 +11,6 @@ from posenc.core.arguments import brief, number, positive, probability
 from posenc.core.encoding import Encoding
 from posenc.core.fits import check_sizes, checked_at, prepared
 from posenc.core.masks import Mask, refuse_no_function
-from posenc.core.positions import sequence
 from posenc.core.tracing import beyond_gradients, readable
 
 IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
@@ -27,7 +27,7 @@ def checked(call: Call) -> Call:
                 f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
                 " `k_at`, made by `encoding.prepare`."
             )
-        at = prepared(call.encoding, sequence(tokens, 0, call.q.device), "`at`")
+        at = prepared(call.encoding, torch.arange(tokens, device=call.q.device), "`at`")
     at = checked_at(call.encoding, at, call.q, "`at`")
     k_at = at
     if call.k_at is not None or keys != tokens:

@@ -37,7 +37,8 @@ def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
     if seen is None:
         weights = _softmax(scores, call.sinks)
     else:
-        lowest = torch.finfo(scores.dtype).min  # −inf would make NaN of a row that sees no key
+        # With −∞ instead, a row that sees no key would become NaN
+        lowest = torch.finfo(scores.dtype).min
         weights = _softmax(scores.masked_fill(~seen, lowest), call.sinks).masked_fill(~seen, 0)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)

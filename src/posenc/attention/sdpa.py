@@ -22,7 +22,7 @@ class Sdpa(Path):
         return cannot_weigh(call)
 
     def suits(self, call: Call) -> str:
-        if beyond_gradients():
+        if not call.looks and beyond_gradients():
             return "torch's kernels know first derivatives alone, and backwards"
         if call.mask is None or (isinstance(call.mask, Mask) and call.mask.is_causal):
             return ""

@@ -72,7 +72,7 @@ class Strip(NamedTuple):
 def line(pos: Tensor, step: int = 0) -> EqualSteps | None:
     """Read whole positions at equal steps forwards, alike in all texts and heads; else None.
 
-    A single position may be said to have any `step`.
+    A single position fits any `step`.
     """
     if not readable(pos) or pos.is_floating_point() or not pos.numel():
         return None

@@ -7,7 +7,7 @@ from posenc.attention.call import Call, rows_of
 from posenc.core.biases import pairs
 from posenc.core.masks import Mask
 
-HUGE = 2.0**60  # of a key or value; two of that size still have a product in float32
+HUGE = 2.0**60  # the largest ordinary key or value; a product of two is a float32
 BLOCK = 128  # queries at a time
 
 
@@ -25,9 +25,11 @@ def visible(call: Call) -> Call:
         if seen.sees_all_keys or (by_strips and not call.trains):
             return call
     if call.looks and _ordinary(call.k) and _ordinary(call.v):
-        return call  # weights of 0 are enough
+        # Hidden keys have weight 0, which is enough for finite values
+        return call
     tokens, rows = call.shape[2], [slice(None)]
-    if not torch.compiler.is_compiling() and tokens > BLOCK:  # in this order: it is one graph
+    # A compiled graph must not depend on the length, so ask for that first
+    if not torch.compiler.is_compiling() and tokens > BLOCK:
         rows = rows_of(tokens, BLOCK)
     by_rows = [mask(*pairs(call.shape, some, call.q.device)).any(-2, keepdim=True) for some in rows]
     by_anybody = torch.cat(by_rows, -2).any(-2, keepdim=True).any(1, keepdim=True).mT
@@ -39,4 +41,5 @@ def _ordinary(x: Tensor) -> bool:
     if not x.numel():
         return True
     low, high = x.detach().aminmax()
-    return -HUGE < float(low) and float(high) < HUGE  # both False for NaN
+    # Both comparisons are False for NaN
+    return -HUGE < float(low) and float(high) < HUGE

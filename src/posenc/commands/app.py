@@ -9,7 +9,7 @@ from posenc.core.version import __version__
 
 collects = gc.isenabled()
 try:
-    # What is imported stays; to look through it for waste takes a fifth of `posenc list`
+    # Collecting garbage during imports costs a fifth of `posenc list`
     gc.disable()
     from cyclopts import App, Parameter
 except ImportError:  # pragma: no cover

@@ -37,7 +37,8 @@ def bench(
     from posenc.lab.bench.timing import WARM
 
     if malloc == "warm" and any(os.environ.get(key) != value for key, value in WARM.items()):
-        os.environ |= WARM  # read when a process starts: begin again
+        # The allocator reads these when a process starts, so begin again
+        os.environ |= WARM
         os.execv(
             sys.executable,
             [sys.executable, "-P", "-m", "posenc", *shlex.split(command_line.get())[1:]],

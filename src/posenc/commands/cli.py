@@ -6,15 +6,17 @@ overwritten. torch is imported inside the commands, so that `posenc --help` answ
 """
 
 # ruff: noqa: F401  each file adds its commands to the app as it is imported
+import json
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cyclopts import CycloptsError, UnknownCommandError
+from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
 from posenc.commands import (
+    arena,
     bench,
     catalog,
     check,
@@ -36,37 +38,58 @@ from posenc.show.report.terminal import output
 
 SMALL_WORK = "show", "compare", "report", "inspect", "convert", "explore"  # small tensors
 
+NAMED = {  # what a command may be given, which its usage line would call ARGS
+    "arena": "[ENCODING]",
+    "bench": "[PARTS...]",
+    "compare": "[NAMES...]",
+    "explore": "[WHAT...]",
+    "help": "[COMMAND...]",
+    "inspect": "MODEL [OTHER]",
+    "report": "[NAMES...]",
+    "results": "[PATH]",
+    "study": "[PLAN]",
+}
 for name in commands():
     app[name].help_epilogue = examples.examples(name)
+    if name in NAMED:
+        app[name].usage = f"Usage: posenc {name} [OPTIONS] {NAMED[name]}"
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """The entry point: turns what went wrong into a line on stderr and an exit code."""
+    """The entry point: turns what went wrong into a line on stderr and an exit code.
+
+    Of a command with `--json` the line is a JSON document: {"error": …, "code": 2}.
+    """
+    words = sys.argv[1:] if words is None else words
     try:
-        words = sys.argv[1:] if words is None else words
         _take_threads(words)
         command_line.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
     except UnknownCommandError as error:
-        word = next((word for word in words or () if not word.startswith("-")), "")
-        _say_wrong(examples.unknown(word, commands()) if word else error, 2)
+        word = next((word for word in words if not word.startswith("-")), "")
+        _say_wrong(examples.unknown(word, commands()) if word else error, 2, words)
+    except UnusedCliTokensError as error:
+        few = " ".join(error.unused_tokens or ())
+        _say_wrong(
+            f"{few}: the command takes no more names, see `posenc {words[0]} --help`.", 2, words
+        )
     except (UsageError, CycloptsError) as error:
-        _say_wrong(error, 2)
+        _say_wrong(error, 2, words)
     except Failure as error:
-        _say_wrong(error, 1)
+        _say_wrong(error, 1, words)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # `posenc list | head`: nobody reads on
+    except BrokenPipeError:
+        # The reader of a pipe has ended, as in `posenc list | head`
         output.abandon()
         sys.exit(1)
     except OSError as error:
         if error.filename is None:
             output.abandon()
-        _say_wrong(
-            f"{error.filename or 'standard output'} cannot be written to: {error.strerror}.", 1
-        )
+        place = error.filename or "standard output"
+        _say_wrong(f"{place} cannot be written to: {error.strerror}.", 1, words)
 
 
 def _take_threads(words: Sequence[str]) -> None:
@@ -75,13 +98,16 @@ def _take_threads(words: Sequence[str]) -> None:
     Several would wait for each other: `convert`, beside two busy processes on as many cores, took
     51 s of processor time with two threads, where one takes 3. A number that the user sets stays.
     """
-    large = any(word.startswith("--model") for word in words)  # which reads a text
+    # With --model a text is read, which is worth several threads
+    large = any(word.startswith("--model") for word in words)
     if words and words[0] in SMALL_WORK and not large:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def _say_wrong(what: object, code: int) -> NoReturn:
+def _say_wrong(what: object, code: int, asked: Sequence[str]) -> NoReturn:
     """Exit with a line on stderr that has no name without end and nothing a terminal obeys."""
     words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(what).split())
-    print(f"error: {printable(' '.join(words), 2_000)}", file=sys.stderr)
+    said = printable(" ".join(words), 2_000)
+    as_json = json.dumps({"error": said, "code": code})
+    print(as_json if "--json" in asked else f"error: {said}", file=sys.stderr)
     sys.exit(code)

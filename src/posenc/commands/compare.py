@@ -106,6 +106,7 @@ def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
     from posenc.show.report.saving.folder import EXPLORER
 
     try:
+        out.mkdir(parents=True, exist_ok=True)
         document.check_place(out / EXPLORER)
         with own_code(cards):
             document.write(document.Explorer(data.page(cards)).html, out / EXPLORER)

@@ -112,11 +112,11 @@ def _rotation(device: str) -> dict[str, str]:
     import torch
 
     from posenc.core.frequencies import LAYOUTS, frequencies
-    from posenc.rotation import dispatch, table
+    from posenc.rotation import kernels, table
 
     x = torch.empty(1, HEADS, TOKENS, WIDTH, device=device)
     by = table.turn(torch.arange(TOKENS, device=device), frequencies(WIDTH))
-    return {layout: dispatch.kernel_for(x, by, layout) for layout in LAYOUTS}  # type: ignore[arg-type]
+    return {layout: kernels.kernel_for(x, by, layout) for layout in LAYOUTS}  # type: ignore[arg-type]
 
 
 def _extra(name: str) -> dict[str, Any]:

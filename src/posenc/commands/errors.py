@@ -6,6 +6,11 @@ from typing import Any
 
 from posenc.core.extras import how_to_install
 
+OURS = (
+    "posenc.lab.study",
+    "posenc.lab.arena",
+)  # wings whose ValueErrors of their own are sentences
+
 
 class UsageError(Exception):
     """An error that the user can mend; the message says how."""
@@ -50,6 +55,6 @@ def of_studies() -> Iterator[None]:
         extra = "study" if error.name == "safetensors" else "ray"
         raise UsageError(f"this needs the extra `{extra}`: {how_to_install(extra)}") from None
     except ValueError as error:
-        if type(error).__module__.startswith("posenc.lab.study"):  # ours: a sentence
+        if type(error).__module__.startswith(OURS):  # a sentence
             raise UsageError(str(error)) from None
         raise

@@ -68,6 +68,11 @@ EXAMPLES = {
         ("posenc results runs/ --task copy --csv outcomes.csv", "every outcome"),
         ("posenc results runs/ --properties", "do measured properties foretell them?"),
     ),
+    "arena": (
+        ("posenc arena", "what the suite asks for, and how many cells that is"),
+        ("posenc arena my_module.py:Mine --workers 8 --out mine/", "again, to go on"),
+        ("posenc arena --add mine/ --allow-code my_module.py:Mine", "verified, and on the board"),
+    ),
     "doctor": (
         ("posenc doctor", "versions, extras, GPU, and which paths serve"),
         ("posenc doctor --json", "to be sent with a question"),
@@ -93,7 +98,8 @@ def unknown(word: str, commands: Iterable[str]) -> str:
     >>> unknown("rope", ["list", "show"])
     'there is no command `rope`: did you mean `posenc show rope`?'
     """
-    from difflib import get_close_matches  # which few commands need
+    # Imported here, since few commands need it
+    from difflib import get_close_matches
 
     message = f"there is no command `{word}`"
     near = get_close_matches(word, [*commands], n=1, cutoff=0.7)

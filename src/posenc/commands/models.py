@@ -89,27 +89,28 @@ def extend(
 ) -> None:
     """Write a config for longer texts; the old one is kept beside it.
 
-    A text of `to` tokens is `factor` times as long as what the model was `trained` on: say one or
-    two of the three. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn. With `prove`
-    each way is tried on the model's own loss, and the best is written, if any is worth it.
+    Say how long texts become, --to in tokens or --factor times what the model was trained on, and
+    --trained where its config does not say that. Qwen3's own recipe is --factor 4 --trained 32768
+    --method yarn. With --prove each way is tried on the model's own loss, and the best is written,
+    if any is worth it.
 
     Parameters
     ----------
     path
-        A config.json, or a model folder; with `prove` a folder with weights, or a GGUF file, whose
+        A config.json, or a model folder; with --prove a folder with weights, or a GGUF file, whose
         keys are then printed.
     to
         The length of text that it should serve, in tokens.
     method
-        linear, ntk, dynamic, yarn, llama3, or base with `base`; or table, where positions are
-        learned rows: these are interpolated, and a copy of the model is written to `out`. Then `to`
+        linear, ntk, dynamic, yarn, llama3, or base with --base; or table, where positions are
+        learned rows: these are interpolated, and a copy of the model is written to --out. Then --to
         is the side in pixels, of a model of pictures.
     factor
         How many times longer texts become.
     trained
         The length that the model was trained on, where that is not what its config says.
     base
-        The new base, of method base; with `prove` the larger base that is tried.
+        The new base, of method base; with --prove the larger base that is tried.
     prove
         Measure each way: loss by position, what comes back of a key and of a copy. The exit code is
         1 where none is better than reading on within the trained length; nothing is written then.

@@ -13,10 +13,13 @@ def quiet(doing: str, done: int, of: int) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """A bar on stderr; where that is no terminal, a line every ten seconds."""
+def progress(estimate: bool = True) -> Iterator[Progress]:
+    """A bar on stderr; where that is no terminal, a line every ten seconds.
+
+    Without `estimate` the time that is left is not guessed: what is being done says it.
+    """
     if not sys.stderr.isatty():
-        yield line_every(10.0)
+        yield line_every(10.0, estimate)
         return
     from rich.console import Console
     from rich.progress import (
@@ -33,24 +36,25 @@ def progress() -> Iterator[Progress]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
     )
+    if estimate:
+        columns = (*columns, TextColumn("left"), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of)
 
 
-def line_every(seconds: float) -> Progress:
+def line_every(seconds: float, estimate: bool = True) -> Progress:
     begun = last = time.monotonic()
 
     def say(doing: str, done: int, of: int) -> None:
         nonlocal last
         if (now := time.monotonic()) - last >= seconds:
             last = now
-            left = (now - begun) / done * (of - done) if done else None
+            left = (now - begun) / done * (of - done) if done and estimate else None
             about = "" if left is None else f", about {_time_in_words(left)} left"
-            print(f"{done} of {of}: {doing}{about}", file=sys.stderr, flush=True)
+            count = f"{done} of {of}: " if of > 1 else ""
+            print(f"{count}{doing}{about}", file=sys.stderr, flush=True)
 
     return say
 

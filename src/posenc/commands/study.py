@@ -17,6 +17,7 @@ from posenc.commands.options import (
     AllowCode,
     AsJson,
     Flag,
+    Name,
     Names,
     Place,
     allowed,
@@ -27,7 +28,8 @@ from posenc.commands.progress import Progress, progress
 from posenc.core.extras import how_to_install
 from posenc.core.text import printable
 
-USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")  # where none is named
+# Studied where none is named
+USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")
 
 
 @Parameter(name="*")
@@ -93,6 +95,7 @@ def study(
     resume: Place | None = None,
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
     ray: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    device: Name = "cpu",
     part: str | None = None,
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     keep: Flag = False,
@@ -121,6 +124,9 @@ def study(
         Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
         Ray listens to the network: whoever reaches its ports, and has its token where it asks for
         one, can run code there.
+    device
+        Where cells are trained, as torch names it: cuda, cuda:1, mps. They are tested on the CPU.
+        With --ray each cell has a GPU of its own.
     part
         Run a share of the cells, 2/5 the second fifth, each in a folder of its own; then join them
         by `posenc results FOLDER --merge PART …`. So an array of jobs needs no shared folder.
@@ -147,15 +153,16 @@ def study(
         registered = _registered(plan, content, resume)
         folder = Path(f"study-{registered.digest[:8]}") if folder is None else folder
         _check_page_folder(folder)
-        print(
-            f"registered: sha256 {registered.digest}, in {printable(str(folder))}", file=sys.stderr
-        )
+        line = f"registered: sha256 {registered.digest}, in {printable(str(folder))}"
+        for note in registered.notes():
+            print(f"note: {note}", file=sys.stderr)
         try:
-            with progress() as say:
+            with progress(estimate=False) as say:
                 ended = execute.study(
-                    registered, folder, workers, max_minutes=max_minutes, engine=_engine(ray),
-                    keep=keep, deviate=deviate, progress=_in_words(say), allow_code=code,
-                    part=share,
+                    registered, folder, workers, max_minutes=max_minutes,
+                    engine=_engine(ray, device),
+                    keep=keep, deviate=deviate, progress=in_words(say, line), allow_code=code,
+                    part=share, device=device,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(f"\nto go on: {_resuming(folder, registered.code)}", file=sys.stderr)
@@ -169,7 +176,7 @@ def study(
         from posenc.show.report.kinds.study import terminal
 
         terminal.show(result, Console())
-    _write_page(contents, result, folder)
+    write_study_page(contents, result, folder)
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
     if missing:
@@ -210,13 +217,13 @@ def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any
     return Plan.of(content.of_plan(), "the options") if plan is None else Plan.read(plan)
 
 
-def _engine(ray: list[str] | None) -> Any:
+def _engine(ray: list[str] | None, device: str) -> Any:
     """What runs the cells: processes of this machine, or Ray."""
     if ray is None:
         return None
     from posenc.lab.study.on_ray import OnRay
 
-    return partial(OnRay, address=ray[0] if ray else None)
+    return partial(OnRay, address=ray[0] if ray else None, gpus=int(device.startswith("cuda")))
 
 
 def _check_page_folder(folder: Path) -> None:
@@ -229,7 +236,7 @@ def _check_page_folder(folder: Path) -> None:
         raise UsageError(f"--out: {error}") from None
 
 
-def _write_page(contents: Any, result: Any, folder: Path) -> None:
+def write_study_page(contents: Any, result: Any, folder: Path) -> None:
     """Write the page of a study beside its store; without the extra for pages, say how to."""
     try:
         from posenc.show.report import page
@@ -251,12 +258,18 @@ def _resuming(folder: Path, code: Sequence[str]) -> str:
     return shlex.join(["posenc", "study", "--resume", str(folder), *words])
 
 
-def _in_words(progress: Progress) -> Callable[[Any], None]:
-    """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong."""
-    noted = 0
+def in_words(progress: Progress, first: str) -> Callable[[Any], None]:
+    """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong.
+
+    `first` is printed when it begins, for by then its plan is in the store.
+    """
+    noted, begun = 0, False
 
     def say(status: Any) -> None:
-        nonlocal noted
+        nonlocal noted, begun
+        if not begun:
+            print(first, file=sys.stderr)
+        begun = True
         for note in status.notes[noted:]:
             print(f"note: {printable(note, 1_000)}", file=sys.stderr)
         noted = len(status.notes)

@@ -89,7 +89,8 @@ def number(value: Any, name: str) -> Any:
     0.5
     """
     real(value, name)
-    if not -LARGEST <= value <= LARGEST:  # false of NaN; a whole number may be larger than a float
+    # This form is also False for NaN; a whole number may be larger than any float
+    if not -LARGEST <= value <= LARGEST:
         raise ValueError(f"`{name}` must be a finite number, got {brief(value)}.")
     return value
 
@@ -103,7 +104,8 @@ def positive(value: Any, name: str) -> Any:
 
 def probability(value: Any, name: str) -> Any:
     """Check a probability of leaving something out; 1 would leave out all."""
-    if not 0 <= real(value, name) < 1:  # also for NaN
+    # This form also refuses NaN
+    if not 0 <= real(value, name) < 1:
         raise ValueError(
             f"`{name}` is the probability with which a number becomes 0, got {brief(value)}: pass"
             " one from 0 to below 1."
@@ -151,5 +153,6 @@ def memory() -> int:
     """Bytes that this machine has."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on Windows
+    except (AttributeError, ValueError, OSError):
+        # Windows has no such call
         return ASSUMED_MEMORY

@@ -286,7 +286,8 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
     if q_pos.ndim == k_pos.ndim == 1:
         # The usual case, in the fewest calls of torch
         return _some(q_pos, rows).view(1, 1, -1, 1) - _some(k_pos, keys)
-    if q_pos.ndim != k_pos.ndim:  # those with fewer axes serve all texts or heads
+    # Positions with fewer axes serve all texts or heads
+    if q_pos.ndim != k_pos.ndim:
         q_pos, k_pos = (pos if pos.ndim == 3 else pos.unsqueeze(-2) for pos in (q_pos, k_pos))
     apart = _some(q_pos, rows).unsqueeze(-1) - _some(k_pos, keys).unsqueeze(-2)
     if apart.ndim == 4:

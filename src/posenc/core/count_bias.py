@@ -33,13 +33,16 @@ class CountBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         q, last = self.q[..., rows, :], len(self.rows) - 1
-        with in_full(q):  # in 16 bits a count of gates could not grow past 256
+        # A count of gates in 16 bits could not grow past 256
+        with in_full(q):
             gates = (q @ self.k[..., keys, :].mT * self.scale).sigmoid()
             e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
-        if seen is not None:  # no product: 0 · NaN of a key that nobody sees would be NaN
+        # Not a product: 0 · NaN, of a key that nobody sees, would be NaN
+        if seen is not None:
             gates = gates.masked_fill(~seen, 0)
         n = counted(gates).clamp_max(last)
         # NaN that a query does see is no index, and goes by n into its scores
         whole = n.detach().long().clamp(0, last)
-        step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)  # and on to the next
+        # The step from each row to the next; there is none after the last
+        step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)

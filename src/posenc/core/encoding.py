@@ -61,7 +61,7 @@ class Encoding(nn.Module):
     dim: int = 0  # channels of a head
     heads: int = 0  # query heads
     axes: int = 1  # numbers that make a position
-    causal: bool = False  # made for causal attention: properties are measured under such a mask
+    causal: bool = False  # True of one made for causal attention, under whose mask it is measured
     softmax_scale: float | None = None  # a model's own; None: 1/√channels
     prepared: type = Tensor  # what the hooks take as `at`, where that is more than positions
 

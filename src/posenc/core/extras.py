@@ -5,7 +5,8 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-CHECKOUT = Path(__file__).parents[3]  # where `src` lies, unless it was installed from a wheel
+# The folder that holds `src`, unless posenc was installed from a wheel
+CHECKOUT = Path(__file__).parents[3]
 
 
 def how_to_install(extra: str) -> str:

@@ -82,7 +82,8 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
         if at.dtype is not torch.int64 or overrides(encoding, "on_scores"):
-            at = exact(at)  # offsets of integers too far apart would wrap around
+            # Offsets of integers that are too far apart would wrap around
+            at = exact(at)
         # Else it is one position for each token, alike in the batch
         if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
             _check_positions(encoding, at, x, name)
@@ -147,7 +148,8 @@ def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> No
             f" positions of shape {tuple(pos.shape)}."
         )
     if len(shape) == 3:
-        if shape[1] != 1 and shape[1] % x.shape[1]:  # heads may share a key
+        # Several query heads may share one key head
+        if shape[1] != 1 and shape[1] % x.shape[1]:
             raise ValueError(f"{name} is for {shape[1]} heads, there are {x.shape[1]}.")
     if shape[-1] != x.shape[-2]:
         what = f"{name} has {shape[-1]} positions for {x.shape[-2]} tokens"

@@ -37,7 +37,7 @@ def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
     return positive(base, "base") ** (-index / dim)
 
 
-BASE = 10_000.0  # of Vaswani et al., and of RoPE
+BASE = 10_000.0  # base of Vaswani et al., and of RoPE
 
 
 def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
@@ -77,7 +77,8 @@ def base_of(freqs: Frequencies) -> str:
     for row in [rows] if rows.ndim == 1 else [rows.sum(0), rows[0][rows[0] != 0]]:
         if len(row) > 1 and 0 < row[1] < row[0]:
             base = float(f"{row[1].item() ** -len(row):.10g}")
-            powers = frequencies(2 * len(row), base).where(row != 0, 0.0)  # p-RoPE's rest stands
+            # p-RoPE's pairs that do not turn keep θ = 0
+            powers = frequencies(2 * len(row), base).where(row != 0, 0.0)
             if torch.allclose(row, powers, rtol=1e-9):
                 return f", base={base:.10g}"
     return ""
@@ -103,7 +104,8 @@ def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
             "the learned frequencies are on the meta device and have no values: load them before"
             " positions are prepared."
         )
-    if pos.device.type == "mps":  # which has no float64
+    # MPS has no float64
+    if pos.device.type == "mps":
         pos = pos.cpu()
     angle = pos.double().unsqueeze(-1) * freqs.to(pos.device).double()
     return angle.sum(-2) if freqs.ndim == 2 else angle
@@ -139,7 +141,8 @@ def refuse_broadcast(x: Heads, by: Tensor) -> None:
             f"`x` has {x.shape[-2]} tokens in a batch of {x.shape[0]}, the positions are for"
             f" {tokens} tokens in a batch of {batch[0] if batch else 1}: give each token its own."
         )
-    if heads != 1 and heads != x.shape[-3]:  # traced, `in` would miss an equal symbol
+    # In a trace, `heads in (1, n)` would miss an equal symbol
+    if heads != 1 and heads != x.shape[-3]:
         raise ValueError(
             f"the positions or frequencies are for {heads} heads, `x` has {x.shape[-3]}: repeat its"
             " heads."

@@ -33,6 +33,14 @@ TERMS = (
             "set",
             "word order",
             "verb",
+            "permutation equivariance",
+            "bag of words",
+            "dog bites man",
+            "man bites dog",
+            "the sun rises in the east",
+            "pairwise relationships",
+            "RNN",
+            "subject and object",
         ),
     ),
     Term(
@@ -47,14 +55,31 @@ TERMS = (
         "The place of a token in its text, 0 for the first. An absolute encoding gives each place a"
         " row that is added to the embedding: sinusoidal, learned.",
         "posenc show sinusoidal",
-        ("absolute", "absolute positional encoding", "additive", "embedding"),
+        (
+            "absolute",
+            "absolute positional encoding",
+            "additive",
+            "embedding",
+            "positional encoding",
+            "positional embeddings",
+            "position embeddings",
+            "time signal",
+            "index",
+        ),
     ),
     Term(
         "relative position",
         "The distance from query to key. A relative encoding acts on scores by it: Shaw,"
         " Transformer-XL, T5, DeBERTa, ALiBi; a rotation of queries and keys comes to the same.",
         "posenc show shaw",
-        ("relative", "relative positional encoding", "relative position encoding"),
+        (
+            "relative",
+            "relative positional encoding",
+            "relative position encoding",
+            "relative distance",
+            "proximity",
+            "clipping",
+        ),
     ),
     Term(
         "bias",
@@ -67,14 +92,25 @@ TERMS = (
         "A rotation multiplies queries and keys, where rows are added to embeddings: lengths stay,"
         " and no term of position alone is mixed into what words mean.",
         "posenc show rope",
-        ("multiply instead of add",),
+        ("multiply instead of add", "polluting", "pollute"),
     ),
     Term(
         "wavelength",
         "The tokens in which a pair of channels turns once, λ = 2π/θ: 6.28 for the fastest pair,"
         " and for the slowest up to 2π times the base.",
         "examples/wavelengths.py",
-        ("period", "frequency", "fixed frequency", "linear frequencies", "frequencies"),
+        (
+            "period",
+            "frequency",
+            "fixed frequency",
+            "linear frequencies",
+            "frequencies",
+            "base wavelength",
+            "angular frequency",
+            "multi-scale",
+            "geometric progression",
+            "periodic",
+        ),
     ),
     Term(
         "base",
@@ -88,21 +124,49 @@ TERMS = (
         "Each pair of channels is a hand that turns at its own speed; together they tell the time,"
         " as the hands of a clock do.",
         "posenc explore rope",
-        ("clock", "hands of a clock", "unit circle", "binary clock"),
+        (
+            "clock",
+            "hands of a clock",
+            "unit circle",
+            "binary clock",
+            "second hand",
+            "hour hand",
+            "unique fingerprint",
+            "signature",
+        ),
     ),
     Term(
         "torus",
         "One circle for each pair: the row of a position is a point on a torus of d/2 circles. It"
         " comes back only where all turns are whole, which for these speeds is never.",
         "examples/no_position_repeats.py",
-        ("a chance of repeating", "unique", "uniqueness", "unique positions"),
+        (
+            "a chance of repeating",
+            "unique",
+            "uniqueness",
+            "unique positions",
+            "collision",
+            "ambiguity",
+            "phase shift",
+        ),
     ),
     Term(
         "group",
         "One matrix moves every row by k tokens, PE(p + k) = M(k) PE(p), and M(a) M(b) = M(a + b):"
         " the shifts are rotations, and form a group.",
         "examples/one_matrix_moves_all.py",
-        ("linear shift", "shift matrix", "rotation matrix", "one matrix"),
+        (
+            "linear shift",
+            "shift matrix",
+            "rotation matrix",
+            "one matrix",
+            "linear transformation",
+            "linear transformability",
+            "linear relation",
+            "angle addition",
+            "orthogonal",
+            "block diagonal",
+        ),
     ),
     Term(
         "three apart",
@@ -115,14 +179,14 @@ TERMS = (
         "exp(iα) = cos α + i sin α: a pair of channels is a complex number, and turning it is one"
         " multiplication.",
         "src/posenc/rotation/torch_kernels.py",
-        ("euler", "complex numbers"),
+        ("euler", "complex numbers", "complex number"),
     ),
     Term(
         "bounded",
         "No entry of a row far away is much larger than those near by. Integers are not bounded,"
         " and drown what words mean.",
         "examples/integers_drown_words.py",
-        ("boundedness", "signal-to-noise", "drown"),
+        ("boundedness", "signal-to-noise", "drown", "position as an integer", "convergence"),
     ),
     Term(
         "symmetry",
@@ -136,7 +200,15 @@ TERMS = (
         "Rows of neighbouring positions differ little. Binary digits are not smooth: from 7 to 8"
         " all four change.",
         "examples/binary_jumps.py",
-        ("smooth", "continuous", "binary jumps"),
+        (
+            "smooth",
+            "continuous",
+            "binary jumps",
+            "bit flipping",
+            "bits",
+            "stepped encoding",
+            "binary position",
+        ),
     ),
     Term(
         "translation invariance",
@@ -148,7 +220,7 @@ TERMS = (
         "decay",
         "Scores that fall with distance. ALiBi's do; of RoPE a bound falls, and levels off.",
         "examples/decay_is_a_bound.py",
-        ("long-term decay", "decaying", "monotone", "monotonicity"),
+        ("long-term decay", "similarity", "decaying", "monotone", "monotonicity"),
     ),
     Term(
         "heat map",
@@ -161,7 +233,14 @@ TERMS = (
         "With rows added to embeddings a score is content with content, content with position,"
         " position with content, and position with position.",
         "examples/four_terms.py",
-        ("content-content", "content-position", "decomposition", "disentangled attention"),
+        (
+            "content-content",
+            "content-position",
+            "position-content",
+            "position-position",
+            "decomposition",
+            "disentangled attention",
+        ),
     ),
     Term(
         "generalise to longer texts",
@@ -211,14 +290,23 @@ TERMS = (
         "learned table",
         "A row for each position, trained: GPT-2, BERT. Trained rows are smooth, but no sinusoids.",
         "examples/learned_table.py",
-        ("trainable", "gpt-2", "bert"),
+        ("trainable", "gpt-2", "bert", "lookup table", "memorize", "max_seq_len", "gradient"),
     ),
     Term(
         "Llama",
         "It turns queries and keys by RoPE, as Mistral, Qwen and DeepSeek do (RoFormer, Su et al."
         " 2021).",
         "posenc show rope",
-        ("mistral", "deepseek", "efficient", "efficient form"),
+        (
+            "mistral",
+            "deepseek",
+            "efficient",
+            "efficient form",
+            "Llama 3.2",
+            "sparse matrix",
+            "element-wise",
+            "gemma",
+        ),
     ),
     Term(
         "GLUE",
@@ -231,7 +319,18 @@ TERMS = (
         "Positions with several axes: an image has two, a video or a brain scan three. Each axis"
         " turns channels of its own, or directions are mixed.",
         "examples/image_grid.py",
-        ("images", "3d", "brain scans", "grid", "patches"),
+        (
+            "images",
+            "3d",
+            "brain scans",
+            "grid",
+            "patches",
+            "brain scan",
+            "n dimensions",
+            "multimodal",
+            "extensible to multiple dimensions",
+            "hierarchical",
+        ),
     ),
     Term(
         "low precision",
@@ -250,14 +349,14 @@ TERMS = (
     Term(
         "random IDs",
         "A fixed random row for each position: told apart, but no two distances alike.",
-        "src/posenc/encodings/additive/learned.py",
-        ("random", "random id", "fixed random table"),
+        "examples/random_table.py",
+        ("random", "random id", "fixed random table", "random embeddings"),
     ),
     Term(
         "wavelet",
-        "Waves that end, in place of sines; some lists of encodings name them. posenc has none: an"
-        " encoding of your own is a class of ten lines.",
-        "examples/own_encoding.py",
+        "Waves that end, in place of sines; some lists of encodings name them. Likeness then goes"
+        " by blocks, not by distance. Not in the catalogue: an example of some lines.",
+        "examples/wavelets.py",
         ("wavelets",),
     ),
     Term(
@@ -265,14 +364,71 @@ TERMS = (
         "Sines and cosines of positions times frequencies, of which the sinusoidal encoding is one"
         " choice, with fixed frequencies.",
         "posenc show sinusoidal",
-        ("fourier",),
+        ("fourier", "Fourier solution", "trigonometric"),
     ),
     Term(
         "temperature",
         "A factor of queries that grows with the position, so that attention stays sharp in long"
         " texts; Llama 4 has it. Of sampling it is another thing: what logits are divided by.",
         "src/posenc/encodings/temperature.py",
-        ("sampling",),
+    ),
+    Term(
+        "sampling",
+        "To draw the next word from softmax(logits / temperature), in place of the likeliest: a low"
+        " temperature sharpens the choice, a high one flattens it.",
+        "examples/tiny_transformer.py",
+        ("softmax", "tokenizer", "vocabulary", "language model", "residual", "layer norm"),
+    ),
+    Term(
+        "concatenation",
+        "A word and its position side by side. A projection makes a sum of both, x W₁ + p W₂, as of"
+        " added ones, but with weights of its own for positions.",
+        "examples/concatenation.py",
+        ("concatenate", "additional feature"),
+    ),
+    Term(
+        "dropout",
+        "In training some channels of the sum of words and positions are set to 0, as in the first"
+        " transformer.",
+        "examples/dropout_after_adding.py",
+        ("dropout after adding",),
+    ),
+    Term(
+        "channel curves",
+        "A channel of sinusoids against the position is a wave, slower from pair to pair; the"
+        " distance to position 0 grows fast and then goes up and down.",
+        "examples/channel_curves.py",
+        ("distance to position 0", "distance from position 0", "dimensions"),
+    ),
+    Term(
+        "attention",
+        "Each token's query is compared with the keys of all; softmax makes shares of the scores,"
+        " by which values are summed.",
+        "posenc explore",
+        (
+            "self-attention",
+            "attention weights",
+            "attention heads",
+            "dot product",
+            "query",
+            "key",
+            "value",
+            "token",
+            "weight matrix",
+        ),
+    ),
+    Term(
+        "norm",
+        "The length of a row or a vector. Sinusoids are √(d/2) long everywhere, and a rotation"
+        " leaves queries and keys as long as they were.",
+        "posenc show rope",
+        ("length of a vector", "unit norm"),
+    ),
+    Term(
+        "deterministic",
+        "Made by a formula, and so the same for every text and length, without training.",
+        "posenc show sinusoidal",
+        ("generated by a deterministic process", "formula"),
     ),
     Term(
         "decoding",
@@ -289,7 +445,8 @@ TERMS = (
     ),
     Term(
         "explorer",
-        "A page in which the encodings themselves run, with a tour of ten claims.",
+        "A page in which the encodings themselves run: a story of seven scenes, claims that are"
+        " often repeated as its footnotes, and an instrument.",
         "posenc explore",
         ("demo", "interactive explorer", "tour"),
     ),

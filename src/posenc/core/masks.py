@@ -24,7 +24,7 @@ from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, f
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
 from posenc.core.tracing import traced
 
-Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the positions of queries and of keys
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # shapes of the positions of queries and of keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +54,18 @@ class Mask:
     """Mask of attention: `sees(b, h, i, j)` is True where query i sees key j."""
 
     sees: Seen
-    shapes: tuple[Shapes, ...] = ()  # of the positions that it was made of
+    shapes: tuple[Shapes, ...] = ()  # shapes of the positions that it was made from
     is_causal: bool = False  # exactly the triangle that kernels have built in
     # The bands that say the same, within a document
     bands: tuple[OffsetRange, ...] | None = field(default=None, compare=False)
     made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
     # The ids of documents, which tell where one can be attended to by itself.
     ids: tuple["_SameId", ...] = field(default=(), compare=False)
+    # What FlexAttention takes for it, by shape and device: made once, and gone with the mask
+    blocks: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "blocks": {}}
 
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return self.sees(b, h, i, j)
@@ -85,9 +90,9 @@ class Mask:
         """Raise ValueError if the mask was made for other tokens or another batch."""
         counts = {"queries": queries, "keys": keys}
         for shapes in self.shapes:
-            if shapes == ((queries,), (keys,)):
+            if shapes == ((queries,), (keys,)) or (shapes == NOWHERE and queries == keys):
                 continue
-            if shapes == NOWHERE and queries != keys:
+            if shapes == NOWHERE:
                 raise ValueError(
                     f"this mask compares positions, and {queries} queries with {keys} keys do not"
                     " say theirs: pass them, as in `causal(q_pos, k_pos)`."
@@ -125,7 +130,7 @@ class Mask:
 
 
 ANY = -1  # tokens: any number of them
-NOWHERE: Shapes = ((), ())  # made without positions
+NOWHERE: Shapes = ((), ())  # shapes of a mask made without positions
 
 
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
@@ -325,7 +330,7 @@ def _refuse_wrong_answer(seen: Any, name: str) -> None:
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Join two masks; of what is known of them, positions and tensors are kept, bands are not."""
+    """Join two masks. The result keeps positions and source tensors, but no bands."""
     refuse_no_function(other, "what a mask is joined with")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of

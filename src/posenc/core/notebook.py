@@ -7,7 +7,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 CELL = "text-align:left;padding:1px 8px 1px 0"
+WIDE, HIGH = 120, 28  # of a small curve, in pixels
 CARD = "border-left:3px solid #0072B2;padding:2px 0 2px 12px;margin:4px 0;line-height:1.4"
+
+
+class Html(str):
+    """HTML that is a cell of a table as it stands."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
@@ -19,7 +24,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str =
     cells = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
     lines = [
         f'<tr><th scope="row">{escape(str(first))}</th>'
-        + "".join(f"<td>{escape(str(cell))}</td>" for cell in rest)
+        + "".join(f"<td>{_cell(cell)}</td>" for cell in rest)
         + "</tr>"
         for first, *rest in rows
     ]
@@ -37,3 +42,26 @@ def card(title: str, lines: Iterable[str], formula: str = "", more: str = "") ->
     body = "".join(f"<div>{escape(line)}</div>" for line in lines if line)
     shown = f'<pre style="margin:6px 0">{escape(formula)}</pre>' if formula else ""
     return f'<div style="{CARD}"><b>{escape(title)}</b>{body}{shown}{more}</div>'
+
+
+def curve(values: Sequence[float], says: str) -> Html:
+    """A small curve of numbers from left to right, with a line at 0; `says` is read in its place.
+
+    >>> curve([0.0, 1.0], "rises").count("polyline")
+    1
+    """
+    high, low = max(*values, 0.0), min(*values, 0.0)
+    scale = (HIGH - 4) / (high - low or 1.0)
+    down = [2 + (high - value) * scale for value in values]
+    step = WIDE / max(len(values) - 1, 1)
+    points = " ".join(f"{n * step:.1f},{y:.1f}" for n, y in enumerate(down))
+    zero = f"{2 + high * scale:.1f}"
+    return Html(
+        f'<svg role="img" aria-label="{escape(says)}" width="{WIDE}" height="{HIGH}">'
+        f'<path d="M0 {zero}H{WIDE}" stroke="currentColor" stroke-opacity=".3"/>'
+        f'<polyline points="{points}" fill="none" stroke="#0072B2" stroke-width="2"/></svg>'
+    )
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, Html) else escape(str(value))

@@ -216,7 +216,8 @@ class VectorBias(ScoreBias):
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
         """Add u to the queries; wholly, append w channels whose products are the second term."""
         dtype = q.dtype
-        if self.u is not None:  # another bias of a sum may have appended channels before
+        # Another bias of a sum may have appended channels before
+        if self.u is not None:
             q = q + F.pad(self.u, (0, q.shape[-1] - self.u.shape[-1]))
         if not wholly:
             return q.to(dtype), k, replace(self, u=None)

@@ -31,10 +31,16 @@ def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, 
         tables = outer @ (on * weight).mT, outer @ (on * shift).mT  # (head, piece)
 
     def f(h: Tensor, x: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(h.shape, x.shape)
-        piece = torch.bucketize(x.detach(), knots).expand(shape)
-        rows = (table[h.squeeze(-1)].expand(*shape[:-1], -1) for table in tables)
-        slope, height = (row.gather(-1, piece) for row in rows)
-        return torch.addcmul(height, slope, x)
+        piece = torch.bucketize(x.detach(), knots)
+        if h.ndim == 4 == x.ndim and x.shape[1] == 1 and not tables[0].requires_grad:
+            # All heads look up the same pieces, (batch, 1, query, key); gradients would be slower
+            every, shape = piece.flatten(), piece[:, 0].shape
+            rows = (table[h.flatten()].index_select(1, every) for table in tables)
+            slope, height = (row.unflatten(1, shape).transpose(0, 1) for row in rows)
+        else:
+            shape = torch.broadcast_shapes(h.shape, x.shape)
+            rows = (table[h.squeeze(-1)].expand(*shape[:-1], -1) for table in tables)
+            slope, height = (row.gather(-1, piece.expand(shape)) for row in rows)
+        return height.addcmul_(slope, x)
 
     return f

@@ -217,7 +217,8 @@ def _countable(pos: Tensor, name: str) -> Tensor:
     if pos.numel() and visible(pos):
         most = CONSECUTIVE[pos.dtype]
         low, high = (float(end) for end in pos.detach().aminmax())
-        if not -most <= low <= high <= most:  # also for NaN
+        # This form also refuses NaN
+        if not -most <= low <= high <= most:
             raise ValueError(
                 f"`{name}` is {low:g} … {high:g}, where {pos.dtype} tells positions apart within"
                 f" ±{most:,} only: pass finite positions, and integers for large ones."

@@ -38,7 +38,8 @@ class Prepared:
     # The axes of the tensors, after one of texts that they may have; of each field, where these
     # differ. A field may also be a `Prepared` itself, or say the same of all tokens ("row column").
     shape: ClassVar[str | tuple[str, ...]] = "head token channel"
-    places: ClassVar[tuple[tuple[int, int], ...]]  # of each field: the axis of tokens; all axes
+    # For each field the axis of tokens, and the number of axes
+    places: ClassVar[tuple[tuple[int, int], ...]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

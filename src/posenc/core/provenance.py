@@ -16,9 +16,9 @@ command_line: ContextVar[str] = ContextVar("command_line", default="")
 class Provenance:
     """The command, versions and machine that it takes to make a result again, and to doubt it."""
 
-    command: str  # as typed; empty if it was called from Python
+    command: str  # the command as typed; empty if posenc was called from Python
     versions: dict[str, str]
-    commit: str | None  # of posenc, where it runs from a checkout: "7a3af10, changed since"
+    commit: str | None  # commit of posenc in a checkout: "7a3af10, changed since"
     machine: str
     device: str
     threads: int

@@ -12,7 +12,8 @@ Points = Num[Tensor, "*#batch token axis"]  # or a point, for encodings with mor
 HeadPositions = Num[Tensor, "#texts head token"] | Num[Tensor, "#texts head token axis"]
 Embeddings = Float[Tensor, "*batch token channel"]
 Heads = Float[Tensor, "batch head token channel"]  # queries; or keys, where they come alone
-Wider = Float[Tensor, "batch head token more"]  # with channels that an encoding has added
+# Queries or keys with channels that an encoding has added
+Wider = Float[Tensor, "batch head token more"]
 PerHead = Float[Tensor, "batch query_head token more"]  # keys, where heads turn by their own
 Keys = Float[Tensor, "batch key_head key channel"]
 Values = Float[Tensor, "batch key_head key value"]

@@ -34,7 +34,7 @@ _matrix_functions = False
 
 @contextmanager
 def with_matrix_functions() -> Iterator[None]:
-    """Export exponentials and inverses of matrices as such, for what has these operations."""
+    """Export matrix_exp and inverse as single operations, which the page has and ONNX lacks."""
     global _matrix_functions
     before, _matrix_functions = _matrix_functions, True
     try:

@@ -38,7 +38,8 @@ class Temperature(Encoding):
         self.start = whole_number(start, "start")
 
     def prepare(self, pos: Positions) -> Factor:
-        steps = ((exact(pos) + self.start) // self.every).clamp_min(0)  # queries before the text: 1
+        # Queries before the text have the factor 1
+        steps = ((exact(pos) + self.start) // self.every).clamp_min(0)
         return Factor(for_heads((1 + self.strength * steps.float().log1p()).unsqueeze(-1)))
 
     def on_queries(self, q: Heads, at: Factor) -> Heads:

@@ -72,7 +72,7 @@ from posenc.models.hf.registry import NAME, register
 from posenc.models.hf.saved import described, restored
 from posenc.models.weights import open_weights
 
-Applicable = Encoding | ByLength  # to one layer
+Applicable = Encoding | ByLength  # for one layer
 ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such
 _applied = count()
 
@@ -161,7 +161,8 @@ def _for_each_site(encoding: Any, base: Any, plan: Plugging) -> list[Any]:
     if not isinstance(encoding, Sequence | nn.ModuleList):
         return [encoding] * len(plan.sites)
     given, layers = [*encoding], getattr(base.config, "num_hidden_layers", 0)
-    if len(given) == layers > len(plan.sites):  # of a hybrid, whose other layers do not attend
+    # Of a hybrid one may be given for each layer, also for those that do not attend
+    if len(given) == layers > len(plan.sites):
         return [given[site.index] for site in plan.sites]
     if len(given) != len(plan.sites):
         raise ValueError(
@@ -180,7 +181,8 @@ def _scale(site: Site, encoding: Encoding) -> float:
 
 def _scale_attribute(attention: Any, scale: float) -> tuple[str, Any]:
     """The attribute by which an attention scales scores, and its value for such a scale."""
-    if is_gptj(attention):  # it divides
+    # GPT-J divides scores by this attribute
+    if is_gptj(attention):
         return "scale_attn", 1 / scale
     return "scaling", scale
 
@@ -211,7 +213,8 @@ def _is_itself(base: Any, plan: Plugging, *, rotation: bool) -> bool:
         _plug(base, plan, own, own, by_length=False, rotation=rotation)
         try:
             plugged = _outputs(base, ids)
-        except Exception as error:  # of whatever kind: it is the model's code
+        except Exception as error:
+            # The model's own code may raise anything
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             return refuse(base, f"does not run with its own encoding plugged in ({words})")
         finally:
@@ -272,7 +275,8 @@ def load(
     wanted = {prefix + name: tied for name, tied in learned.state_dict(keep_vars=True).items()}
     stored = open_weights(find_files(root)) if wanted else {}
     tensors = {name: stored[name] for name in wanted if name in stored}
-    loaded = {id(wanted[name]) for name in tensors}  # parameters that are tied have one tensor
+    # Tied parameters have one tensor
+    loaded = {id(wanted[name]) for name in tensors}
     if lacking := sorted(name for name, tied in wanted.items() if id(tied) not in loaded):
         raise ModelError(file, ENTRY, f"has no weights for {printable(', '.join(lacking))}")
     learned.load_state_dict(
@@ -313,7 +317,7 @@ class Applied(nn.Module):
         super().__init__()
         self.encodings = nn.ModuleList(dict.fromkeys(encodings)).to(device)
         self.hooks: list[Any] = []
-        self.replaced: list[tuple[str, str, Any]] = []  # path, attribute, what it was
+        self.replaced: list[tuple[str, str, Any]] = []  # path, attribute, and the value before
 
     def before(self, module: nn.Module, hook: Any) -> None:
         self.hooks.append(module.register_forward_pre_hook(hook, with_kwargs=True))

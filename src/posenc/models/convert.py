@@ -115,7 +115,8 @@ def convert(
         notes.append(_declare(part / "config.json", source.config, source.spec.model, to))
         size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         if out.exists():
-            out.rmdir()  # raises if somebody has put something there meanwhile
+            # Raises if somebody has put something there meanwhile
+            out.rmdir()
         part.rename(out)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -201,7 +202,8 @@ def _present_layout(
     source: Safetensors | Gguf, weights: Weights, from_: Layout | None
 ) -> tuple[Layout, str]:
     """Find the present layout of a model, and the source that states it, in words."""
-    from posenc.models.weighing import layout_evidence  # needs torch
+    # Imported here, since it needs torch
+    from posenc.models.weighing import layout_evidence
 
     marks, file = source.marks(), source.file
     for shard, mark in marks.items():
@@ -209,12 +211,14 @@ def _present_layout(
             raise ModelError(shard, KEY, "is not known", mark, ", ".join(OTHER))
     if len(set(marks.values())) > 1:
         raise ModelError(file, "", "its files of weights are in different layouts", "both")
-    usual = source.spec.rotary[0].layout  # all layers of a family are alike
+    # All layers of a family are alike
+    usual = source.spec.rotary[0].layout
     family = families.family(source.spec.model)
     evidence = layout_evidence(source.spec, weights)
     by_weights = evidence.verdict if evidence else None
     values = ", ".join(f"{n!r} t = {t:.1f}" for n, t in evidence.t.items()) if evidence else ""
-    statements: dict[str, Any] = {  # by source, in the order in which they are believed
+    # By source, in the order in which the sources are believed
+    statements: dict[str, Any] = {
         "its metadata says so": next(iter(marks.values())),
         f"its weights speak for it ({values})": by_weights,
         "`--was` says so": from_,

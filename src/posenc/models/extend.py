@@ -27,7 +27,7 @@ from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.serving import cache_bytes, serving
 
-METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # by a formula
+METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
 BASE = "base"  # given by hand
 # What makers say that a model was trained on, where its config says more: (context, trained)
 RECIPES = {"qwen3": (40_960, 32_768), "qwen3_moe": (40_960, 32_768)}
@@ -138,7 +138,7 @@ def extended(
     to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
         how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
-        served = f"it serves {context} tokens already, asked for {to}{how}: `to` must be more"
+        served = f"it serves {context} tokens already: `to` must be more, got {to}{how}"
         raise ModelError(file, "max_position_embeddings", served)
     if turn.method not in ("default", method):
         raise ModelError(
@@ -310,7 +310,8 @@ def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> di
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
     if settings.get(key) == method:
-        kept.pop("attention_factor", None)  # of the old factor
+        # It belongs to the old factor
+        kept.pop("attention_factor", None)
     return {key: method, **kept, **usual}
 
 

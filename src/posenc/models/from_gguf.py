@@ -44,7 +44,8 @@ OF_LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 NAME = re.compile(r"(?:blk\.(?P<layer>\d{1,6})\.)?(?P<module>\w+)\.(?P<leaf>weight|bias)")
-KEYS = {  # beyond those that say something of positions
+# Keys beside those about positions
+KEYS = {
     "feed_forward_length": "intermediate_size",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "vocab_size": "vocab_size",

@@ -34,24 +34,26 @@ from posenc.models.config.spec import (
     Waves,
 )
 from posenc.models.extend import METHODS, extended
+from posenc.models.files import hub
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.outlook import judged, outlook, sees_all
 
-if TYPE_CHECKING:  # needs torch, which a config alone does not
+# These need torch, which a config alone does not
+if TYPE_CHECKING:
     from posenc.models.weighing import Weighing
 
 NOTHING = "no encoding (NoPE)"
 WHY = {
     "yarn": "  # works untrained, better after a little training",
-    "dynamic": "  # leaves short texts as they are, but a cache must hold unturned keys",
+    "dynamic": "  # short texts stay as they were; the key cache must store keys before rotation",
 }
-LARGEST_BASE = 1e10  # that is advised: published models stay below
-MOST_BASES = 16  # that are tried, of heads up to
+LARGEST_BASE = 1e10  # base that is advised: published models stay below
+MOST_BASES = 16  # bases that are tried for one head
 WIDEST = 256  # channels that turn, and of texts up to
 FARTHEST = 2**18  # tokens: beyond, each trial takes long
 SCHEMA = 2
-MOST_KINDS = 16  # of rotations, or of layers, in one model
+MOST_KINDS = 16  # rotations, or kinds of layers, of one model
 
 
 Verdict = Literal["fits", "breaks", "cannot say"]
@@ -59,7 +61,7 @@ Verdict = Literal["fits", "breaks", "cannot say"]
 
 Values = Mapping[str, Any]
 Seen = Literal["all", "part", "new", "still"]
-ROUNDING = 1e-9  # of a turn
+ROUNDING = 1e-9  # turns
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,9 @@ class Turning:
     # dtype -> radians, at the last position, if frequencies are kept in it
     errors: dict[str, float]
     reach: int  # distance at which the sum of similarities turns negative
-    smallest_base: float | None  # that keeps the sum from turning negative; None: not summed so far
-    dials: dict[str, list[Dial]] = field(default_factory=dict)  # by method, where a text is longer
+    smallest_base: float | None  # base that keeps the sum above 0; None: not summed so far
+    # Dials by method, where a text is longer
+    dials: dict[str, list[Dial]] = field(default_factory=dict)
 
     @property
     def seen(self) -> list[Seen]:
@@ -113,8 +116,8 @@ class Inspection:
     advice: list[str]
     parts: Mapping[str, Inspection]
     weighing: Weighing | None = None  # measurements of the weights, if they were asked for
-    provenance: Provenance | None = None  # of the whole, not of its parts
-    name: str = ""  # of its folder, or its id on the hub; of a part: none
+    provenance: Provenance | None = None  # provenance of the whole, not of its parts
+    name: str = ""  # name of its folder, or its id on the hub; empty for a part
     schema: int = SCHEMA
 
     @property
@@ -171,18 +174,25 @@ class Inspection:
 
 
 def inspect(
-    path: Path, target: int | None = None, weights: bool = False, name: str = ""
+    model: str | Path | Values, target: int | None = None, weights: bool = False, name: str = ""
 ) -> Inspection:
-    """Inspect the config at `path`, a file or a model folder; `target` is a number of tokens.
+    """Inspect a model: its folder or config.json, its id on the Hugging Face hub, or the values.
 
-    `name` is what the model is called, where its folder does not say so.
+    `target` is a number of tokens. `name` is what the model is called, where its folder does not
+    say so. With `weights` the tensors are measured too; then a config may be missing, as it is
+    beside ONNX. Raises ModelError for what cannot be read, ValueError for a target below 1.
 
-    With `weights` the tensors are measured too; then a config may be missing, as it is beside ONNX.
-    Raises ModelError for what cannot be read, ValueError for a target below 1.
+    >>> inspect({"model_type": "llama", "max_position_embeddings": 8192}, target=131072).verdict
+    'breaks'
     """
     if target is not None and target < 1:
         raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
-    start, files = time.time(), find_files(path)
+    start = time.time()
+    if isinstance(model, Mapping):
+        return replace(_of_values(model, target, weights, name), provenance=since(start))
+    path = hub.local(model, weights) if isinstance(model, str) else model
+    name = name or (model if isinstance(model, str) and model != str(path) else name_of(path))
+    files = find_files(path)
     weighing, bare = None, files.config is None and files.format in ("safetensors", "onnx")
     if bare and not weights:
         raise ModelError(
@@ -197,7 +207,15 @@ def inspect(
     file = files.config or (files.weights[0] if bare else path)
     values = read_json(files.config) if files.config else None
     report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing, values)
-    return replace(report, provenance=since(start), name=name or name_of(path))
+    return replace(report, provenance=since(start), name=name)
+
+
+def _of_values(values: Values, target: int | None, weights: bool, name: str) -> Inspection:
+    if weights:
+        raise ValueError("`weights` needs the files of a model, got a config's values: name them.")
+    spec = config.specify(values)
+    report = inspect_spec(spec, "config.json", "config.json", target, values=values)
+    return replace(report, name=name)
 
 
 def name_of(path: Path) -> str:
@@ -308,7 +326,8 @@ def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> 
 def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method == "default":
-        trained = spec.context  # other layers may be stretched, these are not
+        # Other layers may be stretched, these are not
+        trained = spec.context
     flat = replace(rotary, backward=False)
     before, after = flat.unscaled(), flat.theta(length or trained or 1)
     trained, span = _within(trained, window), _within(length, window)
@@ -429,7 +448,8 @@ def _extend(path: str) -> str:
     """Start the command that stretches the config at `path`, a file or a folder."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     config = path if path.endswith(".json") else os.path.join(folder, "config.json")
-    if os.path.islink(config):  # as in the cache of the hub: others may read the file it leads to
+    # A link, as in the hub's cache, leads to a file that others read
+    if os.path.islink(config):
         return f"mkdir longer && cp -L {_word(config)} longer/config.json && posenc extend longer"
     return f"posenc extend {_word(path)}"
 

@@ -30,7 +30,7 @@ from posenc.models.weights.memory import check_memory
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout
 
-KEY = "posenc.layout"  # in the metadata of safetensors
+KEY = "posenc.layout"  # key of the metadata of safetensors
 OTHER: dict[Layout, Layout] = {"half": "interleaved", "interleaved": "half"}
 
 HOLDS = {  # a module of attention -> queries, keys, values
@@ -149,7 +149,8 @@ class Projections:
 
     def __init__(self, spec: Spec, own: Fields):
         self.name, self.heads, self.groups, self.own = spec.model, spec.heads, spec.groups, own
-        ahead = own.count("num_nextn_predict_layers", least=0) or 0  # they predict further tokens
+        # Further layers, which predict further tokens
+        ahead = own.count("num_nextn_predict_layers", least=0) or 0
         self.needed = len(spec.layers)
         self.layers = [*spec.layers, *[spec.layers[-1]] * min(ahead, 100)]
 
@@ -235,7 +236,8 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
             info.file, info.name, "is not in a layer of the config", place.layer, f"0 … {last}"
         )
     turn = model.turn(place.layer)
-    if turn is None or info.elements <= 1:  # a single number is the same for all channels
+    # A single number is the same for all channels
+    if turn is None or info.elements <= 1:
         return None
     if not module:
         _refuse(info, "looks like queries or keys, and posenc does not know what it is")

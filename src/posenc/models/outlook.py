@@ -26,7 +26,8 @@ from posenc.models.config.spec import (
 )
 from posenc.models.layouts import NOT_TEXT
 
-if TYPE_CHECKING:  # needs torch, which a config alone does not
+# These need torch, which a config alone does not
+if TYPE_CHECKING:
     from posenc.models.weighing import Positions, Weighing
 
 JUDGED = (Rotary, Slopes, Buckets, Disentangled)  # Slopes and Buckets score any distance
@@ -83,7 +84,8 @@ def _problems(spec: Spec, target: int, weighing: Weighing | None) -> Iterator[st
 
 def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
     if not sees_all(spec, rotary) or not spec.context:
-        return  # in a window distances stay as they were
+        # Distances within a window stay as they were
+        return
     trained = rotary.trained or spec.context
     if rotary.by_length and target > trained:
         yield (
@@ -97,8 +99,8 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
     new = sum(0 < turn and turn * spec.context < 1 for turn in turns)
     if new:
         yield (
-            f"{new} of {rotary.turned // 2} pairs complete no turn within {spec.context:,}"
-            f" tokens: up to {target:,} they meet angles that no training has shown"
+            f"{new} of {rotary.turned // 2} pairs do not go round once in {spec.context:,} tokens:"
+            f" up to {target:,} they come to angles that the model has never seen"
         )
     else:
         yield f"distances beyond {spec.context:,} tokens were never trained"

@@ -40,7 +40,7 @@ class Projection:
     heads: int
     groups: int
     names: tuple[str, ...]
-    form: str = ""  # of a tensor with both
+    form: str = ""  # form of a tensor that holds both
     gated: bool = False  # behind the queries of each head there is a gate
     paced: bool = True  # is the base known to be this layer's?
 
@@ -70,10 +70,12 @@ class Projection:
 
     def _heads(self, tensors: list[Tensor]) -> tuple[Tensor, Tensor]:
         dim = self.rotary.dim
-        if self.form == EACH:  # rows: head, then q k v, then channel
+        # Rows are ordered by head, then q k v, then channel
+        if self.form == EACH:
             q, k, _ = tensors[0].unflatten(0, (self.heads, 3, dim)).unbind(1)
             return q, k
-        if self.form == BLOCKS:  # rows: heads of q, then of k, then of v, each of `dim` channels
+        # Rows are the heads of q, then of k, then of v, each of `dim` channels
+        if self.form == BLOCKS:
             heads = tensors[0].unflatten(0, (self.heads + 2 * self.groups, dim))
             return heads[: self.heads], heads[self.heads : self.heads + self.groups]
         q, k = tensors
@@ -133,9 +135,8 @@ def _of_layer(spec: Spec, layer: int, tensors: Mapping[str, tuple[str, str]]) ->
         if form not in (EACH, BLOCKS):
             return None
         return Projection(layer, rotary, spec.heads, spec.groups, (name,), form)
-    if (
-        "q" not in tensors or "k" not in tensors or tensors["q"][0] == "q_b_proj"
-    ):  # whose input is a latent
+    # `q_b_proj` reads a latent and not the embedding
+    if "q" not in tensors or "k" not in tensors or tensors["q"][0] == "q_b_proj":
         return None
     gated = tensors["q"][0] == "q_proj" and spec.model in GATED
     names = (tensors["q"][1], tensors["k"][1])
@@ -162,7 +163,8 @@ def _of_gguf(weights: Weights) -> list[Projection]:
     if not heads or not 2 <= rotary_dim <= dim or rotary_dim % 2 or not fine:
         return []
     rotary = Rotary(dim, rotary_dim, base, layout="interleaved" if kind in INTERLEAVED else None)
-    paced = not number("attention.sliding_window")  # in windows some turn by a base of their own
+    # Layers with a window may turn by a base of their own
+    paced = not number("attention.sliding_window")
     return [
         Projection(layer, rotary, heads, groups, (tensors["q"], tensors["k"]), paced=paced)
         for layer, tensors in sorted(by_layer.items())

@@ -15,7 +15,7 @@ from typing import Any
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.config.spec import Rotary, Spec
 
-BITS = 16  # of a cached number, as servers keep them
+BITS = 16  # bits of a cached number, as servers keep them
 SETTINGS = ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
 
 

@@ -23,6 +23,7 @@ from posenc.analysis.relative_tables import Steps, Vectors
 from posenc.analysis.rotary_pairs import Evidence
 from posenc.analysis.tables import Rows, rows
 from posenc.core.frequencies import Layout
+from posenc.core.threads import threads
 from posenc.models.config.spec import Buckets, Rotary, Spec
 from posenc.models.layouts import KEY
 from posenc.models.projections import Projection, find_projections
@@ -38,13 +39,13 @@ T5 = re.compile(r"(.*\.)?relative_attention_bias\.weight")
 SHAW = re.compile(r"(.*\.)?(emb_rel|relative_positions?)_(k|v|keys|values)(\.weight)?")
 FLOATS = ("F16", "BF16", "F32", "F64")
 MOST_ELEMENTS = 2**25  # elements of a table that is measured
-MOST_ROWS, MOST_WIDTH = 2**21, 2**16  # and those of any model
-MOST_HEADS = 2**10  # of a bias
-MOST_TENSORS = 256  # that are measured
+MOST_ROWS, MOST_WIDTH = 2**21, 2**16  # rows and channels of a table of any model
+MOST_HEADS = 2**10  # heads of a bias
+MOST_TENSORS = 256  # tensors that are measured
 MOST_PROJECTION = 2**29  # elements of queries or keys
 MOST_WORK = 2**40  # products, to find the layout
-REACH = 128  # of T5 as it was released
-MOST_POINTS = 256  # of a curve in JSON
+REACH = 128  # reach of T5 as it was released
+MOST_POINTS = 256  # points of a curve in JSON
 NAMES_SHOWN = 3  # names of tensors, where none is recognised
 
 
@@ -86,7 +87,8 @@ class Bands:
     tensors: list[str]
     layers: list[int]
     layout: Layout
-    wavelengths: list[float] | None  # in tokens, unstretched; None: their base is not known
+    # Wavelengths in tokens, unstretched; None: their base is not known
+    wavelengths: list[float] | None
     queries: list[float]  # mean over heads and layers
     keys: list[float]
 
@@ -99,8 +101,8 @@ class Weighing:
     biases: list[Bias]
     relative: list[Relative]
     bands: list[Bands]
-    evidence: Evidence | None  # of the layout
-    layout: Layout | None  # as the config or the file has it
+    evidence: Evidence | None  # evidence of the layout
+    layout: Layout | None  # layout that the config or the file states
     broken: list[str]  # tensors with numbers that are not finite, which were not measured
     skipped: dict[str, str]  # tensors that were not measured, and why not
     tensors: int  # there are, of positions or not
@@ -120,6 +122,7 @@ class Weighing:
         return data
 
 
+@threads(1)
 def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     """Measure everything about positions in these weights, one tensor in memory at a time."""
     tensors = _FloatTensors(weights)
@@ -147,6 +150,7 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     )
 
 
+@threads(1)
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
     """Test queries and keys for their layout, on some layers from the first to the last."""
     projections = find_projections(spec, weights)
@@ -182,7 +186,8 @@ class _FloatTensors(Tensors):
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.kept:
             self.kept = dict([*self.kept.items()][-1:])
-            self.kept[name] = self.weights[name].to(torch.float32, copy=True)  # frees its bytes
+            # A float32 copy frees the bytes of the stored tensor
+            self.kept[name] = self.weights[name].to(torch.float32, copy=True)
         return self.kept[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -200,7 +205,8 @@ class _FloatTensors(Tensors):
 
 def _is_table(info: Info, spec: Spec | None) -> bool:
     shape = info.shape
-    if len(shape) == 3 and 1 in shape[:2]:  # a batch of one, before the rows or after them
+    # A batch of one stands before the rows or after them
+    if len(shape) == 3 and 1 in shape[:2]:
         shape = (shape[0] * shape[1], shape[2])
     if len(shape) != 2 or min(shape) < 2 or RELATIVE.search(info.name):
         return False

@@ -35,7 +35,7 @@ class Paper:
 
     key: str
     title: str
-    authors: str  # as BibTeX wants them: "Family, Given and Family, Given"
+    authors: str  # authors as BibTeX wants them: "Family, Given and Family, Given"
     year: int
     arxiv: str = ""
     url: str = ""

@@ -108,7 +108,7 @@ def unique_positions(probe: Probe) -> Finding:
     smallest, (p, q) = _extreme(apart, largest=False)
     pos = probe.line(len(rows)).tolist()
     two = f"{_named(pos[p])} and {_named(pos[q])}"
-    why = f"closest: positions {two}, {number(smallest, 2)} apart a channel"
+    why = f"the two most alike, positions {two}, differ by {number(smallest, 2)} a channel"
     return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
 
 
@@ -273,7 +273,8 @@ def _decays(probe: Probe) -> Finding:
     if not curves.isfinite().all():
         return Finding(float("inf"), "scores are not finite")
     span = curves.amax(-1) - curves.amin(-1)
-    flat = span < 1e-9  # some rows may be so, that of position 0 where its row is 0
+    # The scores of a query may be all alike, as of position 0 where its row is 0
+    flat = span < 1e-9
     steps = curves.diff()[~flat] / span[~flat].unsqueeze(-1)
     rises = (steps > 1e-6).any(0).nonzero()
     if flat.any() and not len(rises):
@@ -318,7 +319,8 @@ def any_length(probe: Probe) -> Finding:
             return Finding(float("inf"), str(error))
         if not far.isfinite().all():
             return Finding(float("inf"), f"scores at position {start:,} are not finite")
-    return Finding(0.0, f"finite at positions {FAR:,} and {FARTHEST:,}")
+    why = f"no last position: finite at {FAR:,} and {FARTHEST:,}; says nothing of quality"
+    return Finding(0.0, why)
 
 
 @of_probe
@@ -343,10 +345,10 @@ def order_sensitive(probe: Probe) -> Finding:
     before, after = probe.scores(pos, pos), probe.scores(pos, pos, order)
     after = after[:, place][:, :, place]
     seen = probe.seen(len(pos), len(pos))
-    hidden = ~(seen & seen[place][:, place])  # in either order
+    hidden = ~(seen & seen[place][:, place])  # hidden in one order or the other
     before, after = before.masked_fill(hidden, 0), after.masked_fill(hidden, 0)
     moved = _unchanged(before, after, pos, pos, "").defect
-    why = f"reading the middle token first changes scores by {moved:.1%} of their spread"
+    why = f"moving the middle token to the front changes scores by {moved:.2g} times their spread"
     return Finding(0.0 if moved > 1e-3 else 1.0, why)
 
 
@@ -442,7 +444,8 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
         pos = probe.at(reach, 2 * reach + 1)
         (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
         for head in probe.alike(pos):
-            for start in range(0, reach + 1, 9):  # 9: not at powers of two alone
+            # Steps of 9 do not begin at powers of two alone
+            for start in range(0, reach + 1, 9):
                 stop = start + reach
                 yield head[stop, start : stop + 1].flip(0)
                 if not probe.causal:
@@ -450,8 +453,13 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
-    """The extreme value, and its index."""
-    place = values.argmax() if largest else values.argmin()
+    """The extreme value, and its index; the first of those that differ by a rounding alone.
+
+    Where many are alike, the last digits of a processor would choose between them.
+    """
+    extreme = values.amax() if largest else values.amin()
+    alike = torch.isclose(values, extreme, rtol=1e-6, atol=0.0, equal_nan=True)
+    place = alike.flatten().nonzero()[0, 0]
     index = torch.unravel_index(place, values.shape)
     return values.flatten()[place].item(), tuple(int(i) for i in index)
 

@@ -16,7 +16,7 @@ from posenc.core.masks import causal
 from posenc.core.positions import folded
 
 LARGE = 2.0**20  # length of a query and of a key: a bias is nothing beside their product
-TOKENS = 9  # of the random text, where so many are accepted
+TOKENS = 9  # tokens of the random text, where an encoding takes so many
 
 
 class Probe:
@@ -195,7 +195,8 @@ def in_float64(encoding: Encoding) -> Encoding:
     """
     twin = copied(encoding).double().eval()
     for module in twin.modules():
-        for name, value in vars(module).items():  # tensors that are no parameter and no buffer
+        # Tensors that are neither parameters nor buffers
+        for name, value in vars(module).items():
             if isinstance(value, Tensor) and value.is_floating_point():
                 vars(module)[name] = value.double()
     return twin

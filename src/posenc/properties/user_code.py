@@ -44,7 +44,7 @@ class Maker:
     """
 
     source: Any
-    name: str  # as the user wrote it
+    name: str  # name as the user wrote it
 
     def __call__(self, dim: int, heads: int, **options: Any) -> Encoding:
         if isinstance(self.source, Encoding):
@@ -130,7 +130,8 @@ def _run(path: Path, written: int) -> ModuleType:
     spec = spec_from_file_location(str(path), path)
     assert spec is not None
     module, code = module_from_spec(spec), path.read_bytes()
-    sys.modules[spec.name] = module  # where dataclasses and pickle look for it
+    # dataclasses and pickle look for the module there
+    sys.modules[spec.name] = module
     try:
         with explained(path.name, path):
             # Not by the loader, which would leave a __pycache__ beside the file.
@@ -221,7 +222,8 @@ def _docstring_as_written(source: Any) -> str:
         return ""
     try:
         tree: Any = ast.parse(dedent(getsource(source)))
-    except (OSError, TypeError, SyntaxError):  # typed in, or made by other code
+    except (OSError, TypeError, SyntaxError):
+        # The code was typed in, or made by other code
         return cleandoc(source.__doc__)
     node = tree if isinstance(source, ModuleType) else tree.body[0]
     first, *lines = (ast.get_docstring(node, clean=False) or source.__doc__).splitlines()

@@ -15,8 +15,8 @@ from posenc.core.shapes import Heads, Keys, PerHead
 from posenc.core.tracing import by_products, in_full, readable, transformed
 from posenc.rotation.table import copied
 
-HALVINGS = 20  # of the exponent: a sum of |A| up to a million is as good as one below 1
-TERMS = 9  # of the series of exp
+HALVINGS = 20  # halvings of the exponent: a sum of |A| up to a million is as good as one below 1
+TERMS = 9  # terms of the series of exp
 NEWTON = 48  # steps towards an inverse: enough for a condition of a million
 
 
@@ -94,7 +94,7 @@ def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
 
 def _apart(eigenvalues: Tensor) -> bool:
     """Tell whether each has one vector, exact to 10⁻⁸, as its gradient is: both divide by gaps."""
-    gaps = eigenvalues.diff(dim=-1)  # they ascend
+    gaps = eigenvalues.diff(dim=-1)  # eigenvalues ascend
     return bool((gaps > 1e-7 * eigenvalues[..., -1:]).all())
 
 
@@ -139,7 +139,8 @@ class _Exponentials(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
         a, eigenvalues, v = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is asked for
+        # A second derivative is asked for
+        if torch.is_grad_enabled():
             return torch.autograd.grad(exponential(a), a, grad, create_graph=True)[0]
         half = eigenvalues.unsqueeze(-2) / 2  # (…, 1, column)
         turn, x = torch.exp(1j * half), half.mT - half
@@ -192,12 +193,14 @@ def turned(x: Heads, by: Tensor) -> Heads:
         dtype = torch.promote_types(x.dtype, by.dtype)
         blocks = x.to(dtype).unflatten(-1, (by.shape[-3], by.shape[-1]))
         by = by.to(dtype) if by.ndim == 6 else by.to(dtype).unsqueeze(0)
-        if by_products():  # ONNX broadcasts no axis in its Einsum
+        # ONNX's Einsum broadcasts no axis
+        if by_products():
             out = (by @ blocks.unsqueeze(-1)).squeeze(-1)
         elif by.shape[:2] == (1, 1):  # (token, block, batch · head, channel), and back
             rows = blocks.permute(2, 3, 0, 1, 4).flatten(2, 3) @ by.flatten(0, 2).mT
             rows = rows.unflatten(2, x.shape[:2]).permute(2, 0, 3, 1, 4)
-            out = rows.contiguous().transpose(1, 2)  # in memory as a projection's heads are
+            # Lay the result out in memory as the heads of a projection are
+            out = rows.contiguous().transpose(1, 2)
         else:
             # Broadcasting copies no matrix for each head.
             out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)

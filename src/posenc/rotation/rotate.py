@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.core.frequencies import Layout, join, split
 from posenc.core.shapes import Heads, Keys, PerHead
 from posenc.rotation import torch_kernels
-from posenc.rotation.dispatch import kernel_for, load_numba, load_triton
+from posenc.rotation.kernels import kernel_for, load_numba, load_triton
 from posenc.rotation.table import Turn, copied
 
 ON_CPU = {

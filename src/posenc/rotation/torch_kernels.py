@@ -15,10 +15,10 @@ from torch import Tensor
 
 from posenc.rotation.table import Turn
 
-BLOCK = 1 << 18  # numbers for each thread: small enough for the cache
-# Numbers in float32 for each of several threads: they wait for each other after each operation,
-# so that blocks must be large.
-MANY = 1 << 22
+BLOCK = 1 << 17  # numbers for one thread: small enough for the cache
+# Numbers for each of several threads, in 16 bits and in float32: they wait for each other after
+# each operation, so that blocks must be larger.
+LARGER, MANY = 1 << 18, 1 << 22
 
 
 def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
@@ -40,7 +40,8 @@ def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 
 def by_halves(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out, wide, turned = torch.empty_like(x) if out is None else out, None, None
-    for x_part, out_part, cos, sin in _blocks(x, out, *by):
+    # Both channels of a pair are multiplied by the same cosine: one product for both halves.
+    for x_part, out_part, cos, sin in _blocks(x, out, torch.cat((by.cos, by.cos), -1), by.sin):
         if x.dtype is torch.float32:
             _turn_halves(x_part, cos, sin, out_part)
         else:
@@ -51,9 +52,9 @@ def by_halves(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 
 
 def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
-    (a, b), (first, second) = x.chunk(2, -1), out.chunk(2, -1)
-    torch.mul(a, cos, out=first).addcmul_(b, sin, value=-1)
-    torch.mul(b, cos, out=second).addcmul_(a, sin)
+    (a, b), (first, second) = x.chunk(2, -1), torch.mul(x, cos, out=out).chunk(2, -1)
+    first.addcmul_(b, sin, value=-1)
+    second.addcmul_(a, sin)
 
 
 def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, ...]]:
@@ -65,8 +66,8 @@ def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, .
     threads, cuts = torch.get_num_threads(), {}
     # Where a core is busy its thread comes late, and all others wait, in each operation on a block.
     # In 16 bits that would be cheaper too, but large copies in float32 would cost more when quiet.
-    several = threads > 1 and x.dtype is torch.float32
-    size, block = x.numel(), (MANY if several else BLOCK) * threads
+    several = MANY if x.dtype is torch.float32 else LARGER
+    size, block = x.numel(), BLOCK if threads == 1 else several * threads
     if size <= block:
         return [(x, out, *tables)]
     for axis in sorted(range(3), key=lambda axis: -x.stride(axis)):

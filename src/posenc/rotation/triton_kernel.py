@@ -45,7 +45,8 @@ def _kernel(
     at = text * table_batch + head * table_head + token * table_token + pair
     c = tl.load(cos + at, mask=seen, other=0.0)
     s = tl.load(sin + at, mask=seen, other=0.0)
-    if INTERLEAVED:  # a row as it lies, taken apart in registers
+    # Read a row as it lies, and take it apart in registers
+    if INTERLEAVED:
         channel = tl.arange(0, 2 * COLUMNS)[None, :]
         own_channels = there & (channel < 2 * PAIRS)
         row = tl.load(x + START + channel, mask=own_channels, other=0.0).to(tl.float32)
@@ -57,7 +58,8 @@ def _kernel(
         b = tl.load(x + START + PAIRS + pair, mask=seen, other=0.0).to(tl.float32)
         tl.store(out + START + pair, (a * c - b * s).to(out.dtype.element_ty), mask=seen)
         tl.store(out + START + PAIRS + pair, (b * c + a * s).to(out.dtype.element_ty), mask=seen)
-    if COPY:  # channels before START and after the pairs
+    # Copy the channels before START and after the pairs
+    if COPY:
         index = tl.arange(0, WIDE)[None, :]
         copied = there & (index < CHANNELS) & ((index < START) | (index >= START + 2 * PAIRS))
         tl.store(out + index, tl.load(x + index, mask=copied, other=0.0), mask=copied)

@@ -8,6 +8,7 @@ An encoding is given as itself or by its name in the catalogue.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -79,12 +80,19 @@ def rows(
     return Picture(positions.angles(_name(encoding), values.tolist(), of))
 
 
-def channels(encoding: Encoding | str, tokens: int = 128) -> Picture:
-    """Draw some channels of what `rows` shows, as curves against the position.
+def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int] = ()) -> Picture:
+    """Draw channels of what `rows` shows, as curves against the position; some, if none is named.
 
-    Raises ValueError for encodings that act on scores alone.
+    Raises ValueError for encodings that act on scores alone, and for channels that there are not.
     """
-    return Picture(positions.channels(_name(encoding), _row_values(encoding, tokens)))
+    rows = _row_values(encoding, tokens)
+    for channel in channels:
+        if not 0 <= channel < len(rows[0]):
+            raise ValueError(
+                f"`channels` must be from 0 to {len(rows[0]) - 1}, got {brief(channel)}:"
+                " name some of those."
+            )
+    return Picture(positions.channels(_name(encoding), rows, channels))
 
 
 def _row_values(encoding: Encoding | str, tokens: int) -> list[list[float]]:
@@ -145,7 +153,7 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
     """The encoding, if it turns queries by their positions alone."""
     instance = _encoding(encoding, heads=1, **sizes)
-    reads = "on_hidden" in instance.acts_on  # what the layer says, not a number
+    reads = "on_hidden" in instance.acts_on  # turned by what the layer says, not by a number
     if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
         raise ValueError(_turns_nothing(encoding, asked))
     return instance

@@ -32,7 +32,10 @@ def test_each_row_is_a_ratio_to_nope_and_each_target_a_speed():
     nope = table.row("NoPE")
     assert nope.ratio == 1
     assert not nope.ours
-    assert len(table.rows) == len(SPEEDS)
+    assert len(table.rows) == len(SPEEDS) + 1
+    rounded = table.row("posenc NoPE, bfloat16")
+    (target,) = [one for one in table.targets if one.what == "NoPE in bfloat16, step / NoPE's"]
+    assert (target.found, target.most) == (rounded.ratio, 0.6)
     for name, speed in SPEEDS.items():
         title = find(name).name
         (target,) = [one for one in table.targets if one.what.startswith(f"{title},")] or [None]
@@ -46,7 +49,7 @@ def test_each_row_is_a_ratio_to_nope_and_each_target_a_speed():
 def test_every_encoding_of_the_catalogue_takes_a_step():
     torch.manual_seed(0)
     for card in CATALOG:
-        study._step(card, TASK, TINY)()
+        study._step(cell.Cell(TASK.name, card.slug, 1, profile=TINY), TASK)()
 
 
 def test_a_step_is_that_of_a_study(monkeypatch):
@@ -58,7 +61,7 @@ def test_a_step_is_that_of_a_study(monkeypatch):
     model, timed = (build(one, len(TASK.vocabulary)) for _ in range(2))
     train.fit(model, one, TASK)
     monkeypatch.setattr(study, "build", lambda *of: timed)
-    step = study._step(find("rope"), TASK, TINY)
+    step = study._step(one, TASK)
     step(), step()
     for ours, theirs in zip(timed.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, theirs)

@@ -73,8 +73,11 @@ def test_trained_encodings_are_ranked_by_their_area():
 
 def test_where_a_contrast_is_open_nobody_is_ranked():
     """Six seeds decide one contrast of a plan, not six."""
+    both = ["nope", "alibi"]
+    pairs = [["nope", "rope"], ["nope", "alibi"], ["alibi", "rope"]]
+    sums = [[both, "rope"], ["nope", ["alibi", "rope"]], [["nope", "rope"], "alibi"]]
     for contrasts in (1, 6):
-        planned = plan(contrast=[["nope", "rope"]] * contrasts)
+        planned = plan(contrast=[*pairs, *sums][:contrasts])
         found = analysis.analyse(contents(planned, falling))
         assert {contrast.decided for contrast in found.contrasts} == {contrasts == 1}
         assert any(row.rank for row in found.rows) == (contrasts == 1)
@@ -345,6 +348,16 @@ def test_the_rate_of_a_row_is_its_best_within_the_trained_length():
     trial = next(digest for digest, one in records.items() if one.cell.seed > 10_000)
     some = {digest: one for digest, one in records.items() if digest != trial}
     assert len(analysis.chosen_rates(planned, replace(held, records=some))) == 1
+
+
+def test_a_rate_that_is_not_chosen_yet_is_none_and_no_rate_of_the_profile():
+    """Before its trials are done, a row has the rate of no cell."""
+    planned = plan(["nope", "rope"], rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
+    held = Contents([(planned.digest, planned.text)], [], {}, {})
+    found = analysis.analyse(held)
+    assert [row.rate for row in found.rows] == [None, None]
+    assert found.profile is None
+    assert found.steps == planned.profile.steps
 
 
 def test_a_loss_that_still_falls_is_said():

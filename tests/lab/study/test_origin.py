@@ -1,5 +1,6 @@
 """Where outcomes come from, against files that are changed and stores that go on elsewhere."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -54,3 +55,29 @@ def test_other_commits_and_processors_are_listed_and_leave_the_digest(tmp_path, 
 def test_a_processor_is_named():
     if Path("/proc/cpuinfo").exists():
         assert origin.processor().rpartition(", ")[0]
+
+
+def run_there(cell, task, directory, stop, progress, device="cpu"):
+    assert device == os.environ.get("THERE", "cpu")
+    return study_runner.run(cell, task, directory, stop, progress)
+
+
+def test_another_device_is_a_source_of_the_outcomes(tmp_path, monkeypatch):
+    """`meta` is one that every torch has; nothing is trained on it here."""
+    monkeypatch.setenv("THERE", "meta")
+    whole = Plan.of(study_runner.PLAN)
+    execute.study(whole, tmp_path, 1, run_there, start="fork", device="meta")
+    assert read(tmp_path).sources["device"] == "meta"
+    with pytest.raises(PlanError, match="`device` is 'meta' there and"):
+        study(tmp_path)
+    study(tmp_path / "here")
+    assert "device" not in read(tmp_path / "here").sources
+
+
+def test_a_device_that_there_is_not_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(PlanError, match="device: 'cuda:77' cannot be used here: "):
+        study(tmp_path / "none", device="cuda:77")
+    with pytest.raises(PlanError, match="device: 'gpu' cannot be used here: "):
+        study(tmp_path / "none", device="gpu")
+    assert not (tmp_path / "none").exists()
+    assert origin.device("cuda:77", here=False) == {"device": "cuda:77"}  # nodes have it

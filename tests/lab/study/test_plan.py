@@ -1,6 +1,7 @@
 """Plans against what they say in TOML, in any spelling, and plans that cannot be carried out."""
 
 import tomllib
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -171,6 +172,23 @@ BAD = [
     (extended("rope", "yarn " + "9" * 400), "must be by a factor from 1 to 1,000,000"),
     (extended("rope", "yarn 2 after 99999999999"), 'extend: must be "pi 2"'),
     ({"positions": "random " + "9" * 5_000}, 'must be "plain" or "random 2048"'),
+    ({"tested": [8, 12, 12]}, "tested: 12 is there twice: leave one of them out"),
+    (
+        {"contrast": [["nope", "rope"], ["nope", "rope"]]},
+        "nope and rope are there twice, and would",
+    ),
+    (
+        {"contrast": [["nope", "rope"], ["rope", "nope"]]},
+        "rope and nope are there twice, and would",
+    ),
+    ({"contrast": [[["nope", "nope"], "rope"]]}, "contrast: 'nope' is there twice"),
+    ({"text": "mine.txt"}, "text: none of the tasks is made of it, they are copy"),
+    ({"images": "mine.npz"}, "images: none of the tasks is made of it, they are copy"),
+    ({"rate_seeds": 3}, "rate_seeds: choose among `rates`: name three of them, or leave it out"),
+    (
+        {"encodings": ["rope", {"name": "rope cropped", "encoding": "nope"}]},
+        "encodings: 'rope cropped' is how another row reads: name it anew",
+    ),
     ({"hypotesis": "x"}, "'hypotesis' is not known: did you mean 'hypothesis'"),
     ({"hypothesis": 1}, "hypothesis: must be text in quotes"),
 ]
@@ -286,3 +304,14 @@ def test_a_plan_from_before_encodings_were_told_reads_as_it_was():
     assert Plan.stored(earlier.text) == earlier
     assert Plan.stored(Plan.of(SMALL).text) == Plan.of(SMALL)
     assert Plan.of(SMALL).of_seed(1)[0].told
+
+
+def test_what_a_plan_wastes_is_noted():
+    """It is no error: a trial run may have few seeds, and a short one no full rate."""
+    few = Plan.of(SMALL | {"seeds": 6, "contrast": [["nope", "rope"]], "tasks": ["copy", "sort"]})
+    assert few.notes() == ["6 seeds cannot decide 2 contrasts: 7 can"]
+    assert replace(few, seeds=7).notes() == []
+    assert replace(few, contrast=()).notes() == []
+    short = Plan.of(SMALL | {"profile": {"steps": 100}})
+    assert short.notes() == ["its rate is never reached: of 100 steps, 100 are `warmup`"]
+    assert Plan.of(SMALL | {"profile": {"steps": 101}}).notes() == []

@@ -243,6 +243,40 @@ def test_texts_too_short_for_the_longest_window_are_refused():
         language("ab" * 50, held=1)
 
 
+def test_a_text_of_the_longest_window_is_the_whole_of_what_it_is_taken_from():
+    whole = language(NOVEL[:30_000]).text(3_000, Random(5), held_out=True)
+    assert "".join(whole.symbols[1:]) == NOVEL[27_000:30_000]
+
+
+@pytest.mark.parametrize(
+    ("task", "n", "said"),
+    [
+        (language(NOVEL[:30_000]), 3_001, "windows of a text of 3,000 symbols have 0 … 3,000 of"),
+        (masked(["a"] * 5_000), 501, "windows of a text of 500 symbols have 0 … 500 of them, got"),
+        (passkey("ab" * 5_000), 10_038, "windows of a text of 10,000 symbols have .* got 10,001"),
+        (passkey("ab" * 5_000).at(20), 20, r"and its question have 37 characters, got n = 20"),
+        (TASKS["addition"], 4_001, "numbers are written up to 4,000 digits, got 4001: test fewer"),
+    ],
+)  # fmt: skip
+def test_a_length_that_cannot_be_written_is_refused(task, n, said):
+    with pytest.raises(ValueError, match=said):
+        task.text(n, Random(0), held_out=True)
+
+
+def test_every_length_of_a_task_is_tried_and_in_the_part_that_is_held_out():
+    for task in TASKS.values():
+        task.most_tokens()
+    ends = replace(TASKS["copy-unique"], trained=50, tested=(50, 60, 101))
+    with pytest.raises(ValueError, match="has up to 100 words, for none is there twice, got 101"):
+        ends.most_tokens()
+    replace(ends, held_out=TASKS["copy"].write).most_tokens()
+    with pytest.raises(ValueError, match=r"up to 100 words, .* got 101"):
+        replace(ends, held_out=TASKS["copy"].write, trained=101).most_tokens()
+    odd = Task("odd", lambda n, random: (["a"], ["a" if n < 9 else "b"]), "a", tested=(5, 9))
+    with pytest.raises(ValueError, match="wrote 'b', which is not among its `symbols`"):
+        replace(odd, trained=5).most_tokens()
+
+
 def test_a_length_below_the_least_is_refused():
     with pytest.raises(ValueError, match=r"`n` must be a whole number of at least 2, got 1"):
         TASKS["flip-flop"].text(1, Random(0))

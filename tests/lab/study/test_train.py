@@ -1,6 +1,7 @@
 """Training against what a seed must decide, and against runs that were never stopped."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
 
@@ -99,16 +100,17 @@ def test_products_of_training_may_be_rounded_while_weights_and_tests_are_not(enc
     plain = replace(cell(), encoding=encoding)
     rounded = replace(plain, precision="bfloat16")
     model = build(rounded, len(COPY.vocabulary))
-    kept = set()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_hook(lambda module, x, y: kept.add((y.dtype, y.requires_grad)))
+    maps, products = 7, []  # q, k, v, out, two of the MLP, the head
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and ".encoding." not in name:
+            module.register_forward_hook(lambda module, x, y: products.append(y))
     losses, _ = train.fit(model, rounded, COPY)
-    assert kept == {(torch.bfloat16, True)}
+    assert len(products) == TINY.steps * maps
+    assert all(torch.equal(y, y.bfloat16().float()) for y in products)
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    kept.clear()
+    products.clear()
     train.evaluate(model, rounded, COPY.at(5, (5, 8)))
-    assert kept == {(torch.float32, False)}
+    assert not any(torch.equal(y, y.bfloat16().float()) for y in products)
     exact, _ = steps_of(plain)
     assert losses != exact
     assert losses == pytest.approx(exact, rel=0.02)
@@ -233,3 +235,36 @@ def test_cells_are_refused_that_say_what_is_not_known():
         cell(control="window 3")
     with pytest.raises(ValueError, match="`positions` must be"):
         cell(positions="random")
+
+
+def test_a_run_on_a_named_device_is_the_same_there(tmp_path):
+    """Its second name of the CPU goes the way of all other devices, a stop and checkpoints too."""
+    alone = train.run(cell(), COPY)
+    stops = iter([False] * 3 + [True])
+    with pytest.raises(train.Stopped):
+        train.run(cell(), COPY, tmp_path, lambda: next(stops), device="cpu:0")
+    again = train.run(cell(), COPY, tmp_path, device="cpu:0")
+    assert again.losses == alone.losses
+    assert all(torch.equal(again.outcomes[place], x) for place, x in alone.outcomes.items())
+
+
+@pytest.mark.parametrize("encoding", ["rope", "sinusoidal", "t5", "shaw", "fire", "fox", "cope"])
+@pytest.mark.parametrize(
+    ("task", "changes"),
+    [
+        ("copy", {}),
+        ("copy", {"positions": "random 100", "control": "window"}),
+        ("copy", {"control": "oracle"}),
+        ("masked", {"control": "shuffled"}),
+    ],
+)
+def test_all_that_a_step_reads_lies_on_the_device(monkeypatch, encoding, task, changes):
+    """On `meta`, which no tensor of the CPU can be added to, and which cannot pick the answers."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    task = tasks.find(task)
+    there = replace(cell(**changes), encoding=encoding, task=task.name)
+    model = build(there, len(task.vocabulary), task.both_ways)
+    share = train.OnDevice(model, there, task, device="meta")
+    assert {weight.device.type for weight in model.parameters()} == {"meta"}
+    with pytest.raises(NotImplementedError, match="nonzero"):
+        share.loss(task.training(4, Random("a")), Random("b"))

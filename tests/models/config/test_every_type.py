@@ -20,6 +20,7 @@ SIZES = {
 }
 HOSTILE = (  # under rope_parameters
     [],
+    7,
     {"max_position_embeddings": {}},
     {"full_attention": {"rope_type": "yarn"}, "sliding_attention": None},
     {"rope_type": "yarn", "factor": 4.0, "rope_theta": {}},

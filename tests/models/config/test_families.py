@@ -1,5 +1,8 @@
 """families.json against the script that writes it, and against the class that reads it."""
 
+import ast
+import inspect
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -18,6 +21,22 @@ def test_every_field_of_a_line_is_one_of_family_and_in_its_order():
     order = [field.name for field in fields(families.Family)]
     for line in families._lines().values():
         assert list(line) == [name for name in order if name in line]
+
+
+def test_the_page_that_adds_a_family_has_every_field_and_what_was_read():
+    """docs/families.md against the class, its docstring and the line of the family it adds."""
+    page = (ROOT / "docs" / "families.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([A-Z].*?) \| (`.*`) \|$", page, re.MULTILINE)
+    named = [name for _, cell in rows for name in re.findall(r"`(\w+)`", cell)]
+    order = [field.name for field in fields(families.Family)]
+    assert ["name", "folder", "kind", *named] == order
+    assert {*re.findall(r"^    `(\w+)`", families.Family.__doc__, re.MULTILINE)} == {*order}
+    source = inspect.getsource(families.Family)
+    assert re.findall(r"^    # (.+)", source, re.MULTILINE) == ["What it is", *dict(rows)]
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    ((name, read),) = ast.literal_eval(f"{{{block}}}").items()
+    family = families.family(name)
+    assert {field: getattr(family, field) for field in read} == read
 
 
 @pytest.mark.slow

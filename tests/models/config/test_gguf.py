@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from posenc.models.config import read
+from posenc.models.config.gguf import specify_gguf
 from posenc.models.files.errors import ModelError, Unread
 
 
@@ -112,11 +113,51 @@ def test_what_is_not_read_says_so(tmp_path):
         ("rope__dimension_count", 3, "channels turn in pairs"),
         ("attention__head_count", 0, "num_attention_heads: must be a whole number, got 0"),
         ("rope__scaling__type", "magic", "rope_type: is not known, got 'magic'"),
+        (
+            "rope__scaling__attn_factor",
+            "1",
+            r"m\.gguf:llama\.rope\.scaling\.attn_factor: must be a",
+        ),
+        ("rope__scaling__yarn_attn_factor", float("nan"), "attn_factor: must be a number, got nan"),
+        ("rope__scaling__yarn_log_multiplier", ["1"], "_log_multiplier: must be a number, got"),
     ],
 )
 def test_metadata_that_cannot_be_is_refused(tmp_path, key, value, message):
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
     with pytest.raises(ModelError, match=message):
-        read(written(tmp_path / "m.gguf", "llama", **SIZES | {key: value}))
+        read(written(tmp_path / "m.gguf", "llama", **scaling | SIZES | {key: value}))
+
+
+@pytest.mark.parametrize(
+    ("base", "factors", "message"),
+    [
+        (-1.0, np.ones(8), r"m\.gguf:llama\.rope\.freq_base: must be a number, got -1"),
+        ("5", np.ones(8), r"m\.gguf:llama\.rope\.freq_base: must be a number, got '5'"),
+        (5e5, np.zeros(8), "divides the frequencies by other factors than Llama 3's"),
+        (5e5, np.full(8, np.nan), "divides the frequencies by other factors than Llama 3's"),
+    ],
+)
+def test_factors_are_divided_by_nothing_that_is_no_number(tmp_path, base, factors, message):
+    path = tmp_path / "m.gguf"
+    tensors = {"rope_freqs.weight": factors}
+    with pytest.raises(ModelError, match=message):
+        read(written(path, "llama", tensors, rope__freq_base=base, **SIZES))
+
+
+def test_sizes_that_are_none_are_refused_by_their_key(tmp_path):
+    """From a share of them follows what the file leaves out."""
+    path = tmp_path / "m.gguf"
+    huge = {"general.architecture": "granitemoe", "granitemoe.attention.key_length": 10**400}
+    with pytest.raises(ModelError, match="head_dim: must be a whole number, got 1000"):
+        specify_gguf(huge, {}, "m.gguf")
+    with pytest.raises(ModelError, match="num_attention_heads: must be a whole number, got 0"):
+        read(written(path, "granite", **SIZES | {"attention__head_count": 0}))
+
+
+def test_widths_without_heads_say_nothing_of_the_layers():
+    told = {"general.architecture": "nemotron_h"}
+    widths = told | {"nemotron_h.feed_forward_length": []}
+    assert specify_gguf(widths, {}, "x.gguf") == specify_gguf(told, {}, "x.gguf")
 
 
 @pytest.mark.parametrize("scaling", ["yarn", "dynamic", "ntk"])

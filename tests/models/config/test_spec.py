@@ -1,11 +1,14 @@
 """Specifications against published configs: frequencies that transformers computes, encodings."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from published import KINDS, LAYERS, MODELS, published, turning
 
 from posenc import NoPE, RoPE, Sum
 from posenc.models.config import specify
+from posenc.models.config.spec import Spec
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -44,3 +47,19 @@ def test_published_models_give_ready_encodings(name):
     pos = torch.arange(5)
     pos = pos if turn.axes == 1 else pos[:, None].expand(5, turn.axes)
     assert turn(q, k, pos)[0].shape == q.shape
+
+
+def test_a_spec_shows_itself_as_a_small_card():
+    """The 916 letters of its fields were not to be read: each kind of layer once, and escaped."""
+    spec = specify(
+        {"model_type": "gemma3_text", "num_hidden_layers": 6, "max_position_embeddings": 131072,
+         "rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window": 1024}
+    )  # fmt: skip
+    assert repr(spec) == "Spec('gemma3_text', 6 layers of 2 kinds)"
+    html = spec._repr_html_()
+    assert [html.count(part) for part in ("<tr>", "Rotary(", "window=1024")] == [3, 2, 1]
+    assert "tokens it takes 131,072" in html
+    hidden = replace(spec, model="<script>", notes=("<b>",))._repr_html_()
+    assert "<script>" not in hidden
+    assert "<b>" not in hidden.replace("<b>&lt;script&gt;</b>", "")
+    assert Spec("", "nothing")._repr_html_().startswith("<div")

@@ -131,6 +131,52 @@ def test_each_view_says_something_before_the_first_click(visit, view):
     assert "undefined" not in text
 
 
+@pytest.mark.parametrize("dim", [8, 16, 64])
+@pytest.mark.parametrize(("name", "adds"), [("sinusoidal", True), ("rope", False)])
+def test_channels_are_chosen_and_drawn_at_any_width(visit, name, adds, dim):
+    """Each curve, and the distance to position 0, against the encoding made with that width."""
+    encoding, pos = create(name, dim, 4), torch.arange(24)
+    at, ones = encoding.prepare(pos), torch.ones(1, 1, 24, dim)
+    rows = (
+        encoding.on_embeddings(torch.zeros(1, 24, 4 * dim), at)[0]
+        if adds
+        else encoding.on_queries(ones, at)[0, 0]
+    )
+    page = visit(f"#v1/encoding/{name}?n=24&dim={dim}&channels=0,5,{dim - 1}")
+    assert page.inner_text("#notice") == ""
+    assert f"4 heads of {dim} channels" in page.inner_text(".note")
+    figures = page.locator("section:has(> h3:text-is('Channel by channel')) figure")
+    figures.nth(0).locator("summary").click()
+    figures.nth(1).locator("summary").click()
+    curves, far = (numbers_of(figures.nth(n)) for n in range(2))
+    wanted = [[p, *(float(rows[p, c]) for c in (0, 5, dim - 1))] for p in range(24)]
+    assert np.array(curves) == pytest.approx(np.array(wanted), rel=6e-3, abs=1e-4)
+    away = [[p, float((rows[p] - rows[0]).norm())] for p in range(24)]
+    assert np.array(far) == pytest.approx(np.array(away), rel=6e-3, abs=1e-4)
+
+
+def numbers_of(figure):
+    """The table behind a figure."""
+    rows = figure.locator("tbody tr, table tr").evaluate_all(
+        "rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    value = lambda text: float(re.sub(r" · 10.*", "e-9", text).replace("−", "-"))  # noqa: E731
+    return [[*map(value, row)] for row in rows if re.fullmatch(r"[\d.]+", row[0])]
+
+
+def test_the_width_is_moved_and_what_is_not_there_is_said(visit):
+    page = visit("#v1/encoding/rope")
+    page.get_by_label("Channels of a head").press("ArrowRight")
+    has_address(page, "dim=32")
+    says(page, ".note", "4 heads of 32 channels")
+    page.get_by_label("Channels drawn as curves").fill("1, 31")
+    expect(page.locator(".legend", has_text="channel 31")).to_be_visible()
+    says(visit("#v1/encoding/rope?dim=24"), "#notice", "24 channels (shown: 16; there are 8, 16")
+    both = visit("#v1/encoding/rope?dim=32&option.base=500000")
+    says(both, "#notice", "“base”, which RoPE has no slider for at 32 channels")
+    assert visit("#v1/encoding/deberta").get_by_label("Channels of a head").is_hidden()
+
+
 def test_a_click_on_a_picture_holds_the_place_that_is_read(visit):
     page = visit("#v1/encoding")
     page.select_option("select", "sinusoidal")
@@ -156,7 +202,7 @@ def test_a_sentence_is_typed_and_shuffled(visit):
     expect(page.locator(".chips li")).to_have_count(3)
     page.get_by_role("button", name="Shuffle").click()
     has_address(page, "order=")
-    says(page, ".claims", "changes by nothing without the encoding")
+    says(page, ".claims", "Without an encoding the shuffle changed no word’s output")
     page.get_by_label("Each word sees only those before it").check()
     has_address(page, "causal")
 
@@ -166,7 +212,7 @@ def test_hands_are_moved_where_pairs_turn_and_else_that_is_said(visit):
     says(page, ".instead", "does not turn pairs")
     page.select_option("select", "rope")
     page.get_by_role("button", name="Move both by 37").click()
-    says(page, ".claim", "the angle between them stays the same in every pair")
+    says(page, ".claim", "the angles between them have not changed")
 
 
 def test_encodings_are_compared_and_filtered(visit):
@@ -189,7 +235,7 @@ def test_a_stop_of_the_tour_opens_in_its_view(visit):
     page = visit("#v1/story")
     page.get_by_role("link", name="“Attention does not change").click()
     page.get_by_role("button", name="Next").click()
-    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
+    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 15")
     page.get_by_role("link", name="Open it in its view").click()
     expect(page.locator("h2")).to_have_text("Does attention know the order?")
 
@@ -197,8 +243,9 @@ def test_a_stop_of_the_tour_opens_in_its_view(visit):
 @pytest.mark.parametrize("view", VIEWS[:-1])
 def test_a_tab_leads_to_its_view(visit, view):
     page = visit("#v1/order" if view == "encoding" else "#v1/encoding")
-    page.get_by_role("link", name=view.capitalize(), exact=True).click()
-    expect(page.locator(f"nav a[data-view={view}]")).to_have_attribute("aria-current", "page")
+    link = page.get_by_role("link", name=view.capitalize(), exact=True)
+    link.click()
+    expect(link).to_have_attribute("aria-current", "page")
 
 
 def test_a_model_of_the_users_is_shown_first(visit):
@@ -266,7 +313,7 @@ def test_a_key_goes_on_to_the_next_stop_of_the_tour(visit):
     expect(page.locator("#view")).to_be_focused()
     before = pixels(page)
     page.keyboard.press(" ")
-    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 10")
+    expect(page.locator(".stop-count")).to_have_text("Stop 2 of 15")
     differs(page, before)
 
 
@@ -647,6 +694,23 @@ def test_what_is_copied_and_saved(visit):
         assert found.value.suggested_filename.endswith(f".{kind.lower()}")
         with open(found.value.path(), "rb") as file:
             assert file.read().startswith(begin)
+
+
+def test_what_is_saved_has_its_title_its_legend_and_address_and_no_cursor(visit):
+    page = visit("#v1/encoding/rope?channels=0,5")
+    for figure, names in (("What is added to scores", ()), ("Channels against", (0, 5))):
+        box = page.locator("figure:visible", has_text=figure).first
+        assert box.locator(".cursor").count() == 1
+        with page.expect_download() as found:
+            box.get_by_role("button", name="Save as SVG").click()
+        drawing = Path(found.value.path()).read_text("utf-8")
+        assert re.search(rf"<text[^>]*>{figure}", drawing)
+        assert [n for n in names if f"channel {n}</text>" not in drawing] == []
+        assert "<desc>explore.html#v1/encoding/rope?channels=0%2C5</desc>" in drawing
+        assert "aria-hidden" not in drawing
+        assert "cursor" not in drawing
+        wide, tall = map(float, re.search(r'viewBox="0 -34 (\d+) ([\d.]+)"', drawing).groups())
+        assert f'<rect y="-34" width="{wide:g}" height="{tall:g}"' in drawing
 
 
 def saved_figure(page, tmp_path, n=0):

@@ -2,6 +2,7 @@
 
 import io
 from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,10 @@ pytestmark = pytest.mark.slow
 
 # A browser that prints lays the page out anew, and calls no observer of sizes.
 NO_OBSERVER = "window.ResizeObserver = class { observe() {} }"
+ENDS = """path => [0, path.getTotalLength()].map((at) => {
+  const end = path.getPointAtLength(at).matrixTransform(path.getScreenCTM());
+  return [end.x, end.y];
+})"""
 PAPER = 794  # pixels across: A4
 CELLS = """figure => {
   const canvas = figure.querySelector("canvas"), n = canvas.width;
@@ -33,21 +38,49 @@ CELLS = """figure => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_on_paper_each_cell_stands_beside_its_words(chromium, tmp_path, width, scheme):
-    file = posenc.explore("rope").save(tmp_path / "explore.html")
+def on_paper(chromium, file, address, width, scheme="light"):
+    """The page as it is printed from a screen of this width."""
     context = chromium.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, device_scale_factor=1
     )
     page = context.new_page()
     page.add_init_script(NO_OBSERVER)
-    page.goto(f"{file.as_uri()}#v1/order/rope")
+    page.goto(f"{file.as_uri()}{address}")
     page.wait_for_selector("html[data-ready]")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     page.set_viewport_size({"width": PAPER, "height": 1000})
     assert page.evaluate("document.documentElement.scrollWidth") <= PAPER
+    return page
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_on_paper_words_and_arcs_of_the_story_stand_together(chromium, tmp_path, width):
+    """All six words side by side over the whole sheet, each arc from the middle of one to one."""
+    file = posenc.explore().save(tmp_path / "explore.html")
+    page = on_paper(chromium, file, "#v1/story?kind=2", width)
+    words = [one.bounding_box() for one in page.locator(".word").all()]
+    stage = page.locator(".stage").bounding_box()
+    for before, after in pairwise(words):
+        assert before["x"] + before["width"] < after["x"]
+    right = words[-1]["x"] + words[-1]["width"]
+    assert right == pytest.approx(stage["x"] + stage["width"], abs=10)
+    middles = [box["x"] + box["width"] / 2 for box in words]
+    arcs = [one.evaluate(ENDS) for one in page.locator("path.look").all()]
+    for ends in arcs:
+        for x, y in ends:
+            assert min(abs(x - middle) for middle in middles) < 6
+            assert y == pytest.approx(words[0]["y"], abs=8)
+    assert len(arcs) == 5
+    assert page.locator(".kinds button:visible").all_inner_texts() == ["turn"]
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_on_paper_each_cell_stands_beside_its_words(chromium, tmp_path, width, scheme):
+    file = posenc.explore("rope").save(tmp_path / "explore.html")
+    page = on_paper(chromium, file, "#v1/order/rope", width, scheme)
     printed = 255 * imread(io.BytesIO(page.screenshot(full_page=True)))[..., :3]
     assert (printed[2, 2] > 250).all()  # paper
     for figure in page.locator("figure:visible").all():
@@ -61,4 +94,4 @@ def test_on_paper_each_cell_stands_beside_its_words(chromium, tmp_path, width, s
                 # to the side of the middle, where no line of the cursor runs
                 found = printed[round(y), round(x - 0.2 * apart)]
                 assert np.abs(found - wanted[i, j]).max() <= 3, (i, j)
-    context.close()
+    page.context.close()

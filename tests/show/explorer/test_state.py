@@ -28,7 +28,7 @@ def some_state(random):
         "options": {f"o{n}{some_text(random, 4)}": random.lognormvariate(0, 9) for n in range(3)},
         "text": some_text(random),
         "order": random.sample(range(count), count),
-        "scene": random.randrange(6),
+        "scene": random.randrange(7),
         "kind": random.randrange(5),
         "guess": random.randrange(4),
         "way": random.randrange(4),

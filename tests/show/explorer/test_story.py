@@ -2,6 +2,8 @@
 
 import math
 import re
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -10,15 +12,27 @@ import posenc
 from posenc import attend, create, masks
 from posenc.analysis import toy
 from posenc.analysis.dials import by_method
+from posenc.catalog import find
 from posenc.encodings.rotary.theta import frequencies
+from posenc.lab.study.analysis import analyse
+from posenc.lab.study.store import read
 from posenc.show.report.guide import GUIDE
 
 pytestmark = pytest.mark.slow
 
+STUDIES = Path(__file__).parents[3] / "studies"
 SENTENCE = "the old dog chased another dog".split()
 KINDS = [("nope", False), ("sinusoidal", False), ("rope", False), ("alibi", False), ("nope", True)]
 AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-SCENES = ["Which dog?", "Count them", "Waves", "Turn", "The text grows", "Take one"]
+SCENES = [
+    "Which dog?",
+    "Count them",
+    "Waves",
+    "Turn",
+    "The text grows",
+    "Trained short",
+    "Take one",
+]
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +159,7 @@ def test_scenes_are_states_that_ask_before_they_show(visit):
     """By the arrow keys, each at its address; nothing is shown before the guess."""
     page = visit()
     assert page.locator(".steps a").all_inner_texts() == SCENES
-    for scene in range(1, 6):
+    for scene in range(1, 7):
         page.keyboard.press("ArrowRight")
         page.wait_for_url(f"**#v1/story?scene={scene}")
         assert page.locator(".scene").is_hidden()
@@ -161,7 +175,7 @@ def test_scenes_are_states_that_ask_before_they_show(visit):
         page.locator("h2").focus()
     assert page.get_by_role("button", name="Next").is_disabled()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_url("**#v1/story?scene=4")
+    page.wait_for_url("**#v1/story?scene=5")
 
 
 def test_the_number_is_as_long_as_python_says(visit):
@@ -237,8 +251,55 @@ def test_dials_are_those_of_the_analysis(visit, way, name, target):
         assert f"turns {factor} times less" in text
 
 
-def test_the_guide_is_the_one_of_readme(visit):
+@pytest.fixture(scope="module")
+def outcomes():
+    """Both studies from their stores: share right by length, bits, and bits of the cropped."""
+    found = [analyse(read(STUDIES / name)) for name in ("shape-copy", "shape-text")]
+    by = [{find(row.encoding).name: row for row in one.rows} for one in found]
+    cropped = {
+        find(row.encoding.removesuffix(" cropped")).name: row
+        for row in found[1].baselines
+        if row.encoding.endswith(" cropped")
+    }
+    return *by, cropped
+
+
+@pytest.mark.repository
+def test_the_cliff_is_the_study_s(visit, outcomes):
+    """Each share by its store; each seed a dot."""
+    copied, *_ = outcomes
     page = visit("#v1/story?scene=5&guess=3")
+
+    def share(name, length):
+        return 100 * fmean(copied[name].curve[length])
+
+    most = max(share(name, 14) for name in copied)
+    names = ["Sinusoidal", "NoPE", "ALiBi", "T5"]
+    wanted = [0, 6, share("RoPE", 10), 10, *(share(name, 12) for name in names), 14, most]
+    told = page.inner_text(".told").replace("T5 ", "")
+    assert numbers(told) == pytest.approx(wanted, abs=0.5)
+    assert all(one == 0 for one in copied["RoPE"].curve[12])  # "with each of 6 seeds"
+    lengths = [length for length in copied["RoPE"].curve if length >= 10]
+    figure = page.locator(".scene figure").first
+    assert figure.locator("circle.one").count() == len(copied) * len(lengths) * 6
+    assert figure.locator("polyline").count() == len(copied)
+
+
+@pytest.mark.repository
+@pytest.mark.parametrize("kind", range(5))
+def test_reading_on_stands_beside_cropping(visit, outcomes, kind):
+    _, read_on, cropped = outcomes
+    page = visit(f"#v1/story?scene=5&guess=3&kind={kind}")
+    name = page.locator(".scene [aria-pressed=true]").inner_text()
+    on, alone = read_on[name].curve[128], cropped[name].curve[128]
+    better = sum(a < b for a, b in zip(alone, on, strict=True))
+    text = page.inner_text(".scene .verdict").replace(name, "")
+    wanted = [128, fmean(on), fmean(alone), 64, better, 7]
+    assert numbers(text) == pytest.approx(wanted, rel=6e-3)
+
+
+def test_the_guide_is_the_one_of_readme(visit):
+    page = visit("#v1/story?scene=6&guess=3")
     text = page.inner_text(".uses")
     for row in GUIDE:
         assert row.use in text
@@ -248,12 +309,13 @@ def test_the_guide_is_the_one_of_readme(visit):
 
 
 def test_claims_of_the_tour_are_footnotes(visit):
-    """All ten, each below one scene."""
+    """All of them, each below one scene."""
     stops = []
-    for scene in range(6):
+    for scene in range(len(SCENES)):
         page = visit(f"#v1/story?scene={scene}")
         stops += [link.get_attribute("href") for link in page.locator(".notes a").all()]
-    assert stops == ["#v1/tour"] + [f"#v1/tour?stop={n}" for n in range(2, 11)]
+    wanted = ["#v1/tour"] + [f"#v1/tour?stop={n}" for n in range(2, 16)]
+    assert sorted(stops) == sorted(wanted)
 
 
 def test_by_touch_a_word_is_dragged(visit):
@@ -275,7 +337,7 @@ def test_everybody_can_read_each_scene(visit, scheme, width):
     from axe_playwright_python.sync_playwright import Axe
 
     page = visit(width=width, scheme=scheme)
-    for scene in range(6):
+    for scene in range(len(SCENES)):
         page.evaluate(f"location.hash = '#v1/story?scene={scene}&guess=1'")
         page.wait_for_selector(f".steps a[data-scene='{scene}'][aria-current=step]")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, scene

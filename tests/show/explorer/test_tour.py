@@ -1,4 +1,4 @@
-"""The ten stops of the tour: each number that is said is held against Python, each figure drawn."""
+"""The stops of the tour: each number that is said is held against Python, each figure drawn."""
 
 import math
 import re
@@ -140,8 +140,64 @@ def unseen(words, seeds):
     return [128, 10_000, 4096, 2, turning(128), 128 - turning(128), 4096, 16, turning(16), 16]
 
 
+def crossed(words, seeds):
+    """A patch's scores by cosines of its offsets; how far from a sum of a row's and a column's."""
+    off = []
+    for name in ("axial-rope", "rope-mixed"):
+        torch.manual_seed(0)
+        freqs = create(name, DIM, 4).freqs.detach().double()
+        freqs = freqs if freqs.ndim == 3 else freqs[:, None]  # (axis, head, pair)
+        place = torch.cartesian_prod(torch.arange(-7, 8), torch.arange(-7, 8)).double()
+        scores = torch.einsum("na,ahp->nhp", place, freqs).cos().sum(-1).mean(-1).view(15, 15) * 0.5
+        sums = scores[:, 7:8] + scores[7:8] - scores[7, 7]
+        off.append((scores - sums).abs().max())
+    assert off[0] < 1e-6
+    return [15, 15, 10, off[1]]
+
+
+def itself(distance):
+    """The score of a word for the same word, as a sum over pairs, of distances in any unit."""
+    q, k = (
+        toy.vector("dog", WIDTH) @ toy.normals(seed, 1024).view(64, 16) / 8 for seed in (11, 12)
+    )
+    q, k = (torch.view_as_complex(one.double().view(-1, 2)) for one in (q, k))
+    theta = 10_000 ** (-2 * torch.arange(DIM // 2).double() / DIM)
+    return (q * k.conj() * torch.exp(1j * theta * distance)).real.sum() / DIM**0.5
+
+
+def melting(words, seeds):
+    trained, divided = (itself(0) - itself(step) for step in (1, 1 / 16))
+    return [trained, divided, 16, trained / divided]
+
+
+def rounded(words, seeds):
+    at = torch.arange(39_000, 41_001).float()
+    same = at[at.bfloat16() == torch.tensor(40_000.0).bfloat16()]
+    assert (same.diff() == 1).all()
+    step = torch.tensor(40_256.0).bfloat16() - torch.tensor(40_000.0).bfloat16()
+    first = float(torch.tensor(40_000.0).bfloat16())
+    return [16, 8, 40_000, step, len(same), first, itself(1), 16, itself(0), 16]
+
+
+def windows(words, seeds):
+    slopes = create("alibi", DIM, 4).slopes.double()
+    return [1, *(math.floor(math.log(100) / slope) for slope in slopes), 4]
+
+
+def gated(words, seeds):
+    """The last word for the first: the sum of the gates between, each by the layer's own hook."""
+    out = []
+    for name in ("fox", "alibi"):
+        for sentence in (WORDS, [*WORDS[:3], ".", *WORDS[4:]]):
+            torch.manual_seed(0)
+            one = create(name, DIM, 4)
+            out.append(-toy.added(one, sentence)[0, 0, 5, 0])  # written with a minus
+    return out
+
+
 STOPS = [
     shuffled, twins, drowned, shares, jumps, repeats, similarity, projected, fading, unseen,
+    crossed, melting, rounded, windows, gated,
 ]  # fmt: skip
 
 
@@ -155,10 +211,10 @@ def page(chromium, tmp_path_factory):
     page.close()
 
 
-@pytest.mark.parametrize("number", range(1, 11))
+@pytest.mark.parametrize("number", range(1, len(STOPS) + 1))
 def test_each_number_of_a_stop_is_what_python_computes(page, seeded, number):
     page.evaluate(f"location.hash = '#v1/tour?stop={number}'")
-    page.get_by_text(f"Stop {number} of 10").wait_for()
+    page.get_by_text(f"Stop {number} of {len(STOPS)}").wait_for()
     text = page.inner_text(".said")
     said = re.findall(r"\d[\d,]*(?:\.\d+)?", text)
     expected = STOPS[number - 1](*seeded)
@@ -169,23 +225,25 @@ def test_each_number_of_a_stop_is_what_python_computes(page, seeded, number):
         assert float(plain) == pytest.approx(float(wanted), abs=0.501 * 10**-places), text
 
 
-@pytest.mark.parametrize("number", range(1, 11))
+@pytest.mark.parametrize("number", range(1, len(STOPS) + 1))
 def test_the_figure_of_a_stop_is_drawn_and_its_view_opens(page, number):
     page.evaluate(f"location.hash = '#v1/tour?stop={number}'")
-    page.get_by_text(f"Stop {number} of 10").wait_for()
-    figure = page.locator("figure:visible")
-    assert figure.count() == 1
+    page.get_by_text(f"Stop {number} of {len(STOPS)}").wait_for()
+    figures = page.locator("figure:visible")
+    assert figures.count() == (2 if STOPS[number - 1] is crossed else 1)
+    figure = figures.last
     if figure.locator("canvas").count():
         colours = figure.locator("canvas").evaluate(
             "c => new Set(new Uint32Array(c.getContext('2d')"
             ".getImageData(0, 0, c.width, c.height).data.buffer)).size"
         )
-        assert colours > 10
+        # of a gate on all words before it only a block changes: one colour, nothing, and hidden
+        assert colours >= (3 if STOPS[number - 1] is gated else 11)
     else:
         for line in figure.locator("polyline").all():
             assert len((line.get_attribute("points") or "").split()) >= 8
         assert figure.locator("polyline").count() >= 1
     page.get_by_role("link", name="Open it in its view").click()
-    page.wait_for_selector("nav a[aria-current=page][data-view]")
+    page.wait_for_selector("main > :not(.tour)")
     assert page.locator(".instead").count() == 0
-    assert page.locator("figure:visible").count() >= 1
+    assert page.locator("figure:visible, .dials:visible, .circles:visible").count() >= 1

@@ -83,6 +83,16 @@ def test_every_number_of_a_closer_look_is_in_its_json(portrait):
     assert [one for one in found if one.split(":")[0] not in places] == []
 
 
+def test_a_closer_look_begins_with_pictures(portrait):
+    """Of tables and of what is told of each encoding none is open: ten screens, where it had 30."""
+    html = page.render(portrait)
+    assert html.index('class="figure"') < html.index("<table")
+    whole = re.sub(r"<details.*?</details>", "", re.sub(r"<details class=.numbers.*?</details>", "",
+                   html, flags=re.DOTALL), flags=re.DOTALL)  # fmt: skip
+    assert "<table" not in whole
+    assert 4 <= whole.count('class="figure"') <= 10 < html.count('class="figure"')
+
+
 def test_every_number_of_a_study_is_in_its_json():
     planned = plan(
         tasks=["copy", "language", "sort"], contrast=[["nope", "rope"], [["t5"], ["rope", "alibi"]]]

@@ -85,7 +85,7 @@ class _Carried(torch.autograd.Function):
         of_own = weights.mul_((grad @ v.mT).sub_(inner)).mul_(ctx.scale)
         of_q, of_k, of_step = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(step)
         values, of_values = v.flatten(2, 3), of_v.flatten(2, 3)
-        met: list[Tensor] = []  # the keys that chunks up to this one meet
+        met: list[Tensor] = []  # keys that chunks up to this one meet
         # The gradient, from later chunks, of the keys that were carried past this one.
         of_later = None
         for n in range(own.shape[2] - 1, 0, -1):

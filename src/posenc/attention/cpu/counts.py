@@ -148,7 +148,8 @@ def _looked_up(by_count: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     """
     last = by_count.shape[-1] - 1
     n = counts.clamp_max(last)
-    whole, rest = n.long().clamp_(0, last), n.frac()  # NaN is no index
+    # NaN cannot be an index, so clamp before it is used as one
+    whole, rest = n.long().clamp_(0, last), n.frac()
     table = torch.complex(by_count, F.pad(by_count.diff(), (0, 1)))
     at = torch.view_as_real(table.gather(-1, whole))
     return torch.addcmul(at[..., 0], rest, at[..., 1]), at[..., 1], whole, rest

@@ -41,7 +41,7 @@ from posenc.core.tracing import full
 ROWS = 256  # queries at a time
 # Scores of a head that take less time than cutting them into parts.
 FEW_SCORES = 128**2
-MOST_SCORES = 2**20  # of a triangle at a time, whose bias is made: 8 MB in float64
+MOST_SCORES = 2**20  # scores of a triangle whose bias is made at a time: 8 MB in float64
 # The most that c falls among the queries of a part, in logits: beyond, float32 loses 2⁻²⁰.
 FALL = 16.0
 
@@ -187,7 +187,8 @@ class Decayed(torch.autograd.Function):
         q, k, v, c, c_key, sinks, out, lse = ctx.saved_tensors
         of_sinks = None if sinks is None else gradient(grad, out, lse, sinks)
         learned, wide = any(ctx.needs_input_grad[3:5]), q.shape[-1]
-        if learned:  # two more channels, whose products are 0
+        # q and k get two more channels, whose products are 0 in the scores
+        if learned:
             q = F.pad(F.pad(q, (0, 1), value=1), (0, 1))
             k = F.pad(F.pad(k, (0, 1)), (0, 1), value=1)
             v, grad, out = (F.pad(x, (0, 2)) for x in (v, grad, out))
@@ -205,7 +206,8 @@ class Decayed(torch.autograd.Function):
             dk[:, shared, keys] += for_k
             dv[:, shared, keys] += for_v
         of_c = of_c_key = None
-        if learned:  # the bias is c − c', and the channels are multiplied by the scale
+        # The bias is c − c′, and its two channels have been multiplied by the scale
+        if learned:
             of_c = dq[..., -1].to(c.dtype) / ctx.scale
             of_c_key = dk[..., -2].to(c.dtype) / -ctx.scale
         of_inputs = (x[..., :wide].to(q.dtype) for x in (dq, dk, dv))

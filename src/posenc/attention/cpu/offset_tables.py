@@ -42,7 +42,8 @@ class TableTile(NamedTuple):
     far: bool
 
 
-@torch.autocast("cpu", enabled=False)  # which would make scores of 16 bits
+# Autocast would make the scores 16 bits
+@torch.autocast("cpu", enabled=False)
 def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     """Compute attention of a call whose bias is a `TableBias`, (batch, head, query, value)."""
     bias, (step, shift) = call.bias, steps
@@ -239,7 +240,8 @@ def _far_part(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor]:
     rows, keys, _ = part
     q, k, v = fitted(terms.q[:, :, rows], terms.k[:, :, keys], terms.v[:, :, keys])
     a, of_key, c = _of_far_keys(terms, part)
-    if of_key is not None:  # one number a key, the same for all rows: expanded, not copied
+    # One number for each key serves all rows, so it is expanded and not copied
+    if of_key is not None:
         of_key = of_key.mT.expand(*q.shape[:3], -1)
     out, lse = flash(q, k, v, of_key, terms.scale)
     out = out[..., : terms.v.shape[-1]].to(lse.dtype)
@@ -326,7 +328,8 @@ def _far_gradients(
     q, k, v, x = terms.q[:, :, rows], terms.k[:, :, keys], terms.v[:, :, keys], terms.x[:, :, rows]
     if of_key is None:
         of_key = torch.zeros_like(k[..., :1])
-    else:  # heads that share a key have numbers of their own for it
+    else:
+        # Heads that share a key have numbers of their own for it
         k, v = per_query_head(k, q), per_query_head(v, q)
     of_query, dim, values = x @ a, q.shape[-1], v.shape[-1]
     q = torch.cat((q, of_query / scale, torch.ones_like(of_query)), -1)

@@ -25,7 +25,7 @@ from posenc.attention.spacing import Strip
 from posenc.core.offset_biases import VectorBias
 from posenc.core.tracing import full, in_full
 
-ROWS, HEADS = 128, 2  # of a block
+ROWS, HEADS = 128, 2  # queries and heads of a block
 LOG2_E = log2(e)
 
 
@@ -55,7 +55,7 @@ class SkewedBlock(NamedTuple):
     rows: slice
     keys: slice
     columns: slice
-    ahead: int  # from this column on, and up to `behind`, all is hidden
+    ahead: int  # column from which on, up to `behind`, all is hidden
     behind: int
 
     @property
@@ -70,7 +70,8 @@ def _largest(strip: Strip) -> int:
 
 def _blocks(strip: Strip, heads: int, group: int) -> Iterator[SkewedBlock]:
     largest = _largest(strip)
-    some = HEADS if group % HEADS == 0 or group == 1 else 1  # heads of a block share their keys
+    # The heads of a block must share their keys
+    some = HEADS if group % HEADS == 0 or group == 1 else 1
     for start in strip.rows[::ROWS]:
         rows = slice(start, min(start + ROWS, strip.rows.stop))
         keys = strip.seen(rows)

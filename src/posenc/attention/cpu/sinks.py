@@ -104,7 +104,8 @@ def explain_second_derivative(out: Tensor) -> None:
     It does where one is taken, and not where a graph is created for other parts of a model.
     """
     node = out.grad_fn
-    if node is None or not node.name().startswith("ScaledDotProduct"):  # its plain form has one
+    # The plain form of the kernel has a second derivative
+    if node is None or not node.name().startswith("ScaledDotProduct"):
         return
 
     def refuse(_: Tensor) -> None:

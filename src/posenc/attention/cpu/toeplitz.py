@@ -42,7 +42,8 @@ from posenc.attention.spacing import Strip
 
 FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
 WORTH_CUTTING = 512  # the fewest rows of which far terms cost more than to find them
-CACHED_SCORES = 2**18  # of several texts at a time: 1 MB in float32, as the nearest cache holds
+# Scores of several texts at a time: 1 MB in float32, as much as the nearest cache holds
+CACHED_SCORES = 2**18
 LOG2_E = log2(e)
 MOST_SCORES = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
 
@@ -65,7 +66,8 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     if not learned and bias is not None and strip.queries >= WORTH_CUTTING:
         u = u.detach()
         tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
-    if sinks is not None and not learned:  # the gradients of a learned bias are float32 anyhow
+    # With a learned bias the kernel runs in float32 anyhow
+    if sinks is not None and not learned:
         q, k, v = widened(q, k, v, sinks)
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
@@ -83,7 +85,8 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     """The vector u, (head, query + key − 1): the bias along r + j, −∞ where no query sees."""
     bias, heads, exact, device = call.bias, call.q.shape[1], call.exact, call.q.device
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
-    if bias is None:  # of a mask alone: one row of 0 and −∞ serves all heads
+    # A mask alone is one row of 0 and −∞, which serves all heads
+    if bias is None:
         zeros = torch.zeros(1, strip.width, dtype=exact, device=device)
         u = F.pad(zeros, ends, value=float("-inf"))
         return u.expand(heads, -1)
@@ -105,7 +108,8 @@ def cut_negligible(
     See the head of this file for the bound.
     """
     rows_all_see = strip.within(strip.queries - strip.keys, 0)
-    if rows_all_see.width < 1:  # no offset that every row sees
+    # There is no offset that every row sees
+    if rows_all_see.width < 1:
         return None
     last = strip.queries - 1
     # Difference i − j stands at last − (i − j) in u. c, (head,): the best bias that all rows see.
@@ -115,7 +119,8 @@ def cut_negligible(
         # No bound on the scores, M, hides a term there.
         return None
     groups, spread = k.shape[1], spread_of_weights(q, k, v, scale).to(u.dtype)
-    gone = u < (never - spread).unsqueeze(-1)  # False where that is not a number
+    # A comparison with NaN is False, so nothing is dropped then
+    gone = u < (never - spread).unsqueeze(-1)
     u.masked_fill_(gone, float("-inf"))
     # `argmax` of zeros and ones is the first 1: where the part of u that is left begins, and, read
     # backwards, where it ends, for each head

@@ -44,5 +44,6 @@ def add(x: Embeddings, rows: Tensor) -> Embeddings:
             f"the positions are for a batch of {tuple(given)}, `x` is one of {tuple(batch)}: give"
             " one row of positions for all, or one for each."
         )
-    exact = torch.promote_types(x.dtype, torch.float32)  # or 16 bits would round whole numbers
+    # 16 bits would round whole numbers beyond 256
+    exact = torch.promote_types(x.dtype, torch.float32)
     return (x.to(exact) + rows).to(x.dtype)

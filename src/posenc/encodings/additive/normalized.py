@@ -40,8 +40,10 @@ class Normalized(Encoding):
 
     def prepare(self, pos: Positions) -> TokenRows:
         pos = exact(pos).double()
-        last = F.pad(pos, (0, 1)).amax(-1, keepdim=True)  # at least 0, of no token too
-        divisor = last + 1 if self.divisor == "N" else last.clamp_min(1)  # one token stands at 0
+        # The added 0 keeps the maximum of no tokens defined
+        last = F.pad(pos, (0, 1)).amax(-1, keepdim=True)
+        # A text of one token stands at 0, and must not divide by 0
+        divisor = last + 1 if self.divisor == "N" else last.clamp_min(1)
         return TokenRows((pos / divisor).float().unsqueeze(-1).expand(*pos.shape, self.width))
 
     def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:

@@ -48,7 +48,8 @@ class FIRE(Encoding):
             )
         self.heads, self.length = query_heads(heads), length
         room("the network", heads, hidden)
-        self.c = nn.Parameter(torch.tensor([0.1]))  # FSDP2 shards no scalars
+        # A vector of one number, since FSDP2 shards no scalars
+        self.c = nn.Parameter(torch.tensor([0.1]))
         self.multiplier = nn.Parameter(torch.tensor([1.0]))
         self.inner = nn.Linear(1, hidden)
         self.outer = nn.Linear(hidden, heads, bias=False)
@@ -60,15 +61,18 @@ class FIRE(Encoding):
         """The learned map of each head h, broadcast with x."""
         weight, outer = full(self.inner.weight)[:, 0], full(self.outer.weight)
         shift = full(self.inner.bias)
-        if not h.ndim:  # one pair: a fused kernel wants no sums over an axis
+        # For a single pair, without sums over an axis, which a fused kernel cannot do
+        if not h.ndim:
             total = 0 * x
             for n in range(len(weight)):
                 total = total + outer[:, n][h] * (weight[n] * x + shift[n]).relu()
             return total
-        heads = 1 if h.ndim == 4 else 0  # the axis; x has one entry there, or no such axis
+        # The axis of heads in h; x has one entry there, or lacks the axis
+        heads = 1 if h.ndim == 4 else 0
         x = x.reshape(*[1] * (h.ndim - x.ndim), *x.shape, 1)
         units = (x * weight + shift).relu()
-        if h.ndim == 4 and x.shape[1] != 1:  # each head stands elsewhere
+        # Each head has positions of its own
+        if h.ndim == 4 and x.shape[1] != 1:
             return (units * outer[h]).sum(-1)
         with in_full(units):
             return (units @ outer[h.flatten()].mT).movedim(-1, heads).squeeze(heads + 1)
@@ -86,7 +90,8 @@ class FIRE(Encoding):
 
     def of_places(self, f: OfDistance, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
         reached = torch.maximum(self.L, p.to(self.L.dtype))
-        f = f if h.ndim else self.f  # one pair is not looked up
+        # A single pair evaluates f and looks nothing up
+        f = f if h.ndim else self.f
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
     def in_pieces(self) -> OfDistance:

@@ -64,8 +64,10 @@ class Kerple(Encoding):
         a, p = full(self.a[h]), full(self.p[h])
         if self.curve == "log":
             return -bounded(p) * (bounded(a) * δ.abs()).log1p()
-        δ = δ.to(torch.promote_types(δ.dtype, a.dtype))  # a power in ONNX stays as whole as δ
-        apart = δ != 0  # the second derivative of 0ᵖ in p is NaN in torch: 0ᵖ ln² 0
+        # ONNX rounds a power to the type of its base, so δ must be as exact as a
+        δ = δ.to(torch.promote_types(δ.dtype, a.dtype))
+        # The second derivative of 0ᵖ in p is NaN in torch, from 0ᵖ ln² 0
+        apart = δ != 0
         return torch.where(apart, -bounded(a) * δ.abs().where(apart, 1) ** bounded(p, 2.0), 0)
 
 

@@ -87,7 +87,8 @@ class T5Bias(Encoding):
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
         bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)
-        return full(self.weight)[bucket, h]  # the gradient is a sum over all that share a bucket
+        # The gradient is a sum over all pairs that share a bucket
+        return full(self.weight)[bucket, h]
 
     def extra_repr(self) -> str:
         way = "bidirectional" if self.bidirectional else "causal"

@@ -1,4 +1,4 @@
-"""CoPE: how far back a key is counts the tokens that the query finds worth counting.
+"""CoPE: distance is counted in tokens that matter, and the query decides which.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), count − 1 )
     e(n) = (1 − n + ⌊n⌋) e[⌊n⌋] + (n − ⌊n⌋) e[⌊n⌋ + 1]       e: `count` learned rows; Σ over the

@@ -79,7 +79,8 @@ class PaTH(Encoding):
 
         def scores(rows: slice, keys: slice) -> Scores:
             start, settled = keys.start or 0, past.shape[-2]
-            after = slice(max(start, settled), None)  # tokens beyond these keys are mirrors too
+            # Tokens beyond these keys are mirrors too
+            after = slice(max(start, settled), None)
             some, back = mirrored(
                 q[..., rows, :], k[..., after, :], order[rows],
                 w[..., after, :], beta[..., after], read[after],

@@ -32,7 +32,7 @@ from posenc.properties import decaying, norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 
 MOST = 0.86  # G, in logarithms
-CEILING = MOST * CHUNK / 2  # of P over half a chunk: exp(± 27.5) are good numbers
+CEILING = MOST * CHUNK / 2  # bound of P over half a chunk: exp(± 27.5) is exact enough
 OPEN = 8.0  # b at first: ln σ(8) = −0.0003
 
 
@@ -54,7 +54,8 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
     exp(Pᵢ − Pⱼ) = exp(Pᵢ − R) · exp(R − Pⱼ), where R is P in the middle of the chunk of j: both are
     numbers for every i after j, and elsewhere the first is kept from growing.
     """
-    if torch.compiler.is_compiling():  # a compiler forms the sum without the array of channels
+    # A compiler forms the sum without building the array of channels
+    if torch.compiler.is_compiling():
         left = (p.unsqueeze(-2) - p_key.unsqueeze(-3)).clamp_max(CEILING).exp()
         return (q.unsqueeze(-2) * k.unsqueeze(-3) * left.to(q.dtype)).sum(-1)
     scores = [q @ k[..., :0, :].mT]

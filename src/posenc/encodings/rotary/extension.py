@@ -34,9 +34,10 @@ from posenc.core.frequencies import theta
 from posenc.core.shapes import Frequencies
 from posenc.core.tracing import visible
 
-Theta = Frequencies | Float[Tensor, "axis head pair"]  # which are those of RoPE-Mixed
+Theta = Frequencies | Float[Tensor, "axis head pair"]  # the second are RoPE-Mixed's
 
-ALIKE, APART = 1e-5, 1e-2  # of speeds that are one, relative; of a rung of the ladder
+# Speeds are one up to the first, relatively; a rung of the ladder may be off by the second
+ALIKE, APART = 1e-5, 1e-2
 
 
 def interpolate(freqs: Theta, factor: float) -> Theta:
@@ -101,7 +102,8 @@ def yarn(
     turns = turned(_speed(freqs).flatten(), positive(trained, "trained")).detach()
     first_two = [float(turns[index.flatten() == j][0]) for j in (0, 1)]
     step = log(first_two[0] / first_two[1])
-    first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))  # pairs of such turns
+    # The pairs, as fractions of an index, that make so many turns
+    first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))
     if rounded:
         first, last = floor(first), ceil(last)
     first, last = max(first, 0), min(last, 2 * pairs - 1)

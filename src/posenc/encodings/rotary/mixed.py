@@ -61,7 +61,8 @@ class Mixed(Encoding):
         self.freqs = nn.Parameter(slanted(dim, phi, base).float())
 
     def prepare(self, pos: Points) -> Turn:
-        every = turn(pos, self.freqs.flatten(1))  # by θ of each head: (…, token, head · pair)
+        # Each head turns by its own θ: (…, token, head · pair)
+        every = turn(pos, self.freqs.flatten(1))
         return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:

@@ -126,7 +126,8 @@ def _channels(dim: int) -> int:
     return whole_number(dim, "dim")
 
 
-HOLDS = frozenset(  # of all rotations, whatever their frequencies
+# True of all rotations, whatever their frequencies
+HOLDS = frozenset(
     {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
     | {norm_preserving, any_length, length_independent, order_sensitive}
 )

@@ -68,7 +68,8 @@ class SelectiveRoPE(Encoding):
         self.layout: Layout = checked(layout)
         self.freqs, self.base = frequencies(self.dim, base), float(base)
         self.down, self.up = linear(width, count(rank, "rank")), linear(rank, width // 2)
-        self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))  # b: e^b of 1 at first
+        # b, so that e^b is 1 at first
+        self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> RunningAngles:
         said = normalize(x.unflatten(-1, (self.heads, -1)), dim=-1).flatten(-2)

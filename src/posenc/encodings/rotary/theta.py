@@ -42,7 +42,8 @@ def by_parts(
     turns = turned(theta, trained)
     if fast > slow:
         kept = [min(max((turn - slow) / (fast - slow), 0.0), 1.0) for turn in turns]
-    else:  # nothing lies between the two ends (Llama 4)
+    else:
+        # Nothing lies between the two ends, as in Llama 4
         kept = [float(turn > slow) for turn in turns]
     return _blend(theta, factor, kept)
 
@@ -64,7 +65,8 @@ def yarn(
         raise ValueError("YaRN runs from the fastest pair to the slowest: got 1 pair.")
     first_two = turned(theta[:2], trained)
     step = log(first_two[0] / first_two[1])
-    first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))  # pairs of such turns
+    # The pairs, as fractions of an index, that make so many turns
+    first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))
     if rounded:
         first, last = floor(first), ceil(last)
     first, last = max(first, 0), min(last, 2 * len(theta) - 1)
@@ -108,7 +110,8 @@ def _blend(theta: Theta, factor: float, kept: list[float]) -> Theta:
 def _power(base: float, exponent: float) -> float:
     try:
         return base**exponent
-    except OverflowError:  # where a tensor has infinity
+    except OverflowError:
+        # Infinity, as the tensor's form has it
         return inf
 
 

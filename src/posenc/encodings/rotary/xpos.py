@@ -41,7 +41,8 @@ from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 
 GAMMA = 0.4
-LARGEST = 2.0**58  # of a factor: two of them leave float32 2¹¹ for queries, keys and their sums
+# Two factors of this size leave float32 2¹¹ for queries, keys and their sums
+LARGEST = 2.0**58
 
 
 class Stretch(Prepared, NamedTuple("Stretch", [("queries", Turn), ("keys", Turn)])):

@@ -135,9 +135,9 @@ PLAIN = NoPE()
 
 def _said(encoding: Encoding, tokens: int) -> Any:
     """What the tokens of a layer say of their positions, where it is more than these."""
-    pos = sequence(tokens)
-    at = encoding.on_hidden(_hidden(tokens), pos)
-    return None if at is pos else at
+    if "on_hidden" not in encoding.acts_on:
+        return None
+    return encoding.on_hidden(_hidden(tokens), encoding.prepare(sequence(tokens)))
 
 
 @cache
@@ -228,7 +228,8 @@ class DebertaModule:
             ("pos_query_proj", encoding.to_queries),
         ):
             linear = getattr(self.module, name)
-            assert own is not None  # it has both terms
+            # This DeBERTa has both terms
+            assert own is not None
             linear.weight.data.copy_(own.data.transpose(1, 2).reshape(width, width))
             linear.bias.data.zero_()
         self.positions = build_relative_position
@@ -329,7 +330,8 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
 
     peak_of = {}
     for name, run in _implementations(int(tokens), kind).items():
-        once(run, 256)  # loads what is loaded once
+        # The first call loads what is loaded once
+        once(run, 256)
         peak_of[name] = once(run, int(tokens))
     return peak_of
 
@@ -377,7 +379,8 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
         return {name: run for name, run in ways.items() if name in TRAINED}
     if kind == "decode":
         for name in ("materialised DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS, *SAID):
-            ways.pop(name, None)  # the first has no cache; one query at the end sees all keys
+            # DeBERTa as published has no cache; for one query at the end every key stands before it
+            ways.pop(name, None)
         turned = KeysTurnedBefore(RoPE(DIM))
         ways |= {
             LIMIT: torch_attention,

@@ -64,7 +64,8 @@ def of_layer(name: str, rounds: int, limit: float) -> list[Growth]:
     for tokens in megabytes:
         call = layer_call(name, tokens)
         once = _seconds(call)
-        if once > limit / 4:  # unless the first call compiled a kernel
+        # A slow first call may have compiled a kernel, so a second one is asked
+        if once > limit / 4:
             once = min(once, _seconds(call))
         again = {} if once > limit / 4 else timed({name: call}, rounds, limit)
         seconds[tokens] = again[name].median if again else once
@@ -92,12 +93,15 @@ def peaks(name: str, limit: str) -> dict[str, float]:
     An encoding that has a last position ends there.
     """
     peak_of: dict[str, float] = {}
-    layer_call(name, 256)()  # loads what is loaded once
+    # The first call loads what is loaded once
+    layer_call(name, 256)()
     for tokens in LAYERS:
         call = layer_call(name, tokens)
         try:
-            call()  # which may compile a kernel
-        except IndexError:  # the encoding has a last position
+            # This call may compile a kernel
+            call()
+        except IndexError:
+            # The encoding has a last position
             break
         begun = perf_counter()
         peak_of[str(tokens)] = peak = memory.peak(call)

@@ -45,7 +45,8 @@ def peaks(part: str, *words: str) -> dict[str, float]:
 
 def peak(run: Callable[[], object]) -> float:
     """Measure MB of one call in this process. Call it on less before, to load libraries."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    # Reset the peak that the kernel has recorded
+    Path("/proc/self/clear_refs").write_text("5")
     before = _resident("VmRSS")
     run()
     # Linux counts pages in lots, so that a call which takes none may seem to give some back.

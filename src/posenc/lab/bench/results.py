@@ -16,7 +16,7 @@ class TimedRow:
 
     name: str
     times: Times
-    ratio: float  # of medians, to the limit
+    ratio: float  # its median, over that of the limit
     error: float | None = None  # largest difference to the definition, over its largest number
     memory: float | None = None  # MB at the peak, beyond the inputs
 

@@ -22,7 +22,7 @@ from posenc.core.threads import threads
 from posenc.lab.bench import memory
 from posenc.lab.bench.results import BenchTable, Target, table
 from posenc.lab.bench.timing import timed
-from posenc.rotation.dispatch import kernel_for
+from posenc.rotation.kernels import kernel_for
 from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate
 from posenc.rotation.table import Turn, turn
 
@@ -176,12 +176,14 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
     pos, dim, dtype = sequence(q.shape[2], FIRST), q.shape[-1], q.dtype
     ways: dict[str, Both] = {LIMIT: _copy}
     if compiled:
-        torch.compiler.reset()  # it compiles the same code for few shapes only
+        # torch compiles the same code for a few shapes only
+        torch.compiler.reset()
     skipped = {}
     for layout in LAYOUTS:
         by = turn(pos, frequencies(dim))
         both = _both(by, layout)
-        if kernel_for(q, by, layout) == "numba":  # which has tables of its own
+        # The Numba kernel has tables of its own
+        if kernel_for(q, by, layout) == "numba":
             ways["posenc half: halves"] = _halves(by)
         else:
             ways[f"posenc {layout}: {kernel_for(q, by, layout)}"] = both
@@ -190,7 +192,8 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
                 run = torch.compile(both, dynamic=False)
                 run(q, k)
                 ways[f"posenc {layout}, compiled"] = run
-            except Exception as error:  # any reason that keeps a machine from compiling
+            except Exception as error:
+                # A machine may be unable to compile for any reason
                 skipped[f"posenc {layout}, compiled"] = str(error).strip().splitlines()[0]
     for library in LIBRARIES:
         try:
@@ -223,10 +226,12 @@ def _run(who: str, run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[
     if not backward:
         if q.numel() > 1 << 20:
             return torch.no_grad()(lambda: run(q, k))
-        return lambda: run(q, k)  # no_grad would cost as much as a call
+        # Without no_grad, which would cost as much as a call
+        return lambda: run(q, k)
     q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
     grads = torch.randn_like(q), torch.randn_like(k)
-    if who == LIMIT:  # the gradient of a copy copies nothing
+    # The gradient of a copy copies nothing
+    if who == LIMIT:
         return torch.no_grad()(lambda: (run(q, k), run(*grads)))
     return lambda: torch.autograd.grad(run(q, k), (q, k), grads)
 
@@ -242,7 +247,8 @@ def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
             exact = formula(x.double(), by, layout)
             worst = max(worst, ((turned - exact).abs().max() / exact.abs().max()).item())
             if who.startswith("posenc"):
-                rtol = 0 if x.dtype == torch.float32 else 2**-7  # the last bit
+                # Sixteen bits may differ in the last bit
+                rtol = 0 if x.dtype == torch.float32 else 2**-7
                 torch.testing.assert_close(turned, formula(x, by, layout), rtol=rtol, atol=1e-6)
     return worst
 
@@ -250,7 +256,8 @@ def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
 def _targets(table: BenchTable, name: str, dtype: str, backward: bool) -> Iterator[Target]:
     def over(ours: str, other: str, most: float) -> Iterator[Target]:
         ours_row, other_row = table.row(ours), table.row(other)
-        if ours_row and other_row:  # installed, and compiled
+        # The peer is installed, and was compiled
+        if ours_row and other_row:
             yield Target(
                 f"{ours_row.name} / {other_row.name}",
                 ours_row.times.median / other_row.times.median,
@@ -326,16 +333,19 @@ def _written_out(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
     cos, sin = _tables(pos, dim)
     cis = torch.complex(cos, sin)
 
-    def vllm(x: Tensor) -> Tensor:  # RotaryEmbedding.forward_native
+    # As vLLM's RotaryEmbedding.forward_native
+    def vllm(x: Tensor) -> Tensor:
         (a, b), c, s = x.chunk(2, -1), cos.to(x.dtype), sin.to(x.dtype)
         return torch.cat((a * c - b * s, b * c + a * s), -1)
 
-    def flash_attn(x: Tensor) -> Tensor:  # apply_rotary_emb_torch
+    # As flash-attn's apply_rotary_emb_torch
+    def flash_attn(x: Tensor) -> Tensor:
         c, s = (t.to(x.dtype).repeat(1, 2) for t in (cos, sin))
         a, b = x.chunk(2, -1)
         return torch.cat((x[..., :dim] * c + torch.cat((-b, a), -1) * s, x[..., dim:]), -1)
 
-    def meta(x: Tensor) -> Tensor:  # llama's apply_rotary_emb
+    # As Meta's apply_rotary_emb for Llama
+    def meta(x: Tensor) -> Tensor:
         pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
         return torch.view_as_real(pairs * cis).flatten(3).type_as(x)
 

@@ -47,13 +47,13 @@ class Effort:
 
     rounds: int
     budget: float
-    tokens: tuple[int, ...]  # of attention
-    longest: int  # of the rotation's growth
+    tokens: tuple[int, ...]  # lengths for attention
+    longest: int  # longest text for the rotation's growth
     compiled: tuple[str, ...]  # cases that are also compiled, half a minute each
     peers: bool  # True: time the start-up of other libraries
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
-    model: adapter.Size = adapter.FULL  # that encodings are plugged into
-    profile: str = "cpu"  # of `posenc study`
+    model: adapter.Size = adapter.FULL  # model that encodings are plugged into
+    profile: str = "cpu"  # profile of `posenc study`
     served: tuple[serving.Served, ...] = serving.FULL
 
 
@@ -108,7 +108,8 @@ def benchmark(
     for done, (name, job) in enumerate(jobs):
         progress(name, done, len(jobs))
         torch.manual_seed(0)
-        with redirect_stdout(sys.stderr):  # some peers print when they are imported
+        # Some peers print when they are imported
+        with redirect_stdout(sys.stderr):
             result = job()
         if isinstance(result, BenchTable):
             tables.append(result)

@@ -288,7 +288,8 @@ def _errors(
 def peaks() -> dict[str, float]:
     """Measure MB at the peak of packed documents, beyond q, k and v."""
     peak_of = {}
-    for case in (Packed(tokens=32), Packed()):  # the first loads what is loaded once
+    # The first case loads what is loaded once
+    for case in (Packed(tokens=32), Packed()):
         for name, way in case.ways()[0].items():
             peak_of[name] = memory.peak(way)
     return peak_of

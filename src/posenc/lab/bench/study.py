@@ -2,7 +2,8 @@
 
 The limit is NoPE in the same model; a ratio of 1.25 is 0.8 of its tokens a second. Additive and
 rotary encodings should train at 0.9 of NoPE's speed, and biases at 0.67. Those that read the input
-of a layer, or a vector for each pair of tokens, have no target.
+of a layer, or a vector for each pair of tokens, have no target. NoPE with rounded products, the
+`precision` "bfloat16" of a plan, should take 0.6 of its time, where a processor multiplies so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +14,14 @@ from posenc.lab.bench.results import OURS, BenchTable, Target, table
 from posenc.lab.bench.timing import timed
 from posenc.lab.study import tasks
 from posenc.lab.study.build import build
-from posenc.lab.study.cell import PROFILES, Cell, Profile
+from posenc.lab.study.cell import PROFILES, Cell
 from posenc.lab.study.tasks import Task
 from posenc.lab.study.train import Alone, adamw, take_step
 from posenc.properties.card import Card
 
 LIMIT = "NoPE"
 SPEEDS = {"additive": 0.9, "rotary": 0.9, "bias": 0.67}  # shares of NoPE's tokens a second
+ROUNDED, ROUNDED_TARGET = f"{OURS} NoPE, bfloat16", 0.6
 TASK = "language"
 
 
@@ -28,19 +30,20 @@ def time_study_steps(
 ) -> BenchTable:
     """Time steps of a profile of `posenc study`; `cards` has NoPE's among others."""
     task, sizes = tasks.find(TASK), PROFILES[profile]
-    steps = {_row(card): _step(card, task, sizes) for card in cards}
+    steps = {_row(card): _step(Cell(TASK, card.slug, 1, profile=sizes), task) for card in cards}
+    steps[ROUNDED] = _step(Cell(TASK, "nope", 1, profile=sizes, precision="bfloat16"), task)
     times = timed(steps, rounds, budget)
     case = (
         f"a step of {TASK}, profile {profile}: {sizes.layers} layers, {sizes.heads} heads of"
         f" {sizes.width // sizes.heads}, {sizes.batch} × {task.trained} tokens"
     )
     result = table("study", case, LIMIT, times, {})
-    for card in cards:
-        for speed in _speed(card):
-            row = result.row(_row(card))
-            assert row is not None
-            what = f"{card.name}, step / {LIMIT}'s"
-            result.targets.append(Target(what, row.ratio, 1 / speed))
+    targets = {_row(card): (card.name, 1 / speed) for card in cards for speed in _speed(card)}
+    targets[ROUNDED] = "NoPE in bfloat16", ROUNDED_TARGET
+    for name, (what, target) in targets.items():
+        row = result.row(name)
+        assert row is not None
+        result.targets.append(Target(f"{what}, step / {LIMIT}'s", row.ratio, target))
     return result
 
 
@@ -54,9 +57,8 @@ def _speed(card: Card) -> Iterator[float]:
         yield SPEEDS[card.family]
 
 
-def _step(card: Card, task: Task, sizes: Profile) -> Callable[[], object]:
+def _step(cell: Cell, task: Task) -> Callable[[], object]:
     """Make a function that takes a step of training, each call the next one."""
-    cell = Cell(TASK, card.slug, seed=1, profile=sizes)
     model, numbers = build(cell, len(task.vocabulary)), count()
-    optimizer, share = adamw(model, sizes), Alone(model, cell, task)
+    optimizer, share = adamw(model, cell.profile), Alone(model, cell, task)
     return lambda: take_step(next(numbers), model, optimizer, cell, task, share)

@@ -92,7 +92,8 @@ def _seconds(run: Run, repeats: int) -> tuple[float, float]:
 
 def _waited() -> float:
     total = 0
-    for thread in Path("/proc/self/task").glob("*/schedstat"):  # nothing where there is no Linux
+    # The folder is empty where there is no Linux
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
         try:
             total += int(thread.read_text().split()[1])
         except OSError:

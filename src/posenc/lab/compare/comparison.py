@@ -21,7 +21,7 @@ from posenc.catalog import CATALOG, choose, find
 from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
-from posenc.core.notebook import table
+from posenc.core.notebook import curve, table
 from posenc.core.provenance import Provenance, since
 from posenc.core.threads import threads
 from posenc.encodings.nope import NoPE
@@ -31,7 +31,8 @@ from posenc.properties.probe import Probe
 
 SCHEMA = 2
 MEASURED = "forward", "training", "forward_memory", "training_memory"
-NOISY = 0.1  # of its median, in which half of the runs of one layer lie: the machine is busy
+# Half of the runs of a layer lie within more than this share of their median: it is a busy machine
+NOISY = 0.1
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Multiple:
 
     tokens: int
     time: float | None
-    low: float | None  # of time: half of the runs lie between these
+    low: float | None  # half of the times lie between low and high
     high: float | None
     memory: float | None
 
@@ -88,14 +89,14 @@ class Measured:
 
     name: str
     slug: str
-    family: str  # where it acts: additive, rotary, bias, relative, none; own
+    family: str  # additive, rotary, bias, relative, none, own: where it acts
     used_by: str  # published models that have it
     summary: str
     text: str  # the docstring of its file
     formula: str
     acts_on: list[str]
     axes: int
-    causal: bool  # made for causal attention, and its properties measured under such a mask
+    causal: bool  # True of one made for causal attention, under whose mask it is measured
     parameters: int
     paper: dict[str, str] | None  # None: an encoding of a user's own
     properties: dict[str, Finding]
@@ -103,17 +104,18 @@ class Measured:
     duplicate: OrderChange | None  # None: no word occurs twice in a sentence of this text
     curve: Curve
     effect: Effect
-    added: list[list[float | None]] | None  # to scores, of 32 queries and keys of the first head
+    # What the first head adds to scores of 32 queries and keys
+    added: list[list[float | None]] | None
     far: list[FarChange]
     rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
     cost: Cost
-    cost_ratio: dict[str, float]  # to NoPE, in the same run
+    cost_ratio: dict[str, float]  # ratio to NoPE in the same run
     cost_by_length: list[AtLength]
     cost_ratio_by_length: list[Multiple]
 
     @property
     def untrained(self) -> bool:
-        """True if it learns: what it does here is what its random numbers do."""
+        """True if it has parameters, which are random here: its numbers describe how it begins."""
         return self.parameters > 0
 
 
@@ -125,7 +127,7 @@ class Comparison:
     sentence: str  # one of those that were shuffled
     settings: Settings
     encodings: list[Measured]
-    nope_cost: Cost  # of the layer without positions that all are measured against
+    nope_cost: Cost  # cost of the layer without positions, which all are measured against
     nope_by_length: list[AtLength]
     nope_ratio_by_length: list[Multiple]  # how far NoPE varies around its median at each length
     provenance: Provenance
@@ -167,18 +169,19 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """A table for a notebook; `posenc.show.plot.pictures` has the figures."""
-        heads = ["", *(name.replace("_", " ") for name in self.encodings[0].properties)]
-        heads += ["change when shuffled", "time × NoPE", "training × NoPE"]
+        heads = ["", "effect on scores by distance", "holds", "change when shuffled"]
+        heads += ["time × NoPE", "training × NoPE"]
         rows = [
-            [
-                f"{measured.name}{'*' * measured.untrained}",
-                *(finding.mark for finding in measured.properties.values()),
-            ]
+            [f"{measured.name}{'*' * measured.untrained}", _effect_curve(measured)]
+            + [", ".join(_label(n) for n, f in measured.properties.items() if f.holds)]
             + [f"{measured.shuffle.plain:.1%}"]
             + [_multiple_text(self.multiple(measured, key)) for key in ("forward", "training")]
             for measured in self.encodings
         ]
-        words = f"{self.source}, {self.words:,} words; * learns, and has random numbers here"
+        words = (
+            f"{self.source}, {self.words:,} words; * learns, and has random numbers here."
+            " `posenc.plot.pictures` has the figures, `posenc.guide()` says which to take"
+        )
         return table(heads, rows, words)
 
     def to_json(self) -> dict[str, Any]:
@@ -188,6 +191,17 @@ class Comparison:
             for name, finding in source.properties.items():
                 measured["properties"][name]["holds"] = finding.holds
         return plain(tree)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _effect_curve(measured: Measured) -> str:
+    """What it adds to the scores of the text, nearest key first."""
+    mean = measured.effect.mean
+    says = f"{measured.name}: from {mean[0]:.3g} at the query to {mean[-1]:.3g}, farthest back"
+    return curve(mean, says)
 
 
 def _multiple_text(multiple: float | None) -> str:
@@ -378,7 +392,8 @@ def seeded(card: Card, settings: Settings) -> Encoding:
 
 def _rows_drawn(card: Card) -> list[list[float]] | None:
     with torch.no_grad():
-        encoding = card.make(64, 1)  # an instance keeps its sizes
+        # An instance keeps its own sizes, whatever is asked for
+        encoding = card.make(64, 1)
         dim, heads = encoding.dim or 64, encoding.heads or 1
         probe = Probe(encoding, dim, heads, encoding.width or dim * heads)
         rows = probe.rows(probe.line(64))

@@ -36,6 +36,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal
 from posenc.core.positions import folded
 from posenc.core.provenance import since
+from posenc.core.threads import threads
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.compare import comparison
@@ -43,13 +44,13 @@ from posenc.lab.compare.comparison import Comparison, Material, Settings, plain,
 from posenc.lab.compare.real_model import ModelReading
 from posenc.properties.card import Card
 
-USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # from the first idea to the latest
-POSITIONS = 64  # of a similarity matrix
-CHANNELS = 16  # of a vector whose position advances, and of the matrix that moves it
+USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # those shown where none is named
+POSITIONS = 64  # rows of a similarity matrix
+CHANNELS = 16  # sizes of a vector whose position advances, and of the matrix that moves it
 ADVANCE = 48  # positions
-PATCHES, CHOSEN = 24, (8, 10)  # of an image, along a side; row and column of one
+PATCHES, CHOSEN = 24, (8, 10)  # patches along a side of an image; row and column of one of them
 FAR = 4_096  # tokens of a similarity curve, and those that frequencies are trained on
-FACTOR = 8.0  # by which they are stretched
+FACTOR = 8.0  # factor by which frequencies are stretched
 TARGET = 200  # tokens back, of a key that is made to be found there
 
 
@@ -61,10 +62,10 @@ class Closeup:
     similarity: Between | None
     shift: Group | None
     advance: Advance | None
-    clocks: Clocks | None  # where queries and keys are turned by a number
+    clocks: Clocks | None  # None where queries and keys are not turned by a number
     waves: PairsApart | None
-    clouds: Clouds | None  # where the text has words enough
-    patches: Map | None  # of an image, where it has two axes
+    clouds: Clouds | None  # None where the text has too few words
+    patches: Map | None  # scores over an image, for an encoding with two axes
     attention: list[list[list[float]]]  # (head, query, key) of the sentence
     without: list[list[list[float]]]  # the same layer without the encoding
     parts: Decomposition
@@ -78,7 +79,7 @@ class FirstTurning:
     pair: tuple[str, str] | None  # two words that follow each other in two sentences
     sentences: dict[str, Turned]
     extended: Extended
-    dials: dict[str, list[Dial]]  # by method of extension
+    dials: dict[str, list[Dial]]  # dials by method of extension
     precision: Precision
     bound: Bound
     peak: Peak
@@ -124,7 +125,7 @@ def portray(
     begun = time.time()
     cards = choose(names or USUAL)
     text, settings = text or novel(), settings or Settings()
-    closely = len(cards) + 1  # steps after those of the comparison
+    closely = len(cards) + 1  # steps of progress after those of the comparison
     done = 0
 
     def compared_so_far(doing: str, step: int, of: int) -> None:
@@ -133,7 +134,7 @@ def portray(
         progress(doing, step, of + closely)
 
     compared = comparison.compare(cards, text, settings, compared_so_far)
-    with torch.random.fork_rng(devices=[]):
+    with threads(1), torch.random.fork_rng(devices=[]):
         material = Material(text, settings)
         close = []
         for n, card in enumerate(cards):
@@ -153,12 +154,15 @@ def _closeup(card: Card, material: Material, text: Text) -> Closeup:
     encoding = layer.encoding
     small = card.make(CHANNELS, 1)
     added = "on_embeddings" in encoding.acts_on
-    channels = (small.width if added else small.dim) or CHANNELS  # an instance keeps its sizes
+    # An instance keeps its own sizes, whatever is asked for
+    channels = (small.width if added else small.dim) or CHANNELS
     vector = torch.randn(channels, generator=torch.Generator().manual_seed(settings.seed))
     moved = None
-    with suppress(ValueError):  # nothing moves where only scores are acted on
+    # Nothing moves in an encoding that acts on scores alone
+    with suppress(ValueError):
         moved = advance(small, vector, range(ADVANCE)) if encoding.axes == 1 else None
-    same = card.make(settings.dim, 1)  # of one width, so that likeness can be compared
+    # All have one width here, so that likeness can be compared
+    same = card.make(settings.dim, 1)
     freqs = getattr(same, "freqs", None)
     line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
     mask = causal() if encoding.causal else None
@@ -183,7 +187,8 @@ def _closeup(card: Card, material: Material, text: Text) -> Closeup:
 
 def without(layer: SelfAttention) -> SelfAttention:
     """Make a layer of the same weights without an encoding."""
-    with torch.random.fork_rng(devices=[]):  # which making a layer draws from
+    # Making a layer draws from the global generator
+    with torch.random.fork_rng(devices=[]):
         plain = SelfAttention(layer.width, layer.heads, NoPE())
     for name in ("q", "k", "v", "out"):
         setattr(plain, name, getattr(layer, name))

@@ -41,14 +41,14 @@ class LayerReading:
 class ModelReading:
     """A model reading one sentence, and a window of text for the curves."""
 
-    name: str  # of its folder
+    name: str  # name of its folder
     inspection: Inspection
     tokens: list[str]
     window: int
     layers: list[LayerReading]
     heads: list[list[list[float]]]  # (head, query, key) of the first layer
-    parts: Decomposition | None  # of the first layer
-    bound: Bound | None  # of a real query and key of the first layer
+    parts: Decomposition | None  # decomposition of the first layer
+    bound: Bound | None  # bound for a real query and key of the first layer
     order: Order | None
     notes: list[str]  # what is not shown, and why
 

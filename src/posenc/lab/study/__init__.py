@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from posenc.lab.study.kept import load as load
 
 
-def __getattr__(name: str) -> Any:  # so that a folder's lock answers before torch is loaded
+# Imported when asked for, so that a folder's lock answers before torch is loaded
+def __getattr__(name: str) -> Any:
     if name == "load":
         from posenc.lab.study.kept import load
 

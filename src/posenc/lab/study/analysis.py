@@ -37,8 +37,8 @@ RANGE = 0.95  # share of right answers at n = L from which on a seed counts as t
 SHARES = ("tokens",)  # protocols whose numbers are shares of right answers, and no bits
 RESAMPLES = 2_000
 STILL = 0.005  # nats, by which a loss may fall in a tenth of the steps and stand still
-SCORES = tuple(n / 20 for n in range(20))  # of performance profiles
-LEVEL = 0.05  # of Holm's p, below which a contrast is decided
+SCORES = tuple(n / 20 for n in range(20))  # steps of a performance profile
+LEVEL = 0.05  # Holm's p, below which a contrast is decided
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Row:
     seeds: Sequence[int]
     failures: Mapping[int, str]  # why a seed has no outcome
     curve: Mapping[int, Sequence[float]]  # by length, the mean of each seed
-    means: Mapping[int, float]  # by length, over seeds
+    means: Mapping[int, float]  # by length, the mean over seeds
     in_range: float | None
-    value: Interval | None  # of the metric
+    value: Interval | None  # interval of the metric
     area: Interval | None  # over L < n ≤ 2L, where the metric is at one length
     by_seed: Sequence[float]
     below: int | None
     parameters: int | None
-    rate: float | None  # of its training; None where there are several
+    rate: float | None  # learning rate; None where there are several
     falling: float | None  # how far the loss fell in the last tenth of the steps; None: it did not
-    seconds: float | None  # of a step
+    seconds: float | None  # seconds of a step
     undertrained: Sequence[int]  # the seeds that do not pass the gate
     rank: int | None  # among those that are trained, where every contrast of the task is decided
     baseline: str = ""  # "cropped" or "windowed", where the row is how another one reads
@@ -79,7 +79,7 @@ class Contrast:
     difference: Interval | None
     by_seed: Sequence[float]
     p: float | None  # two-sided, exact, of flipped signs
-    adjusted: float | None  # by Holm, over all contrasts of the plan
+    adjusted: float | None  # p by Holm, over all contrasts of the plan
     equal: float | None  # p of a difference as large as the plan's margin, by Holm; None: no margin
     improvement: float | None  # the probability that a run of one side beats one of the other
     verdict: str  # why it may not be decided; empty where it may
@@ -122,6 +122,7 @@ class Analysis:
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
     profile: Profile | None  # of all cells; None where there are none, or several profiles
+    steps: int | None  # of training; None where they differ
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
@@ -159,7 +160,12 @@ def analyse(
     cells = cells_of(contents)
     grid = _grid(contents, cells, plan)
     metric = "area" if plan is None else plan.metric
+    chosen = None if plan is None or not plan.rates else chosen_rates(plan, contents)
     rows = [_row(task, name, runs, metric, protocol) for (task, name), runs in grid.items()]
+    if chosen is not None:
+        rows = [
+            row if (row.task, row.encoding) in chosen else replace(row, rate=None) for row in rows
+        ]
     baselines = (
         []
         if protocol
@@ -174,7 +180,8 @@ def analyse(
     )
     seeds = min((len(row.seeds) for row in rows), default=0)
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
-    profiles = {cell.profile for cell in cells}
+    profiles = {x.profile for x in cells if chosen is None or (x.task, x.name) in chosen}
+    steps = {cell.profile.steps for cell in cells}
     if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
@@ -194,6 +201,7 @@ def analyse(
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
         profiles.pop() if len(profiles) == 1 else None,
+        steps.pop() if len(steps) == 1 else None,
     )
 
 
@@ -240,7 +248,7 @@ def _trial(records: Sequence[Record]) -> tuple[float, float]:
         return inf, inf
     means = []
     for record in records:
-        graded = _graded(record, None)
+        graded = outcomes_graded(record, None)
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
     return fmean(means), fmean(record.losses[-1] for record in records)
@@ -297,7 +305,7 @@ def _row(
         seed: record.failure for seed, record in records.items() if record.failure is not None
     }
     good = {seed: record for seed, record in records.items() if record.failure is None}
-    graded = {seed: _graded(record, protocol) for seed, record in good.items()}
+    graded = {seed: outcomes_graded(record, protocol) for seed, record in good.items()}
     where = f"{printable(task)} {printable(name)}"
     if len({_shape(outcomes) for outcomes in graded.values()}) > 1:
         raise StoreError(f"{where}: its seeds were not tested on the same lengths and prompts.")
@@ -362,7 +370,7 @@ def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None
     """List the seeds whose answers at n = L, or at the longest length tested within, are wrong."""
     weak = []
     for seed, record in records.items():
-        within = {n: x for n, x in _graded(record, protocol).items() if n <= trained}
+        within = {n: x for n, x in outcomes_graded(record, protocol).items() if n <= trained}
         if within and within[max(within)].mean < RANGE:
             weak.append(seed)
     return weak
@@ -379,7 +387,7 @@ def _measured(
 
     Raises StoreError where that is not the same number of finite numbers for each.
     """
-    vectors = [_vector(_graded(record, protocol), metric, trained) for record in records]
+    vectors = [_vector(outcomes_graded(record, protocol), metric, trained) for record in records]
     measured = [vector for vector in vectors if vector is not None]
     if len({len(vector) for vector in measured}) > 1:
         raise StoreError("the seeds of an encoding were not tested on the same prompts.")
@@ -485,7 +493,7 @@ def _values(
     values = {}
     for seed, (_, record) in runs.items():
         if record is not None and record.failure is None:
-            vector = _vector(_graded(record, protocol), metric, _trained(record.cell))
+            vector = _vector(outcomes_graded(record, protocol), metric, _trained(record.cell))
             if vector is not None:
                 values[seed] = vector
     return values
@@ -499,8 +507,8 @@ def _protocol(record: Record, asked: str | None) -> str:
     )
 
 
-def _graded(record: Record, asked: str | None) -> dict[int, Outcome]:
-    """Outcomes by length."""
+def outcomes_graded(record: Record, asked: str | None = None) -> dict[int, Outcome]:
+    """Outcomes by length, by the protocol that is asked for, or the first that a task has."""
     chosen = _protocol(record, asked)
     return {
         n: outcome

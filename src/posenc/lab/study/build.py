@@ -10,12 +10,12 @@ from posenc.core.encoding import Encoding
 from posenc.core.names import is_own
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.model import Transformer
+from posenc.lab.study.model import Transformer, round_products
 
 
 def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
     """Build the model of a cell; its shared weights depend on the seed and sizes alone."""
-    return Transformer(
+    model = Transformer(
         symbols,
         cell.profile,
         lambda: encoding_of(cell, both_ways),
@@ -24,6 +24,9 @@ def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
         oracle=cell.control == "oracle",
         both_ways=both_ways,
     )
+    if cell.precision == "bfloat16":
+        round_products(model)
+    return model
 
 
 def told(cell: Cell, both_ways: bool) -> dict[str, Any]:

@@ -14,13 +14,15 @@ from torch import Tensor
 
 from posenc.core.arguments import brief
 
-FORMAT = 1  # of settings; a change of meaning changes it, so that old cells keep their names
+# The format of settings; a change of meaning raises it, so that old cells keep their names
+FORMAT = 1
 CONTROLS = ("", "window", "shuffled", "oracle")
 PRECISIONS = ("float32", "bfloat16")
 EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that change no number
 LONGEST = 2**20  # length of a text, in the measure of its task
-MOST = {  # of the settings of a profile
+# The largest settings of a profile
+MOST = {
     "width": 2**16, "heads": 2**10, "layers": 2**10, "steps": 2**31, "batch": 2**20,
     "warmup": 2**31, "prompts": 2**24,
 }  # fmt: skip
@@ -36,9 +38,9 @@ class Profile:
     layers: int = 2
     steps: int = 800
     batch: int = 64  # texts in a step
-    rate: float = 1e-3  # of AdamW, at the end of the warm-up; a cosine takes it to a tenth
+    rate: float = 1e-3  # AdamW's rate at the end of the warm-up; a cosine takes it to a tenth
     warmup: int = 100  # steps
-    prompts: int = 200  # for each tested length
+    prompts: int = 200  # prompts for each tested length
 
     @property
     def weights(self) -> int:
@@ -67,7 +69,8 @@ class Cell:
     trained RoPE before it is tested: "yarn 2", or "yarn 2 after 100" steps more on longer texts.
 
     `data_seed` gives the order of the data a seed of its own. With the `precision` "bfloat16" the
-    products of training are rounded to it (autocast), weights, sums and tests stay in float32.
+    products of the model's linear maps are rounded to it in training; weights, sums, attention,
+    encodings and tests stay in float32.
     `source` is the file of a text, `data` the digest of its content. `told` is the length in tokens
     of the longest text of training, which encodings that have a setting for it are told, and the
     direction of attention with it; None: they have their defaults.

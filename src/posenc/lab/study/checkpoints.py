@@ -28,7 +28,8 @@ from posenc.lab.study import regular
 KEPT = 2
 FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a disk, a quota or a limit that is reached
 NAME = re.compile(r"step-(\d{8,})-([0-9a-f]{16})\.safetensors")
-KEY = "posenc"  # of the metadata of safetensors; the order of several keys is not fixed there
+# One key of the metadata of safetensors, which does not keep the order of several
+KEY = "posenc"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkp
     for path in reversed(_paths(directory)):
         try:
             checkpoint = _read_file(path, settings)
-        except FileNotFoundError:  # another process has just removed it, for it has newer ones
+        except FileNotFoundError:
+            # Another process has just removed it, for it has newer ones
             continue
         if checkpoint is not None:
             if damaged:
@@ -110,7 +112,8 @@ def write_whole(path: Path, data: bytes) -> None:
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         unfinished.unlink(missing_ok=True)
-        with open(unfinished, "xb") as file:  # never through a link
+        # Mode "x" never writes through a link
+        with open(unfinished, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -48,7 +48,7 @@ from posenc.lab.study.own_code import CodeRefused
 from posenc.lab.study.plan import Plan, PlanError
 from posenc.lab.study.tasks import Batch, Task
 
-PATIENCE = timedelta(days=7)  # for a process that waits while the first one evaluates
+PATIENCE = timedelta(days=7)  # time that a process waits while the first one evaluates
 OFTEN = 10.0  # seconds between two lines about progress
 
 
@@ -301,7 +301,8 @@ def main(words: Sequence[str] | None = None) -> int:
         engine = Engine.begin(asked.fsdp)
     except NotLaunched as error:
         return _failed(error)
-    for name in (signal.SIGINT, signal.SIGTERM):  # a launcher sends these to every process
+    # A launcher sends these to every process
+    for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda number, frame: signals.append(number))
     stop, runner = lambda: bool(signals), partial(run, engine=engine)
     try:
@@ -342,7 +343,8 @@ def _lead(
             f"{ended.done} of {ended.of} cells are done: posenc results {folder}", file=sys.stderr
         )
     except (NotLaunched, KeyboardInterrupt):
-        broken = True  # in the middle of a cell: the others have ended as well
+        # The others have ended in the middle of a cell as well
+        broken = True
         raise
     finally:
         if not broken:

@@ -116,7 +116,8 @@ def _generated(
     answers = oracle_targets(cell, batch)
     place, first = 0, int(batch.answers.any(0).int().argmax())
     while place < tokens:
-        until = max(place, first) + 1  # the prompt at once, then token by token
+        # The prompt is read at once, then token by token
+        until = max(place, first) + 1
         part = slice(place, until)
         where = None if pos is None else pos[:, part]
         logits = model(
@@ -148,13 +149,15 @@ def _bits(
         return cross_entropy(logits.mT, batch.targets, reduction="none") / log(2)
 
     all_bits = bits(batch, pos, mask)
-    if task.both_ways:  # the mean over what is hidden
+    # The mean over the tokens that are hidden
+    if task.both_ways:
         outcomes = {"apart": all_bits, "windowed": bits(batch, pos, near)}
         outcomes["shuffled"] = bits(batch, shuffled, mask)
         share = batch.answers / batch.answers.sum(-1, keepdim=True)
         return {protocol: (outcome * share).sum(-1) for protocol, outcome in outcomes.items()}
     kept, last = slice(-task.trained, None), slice(-max(1, task.trained // 4), None)
-    first = batch.inputs[:, :1]  # <bos>, as in training
+    # Begin with <bos>, as in training
+    first = batch.inputs[:, :1]
     cropped = Batch(
         torch.cat((first, batch.inputs[:, kept][:, 1:]), -1),
         batch.targets[:, kept],

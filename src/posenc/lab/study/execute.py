@@ -20,10 +20,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
+from posenc.attention.layer import SelfAttention
 from posenc.core import provenance
 from posenc.core.arguments import brief
 from posenc.core.extras import how_to_install
@@ -31,6 +33,7 @@ from posenc.lab.study import analysis, origin, own_code, regular, statistics, st
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result, check_setting
 from posenc.lab.study.checkpoints import Refused
+from posenc.lab.study.controls import draw_positions
 from posenc.lab.study.extended import check_encoding
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
@@ -40,13 +43,14 @@ from posenc.properties.conformance import refuse_broken
 
 MODELS = "models"
 CELLS = "cells"  # the folder of checkpoints, one inside for each cell
-RETRIES = 3  # of a cell whose worker was killed
+RETRIES = 3  # times that a cell is begun again whose worker was killed
 GRACE = 30.0  # seconds that a worker has after its parent has ended
 PATIENCE = 120.0  # seconds in which workers write their checkpoints
 OFTEN = 0.5  # seconds between two messages of a worker about its progress
 
 Runner = Callable[..., Result]
-Kind = tuple[Any, ...]  # of cells that take as long: sizes, task and encoding, or the first of them
+# Cells of one kind take equally long: sizes, task, encoding, or the first of these
+Kind = tuple[Any, ...]
 
 
 class Event(NamedTuple):
@@ -108,6 +112,7 @@ def study(
     made_by: Mapping[str, str] | None = None,
     allow_code: own_code.Allowed = (),
     part: tuple[int, int] = (1, 1),
+    device: str = "cpu",
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
@@ -116,18 +121,21 @@ def study(
     `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
     by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
     that may be run, each as it is spelled there. `part` is the share of the cells to be run, (2, 5)
-    the second fifth; `merge` joins the stores of all. Raises CodeRefused for others, Locked if
-    another process works in the folder, PlanError if it holds another plan, and KeyboardInterrupt
-    after checkpoints.
+    the second fifth; `merge` joins the stores of all. `device` is where cells are trained, as torch
+    names it; another than the CPU is a source of the outcomes, by its name. Raises CodeRefused for
+    others, Locked if another process works in the folder, PlanError if it holds another plan, and
+    KeyboardInterrupt after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
-    try:  # checkpoints need it: without, all cells would be trained and lost
+    # Checkpoints need safetensors: without it all cells would be trained and lost
+    try:
         import safetensors.torch  # noqa: F401
     except ImportError:
         raise ImportError(
             f"a study needs the extra `study`: {how_to_install('study')}",
             name="safetensors",
         ) from None
+    where = origin.device(device, here=engine is None)
     cells = resolved(plan)[part[0] - 1 :: part[1]]
     if part[1] > 1 and plan.half_width is not None:
         raise PlanError("stop: the parts of a study do not know when all are narrow: plan `seeds`.")
@@ -135,8 +143,9 @@ def study(
         regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
-            _register(writer, plan, deviate, made_by or {})
+            _register(writer, plan, deviate, where | {**(made_by or {})})
             runs = partial(runner, models=folder / MODELS) if keep else runner
+            runs = runs if device == "cpu" else partial(runs, device=device)
             cells = _as_begun(plan, cells, writer.contents)
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
@@ -152,7 +161,8 @@ def resolved(plan: Plan) -> list[Cell]:
     """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
 
     Raises PlanError for a text, a task or an encoding of the user's own that cannot be used, for an
-    encoding that cannot be extended, and for a metric that is measured at none of the lengths.
+    encoding that cannot be extended or ends before the longest text, for a length of which the task
+    can write no text, and for a metric that is measured at none of the lengths.
     """
     by_task = {}
     for name in plan.tasks:
@@ -166,7 +176,13 @@ def resolved(plan: Plan) -> list[Cell]:
             by_task[name] |= {"data": data, "source": source}
             by_task[name] |= {"told": task.longest if plan.told else None}
             Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
-            longest = task.longest
+            longest, most = task.longest, task.most_tokens()
+        if task.trained not in task.lengths:
+            raise PlanError(
+                f"tested: {name} is trained at {task.trained}, and tested at"
+                f" {', '.join(map(str, task.lengths))}: test n = {task.trained} too, where each"
+                " seed shows that it is trained."
+            )
         if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
             raise PlanError(
                 f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"
@@ -182,16 +198,31 @@ def resolved(plan: Plan) -> list[Cell]:
                 f" {name} is not: leave one of them out."
             )
         for cell in plan.of_seed(1):
-            if cell.task == name and (cell.extend or user_code.is_own(cell.encoding)):
-                with _usable(f"encodings: {cell.name}"):
+            if cell.task != name:
+                continue
+            with _usable(f"encodings: {cell.name}"):
+                if cell.extend or user_code.is_own(cell.encoding):
                     check_encoding(cell, longest)
                     if user_code.is_own(cell.encoding):
                         refuse_broken(encoding_of(cell, task.both_ways))
+                _refuse_too_short(replace(cell, **by_task[name]), most, task.both_ways)
     trials = [replace(cell, **by_task[cell.task]) for cell in plan.trials()]
     return [
         *(replace(cell, tested=_within(cell)) for cell in trials),
         *(replace(cell, **by_task[cell.task]) for cell in plan.cells()),
     ]
+
+
+def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
+    """Read the first and the last of so many tokens: positions or an encoding may end before.
+
+    Raises what they raise there, which would else come after the training.
+    """
+    draw_positions(cell, (1, tokens), Random(0))
+    encoding, width = encoding_of(cell, both_ways), cell.profile.width
+    if encoding.axes == 1:
+        ends = torch.tensor([0, (cell.drawn_below or tokens) - 1])
+        SelfAttention(width, cell.profile.heads, encoding)(torch.zeros(1, 2, width), ends)
 
 
 def _within(cell: Cell) -> tuple[int, ...]:
@@ -218,7 +249,8 @@ def _usable(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise PlanError(f"{what}: {error.filename} cannot be read: {error.strerror}.") from None
-    except Exception as error:  # of the user's code
+    except Exception as error:
+        # The user's code may raise anything
         raise PlanError(f"{what}: {' '.join(str(error).split())}") from error
 
 
@@ -239,7 +271,7 @@ def run_cell(
     stop: Callable[[], bool],
     progress: Callable[[Any], None],
 ) -> Event:
-    """Run a cell in this process, whatever comes of it."""
+    """Run a cell in this process; every outcome becomes an event."""
     asked = False
 
     def asked_to_stop() -> bool:
@@ -254,9 +286,11 @@ def run_cell(
         task = tasks.find(cell.task, file_of(cell))
         result = runner(cell, task, place, asked_to_stop, progress)
         record = Record.of(cell, result)
-    except ArithmeticError as error:  # the loss is lost: that is what the cell came to
+    except ArithmeticError as error:
+        # The loss is not finite: that is the outcome of the cell
         record = Record(cell, None, (), str(error), {})
-    except train.Stopped:  # asked here, or of another process that shares the run
+    except train.Stopped:
+        # Stopping was asked here, or of another process that shares the run
         return Event("stopped", cell)
     except Exception as error:
         if asked:
@@ -293,7 +327,8 @@ class Processes:
         self._workers[connection] = process, cell
         try:
             connection.send(cell)
-        except OSError:  # it was killed while it was idle: `wait` sees that, and says so
+        except OSError:
+            # The worker was killed while it was idle: `wait` sees that, and says so
             pass
 
     def _new(self) -> tuple[Connection, Any]:
@@ -345,7 +380,8 @@ class Processes:
 def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> None:
     """Run cells in a worker, one after the other, until it has to stop or its parent has ended."""
     torch.set_num_threads(1)
-    for name in ("SIGINT", "SIGHUP"):  # which a terminal sends to all: the parent says when to stop
+    # A terminal sends these to all processes, and the parent says when to stop
+    for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     ended = threading.Event()
@@ -377,7 +413,8 @@ def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> N
                 # a message, or the end of the pipe, is the parent's way to say stop
                 stop = lambda: ended.is_set() or alone() or connection.poll()  # noqa: E731
                 connection.send(run_cell(cell, runner, cells, stop, progress))
-        except (EOFError, OSError):  # the parent has ended
+        except (EOFError, OSError):
+            # The parent has ended
             return
 
 
@@ -411,7 +448,7 @@ class _Study:
         self.pace = _Pace()
         for cell, wall in _walls(writer):
             self.pace.add(cell, wall)
-        self.kinds: Counter[Kind] = Counter()  # of the cells that wait
+        self.kinds: Counter[Kind] = Counter()  # kinds of the cells that wait
         self.status = Status()
         self._count()
 
@@ -426,7 +463,8 @@ class _Study:
         self.status.done, self.status.of = len(self.done), len(self.names)
 
     def run(self) -> Ended:
-        for digest in self.done:  # what a kill left between the storing of a cell and this
+        # Remove checkpoints that a kill left after their cell was stored
+        for digest in self.done:
             shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
         try:
             narrow = self._all()

@@ -20,7 +20,7 @@ from posenc.lab.study.checkpoints import write_whole
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.tasks import BEGIN, END, Task
 
-KEY = "posenc.lab.study"  # of the metadata
+KEY = "posenc.lab.study"  # key of the metadata
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The cells of a study on Ray: as many at once as its cluster has processors, one for each.
+"""The cells of a study on Ray: as many at once as its cluster has processors or GPUs.
 
 Results come back to the process that leads, which alone writes the store. A cell whose node or
 process dies is run again elsewhere; it goes on from its checkpoint where the folder of checkpoints
@@ -22,19 +22,23 @@ def _cell(cell: Cell, runner: Runner, cells: Path) -> Event:
 
 class OnRay:
     """Cells as tasks of Ray. `address` is that of a cluster; None: one on this machine is begun.
+    Each cell has a processor, and so many `gpus`, which Ray alone shows to it.
 
     Ray listens to the network, on one machine too, and runs what it is sent: by whoever reaches its
     ports, or has its token where it asks for one (by itself from 2.60 on). Its dashboard, whose
     port takes jobs, is not begun.
     """
 
-    def __init__(self, runner: Runner, cells: Path, address: str | None = None) -> None:
+    def __init__(
+        self, runner: Runner, cells: Path, address: str | None = None, gpus: int = 0
+    ) -> None:
         self._runner, self._cells = runner, cells.absolute()
         self._began = not ray.is_initialized()
         if self._began:
             ray.init(address=address, log_to_driver=False, include_dashboard=False)
         # Ray would repeat what was killed by itself, without telling how often
-        self._remote = ray.remote(num_cpus=1, max_retries=0)(_cell)
+        self._remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_cell)
+        self._kind = "GPU" if gpus else "CPU"  # what there are few of
         self._running: dict[Any, Cell] = {}
 
     @property
@@ -43,9 +47,8 @@ class OnRay:
 
     @property
     def free(self) -> int:
-        """Processors of the cluster as it is now; one cell at least waits for a node to come."""
-        processors = int(ray.cluster_resources().get("CPU", 0))
-        return max(1, processors) - self.busy
+        """What the cluster has room for now; one cell at least waits for a node to come."""
+        return max(1, int(ray.cluster_resources().get(self._kind, 0))) - self.busy
 
     def start(self, cell: Cell) -> None:
         self._running[self._remote.remote(cell, self._runner, self._cells)] = cell
@@ -65,7 +68,8 @@ class OnRay:
             if isinstance(error.cause, KeyboardInterrupt):
                 return Event("stopped", cell)
             return Event("error", cell, " ".join(str(error.cause).split()))
-        except ray.exceptions.RayError as error:  # its process or its node has ended
+        except ray.exceptions.RayError as error:
+            # Its process or its node has ended
             return Event("killed", cell, type(error).__name__)
 
     def stop(self) -> None:

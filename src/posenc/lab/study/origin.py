@@ -16,7 +16,7 @@ from posenc.core import provenance
 from posenc.core.version import __version__
 from posenc.lab.study import own_code, regular
 from posenc.lab.study.checkpoints import differences
-from posenc.lab.study.plan import Plan
+from posenc.lab.study.plan import Plan, PlanError
 
 LISTED = ("commit", "processor")
 ABOVE = ("show", "commands")  # folders of the package that no outcome comes of
@@ -57,6 +57,26 @@ def processor() -> str:
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = next(iter(named), "") or platform.processor() or platform.machine()
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def device(name: str, here: bool = True) -> dict[str, str]:
+    """The device that cells are trained on, where it is not the CPU, by torch's name and its own.
+
+    Raises PlanError where cells are trained `here` and torch has no such device.
+    """
+    if name == "cpu":
+        return {}
+    if not here:
+        return {"device": name}
+    try:
+        found = torch.device(name)
+        torch.empty(1, device=found)
+        own = torch.cuda.get_device_name(found) if found.type == "cuda" else ""
+    except (RuntimeError, AssertionError) as error:
+        raise PlanError(
+            f"device: {name!r:.60} cannot be used here: {' '.join(str(error).split()):.200}"
+        ) from None
+    return {"device": f"{found.type}, {own}".removesuffix(", ")}
 
 
 def changed(there: Mapping[str, str], here: Mapping[str, str]) -> str:

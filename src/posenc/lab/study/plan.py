@@ -9,7 +9,7 @@
     data_seed = 1                        # one order of texts for all seeds; else each has its own
     rates = [1e-3, 2e-3, 4e-3]           # each row takes its best at n ≤ L, by `rate_seeds` more
     told = false                         # T5, FIRE, DeBERTa and xPos keep their default lengths
-    precision = "bfloat16"               # of the products in training; tests are in float32
+    precision = "bfloat16"               # of the products of linear maps, in training
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
     # of a text study, also ["alibi", "rope cropped"], that sees the last L tokens, or "windowed"
@@ -51,12 +51,13 @@ from posenc.properties import user_code
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")
-MOST_SEEDS = 10_000  # of the outcomes; those after them choose the rates
-MOST_NAMES = 1_000  # of a list
+MOST_SEEDS = 10_000  # seeds of outcomes; later numbers choose the rates
+MOST_NAMES = 1_000  # names in a list
 MOST_CELLS = 100_000
 
-Rates = Mapping[tuple[str, str], float]  # by task and label
+Rates = Mapping[tuple[str, str], float]  # learning rates by task and label
 Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
+OF_A_TEXT = tuple(name for name in tasks.MADE_OF if name != "images")
 BASELINES = ("cropped", "windowed")  # other ways in which the models of a text study read
 
 
@@ -87,16 +88,17 @@ class Plan:
     contrast: tuple[tuple[Side, Side], ...] = ()
     metric: str = "area"
     seeds: int = statistics.RANKING  # the most of them, where `half_width` may end it earlier
-    half_width: float | None = None  # of all intervals; the study ends when they are as narrow
+    # Half-width of all intervals at which the study ends
+    half_width: float | None = None
     trained: int | None = None  # lengths; those of each task, unless they are given
     tested: tuple[int, ...] = ()
     texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
     images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
-    data_seed: int | None = None  # of the order of texts; None: that of each run
-    precision: str = "float32"  # of the products in training
+    data_seed: int | None = None  # seed of the order of texts; None: that of each run
+    precision: str = "float32"  # precision of the products of linear maps, in training
     margin: float | None = None  # a difference that is smaller is none; None: nothing is equal
     pilots: tuple[str, ...] = ()  # runs that were seen before it was written, a sentence each
-    rates: tuple[float, ...] = ()  # of which each row takes its best; empty: the profile's
+    rates: tuple[float, ...] = ()  # rates of which each row takes its best; empty: the profile's
     rate_seeds: int = 2  # the runs with each of the rates
     told: bool = True  # whether encodings are told mask and trained length, where they may be
 
@@ -107,7 +109,8 @@ class Plan:
             content = tomllib.loads(path.read_bytes().decode())
         except OSError as error:
             raise PlanError(f"{path} cannot be read: {error.strerror}.") from None
-        except ValueError as error:  # of TOML or UTF-8
+        except ValueError as error:
+            # The file is no TOML, or no UTF-8
             raise PlanError(f"{path} is no TOML: {error}.") from None
         except RecursionError:
             raise _nested(path) from None
@@ -223,6 +226,19 @@ class Plan:
         """The file that a task is made of; empty: none, or what comes with it."""
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
 
+    def notes(self) -> list[str]:
+        """Say what it wastes, a sentence each, though it can be carried out."""
+        notes, tests = [], len(self.contrast) * len(self.tasks)
+        if tests and self.seeds < (needed := statistics.seeds_for(tests)):
+            several = "s" * (tests > 1)
+            notes.append(
+                f"{self.seeds} seeds cannot decide {tests} contrast{several}: {needed} can"
+            )
+        if (steps := self.profile.steps) <= self.profile.warmup:
+            warm = self.profile.warmup
+            notes.append(f"its rate is never reached: of {steps} steps, {warm} are `warmup`")
+        return notes
+
     def differences(self, other: "Plan") -> str:
         """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
         there, here = (tomllib.loads(plan.text) for plan in (other, self))
@@ -275,11 +291,9 @@ class _PlanReader:
             seeds,
             half_width,
             self._length("trained", content["trained"]) if "trained" in content else None,
-            tuple(
-                self._length("tested", n) for n in self._list("tested", content.get("tested", []))
-            ),
-            self._text("text", content["text"]) if "text" in content else "",
-            self._text("images", content["images"]) if "images" in content else "",
+            self._tested(content.get("tested", [])),
+            self._file("text", content, names),
+            self._file("images", content, names),
             self._whole("data_seed", content["data_seed"], 0) if "data_seed" in content else None,
             self._precision(content.get("precision", "float32")),
             self._number("margin", content["margin"]) if "margin" in content else None,
@@ -291,6 +305,21 @@ class _PlanReader:
             self._flag("told", content.get("told", True)),
         )
 
+    def _tested(self, value: Any) -> tuple[int, ...]:
+        lengths = [self._length("tested", n) for n in self._list("tested", value)]
+        twice = [n for place, n in enumerate(lengths) if n in lengths[:place]]
+        if twice:
+            self._wrong("tested", f"{twice[0]} is there twice: leave one of them out")
+        return tuple(lengths)
+
+    def _file(self, key: str, content: Mapping[str, Any], names: Sequence[str]) -> str:
+        if key not in content:
+            return ""
+        reads = lambda name: (name == "images") if key == "images" else name in OF_A_TEXT  # noqa: E731
+        if not any(map(reads, names)):
+            self._wrong(key, f"none of the tasks is made of it, they are {', '.join(names)}")
+        return self._text(key, content[key])
+
     def _rates(self, content: Mapping[str, Any]) -> tuple[float, ...]:
         rates = [
             self._number("rates", rate) for rate in self._list("rates", content.get("rates", []))
@@ -301,6 +330,8 @@ class _PlanReader:
                 f"must be three rates or more, all different, so that a best one may lie between"
                 f" others, got {brief(content['rates'])}",
             )
+        if "rate_seeds" in content and not rates:
+            self._wrong("rate_seeds", "choose among `rates`: name three of them, or leave it out")
         profile = content.get("profile")
         if rates and isinstance(profile, Mapping) and "rate" in profile:
             # the plan of a store says every setting of its profile
@@ -358,7 +389,10 @@ class _PlanReader:
             self._encoding(named, options, profile, extend)
             label = self._text("encodings", row.get("name", named))
             encodings.append(PlanRow(label, named, options, positions, control, extend))
-        self._distinct("encodings", [encoding.name for encoding in encodings])
+        labels = self._distinct("encodings", [encoding.name for encoding in encodings])
+        for label in labels:
+            if any(label == f"{other} {how}" for other in labels for how in BASELINES):
+                self._wrong("encodings", f"{brief(label)} is how another row reads: name it anew")
         first: dict[str, str] = {}
         for encoding in encodings:
             earlier = first.setdefault(_toml(asdict(replace(encoding, name=""))), encoding.name)
@@ -433,9 +467,15 @@ class _PlanReader:
                 for name in names:
                     if self._text("contrast", name) not in known:
                         self._unknown("contrast", name, labels)
-                sides.append(tuple(names))
+                sides.append(tuple(self._distinct("contrast", names)))
             if set(sides[0]) & set(sides[1]):
                 self._wrong("contrast", f"the sides must differ, got {brief(pair)}")
+            same = {frozenset(map(frozenset, one)) for one in contrasts}
+            if frozenset(map(frozenset, sides)) in same:
+                self._wrong(
+                    "contrast",
+                    f"{' and '.join(sides[0] + sides[1])} are there twice, and would count twice",
+                )
             contrasts.append((sides[0], sides[1]))
         return contrasts
 

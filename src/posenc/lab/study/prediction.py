@@ -32,7 +32,7 @@ from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import Contents
 from posenc.properties import Finding, check
 
-ALIKE = 0.01  # of the spread of all outcomes, within which encodings are near-doubles
+ALIKE = 0.01  # share of the spread of all outcomes, within which encodings are near-doubles
 FEWEST = 6  # encodings, and of three families: else there is nothing to leave out
 RESAMPLES = 2_000
 
@@ -138,7 +138,8 @@ def _predict(
     labels = [" = ".join(rows[n].encoding for n in group) for group in groups]
     families = [families[group[0]] for group in groups]
     ticks = torch.stack([_common(torch.tensor(single, dtype=torch.float64)[g]) for g in groups])
-    sign = -1.0 if rows[0].bits else 1.0  # so that more is better
+    # Fewer bits are better, so the sign makes more better in both
+    sign = -1.0 if rows[0].bits else 1.0
     by_seed = [[*map(fmean, zip(*(rows[n].by_seed for n in g), strict=True))] for g in groups]
     seen = torch.tensor([[sign * fmean(one)] for one in by_seed], dtype=torch.float64)
     fitted = without_family(ticks, seen, families)

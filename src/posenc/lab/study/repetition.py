@@ -22,11 +22,11 @@ class Repeated:
     task: str
     encoding: str
     bits: bool
-    seeds: int  # that both have
+    seeds: int  # seeds that both studies have
     first: Interval | None
     again: Interval | None
     equal: int  # cells, of those below
-    both: int  # of the same settings
+    both: int  # cells of the same settings in both studies
     agrees: bool | None  # None where one of them has not measured it
 
     def to_json(self) -> dict[str, Any]:

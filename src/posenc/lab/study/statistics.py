@@ -30,7 +30,7 @@ from posenc.core.arguments import count
 RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
 EXACT = 20  # seeds up to which all 2ⁿ flips are tried
 RESAMPLES = 10_000
-MOST_DEGREES = 1_000.0  # of freedom, from which on t is normal
+MOST_DEGREES = 1_000.0  # degrees of freedom from which on t is taken as normal
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from posenc.lab.study import regular
 from posenc.lab.study.cell import LONGEST, Cell, Result, digest_of
 from posenc.lab.study.checkpoints import flush_folder
 
-FORMAT = 2  # of the tables
+FORMAT = 2  # format of the tables
 MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is
 RESULTS, RUNNING, TIMES = "results.db", "running.db", "times.jsonl"
 MOST_TIMES = 2**26  # bytes of the times that are read
@@ -49,11 +49,13 @@ TABLES = {
     " PRIMARY KEY (digest, protocol, length)",
 }
 CHECKSUMS = {"checksums": "part TEXT PRIMARY KEY, sha256 TEXT NOT NULL"}
-STATEMENTS = {  # by format
+# By format, the statements that make its tables
+STATEMENTS = {
     number: {name: f"CREATE TABLE {name} ({columns})" for name, columns in tables.items()}
     for number, tables in ((1, TABLES), (FORMAT, TABLES | CHECKSUMS))
 }
-TYPES: dict[str, Sequence[Any]] = {  # of the columns, which SQLite does not hold anybody to
+# The types of columns, which SQLite itself does not enforce
+TYPES: dict[str, Sequence[Any]] = {
     "plans": (str, str),
     "deviations": (str,),
     "sources": (str, str),
@@ -137,7 +139,7 @@ class Contents:
     ]  # digests and texts, in the order in which they were registered
     deviations: Sequence[str]
     sources: Mapping[str, str]  # digests of files of the user's own code and texts
-    records: Mapping[str, Record]  # by the digest of the cell
+    records: Mapping[str, Record]  # records by the digest of their cell
     path: Path = field(default=Path(), compare=False)
 
     @cached_property
@@ -189,7 +191,8 @@ class Store:
         self._open = True
         with _explained(running):
             self._file = sqlite3.connect(running, isolation_level=None)
-            _check(self._file, running)  # before the log, which is written in the header
+            # The check comes before WAL, which is written into the header
+            _check(self._file, running)
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = FULL")
 
@@ -223,16 +226,17 @@ class Store:
             self._file.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", row)
 
     def add(self, record: Record) -> None:
-        """Write down what a cell came to."""
+        """Append the outcomes of a cell."""
         with _explained(self.folder / RUNNING), _transaction(self._file):
             _insert(self._file, record)
 
     def clock(self, **line: Any) -> None:
-        """Add a line to the times, which are no part of what is to be the same each time."""
+        """Append to times.jsonl, which two equal runs need not share."""
         data = f"{json.dumps(line)}\n".encode()
         with open(self.folder / TIMES, "ab+", opener=regular.opener) as file:
             file.seek(0, os.SEEK_END)
-            if file.tell():  # a line that a killed process left without its end is closed
+            # Close a line that a killed process left without its end
+            if file.tell():
                 file.seek(-1, os.SEEK_END)
                 data = data if file.read(1) == b"\n" else b"\n" + data
             file.write(data)
@@ -248,14 +252,16 @@ class Store:
             return
         running = self.folder / RUNNING
         _write_canonical(self.contents, self.folder / RESULTS)
-        with suppress(sqlite3.OperationalError):  # somebody reads it: then its log stays
+        # If somebody reads the file, its log stays
+        with suppress(sqlite3.OperationalError):
             self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._file.close()
         self._open = False
+        # A log without its file would be read into the next file of that name
         for left in (
             *_logs(running),
             running,
-        ):  # a log without its file would be read into the next
+        ):
             left.unlink(missing_ok=True)
         flush_folder(self.folder)
 
@@ -269,7 +275,8 @@ def read(path: Path) -> Contents:
     if path.is_dir():
         running = path / RUNNING
         path = running if running.exists() else path / RESULTS
-    if path.name == RUNNING:  # SQLite writes beside it even where it only reads
+    # SQLite writes beside a file in WAL mode even where it only reads
+    if path.name == RUNNING:
         regular.check_files(path, *_logs(path))
     if not path.is_file():
         raise StoreError(f"{path} does not exist: name the folder of a study, or its results.db.")
@@ -280,7 +287,8 @@ def read(path: Path) -> Contents:
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as file,
     ):
         file.execute("PRAGMA trusted_schema = OFF")
-        file.execute("BEGIN")  # one moment of a study that is running
+        # One transaction reads a running study at one moment
+        file.execute("BEGIN")
         _check(file, path)
         return _contents(file, path, _seconds(folder))
 
@@ -404,7 +412,8 @@ def _renew(running: Path) -> None:
         _check(file, running)
         if _format(file) == FORMAT:
             return
-        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a log would be read into the new file
+        # A log that is left would be read into the new file
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     _write_canonical(read(running), running)
     for left in _logs(running):
         left.unlink(missing_ok=True)
@@ -473,11 +482,13 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        code = getattr(error, "sqlite_errorcode", 0)  # Python raises some itself, without one
+        # Python raises some errors itself, without SQLite's code
+        code = getattr(error, "sqlite_errorcode", 0)
         if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise OSError(None, str(error), str(path)) from None
         raise StoreError(f"{path} cannot be read: {_line(error)}.") from None
-    except sqlite3.IntegrityError:  # of what is written, not of the file
+    except sqlite3.IntegrityError:
+        # The values are wrong, not the file
         raise
     except sqlite3.DatabaseError as error:
         raise StoreError(f"{path} is no store of a study, or damaged: {_line(error)}.") from None

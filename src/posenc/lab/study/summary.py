@@ -18,7 +18,7 @@ class Start:
     """One time that the study was begun, or gone on with."""
 
     when: str
-    command: str  # as typed; empty from Python
+    command: str  # the command as typed; empty from Python
     commit: str | None
 
 
@@ -27,12 +27,12 @@ class Study:
     """Contents of the page of a study."""
 
     analysis: Analysis
-    plan: str  # in TOML; empty without one
+    plan: str  # plan in TOML; empty without one
     outcomes: str  # the digest of the store's contents, the same for everybody who repeats them
     sources: Mapping[str, str]  # versions, and digests of files of the user's own
     starts: Sequence[Start]
-    published: Mapping[str, PublishedCurves]  # by task
-    provenance: Provenance  # of the summary
+    published: Mapping[str, PublishedCurves]  # published curves by task
+    provenance: Provenance  # provenance of the summary
 
     @property
     def title(self) -> str:

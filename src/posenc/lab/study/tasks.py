@@ -51,6 +51,7 @@ VALUES = tuple(f"v{n}" for n in range(128))
 BITS = ("0", "1")
 RARE = "<rare>"
 MOST_BYTES = 2**30  # of an array of pictures, unpacked
+MOST_DIGITS = 4_000  # Python writes no longer numbers
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, EOFError, BadZipFile, zlib.error)
 
 Symbols = Sequence[str]
@@ -77,6 +78,12 @@ class Batch(NamedTuple):
     answers: Bool[Tensor, "text token"]  # the mask of the `targets` that are graded
     lengths: list[int]  # tokens of each text
     points: Int[Tensor, "token axis"] | None = None  # rows and columns, of an image
+
+    def to(self, device: str | torch.device) -> "Batch":
+        """The same texts on a device."""
+        points = None if self.points is None else self.points.to(device)
+        inputs, targets, answers = self.inputs.to(device), self.targets.to(device), self.answers
+        return Batch(inputs, targets, answers.to(device), self.lengths, points)
 
 
 @dataclass(frozen=True)
@@ -140,12 +147,22 @@ class Task:
         write = self.held_out if held_out and self.held_out is not None else self.write
         written = write(n, random)
         if isinstance(written, TaskText):
-            if written.said is not None:  # the place of <bos> is the task's to grade
+            # The task itself says whether the place of <bos> is graded
+            if written.said is not None:
                 return written
             return TaskText([BEGIN, *written.symbols], [False, *written.graded])
         prompt, answer = written
         symbols = [BEGIN, *prompt, *answer, END]
         return TaskText(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
+
+    def most_tokens(self) -> int:
+        """Write a text of each length; return the most tokens that are read of one.
+
+        Raises what the task raises of a length that it cannot write.
+        """
+        batches = [self.batch([self.least, self.trained], Random(0))]
+        batches += [self.batch([n], Random(0), held_out=True) for n in self.lengths]
+        return max(batch.inputs.shape[1] for batch in batches)
 
     def batch(self, sizes: Sequence[int], random: Random, held_out: bool = False) -> Batch:
         """Write a text of each size, numbered by `vocabulary`, filled on the right."""
@@ -259,6 +276,8 @@ def parity(n: int, random: Random) -> Answered:
 
 def addition(n: int, random: Random) -> Answered:
     """Two numbers of n digits and their sum of n + 1, all with the last digit first."""
+    if n > MOST_DIGITS:
+        raise ValueError(f"numbers are written up to {MOST_DIGITS:,} digits, got {n}: test fewer.")
     first, second = (random.randrange(10 ** (n - 1) if n > 1 else 0, 10**n) for _ in range(2))
     written = lambda value, size: list(f"{value:0{size}}"[::-1])  # noqa: E731
     return [*written(first, n), "+", *written(second, n), "="], written(first + second, n + 1)
@@ -295,7 +314,8 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
     """Draw n orders with a bit: write it, ignore it, or read what was written last, the answer."""
     symbols, graded, memory = [], [], random.choice(BITS)
     for step in range(n):
-        if step == 0:  # so that there is something to read
+        # The first order is a write, so that there is something to read
+        if step == 0:
             order = "write"
         elif step == n - 1:
             order = "read"
@@ -307,6 +327,16 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
         symbols += [order, bit]
         graded += [False, order == "read"]
     return TaskText(symbols, graded)
+
+
+def _window(n: int, symbols: int, random: Random) -> int:
+    """Draw where a window of n begins in a text, or a part of it, of so many symbols."""
+    if not 0 <= n <= symbols:
+        raise ValueError(
+            f"windows of a text of {symbols:,} symbols have 0 … {symbols:,} of them, got {n:,}:"
+            " take other lengths, or a longer text."
+        )
+    return random.randrange(symbols - n + 1)
 
 
 def language(text: str, name: str = "language", trained: int = 64, held: float = 0.1) -> Task:
@@ -323,7 +353,7 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
 
     def window(part: str) -> Callable[[int, Random], TaskText]:
         def write(n: int, random: Random) -> TaskText:
-            start = random.randrange(len(part) - n + 1)
+            start = _window(n, len(part), random)
             return TaskText([*part[start : start + n]], [True] * n)
 
         return write
@@ -353,7 +383,7 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
 
     def window(part: Sequence[str]) -> Callable[[int, Random], TaskText]:
         def write(n: int, random: Random) -> TaskText:
-            start = random.randrange(len(part) - n + 1)
+            start = _window(n, len(part), random)
             words = [BEGIN, *part[start : start + n]]
             hidden = {*random.sample(range(1, n + 1), max(1, round(n * _share(share))))}
             shown_ = [MASK if place in hidden else word for place, word in enumerate(words)]
@@ -501,7 +531,8 @@ def _check_sizes(path: Path) -> None:
             with file.open(name) as array:
                 try:
                     shape, _, dtype = readers[npy.read_magic(array)](array)
-                except Exception as error:  # numpy reads a header as Python's own words
+                except Exception as error:
+                    # numpy reads a header as a Python expression, which may raise anything
                     raise ValueError(f"{name} has no header of an array: {error}") from None
                 if prod(shape) * dtype.itemsize != size - array.tell():
                     raise ValueError(f"{name} is not as large as it says, {shape} of {dtype}")
@@ -538,7 +569,8 @@ def load_sentences(path: Path) -> Task:
                     f"{path}, line {number}: it must be a label, a tab and a sentence, or an"
                     f" identifier, a valence and a sentence, it has {len(parts)} parts."
                 )
-    Random(0).shuffle(labelled)  # files are sorted by source or by label
+    # Files are often sorted by source or by label
+    Random(0).shuffle(labelled)
     return sentences(labelled)
 
 
@@ -574,7 +606,12 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
     def write(n: int, random: Random) -> Answered:
         key = "".join(random.choices("0123456789", k=digits))
         filling = n - overhead
-        start, place = random.randrange(len(text) - filling + 1), random.randrange(filling + 1)
+        if filling < 0:
+            raise ValueError(
+                f"a pass key and its question have {overhead} characters, got n = {n}: take longer"
+                " windows."
+            )
+        start, place = _window(filling, len(text), random), random.randrange(filling + 1)
         around = text[start : start + filling]
         return [*around[:place], *STATEMENT.format(key), *around[place:], *QUESTION], [*key]
 

@@ -8,6 +8,7 @@ positions, so that every encoding reads the same ones, and a run goes on where i
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import cos, isfinite, pi
 from pathlib import Path
 from random import Random
@@ -57,7 +58,7 @@ class Split(Protocol):
     """The share of this process in each step. Every process calls each method, in one order."""
 
     @property
-    def leads(self) -> bool: ...  # whether this process writes checkpoints
+    def leads(self) -> bool: ...  # True if this process writes checkpoints
     def loss(self, batch: Batch, random: Random) -> Tensor: ...
     def mean(self, loss: Tensor) -> float: ...
     def any(self, flag: bool) -> bool: ...
@@ -95,6 +96,22 @@ class Alone:
         return tensor
 
 
+@dataclass(frozen=True)
+class OnDevice(Alone):
+    """One process whose model and texts lie on another device than the CPU."""
+
+    device: str = "cuda"
+
+    def __post_init__(self) -> None:
+        self.model.to(self.device)
+
+    def loss(self, batch: Batch, random: Random) -> Tensor:
+        return loss_of(self.model, self.cell, self.task, batch.to(self.device), random)
+
+    def part(self, tensor: Tensor, like: Tensor) -> Tensor:
+        return tensor.to(like.device)
+
+
 def run(
     cell: Cell,
     task: Task,
@@ -102,10 +119,12 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Progress], None] = lambda progress: None,
     models: Path | None = None,
+    device: str = "cpu",
 ) -> Result:
     """Train and evaluate. Checkpoints go to `directory`, and the run goes on from the last of them.
 
-    With `models`, the trained model is kept in that folder: see `posenc.lab.study.kept`.
+    With `models`, the trained model is kept in that folder: see `posenc.lab.study.kept`. It is
+    trained on `device`, and tested on the CPU.
 
     Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
     """
@@ -115,8 +134,9 @@ def run(
         model, losses, seconds = _kept(earlier, base), [], 0.0
     else:
         model = build(base, len(task.vocabulary), task.both_ways)
-        losses, seconds = fit(model, base, task, directory, stop, progress)
-    return result_of(model, cell, task, losses, seconds, models)
+        split = Alone if device == "cpu" else partial(OnDevice, device=device)
+        losses, seconds = fit(model, base, task, directory, stop, progress, split)
+    return result_of(model.to("cpu"), cell, task, losses, seconds, models)
 
 
 def _kept(path: Path, cell: Cell) -> Transformer:
@@ -139,7 +159,8 @@ def result_of(
     models: Path | None = None,
 ) -> Result:
     """Extend a trained model if the cell says so, keep it in the folder `models`, evaluate it."""
-    if cell.extend:  # its losses are those after it was extended
+    # The stored losses are those after the extension
+    if cell.extend:
         model, losses = extend(model, cell, task)
     if models is not None:
         keep(model, cell, task, models)
@@ -181,7 +202,8 @@ def fit(
 
     `split` makes the share of this process in a step; each of several calls this function.
     """
-    share = split(model, cell, task)  # before the optimizer, for weights may be cut by it
+    # Split before the optimizer is made: weights may be cut by it
+    share = split(model, cell, task)
     profile, optimizer = cell.profile, adamw(model, cell.profile)
     losses, times = _resumed(model, optimizer, cell, directory, share), []
     saved = time.monotonic()
@@ -244,17 +266,15 @@ def loss_of(
 
     `among`: the batch is a part of one with so many answers, and the loss a part of their mean.
     """
-    rounded = cell.precision == "bfloat16"
-    with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=rounded):
-        hidden = model.hidden(
-            batch.inputs,
-            draw_positions(cell, batch.inputs.shape, random),
-            mask_of(cell, task, batch),
-            oracle_targets=oracle_targets(cell, batch),
-            points=batch.points,
-        )
-        logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
-    logits = logits.float() if rounded else logits
+    pos = draw_positions(cell, batch.inputs.shape, random)
+    hidden = model.hidden(
+        batch.inputs,
+        None if pos is None else pos.to(batch.inputs.device),
+        mask_of(cell, task, batch),
+        oracle_targets=oracle_targets(cell, batch),
+        points=batch.points,
+    )
+    logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
     if among is None:
         return cross_entropy(logits, targets)
     return cross_entropy(logits, targets, reduction="sum") / among

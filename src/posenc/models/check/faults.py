@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Literal
 
 from posenc.analysis.frequencies import reach
+from posenc.core.text import printable
 from posenc.models.config.source import read_itself
 from posenc.models.config.spec import Spec
-from posenc.models.files.errors import ModelError, Unread, printable
+from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.folder import find_files
 from posenc.models.outlook import sees_all
 

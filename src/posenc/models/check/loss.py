@@ -32,11 +32,11 @@ from posenc.models.files.folder import find_files
 from posenc.models.hf.loading import load, one_sentence
 from posenc.models.weights import open_weights
 
-TOKENS = 256  # of a stretch
+TOKENS = 256  # tokens of a stretch
 STRETCHES = 16
 BATCH = 4
 FIRST = 4  # stretches after which a reading may be given up
-LEVEL = 0.95  # of the intervals of all readings together
+LEVEL = 0.95  # joint level of the intervals of all readings
 MARGIN = 0.02  # bits a token: what is closer is not told from what was trained
 LETTERS = 24  # at most as many letters of a text are made into tokens for each one that is read
 

@@ -112,7 +112,8 @@ def _partly(turn: Rotary) -> Iterator[tuple[Kind, str, Rotary]]:
         yield "partial", "half of the channels", replace(turn, turned=turn.dim // 2)
     if turn.turned < turn.dim and turn.dim % 2 == 0:
         yield "partial", "all channels", replace(turn, turned=turn.dim)
-        whole = turn.base ** (turn.turned / turn.dim)  # θ = base^(−2j / the head), not / what turns
+        # The exponents −2j / d of the whole head, not of the channels that turn
+        whole = turn.base ** (turn.turned / turn.dim)
         yield "partial", "exponents of the whole head", replace(turn, base=whole)
 
 

@@ -18,23 +18,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posenc.core.provenance import Provenance, since
+from posenc.core.text import printable
 from posenc.models.check import differences, faults
 from posenc.models.check.differences import Difference
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.readings import readings
 from posenc.models.config.spec import Spec
-from posenc.models.files.errors import ModelError, printable
+from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
 from posenc.models.inspection import name_of
 
-if TYPE_CHECKING:  # needs torch, which a config alone does not
+# These need torch, which a config alone does not
+if TYPE_CHECKING:
     from posenc.models.check.loss import Trial
 
 Progress = Callable[[str, int, int], None]
 Verdict = Literal["no fault found", "fault", "cannot say"]
 EXIT_CODES: dict[Verdict, int] = {"no fault found": 0, "fault": 1, "cannot say": 3}
 SCHEMA = 1
-MOST_TOKENS = 2048  # of a stretch in which a window is tried
+MOST_TOKENS = 2048  # tokens of a stretch in which a window is tried
 KEYS = {  # what a reading is of, and the key that says it
     "base": "rope_theta",
     "partial": "partial_rotary_factor",
@@ -65,7 +67,7 @@ RULES = (*faults.RULES, WEIGHTS_DISAGREE, FILES_DIFFER, CONTEXTS_DIFFER)
 class Check:
     """What was asked of a model, and the answers."""
 
-    name: str  # of its folder
+    name: str  # name of its folder
     file: str
     findings: tuple[Fault, ...]
     trials: tuple[Trial, ...]

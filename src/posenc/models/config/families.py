@@ -31,7 +31,8 @@ Kind = Literal[
 
 
 ALIASES = {  # model_type of published files → that of the class which transformers reads them with
-    "kimi_k2": "deepseek_v3",  # as Kimi_K25Config does; only its tokenizer is another
+    # Kimi_K25Config does so; only its tokenizer is another
+    "kimi_k2": "deepseek_v3",
     "dinov3": "dinov3_vit",  # ComfyUI's image_encoders/dino3_large.json
 }
 
@@ -42,6 +43,8 @@ LISTS = ("parts", "attention", "sinks", "ignored")  # fields that are tuples
 @dataclass(frozen=True)
 class Family:
     """One `model_type`. Fields that are left out are as in Llama.
+
+    They stand below by the question that they answer; docs/families.md adds a family.
 
     `name`       its `model_type`
     `folder`     where it is in transformers/models
@@ -114,23 +117,28 @@ class Family:
     `refused`    why posenc does not read it, in a sentence
     """
 
+    # What it is
     name: str
     folder: str
     kind: Kind
+    # Rotation
     layout: Literal["half", "interleaved", ""] = ""
     layout_key: str = ""
     place: Literal["leading", "trailing"] = "leading"
     sign: int = 1
+    # Keys
     keys: Mapping[str, str] = field(default_factory=dict)
     older: Mapping[str, str] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     rope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    # Layers
     layers: Mapping[str, Any] = field(default_factory=dict)
     attention: tuple[str, ...] = ()
     nope: Mapping[str, Any] = field(default_factory=dict)
     windows: Mapping[str, Any] = field(default_factory=dict)
+    # Scores
     temperature: Mapping[str, Any] = field(default_factory=dict)
     logit_gain: Literal["", "mscale"] = ""
     causal: bool | str = True
@@ -138,16 +146,19 @@ class Family:
     softcap: str = ""
     sinks: tuple[str, ...] = ()
     beyond: str = ""
+    # Tables and axes
     mrope: Mapping[str, Any] = field(default_factory=dict)
     offset: int | str = 0
     extra: int = 0
     waves: Mapping[str, Any] = field(default_factory=dict)
     form: Mapping[str, Any] = field(default_factory=dict)
+    # Parts
     switch: Mapping[str, Any] = field(default_factory=dict)
     stacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
     inner: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     flat: str = ""
+    # Limits
     ignored: tuple[str, ...] = ()
     switched: Mapping[str, Any] = field(default_factory=dict)
     refused: str = ""
@@ -236,7 +247,8 @@ class Family:
             return replace(self, stacks=stacks)
         if not self.switch:
             return self
-        key = self.switch["key"]  # null is a value too
+        # A null in the config is a value too
+        key = self.switch["key"]
         value = config[key] if key in config else self.defaults.get(key)
         name = value if isinstance(value, str) else json.dumps(value)
         return self._with(self.switch.get(name, self.switch.get("", {})))

@@ -13,7 +13,8 @@ from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.strict import MOST_INT
 
 WIDEST = 2**12  # channels of a head: beyond, it is the width of something else
-LEAST_MARGIN = 1e-9  # of a number over its bound: closer to it, what is divided by it overflows
+# A number must exceed its bound by this: closer to it, what is divided by it overflows
+LEAST_MARGIN = 1e-9
 
 
 class Fields:
@@ -56,7 +57,8 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer() and abs(value) <= MOST_INT:
-            value = int(value)  # JSON does not tell 4096 from 4096.0
+            # JSON does not tell 4096 from 4096.0
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             upper = "2⁵³" if most == MOST_INT else f"{most}"
             self.fail(key, "must be a whole number", value, f"{least} … {upper}")

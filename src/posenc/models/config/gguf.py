@@ -8,7 +8,7 @@ two groups are those of `llama_model_rope_type` in llama.cpp.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import log, pi, prod
+from math import inf, log, pi, prod
 from typing import TYPE_CHECKING, Any
 
 from posenc.models.config import families
@@ -16,6 +16,7 @@ from posenc.models.config.parse import specify
 from posenc.models.config.rope_settings import OF_PAIRS, ONE_PAIR
 from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.files.errors import ModelError, Unread
+from posenc.models.files.strict import MOST_INT
 
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout
@@ -77,7 +78,8 @@ SCALING = {
     "rope.scaling.yarn_beta_fast": "beta_fast",
     "rope.scaling.yarn_beta_slow": "beta_slow",
 }
-GAINS = ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor")  # which are multiplied
+# Keys whose values are multiplied
+GAINS = ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor")
 SILENT = re.compile(
     r"attention\.(scale|temperature_\w+|sliding_window_pattern)|rope\.(?!scal|dim)\w+"
 )
@@ -123,7 +125,8 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
     if adapt is not None:
         adapt(config, values)
     if LLAMA3 in tensors:
-        config["rope_scaling"] = _llama3(config, tensors[LLAMA3], file)
+        base = _number(values, "rope.freq_base", file, name) or 10_000.0
+        config["rope_scaling"] = _llama3(base, tensors[LLAMA3], file)
     if longrope := [factors for factors in LONGROPE.values() if factors in tensors]:
         raise Unread(file, longrope[0], "divides the frequencies, which posenc does not read")
     return config
@@ -132,7 +135,7 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
 def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
     """The rope settings of a config, in the terms of transformers."""
     method = values.get("rope.scaling.type", "none")
-    gain = prod(values.get(key, 1.0) for key in GAINS)
+    gain = prod(_number(values, key, file, name) or 1.0 for key in GAINS)
     if method == "none" and gain == 1:
         return {}
     scaling = {usual: values[key] for key, usual in SCALING.items() if key in values}
@@ -144,23 +147,35 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
             raise Unread(file, f"{name}.{GAINS[0]}", f"scales cos and sin beside {method!r}", gain)
         return scaling
     if gain != 1:  # llama.cpp multiplies both by what YaRN takes by itself
-        factor = scaling.get("factor") or 1.0
+        factor = _number(values, "rope.scaling.factor", file, name) or 1.0
         scaling["attention_factor"] = gain * (1 + 0.1 * log(max(factor, 1.0)))
-    if (strength := values.get("rope.scaling.yarn_log_multiplier")) is not None:
+    if strength := _number(values, "rope.scaling.yarn_log_multiplier", file, name):
         # DeepSeek's mscale_all_dim, to which its converter gives a tenth; mscale is the same.
         strength = strength * 10 if name == "deepseek2" else strength
         scaling |= {"mscale": strength, "mscale_all_dim": strength}
     return scaling
 
 
-def _llama3(config: Mapping[str, Any], stored: Any, file: str) -> dict[str, Any]:
+def _number(values: Mapping[str, Any], key: str, file: str, name: str) -> float | None:
+    """Read a number that is reckoned with; None where there is none."""
+    value = values.get(key)
+    if value is None:
+        return None
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    if not fits or not 0 < value <= MOST_INT:
+        where = f"{name}.{key}"
+        raise ModelError(file, where, "must be a number", value, "above 0, at most 2⁵³")
+    return float(value)
+
+
+def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
     """The settings of Llama 3's scaling of which a file holds the factors alone.
 
     They were found if they make the very same factors.
     """
     factors = stored.flatten().tolist() if hasattr(stored, "flatten") else []
-    dim, base = 2 * len(factors), config.get("rope_theta", 10_000.0)
-    for high in (4.0, 1.0):
+    dim, divide = 2 * len(factors), all(0 < factor < inf for factor in factors)
+    for high in (4.0, 1.0) if divide else ():
         settings = {"factor": max(factors, default=1.0), "low_freq_factor": 1.0}
         settings |= {"high_freq_factor": high, "original_max_position_embeddings": TRAINED}
         own = [_llama3_factor(base ** (2 * n / dim), settings) for n in range(dim // 2)]
@@ -196,10 +211,10 @@ def _granite_hybrid(config: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any]) -> None:
     _by_heads(config, "mamba", "attention")
-    widths = values.get("feed_forward_length")
-    if isinstance(widths, list) and len(widths) == len(config.get("layers_block_type", ())):
-        kinds = zip(config["layers_block_type"], widths, strict=True)
-        types = ["mlp" if kind == "mamba" and width else kind for kind, width in kinds]
+    widths, kinds = values.get("feed_forward_length"), config.get("layers_block_type")
+    if isinstance(widths, list) and isinstance(kinds, list) and len(widths) == len(kinds):
+        both = zip(kinds, widths, strict=True)
+        types = ["mlp" if kind == "mamba" and width else kind for kind, width in both]
         config["layers_block_type"] = types
 
 
@@ -287,16 +302,15 @@ def _qwen3_next(config: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 def _even_share(config: Mapping[str, Any]) -> float:
     """Channels of a head, an even share of the width where the file does not say."""
-    dim, heads, width = map(config.get, SIZES)
-    if isinstance(dim, int) and dim > 0:
-        return dim
-    if isinstance(heads, int) and isinstance(width, int) and heads > 0:
-        return max(width // heads, 1)
-    return 1
+    # What is no size is refused where the keys are read
+    sizes = [x if isinstance(x, int) and 0 < x <= MOST_INT else 0 for x in map(config.get, SIZES)]
+    dim, heads, width = sizes
+    return dim or max(width // (heads or 1), 1)
 
 
 PATTERN = ("attention.sliding_window_pattern", "rope.freq_base_swa")
-OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {  # and the keys it reads
+# By architecture, the function that reads it and the keys it needs
+OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "granite": (_granite, ("attention.scale",)),
     "granitemoe": (_granite, ("attention.scale",)),
     "granitemoehybrid": (_granite_hybrid, ("attention.scale",)),

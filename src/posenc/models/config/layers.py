@@ -46,7 +46,8 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
         more = _attention(config, family, kind, len(stack)) if attends else {}
         window = _window(config, family, kind)
         if window and _made_bidirectional(config, family, kind):
-            window += 1  # transformers' mask of such a window has its ends on both sides
+            # The mask of transformers counts such a window to both sides, its ends included
+            window += 1
         encoding = turn if attends else None
         stack.append(Layer(encoding, kind, attends, window, temperature, **more))
     return tuple(stack)
@@ -110,7 +111,8 @@ def _scale(config: Fields, family: Family, index: int) -> float | None:
     rule = family.scale
     if "is" in rule:
         return rule["is"]
-    if "flag" in rule:  # GPT-2's: none without this flag, less from layer to layer with the other
+    # GPT-2 divides nothing without this flag, and more in each further layer with the other
+    if "flag" in rule:
         scale = 1.0 if config.flag(rule["flag"]) is False else None
         if config.flag("scale_attn_by_inverse_layer_idx"):
             scale = (scale or head_dim(config) ** -0.5) / (index + 1)
@@ -119,7 +121,8 @@ def _scale(config: Fields, family: Family, index: int) -> float | None:
         return None
     fields, key = _within(config, rule["key"])
     value = fields.number(key)
-    if value is None and rule.get("else") == "width":  # of a head as wide as an even share of it
+    # The missing number means a head as wide as an even share of the width
+    if value is None and rule.get("else") == "width":
         return head_dim(config) ** -0.5
     return None if value is None else (value * rule.get("times", 1)) ** rule.get("power", 1)
 
@@ -138,7 +141,8 @@ def _of(turns: Turns, kind: str, config: Fields, family: Family):
 def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
     renamed = {**OLD_WORDS, **family.layers.get("renamed", {})}
     if (listed := _listed(config, family)) is not None:
-        if "trimmed" in family.layers:  # the rest are those that predict further tokens
+        # The rest belong to layers that predict further tokens
+        if "trimmed" in family.layers:
             listed = listed[:count]
         if len(listed) != count:
             config.fail(
@@ -153,7 +157,8 @@ def _types(config: Fields, family: Family, count: int) -> tuple[str, ...]:
                 family.layers["flags"], f"must have a flag for each of {count} layers", flags
             )
         return tuple(family.layers["is" if flag == 0 else "else"] for flag in flags)
-    if "nope" in family.layers:  # SmolLM3: those without encoding slide, where any do
+    # In SmolLM3 layers without encoding slide, where any layer slides
+    if "nope" in family.layers:
         slides = config.flag("use_sliding_window") and config.count("sliding_window")
         bare = _bare(config, family, ("",) * count)
         return tuple(family.layers["is" if slides and none else "else"] for none in bare)
@@ -191,7 +196,8 @@ def _listed(config: Fields, family: Family) -> tuple[str, ...] | None:
     """The type of each layer, where a key of the file says it, in a list of types or otherwise."""
     if (listed := config.words("layer_types")) is not None:
         return listed
-    if letters := family.layers.get("letters"):  # Nemotron-H: "M-M*-" has a letter for each layer
+    # Nemotron-H has a letter for each layer, as in "M-M*-"
+    if letters := family.layers.get("letters"):
         key, *_ = letters
         spelled = config.value(key)
         if spelled is None:
@@ -200,17 +206,20 @@ def _listed(config: Fields, family: Family) -> tuple[str, ...] | None:
             allowed = f"a string of {' '.join(letters[key])}"
             config.fail(key, "must have a letter for each layer", spelled, allowed)
         return tuple(letters[key][letter] for letter in spelled)
-    if codes := family.layers.get("codes"):  # DeepSeek-V4: a number for each type
+    # DeepSeek-V4 has a number for each type
+    if codes := family.layers.get("codes"):
         (key, kinds) = next(iter(codes.items()))
         if (numbers := config.counts(key)) is None:
             return None
         if unknown := [number for number in numbers if str(number) not in kinds]:
             config.fail(key, "must hold numbers of types of layers", unknown[0], ", ".join(kinds))
         return tuple(kinds[str(number)] for number in numbers)
-    if key := family.layers.get("round"):  # RecurrentGemma: types that go round
+    # RecurrentGemma repeats a list of types
+    if key := family.layers.get("round"):
         kinds = config.words(key) or family.layers["cycle"]
         return tuple(kinds[n % len(kinds)] for n in range(config.count("num_hidden_layers") or 0))
-    if numbers := family.layers.get("numbers"):  # Kimi-Linear: lists of layers, counted from 1
+    # Kimi-Linear lists layers, counted from 1
+    if numbers := family.layers.get("numbers"):
         fields = config.object(numbers["key"])
         stated = [(fields and fields.counts(k, 1), kind) for k, kind in numbers["lists"].items()]
         if fields is None or any(listed is None for listed, _ in stated):
@@ -283,7 +292,8 @@ def _but(rule: Mapping[str, str], config: Fields, bare: list[bool]) -> list[bool
 
 def _window(config: Fields, family: Family, kind: str) -> int | None:
     if config.value("use_sliding_window") is False and "nope" not in family.layers:
-        return None  # SmolLM3 masks the layers that are listed as sliding all the same
+        # SmolLM3 masks the layers that are listed as sliding all the same
+        return None
     if kind in family.windows:
         rule = family.windows[kind]
         if isinstance(rule, list):

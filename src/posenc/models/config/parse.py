@@ -29,7 +29,8 @@ from posenc.models.config.spec import (
 )
 from posenc.models.files.errors import ModelError, Unread
 
-ENTRY = "posenc"  # of a config saved by `posenc.models.adapter`: the encodings that are applied
+# Key of a saved config that names the encodings applied by `posenc.models.adapter`
+ENTRY = "posenc"
 LARGEST = 2**30  # bytes of a table that is made without being asked twice
 OF_LAYERS = {  # keys that say of each layer whether it attends, in one class or another
     *("attn_type_list", "attn_layer_indices", "block_types", "layers_block_type"),
@@ -112,7 +113,8 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
             continue
         known = family.inner.get(name, {})
         kind = inner.stated("model_type")
-        if known and (known.get("fixed") or kind in (None, family.name)):  # older: the whole's
+        # In older files a part may have the `model_type` of the whole
+        if known and (known.get("fixed") or kind in (None, family.name)):
             inner = Fields(
                 {**inner.values, "model_type": known["model_type"]}, inner.file, inner.path
             )
@@ -183,7 +185,8 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
             values[usual] = value
         elif value != values[usual]:
             notes.append(f"{config.at(older)} is {shown(value)}: {usual} counts")
-    for usual in ("rope_theta", "partial_rotary_factor"):  # renamed keys whose usual name is unread
+    # A class that renames such a key does not read it under its usual name
+    for usual in ("rope_theta", "partial_rotary_factor"):
         renamed = family.keys.get(usual, usual)
         if renamed != usual and (value := values.pop(usual, None)) is not None:
             ignored = f"the code of {family.name} ignores: it reads {renamed}"
@@ -203,7 +206,8 @@ def _by_type(values: dict[str, Any], config: Fields, family: Family) -> None:
     """
     lists = {name: values.get(key) for key, name in family.form["by_layer"].items()}
     types, scaling = config.words("layer_types"), values.get("rope_scaling")
-    settings = values.get("rope_parameters") or {}
+    nested = config.object("rope_parameters")
+    settings = {} if nested is None else nested.values
     if isinstance(settings.get("full_attention"), dict):
         return
     if settings.keys() - {"rope_type", "type"}:
@@ -231,23 +235,27 @@ def _keys_heeded(
 ) -> dict[str, Any]:
     """The keys of a config that the code of such a model heeds; the others become notes."""
     names = {name for key in family.ignored for name in (key, family.keys.get(key, key))}
-    if "rope_parameters.partial_rotary_factor" in names:  # some methods heed it: see settings
+    # Some methods heed this key: see rope_settings.py
+    if "rope_parameters.partial_rotary_factor" in names:
         names -= {"partial_rotary_factor"}
     if "rope_scaling" in names:
         names |= {*PLACES}
     elif any(values.get(place) for place in PLACES):
-        names -= {"rope_theta", "partial_rotary_factor"}  # which then count as if they were there
+        names -= {"rope_theta", "partial_rotary_factor"}  # these count then, as keys at the top do
     of_windows = {"use_sliding_window", "max_window_layers"} - {*family.defaults}
-    if family.folder:  # what its class does not state it does not ask
+    # A class does not read what it does not state
+    if family.folder:
         windows = family.windows or values.get(
             "sliding_window", family.defaults.get("sliding_window")
         )
-        if not windows:  # nor is there anything to say then
+        # Without a window these keys change nothing, so no note is made
+        if not windows:
             values = {key: value for key, value in values.items() if key not in of_windows}
         names |= of_windows
     for key in sorted(key for key in values.keys() & names if values[key] is not None):
         if values[key] == family.defaults.get(key):
-            continue  # it is so all the same
+            # The model does it anyway
+            continue
         value = shown(values[key])
         notes.append(f"{config.at(key)} is {value}, which the code of {family.name} ignores")
     return {key: value for key, value in values.items() if key not in names}
@@ -269,7 +277,8 @@ def _refuse_other_layers(config: Fields, family: Family) -> None:
     for key in sorted(OF_LAYERS & {*config.unread()} - {*family.ignored, *family.named}):
         said = config.stated(key)
         if isinstance(said, list) and said and all(one == said[0] for one in said):
-            continue  # as in MiniMax M2's files: all layers are alike
+            # All layers are alike, as in MiniMax M2's files
+            continue
         config.refuse(key, family.name, f"{key} says of each layer what it does, in an unknown way")
 
 
@@ -370,7 +379,8 @@ def _alibi(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
     if heads is None:
         config.fail("num_attention_heads", "is missing")
     longest = config.count("max_position_embeddings")
-    if (attn_config := config.object("attn_config")) is not None:  # MPT's
+    # MPT has its settings in an object of their own
+    if (attn_config := config.object("attn_config")) is not None:
         for key, usual in (("alibi", True), ("rope", False), ("learned_pos_emb", False)):
             if attn_config.stated(key) not in (None, usual):
                 why = "its makers' code heeds it, and transformers adds slopes all the same"
@@ -439,7 +449,8 @@ def _transformer_xl(config: Fields, family: Family, notes: list[str]) -> dict[st
     heads, width = config.count("num_attention_heads"), config.count("hidden_size")
     if heads is None or width is None:
         config.fail("hidden_size", "or the number of heads is missing")
-    for key, usual in (("clamp_len", -1), ("bi_data", False)):  # XLNet's
+    # XLNet has these keys
+    for key, usual in (("clamp_len", -1), ("bi_data", False)):
         if config.value(key) not in (None, usual):
             config.refuse(key, family.name, f"with {key} its distances are others than they are")
     if family.form.get("segments"):

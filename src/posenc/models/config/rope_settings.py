@@ -30,7 +30,8 @@ METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
 }
 COMMON_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section")
 COMMON_KEYS += ("mrope_interleaved", "original_max_position_embeddings")
-COMMON_KEYS += ("finetuned",)  # whether it was trained so: nothing turns otherwise for it
+# `finetuned` says how the model was trained, and changes no angle
+COMMON_KEYS += ("finetuned",)
 KEYS = {*COMMON_KEYS, *(key for keys in METHODS.values() for key in keys)}
 STRETCHING = {"factor", "short_factor", "long_factor"}  # keys that must not be dropped
 ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
@@ -67,7 +68,8 @@ def _of_label(config: Fields, family: Family, label: str) -> Fields:
     if key is None:
         return config
     dim, saved = config.count(key, most=WIDEST), config.object("per_layer_config")
-    if saved is not None:  # as transformers writes them, by the number of the layer
+    # transformers writes these by the number of the layer
+    if saved is not None:
         layers = [saved.object(number) for number in saved.values]
         dims = {layer.count("head_dim", most=WIDEST) for layer in layers if layer} - {None}
         if len(dims) > 1:
@@ -140,7 +142,8 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
             if rope is not None:
                 rope.defaults = {**default.get(label, {}), "rope_type": "default"}
                 rope.defaults.setdefault(theta, config.value(theta))
-        for rule in family.rope.values():  # beside nested settings these keys say nothing
+        # Beside nested settings these keys mean nothing, so they are only marked as read
+        for rule in family.rope.values():
             config.stated(rule.get("theta", theta))
         return objects
     if not family.rope:
@@ -153,7 +156,8 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         return {"": rope}
     _flat_beside_types(shared, family, notes)
     by_type = {}
-    for label, rule in family.rope.items():  # flat settings of a model that has several
+    # The file has flat settings, of a model that has several
+    for label, rule in family.rope.items():
         values = dict(shared.values) if shared is not None and rule.get("scaled", True) else {}
         rope = Fields(values, config.file, shared.path if shared else config.path)
         base = config.stated(rule.get("theta", theta))
@@ -161,7 +165,8 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         rope.defaults = {**kept, **({} if base is None else {theta: base})}
         if "gain" in rule:
             rope.defaults["attention_factor"] = rule["gain"]
-        if share in config.values and not family.form.get("wide"):  # Gemma 4 reads no share here
+        # Gemma 4 reads no share at the top
+        if share in config.values and not family.form.get("wide"):
             rope.defaults[share] = config.stated(share)
         rope.defaults.setdefault(
             "original_max_position_embeddings", config.stated("original_max_position_embeddings")
@@ -247,7 +252,8 @@ def _rotation(
     name = rope.defaults.get("rope_type") or "default" if name is None else name
     if not isinstance(name, str) or name not in METHODS:
         rope.fail("rope_type", "is not known", name, ", ".join((*METHODS, *ALIASES)))
-    usual = family.defaults.get("rope_parameters") or {}  # keys of this model's own
+    # This model reads some keys of its own
+    usual = family.defaults.get("rope_parameters") or {}
     read = (*COMMON_KEYS, *METHODS[name], *usual)
     of_others = rope.values.keys() & KEYS - STRETCHING - {*read}
     rope.refuse_others((*read, *of_others), f"rope_type {name!r}")
@@ -358,7 +364,8 @@ def _width(
     within = rope.stated("partial_rotary_factor") is not None
     stated = within or config.stated("partial_rotary_factor") is not None
     if rest and (not stated or abs(share * (dim + rest) - dim) < 0.5):
-        share = 1.0  # it is that of the whole head, of which all turns that can
+        # The share is that of the whole head, and all of what can turn does
+        share = 1.0
     unheeded = "rope_parameters.partial_rotary_factor" in family.ignored
     if stated and share < 1 and name != "proportional" and unheeded:
         ignores = f"the code of {family.name} ignores: its heads turn as a whole"

@@ -7,8 +7,10 @@ where frequencies or encodings are asked for; a specification alone does not nee
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from posenc.core.notebook import card, table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +33,8 @@ Method = Literal[
 ]
 
 
-TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")  # of parts
+# The parts that are text models
+TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,13 @@ class Rotary:
     method: Method = "default"
     factor: float = 1.0
     trained: int = 0  # tokens that the unscaled frequencies were trained on, where it matters
-    ends: tuple[float, float] = (0.0, 0.0)  # of the ramp, in turns: slow, fast (yarn, llama3)
+    ends: tuple[float, float] = (0.0, 0.0)  # ends of the ramp in turns: slow, fast (yarn, llama3)
     rounded: bool = True  # the ends of yarn's ramp
-    share: float = 1.0  # of the pairs that turn at all (proportional)
+    share: float = 1.0  # share of the pairs that turn at all (proportional)
     short: tuple[float, ...] = ()  # factors of longrope, one a pair
     long: tuple[float, ...] = ()
-    gain: float = 1.0  # of cos and sin
-    logit_gain: float = 1.0  # of the softmax scale
+    gain: float = 1.0  # factor of cos and sin
+    logit_gain: float = 1.0  # factor of the softmax scale
     layout: Layout | None = None  # None: the config does not say, and the model is not known
     trailing: bool = False  # the last channels of a head turn, not the first
     backward: bool = False  # the other way round
@@ -130,7 +133,7 @@ class Slopes:
 
     heads: int
     strength: float = 1.0  # a factor of all slopes
-    rounded: bool = False  # to bfloat16, as Falcon's code does: `FalconALiBi`
+    rounded: bool = False  # True: rounded to bfloat16, as in Falcon's code: `FalconALiBi`
 
     def encoding(self) -> ALiBi | FalconALiBi:
         if self.rounded:
@@ -179,7 +182,7 @@ class Disentangled:
             released=True,
             buckets=self.buckets,
             terms=self.terms,
-            clamped=False,  # as transformers, which the config is for
+            clamped=False,  # as transformers does, which the config is for
         )
 
 
@@ -241,13 +244,13 @@ class Layer:
 
     encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | None = None
     # None: NoPE
-    kind: str = "full_attention"  # as transformers calls it
+    kind: str = "full_attention"  # type of the layer, as transformers calls it
     attends: bool = True  # False: a convolution, a recurrence
     window: int | None = None  # tokens that a query sees, itself included; None: all
     temperature: Sharpened | None = None
     causal: bool = True  # a query sees what stands before it; False: both ways
-    scale: float | None = None  # of the softmax; None: the encoding's own, usually 1/√channels
-    softcap: float | None = None  # for `attend(…, softcap=)`: scores s become c tanh(s/c)
+    scale: float | None = None  # softmax scale; None: the encoding's own, usually 1/√channels
+    softcap: float | None = None  # c of `attend(…, softcap=)`: scores s become c tanh(s/c)
     sinks: bool = False  # a learned logit of each head takes its share: `attend(…, sinks=)`
     beyond: str = ""  # what else `attend` does not do: a sentence
 
@@ -292,7 +295,7 @@ class Layer:
 class Table:
     """A learned row for each position, added to the embeddings: `Learned`, without its rows."""
 
-    rows: int  # for positions 0 … rows − 1
+    rows: int  # rows for positions 0 … rows − 1
     width: int
     offset: int = 0  # stored rows before that of position 0
 
@@ -328,7 +331,7 @@ class Spec:
     """
 
     model: str  # its `model_type`
-    kind: str  # as `families.Kind`
+    kind: str  # one of `families.Kind`
     layers: tuple[Layer, ...] = ()
     embedding: Table | Waves | None = None
     heads: int = 0
@@ -339,6 +342,34 @@ class Spec:
     doubts: tuple[str, ...] = field(default=(), compare=False)
     parts: Mapping[str, Spec] = field(default_factory=dict)  # configs inside, encoder and decoder
     applied: tuple[str, ...] = ()  # encodings of posenc that it was saved with, in place of its own
+
+    def __repr__(self) -> str:
+        kinds = len(set(self.layers))
+        parts = f", parts {', '.join(self.parts)}" if self.parts else ""
+        return f"Spec({self.model!r}, {len(self.layers)} layers of {kinds} kinds{parts})"
+
+    def _repr_html_(self) -> str:
+        """A card for a notebook: sizes, the embedding, each kind of layer, and the notes."""
+        counts = {
+            "heads": self.heads,
+            "heads of keys": self.groups,
+            "tokens it takes": self.context,
+            "tokens of training": self.trained,
+        }
+        lines = [", ".join(f"{name} {count:,}" for name, count in counts.items() if count)]
+        lines += [f"embeddings: {_stated(self.embedding)}"] if self.embedding else []
+        rows = [
+            (
+                str(self.layers.count(layer)),
+                _stated(layer.encoding),
+                _stated(replace(layer, encoding=None)),
+            )
+            for layer in dict.fromkeys(self.layers)
+        ]
+        heads = "layers", "encoding", "attention"
+        more = "".join(part._repr_html_() for part in self.parts.values())
+        body = table(heads, rows) if rows else ""
+        return card(self.model or "a config", [*lines, *self.notes], more=body + more)
 
     def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
         """Build the encoding of each layer that attends, bottom first; equal layers share one.
@@ -377,3 +408,24 @@ class Spec:
         """The distinct rotations of its layers."""
         turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))
         return tuple(dict.fromkeys(turns))
+
+
+def _stated(part: Any) -> str:
+    """A part of a specification with what differs from its defaults.
+
+    >>> _stated(Slopes(8)), _stated(None)
+    ('Slopes(heads=8)', 'no encoding (NoPE)')
+    """
+    if part is None:
+        return "no encoding (NoPE)"
+    values = {one.name: getattr(part, one.name) for one in fields(part)}
+    stated = [f"{one.name}={_short(values[one.name])}" for one in fields(part)
+              if values[one.name] != one.default]  # fmt: skip
+    return f"{type(part).__name__}({', '.join(stated)})"
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, tuple) or len(value) < 5:
+        return repr(value)
+    first: Any = value[0]
+    return f"({first!r}, … {len(value)} numbers)"

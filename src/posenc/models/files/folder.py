@@ -20,7 +20,7 @@ from posenc.models.files.strict import opened, read_json
 
 __all__ = ["ModelFiles", "find_files", "inside", "read_json"]
 
-MOST_ENTRIES = 10_000  # of a folder
+MOST_ENTRIES = 10_000  # entries of a folder
 
 Kind = Literal["safetensors", "gguf", "onnx"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -60,7 +60,8 @@ def _kind(path: Path) -> Kind:
         if path.name.endswith((f".{kind}", f".{kind}.index.json")):
             return kind
     with opened(path) as file:
-        if file.read(4) == b"GGUF":  # also under other names, such as the first of several parts
+        # GGUF files have other names too, such as the first of several parts
+        if file.read(4) == b"GGUF":
             return "gguf"
     raise ModelError(
         path, "", "is no file that posenc reads", allowed=".json, .safetensors, .gguf, .onnx"
@@ -128,7 +129,8 @@ def inside(root: Path, name: str, said_by: str | Path = "", key: str = "") -> Pa
     it may also lie in `blobs` of the same repository: `models--*/snapshots/…` links to there only.
     """
     real_root = Path(os.path.realpath(root))
-    windows = PureWindowsPath(name)  # knows both kinds of slash, and drives
+    # PureWindowsPath knows both kinds of slash, and drives
+    windows = PureWindowsPath(name)
     if not name or "\0" in name or windows.drive or windows.root or ".." in windows.parts:
         raise ModelError(
             said_by or real_root, key, "names a file outside of the folder", name, "one below it"

@@ -43,21 +43,21 @@ PASS = "pass a decoder or an encoder of transformers 5 that attends through its 
 class Site:
     """One attention of a model, and its own rotation."""
 
-    path: str  # in the model without its head
-    index: int  # of its layer in a cache
+    path: str  # path in the model without its head
+    index: int  # number of its layer in a cache
     heads: int
     key_heads: int
     dim: int
     values: int  # channels of a value
-    scale: float  # of its softmax
+    scale: float  # softmax scale
     plain_scale: float  # the same without what a YaRN of the model's own brings along
-    names: tuple[str, ...]  # of the arguments of its forward pass
+    names: tuple[str, ...]  # names of the arguments of its forward pass
     own: Encoding = field(default_factory=NoPE)
     turned: int = 0  # channels of a head that turn
     layout: Layout = "half"
-    trailing: bool = False  # it is the last channels that turn
+    trailing: bool = False  # True: the last channels turn
     apart: int = 0  # last channels that the model has taken apart, from neighbours into halves
-    argument: str = ""  # by which it is handed cosines and sines; "": it is not
+    argument: str = ""  # argument that hands it cosines and sines; "": none does
     form: str = ""  # how they are written
     fewer: bool = False  # only as many channels turn as there are cosines
 
@@ -96,7 +96,8 @@ class Plugging:
     rotary: tuple[str, ...]  # paths of modules that make cosines and sines
     tables: tuple[str, ...]  # paths of modules that add to embeddings by position
     rows: Tensor | None  # what they add to the first tokens
-    caches_keys: bool  # as they are attended to; DeepSeek caches what they are made of
+    # True: keys are cached as they are attended to; DeepSeek caches what they are made of
+    caches_keys: bool
     hands_down: bool  # arguments of the model reach its attentions
 
 
@@ -121,7 +122,8 @@ def discover(base: Any) -> Plugging:
             return _discover(base, ids)
         except _Unsuitable as reason:
             return refuse(base, str(reason))
-        except Exception as error:  # of whatever kind: it is the model's code
+        except Exception as error:
+            # The model's own code may raise anything
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             return refuse(base, f"does not run on eight tokens ({words})")
 
@@ -339,7 +341,8 @@ def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tens
     cache.handed_out = []
     try:
         calls = _run(base, ids, _plainly, past_key_values=cache, use_cache=True)
-    except Exception:  # of whatever kind: a recurrent model may have a cache of its own
+    except Exception:
+        # A recurrent model may have a cache of its own, whose code may raise anything
         return _run(base, ids, _plainly), []
     return calls, cache.handed_out
 
@@ -374,7 +377,8 @@ def _unturned(
     with _hooked(rotary, still), _hooked(modules, lambda *_: None, look), _gptj_unturned(base):
         try:
             calls = _run(base, ids, forced, **{NAME: True})
-        except TypeError:  # unexpected keyword
+        except TypeError:
+            # It does not take this keyword
             written, arguments, arrived = [], {}, [False]
             calls = _run(base, ids, forced)
     return calls, arguments, all(arrived)
@@ -459,7 +463,8 @@ def _takes_fewer(base: Any, ids: Tensor, rotary: list[Any]) -> bool:
     with _hooked(rotary, narrower):
         try:
             return bool(rotary) and bool(_run(base, ids, _silently))
-        except (RuntimeError, ValueError, IndexError):  # shapes do not fit
+        except (RuntimeError, ValueError, IndexError):
+            # Shapes do not fit
             return False
 
 
@@ -514,7 +519,8 @@ def _rotation(
             float((rope.on_queries(x.float(), at) - y.float()).norm() / y.float().norm())
             for x, y in pairs
         )
-        if error < best[0] * 0.9:  # of equal ones the narrower
+        # Of widths that fit equally well the narrower counts
+        if error < best[0] * 0.9:
             best = error, rope, width
     if best[0] > 2 * torch.finfo(turned.q.dtype).eps ** 0.5:
         raise _Unsuitable("turns its queries and keys by more than pairs of channels")
@@ -544,7 +550,8 @@ def _interleaves(config: Any) -> bool:
     """Test whether the config says that the channels of a pair are neighbours in the weights."""
     try:
         return any(turn.layout == "interleaved" for turn in specify(config.to_dict()).main.rotary)
-    except ValueError:  # a config that posenc does not read
+    except ValueError:
+        # posenc does not read this config
         return bool(getattr(config, "rope_interleave", False))
 
 

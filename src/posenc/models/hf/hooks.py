@@ -42,7 +42,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Pass:
     """The positions of one forward pass, and values that its layers share."""
 
-    pos: Tensor  # of the new tokens, (batch or 1, token)
+    pos: Tensor  # positions of the new tokens, (batch or 1, token)
     start: int | Tensor  # tokens in the cache; a tensor where a static cache is traced
     all_pos: Tensor  # positions of cached and new tokens; where traced, of all its room
     shared: dict[Any, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class RunningPass:
 class ModelHook:
     """A hook before the model: it computes positions, and applies what acts on embeddings."""
 
-    names: tuple[str, ...]  # of the arguments of the model's forward pass
+    names: tuple[str, ...]  # names of the arguments of the model's forward pass
     running: RunningPass | None  # None: the model hands arguments down
     bottom: Encoding | None  # acts on embeddings
     by_length: bool
@@ -103,7 +103,8 @@ class ModelHook:
     ) -> Tensor:
         """Return the caller's positions, or count from the first token after padding, at 0."""
         pos, mask = arguments.get("position_ids"), arguments.get("attention_mask")
-        if pos is not None and pos.ndim == 3:  # of M-RoPE: alike on all axes in a text
+        # M-RoPE has positions on three axes, which are alike in a text
+        if pos is not None and pos.ndim == 3:
             if not _traced() and (pos != pos[:1]).any():
                 raise ValueError(
                     "`position_ids` has positions of several axes, as pictures have; an encoding"
@@ -151,7 +152,8 @@ def _tokens(cache: Any) -> int | Tensor:
     """Number of tokens in the cache; a tensor where a static cache is traced."""
     if cache is None:
         return 0
-    sliding = getattr(cache, "is_sliding", [])  # layers that count in Python, whom a trace follows
+    # Sliding layers count in Python, and a trace would keep that number: ask another layer
+    sliding = getattr(cache, "is_sliding", [])
     tokens = cache.get_seq_length(sliding.index(False) if False in sliding else 0)
     return int(tokens) if isinstance(tokens, Tensor) and not _traced() else tokens
 
@@ -161,7 +163,8 @@ def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: i
     known = getattr(cache, record, None)
     if getattr(cache, "is_compileable", False):
         return _recorded_in_place(cache, record, known, pos, start, batch)
-    known = pos[:, :0] if known is None else known[:, :start]  # it may have been cut back
+    # The cache may have been cut back
+    known = pos[:, :0] if known is None else known[:, :start]
     rows = max(len(known), len(pos))
     if known.shape[1] < start or len(known) not in (1, rows) or len(pos) not in (1, rows):
         _refuse_foreign(start, known, pos)
@@ -181,7 +184,8 @@ def _recorded_in_place(
         _refuse_foreign(start, room, pos)
     if room is None:
         room = pos.new_zeros(batch, max(cache.get_max_length(), tokens))
-    elif isinstance(start, int) and start + tokens > room.shape[1]:  # every layer keeps a window
+    elif isinstance(start, int) and start + tokens > room.shape[1]:
+        # Every layer keeps a window, so the cache states no room for the whole text
         room = F.pad(room, (0, start + tokens))
     room.index_copy_(1, torch.arange(tokens, device=pos.device) + start, pos.expand(batch, -1))
     setattr(cache, record, room)
@@ -208,12 +212,12 @@ class SiteHook:
     """A hook before one attention: it passes it its rotation table, or what attends."""
 
     site: Site
-    kind: int  # which of the encodings: layers that have the same share what it prepares
+    kind: int  # number of its encoding: layers that have the same share what it prepares
     encoding: Encoding | ByLength  # all of it, as it was passed to `apply`
     turning: Encoding  # what of it acts on queries and keys alone
     rest: Encoding
-    scale: float | None  # of the softmax; None: the model's own
-    caches_keys: bool  # as they are attended to
+    scale: float | None  # softmax scale; None: the model's own
+    caches_keys: bool  # True: keys are cached as they are attended to
     running: RunningPass | None
     rotation: bool  # the model's own attention does it all; else it turns by nothing
     record: str  # attribute of a cache: the positions of all it has seen
@@ -225,7 +229,8 @@ class SiteHook:
         cache = arguments.get(name)
         run = arguments.pop(NAME, None) or self.under_way(module, cache, arguments)
         if cache is not None and not hasattr(cache, self.record):
-            setattr(cache, self.record, run.all_pos)  # the model has just made it
+            # The model has just made this cache
+            setattr(cache, self.record, run.all_pos)
         if self.rotation or is_gptj(module):
             key = "table", self.kind if self.rotation else None, self.site.turned
             if key not in run.shared:
@@ -363,14 +368,14 @@ class Attention:
     """The encoding in one layer during one pass."""
 
     turning: Encoding
-    at: Any  # of the new tokens, for `turning`
-    k_turn: Any  # of the keys, for `turning`; None: the cache holds them turned
+    at: Any  # the `at` of the new tokens, for `turning`
+    k_turn: Any  # rotation of the keys, for `turning`; None: the cache holds them turned
     rest: Encoding
     q_at: Any
     k_at: Any
     keys: int  # a static cache hands out more: the room for tokens to come
     apart: int  # trailing channels whose pairs DeepSeek has taken apart
-    scale: float | None = None  # in place of the model's
+    scale: float | None = None  # softmax scale in place of the model's
     masks: dict[tuple[int, bool], tuple[Any, Any]] = field(default_factory=dict)
 
     def on_new_keys(self, k: Tensor) -> Tensor:

@@ -43,8 +43,9 @@ ACTS = {  # keys of a config that make transformers load or run something else, 
     "use_timm_backbone": "another model from a hub",
     "backbone": "another model from a hub",
 }
-CHOICES = ("attn_implementation", "experts_implementation")  # of kernels, also with _ before
-LABELS = ("num_labels", "id2label", "label2id")  # of heads, which are not built
+# Choices of kernels, also with a leading _
+CHOICES = ("attn_implementation", "experts_implementation")
+LABELS = ("num_labels", "id2label", "label2id")  # keys of heads, which are not built
 
 
 def load(folder: Path, head: bool = False) -> tuple[Any, Any, tuple[str, ...]]:
@@ -191,7 +192,8 @@ def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str,
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise ModelError(file, "architectures", "is no model of transformers", names)
     settings: Any = kind.config_class
-    chosen = options.pop("attn_implementation", None)  # in place of the one that asks for us
+    # The caller's choice takes the place of the stored one, which asks for posenc
+    chosen = options.pop("attn_implementation", None)
     config = settings.from_pretrained(root, local_files_only=True, attn_implementation=chosen)
     del config.posenc
     # The encoding's weights are unexpected to this class: they are read afterwards.
@@ -265,7 +267,8 @@ def _unused(prefix: str, report: Mapping[str, Any], weights: Weights) -> tuple[s
         raise ModelError(
             "config.json", "", printable(" ".join(report["error_msgs"][0].split()), 300)
         )
-    has_head = any(name.startswith(f"{prefix}.") for name in weights)  # with a head, so that it may
+    # The weights are of a model with a head, which may be left over
+    has_head = any(name.startswith(f"{prefix}.") for name in weights)
     unused = sorted(report["unexpected_keys"])
     strange = [name for name in unused if not has_head or name.startswith(f"{prefix}.")]
     if strange:

@@ -18,7 +18,8 @@ except ImportError as missing:
         " python -m pip install 'transformers>=5,<6'"
     ) from missing
 
-NAME = "posenc"  # in the registries, among arguments, and as a part of the model
+# The name in the registries, among arguments, and of a part of the model
+NAME = "posenc"
 CALL = "posenc_call"  # attribute of an attention while it runs
 
 

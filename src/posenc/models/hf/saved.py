@@ -22,8 +22,9 @@ from posenc.encodings import temperature  # noqa: F401  they define all encoding
 from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError
 
-MOST_NUMBERS = 2**16  # of a constant that is written out
-LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}  # of torch, within encodings
+MOST_NUMBERS = 2**16  # numbers of a constant that is written out
+# The layers of torch that an encoding may contain
+LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}
 OF_EVERY_MODULE = frozenset(vars(nn.Module()))  # attributes that say nothing of an encoding
 DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
 
@@ -78,7 +79,8 @@ def _restored(entry: dict[str, Any]) -> nn.Module:
     nn.Module.__init__(module)
     for key, value in entry["plain"].items():
         setattr(module, _attribute(key), _value(value))
-    for key, value in entry["learned"]:  # lists, as a config is written in the order of its keys
+    # A list of pairs, since a config is written in the order of its keys
+    for key, value in entry["learned"]:
         module.register_parameter(_attribute(key), _empty(value))
     for key, part in entry["parts"]:
         module.add_module(key, _restored(part))

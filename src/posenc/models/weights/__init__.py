@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, torch.Tensor]
 else:
-    Tensors = Mapping  # checkers of types that ask what is in it would read a tensor to see
+    # Type checkers that ask what a Mapping holds would read a tensor to see
+    Tensors = Mapping
 
 __all__ = ["Info", "Tensors", "Weights", "open_weights"]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_HEADER = 2**26  # bytes
 MOST_KEYS = 10_000
-MOST_STRINGS = 1_000_000  # in arrays
+MOST_STRINGS = 1_000_000  # strings of arrays
 MOST_TEXT = 2**20  # bytes, of a chat template
 MOST_KEPT = 2**17  # entries of arrays
 
@@ -167,7 +167,8 @@ class _Header:
         """Read strings, in a loop without calls of our own: vocabularies have 100,000s of them."""
         kept: list[str] = []
         before, left, read = self.file.tell(), self.left, self.file.read
-        if 8 * count > os.fstat(self.file.fileno()).st_size - before:  # each states its length
+        # Each string states its length in 8 bytes
+        if 8 * count > os.fstat(self.file.fileno()).st_size - before:
             raise self.cut_off()
         for _ in range(count):
             size = int.from_bytes(read(8), "little")
@@ -187,7 +188,7 @@ class _Header:
         name, axes = self.name(), self.number("I")
         if axes > MOST_AXES:
             raise ModelError(self.path, name, f"has {axes} axes", allowed=f"up to {MOST_AXES}")
-        sizes = [self.number("Q") for _ in range(axes)]  # the fastest first
+        sizes = [self.number("Q") for _ in range(axes)]  # the fastest axis first
         kind, offset = self.number("I"), self.number("Q")
         dtype, block, size = TYPES.get(kind, (str(kind), 1, 1))
         dtypes = [name for name, _, _ in TYPES.values()]
@@ -212,7 +213,8 @@ def _plain(info: Info, raw: bytearray) -> "torch.Tensor":
     # gguf wants the bytes as rows of whole blocks, one row for each row of the tensor.
     rows = numpy.frombuffer(raw, numpy.uint8).reshape(*info.shape[:-1], -1)
     try:
-        with numpy.errstate(all="ignore"):  # a scale may be NaN: so is what it scales, then
+        # A scale may be NaN, and what it scales becomes NaN as well
+        with numpy.errstate(all="ignore"):
             values = dequantize(rows, GGMLQuantizationType[info.dtype])
     except (KeyError, NotImplementedError):
         unknown = "is of a dtype that gguf does not turn into numbers"

@@ -42,7 +42,8 @@ GRAPH, PROPERTIES = 7, 14
 INITIALIZER = 5
 DIMS, TYPE, SEGMENT, NAME, RAW, EXTERNAL, LOCATION = 1, 2, 3, 8, 9, 13, 14
 FLOATS, DOUBLES, INT32S, INT64S, UINT64S = 4, 10, 5, 7, 11
-VALUES = {  # where the values of a dtype are if they are not raw bytes; of all others: INT32S
+# The field that holds values which are not raw bytes, by dtype; INT32S for all others
+VALUES = {
     "F32": FLOATS, "C64": FLOATS, "F64": DOUBLES, "C128": DOUBLES,
     "I64": INT64S, "U32": UINT64S, "U64": UINT64S,
 }  # fmt: skip

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from posenc.models.files.errors import ModelError
 
 MOST_FIELDS = 200_000
-MOST_BYTES = 2**16  # of a field that is read, not skipped
+MOST_BYTES = 2**16  # bytes of a field that is read and not skipped
 LONGEST = 20  # bytes of a tag and a varint
 
 
@@ -93,7 +93,8 @@ def varints(packed: bytes | bytearray) -> Iterator[int]:
 
 def _field(raw: bytes, at: int) -> Field:
     tag, used = _varint(raw, 0)
-    number, wire = tag >> 3, tag & 7  # the wire type is in the lowest three bits of the tag
+    # The wire type is in the lowest three bits of the tag
+    number, wire = tag >> 3, tag & 7
     if wire == 0:
         value, after = _varint(raw, used)
         return Field(number, value, at + used, at + after)

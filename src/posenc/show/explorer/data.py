@@ -24,6 +24,7 @@ from posenc.core.text import printable
 from posenc.core.version import __version__
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
+from posenc.properties.probe import in_float64
 from posenc.show.explorer import graphs
 from posenc.show.explorer.models import ModelEntry, TurningEntry, architectures
 from posenc.show.explorer.sliders import Slider, graph_or_sentence
@@ -33,8 +34,11 @@ from posenc.show.report import mathml, words
 
 SCHEMA = 1
 WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
+DIMS = 8, 32, 64  # channels of a head, besides those of the usual graphs
+ON_CHANNELS = {"on_embeddings", "on_queries", "on_keys"}
 COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
-FAMILIES = {  # by room, in the order of the catalogue
+# By folder, in the order of the catalogue
+FAMILIES = {
     "none": "no encoding",
     "additive": "added to embeddings",
     "relative": "read by distance",
@@ -50,13 +54,13 @@ class Citation(TypedDict):
     title: str
     year: int
     link: str
-    bibtex: str  # as `posenc cite` prints it
+    bibtex: str  # entry that `posenc cite` prints
 
 
 class Passage(TypedDict):
     """A part of a docstring: prose, or the lines of a formula, each as MathML and remarks."""
 
-    prose: str  # with code in back-quotes; empty of a formula
+    prose: str  # text with code in back-quotes; empty where it is a formula
     formula: list[list[str]]  # MathML: for each line, what stands apart on it
 
 
@@ -72,7 +76,7 @@ class Option(TypedDict):
 
     name: str
     default: Any  # a number, a text, true, false or null
-    type: str  # as it is annotated: "Literal['interleaved', 'half']"
+    type: str  # annotation: "Literal['interleaved', 'half']"
 
 
 class Work(TypedDict):
@@ -80,7 +84,7 @@ class Work(TypedDict):
 
     tokens: int
     operations: int  # calls of torch that make a tensor
-    numbers: int  # that they write
+    numbers: int  # numbers that these calls write
     memory: int  # bytes, at the peak
     grows: float  # twice the tokens: so many times the numbers
 
@@ -89,11 +93,12 @@ class Measurements(TypedDict):
     """The measurements of an encoding, made once."""
 
     graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
+    wider: dict[str, dict[str, Any]]  # graphs by other numbers of channels in a head
     sliders: dict[str, Slider]  # by option
     properties: dict[str, MeasuredProperty]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
     cost: Work | None  # None: it cannot be made, or run, at this size
-    causal: bool  # made for causal attention, and measured under such a mask
+    causal: bool  # True of one made for causal attention, under whose mask it is measured
 
 
 class PageEntry(Measurements):
@@ -115,15 +120,15 @@ class PageEntry(Measurements):
 
 class PropertyWords(TypedDict):
     name: str
-    label: str  # in words
+    label: str  # its name in words
     meaning: str  # a sentence
 
 
 class Page(TypedDict):
     schema: int
-    version: str  # of posenc
-    command: str  # that made this page
-    seed: int  # of what is learned
+    version: str  # version of posenc
+    command: str  # command that made this page
+    seed: int  # seed of learned weights
     dim: int  # channels of a head, in the graphs
     heads: int
     families: dict[str, str]
@@ -133,8 +138,8 @@ class Page(TypedDict):
     begin: str  # the view to begin with: of what was named, or else the story
     story: Story  # what its scenes show beside the encodings
     models: list[ModelEntry]  # the user's come first
-    turnings: dict[str, TurningEntry]  # by the keys that models name
-    words: WordVectors | None  # of a model; None: all words have seeded ones
+    turnings: dict[str, TurningEntry]  # rotations by the keys that models name
+    words: WordVectors | None  # word vectors of a model; None: all words have seeded ones
     study: dict[str, Any] | None  # results, as `posenc results --json` prints them
     notes: list[str]  # what could not be shown, in sentences
 
@@ -215,6 +220,7 @@ def measure(card: Card) -> Measurements:
     graph, sliders = graph_or_sentence(card)
     return {
         "graph": graph,
+        "wider": {},
         "sliders": sliders,
         "properties": {
             name: {"holds": finding.holds, "why": finding.why}
@@ -224,6 +230,21 @@ def measure(card: Card) -> Measurements:
         "cost": cost(card),
         "causal": instance.causal,
     }
+
+
+def wider(card: Card) -> dict[str, dict[str, Any]]:
+    """Export graphs with other numbers of channels in a head, of what learns nothing: seconds."""
+    found = {}
+    for dim in DIMS:
+        try:
+            encoding = in_float64(graphs.make(card, dim, graphs.HEADS))
+            if {*encoding.acts_on}.isdisjoint(ON_CHANNELS) or [*encoding.parameters()]:
+                continue
+            program = graphs.export(card, encoding, dim, graphs.HEADS)
+            found[str(dim)] = graphs.written(card, encoding, program, dim, graphs.HEADS)
+        except ValueError:  # a width that the encoding refuses
+            continue
+    return found
 
 
 def cost(card: Card) -> Work | None:

@@ -21,7 +21,7 @@ from posenc.show.report.saving.folder import MARK, has_mark
 HERE = files("posenc.show.explorer")
 MAIN, TEMPLATE, STYLE = "page/main.js", "page/page.html", "page/page.css"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
-PART = re.compile(r"/\* \{(style|data|script)\} \*/")  # of the template
+PART = re.compile(r"/\* \{(style|data|script)\} \*/")  # a place of the template
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
 
@@ -72,7 +72,8 @@ def _scope(name: str) -> str:
     code = _text(name)
     exports = [match[1] for match in EXPORT.finditer(code)]
     for line in re.findall(r"^export const .*;$", code, re.MULTILINE):
-        exports += re.findall(r", ([A-Z_]+) = ", line)  # export const MOST_ROWS = 1, MOST_KEYS = 2
+        # Finds names such as `export const MOST_ROWS = 1, MOST_KEYS = 2`
+        exports += re.findall(r", ([A-Z_]+) = ", line)
     code = IMPORT.sub(lambda match: _import_statement(match[1], _beside(name, match[2])), code)
     if re.search(r"^(import|export)\b", EXPORT.sub("", code), re.MULTILINE):
         raise ValueError(f"{name} imports or exports in a way that document.py does not know.")

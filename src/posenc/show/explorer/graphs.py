@@ -56,7 +56,8 @@ OPERATION = type(torch.ops.aten.add.Tensor)
 FEW_NUMBERS = 16  # values of a tensor that are written as numbers; more of them as bytes
 SAME_WITHIN = 1e-13  # difference allowed between two ways to compute a head
 IDENTITIES = {"alias.default", "clone.default", "detach.default", "detach_.default"}
-IDENTITIES |= {"lift_fresh_copy.default", "contiguous.default"}  # which return their input
+# These return their input
+IDENTITIES |= {"lift_fresh_copy.default", "contiguous.default"}
 INTERPRETER = "interpreter.js"
 
 
@@ -138,7 +139,8 @@ def at_of_head(at: Any, head: Tensor) -> Any:
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
-    fields: Any = at  # a named tuple, as every Prepared is
+    # Every Prepared is a named tuple
+    fields: Any = at
     return at.like(
         field_of_head(*field_and_shape, head)
         for field_and_shape in zip(fields, shapes, strict=True)
@@ -231,7 +233,8 @@ def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -
     dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens}, None)
     try:
         with torch.no_grad(), with_matrix_functions(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
+            # torch warns about its own changes
+            warnings.simplefilter("ignore", FutureWarning)
             program = torch.export.export(hooks, example, dynamic_shapes=dynamic, strict=False)
             return program.run_decompositions()
     except Exception as error:
@@ -242,7 +245,7 @@ def _not_exported(card: Card, encoding: Encoding, name: str, error: Exception) -
     try:
         own = inspect.getfile(type(encoding))
     except (OSError, TypeError):
-        own = ""  # typed in
+        own = ""  # the code was typed in
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
     where = f" ({Path(own).name}, line {lines[-1]})" if lines else ""
     why = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -305,7 +308,7 @@ class Written:
 
     def __init__(self, program: ExportedProgram):
         self.program = program
-        self.references: dict[str, Any] = {}  # by the name of a node
+        self.references: dict[str, Any] = {}  # references by the name of a node
         self.inputs: dict[str, list[Any]] = {}
         self.constants: dict[str, Tensor] = {}
         self.nodes: list[list[Any]] = []
@@ -350,13 +353,15 @@ class Written:
             dtype = _dtype(node.meta["val"])
             written = [operation(node), self._argument(node.args)]
             if written[0] == "sym_size.int" and "pos" in self.inputs and _is_input(node.args[0]):
-                written[1] = [self.references["pos"], 0]  # all have as many tokens as `pos`
+                # All inputs have as many tokens as `pos`
+                written[1] = [self.references["pos"], 0]
             written += [options] if options or dtype else []
             written += [dtype] if dtype else []
             if written[0] in IDENTITIES:
                 self.references[node.name] = written[1][0]
                 continue
-            key = json.dumps(written)  # the same operation on the same values is done once
+            # The same operation on the same values is done once
+            key = json.dumps(written)
             if key not in same:
                 same[key] = f"${first + len(self.nodes)}"
                 self.nodes.append(written)
@@ -373,7 +378,8 @@ class Written:
         if isinstance(value, torch.dtype):
             return str(value).removeprefix("torch.")
         if isinstance(value, float) and not abs(value) < torch.inf:
-            return str(value)  # "inf", "-inf", "nan": JSON has no such numbers
+            # JSON has no inf, -inf or nan, so they are written as strings
+            return str(value)
         if isinstance(value, torch.device | torch.layout | torch.memory_format):
             return None
         return value
@@ -383,7 +389,8 @@ def inputs(program: ExportedProgram) -> dict[str, tuple[str, Tensor | None]]:
     """List inputs by node, in order: (name, None) of arguments, (name, value) of constants."""
     by_node: dict[str, tuple[str, Tensor | None]] = {}
     for spec in program.graph_signature.input_specs:
-        if spec.kind is InputKind.TOKEN:  # of checks
+        # A token orders the checks, and holds no value
+        if spec.kind is InputKind.TOKEN:
             continue
         if spec.kind is InputKind.USER_INPUT:
             by_node[spec.arg.name] = spec.arg.name, None

@@ -28,37 +28,38 @@ from posenc.show.report.kinds.inspection import words
 from posenc.show.report.words import runs
 
 FACTORS = 2, 4, 8, 16  # wanted lengths, in multiples of the trained one
-METHODS = {  # of extensions, by the names of analysis.frequencies
+# Words for methods of extension, by their names in analysis.frequencies
+METHODS = {
     "interpolate": "linear",
     "ntk": "NTK",
     "dynamic_ntk": "dynamic NTK",
     "yarn": "YaRN",
     "llama3": "Llama 3",
 }
-DIGITS = 5  # of how many times slower a pair turns
+DIGITS = 5  # digits of how many times slower a pair turns
 
 
 class StretchedPairs(TypedDict):
     slower: list[float]  # one a pair; 0: it stands still
-    gain: float  # of cos and sin
+    gain: float  # factor of cos and sin
 
 
 class Stretched(TypedDict):
     factor: int
     target: int  # tokens
-    methods: dict[str, StretchedPairs]  # by the names in METHODS
+    methods: dict[str, StretchedPairs]  # methods by their names in METHODS
 
 
 class TurningEntry(TypedDict):
     """One rotation of queries and keys."""
 
     turned: int  # channels of a head that turn
-    dim: int  # of all
+    dim: int  # channels of a head
     base: float
     method: str  # "default", or by what it is stretched already
     trained: int | None  # tokens
     theta: dict[str, Any]  # radians per token, one a pair, before any extension
-    slower: list[float]  # as configured
+    slower: list[float]  # times that each pair turns slower, as configured
     gain: float
     unfinished: int  # pairs that complete no turn within the trained length
     says: list[str]  # sentences of `posenc inspect`
@@ -87,7 +88,7 @@ class Outlook(TypedDict):
 class ModelEntry(TypedDict):
     name: str  # a `model_type`, or the user's file
     own: bool  # the user's
-    published: bool  # with the rotation of a published config, else by the defaults of a class
+    published: bool  # True: the rotation is of a published config, else by the defaults of a class
     facts: str  # "28 layers, 28 heads in 4 groups, 32,768 tokens"
     embedding: str  # what is added to embeddings; empty: nothing
     context: int | None

@@ -29,7 +29,7 @@ from posenc.show.explorer import graphs
 
 BASES = [digit * 10**power for power in range(3, 7) for digit in (1, 1.5, 2, 3, 5, 7)] + [10**7]
 STEPS, DOUBLING = 20, 2  # values on either side of the default; so many steps double it
-SHARES = 20  # of values between 0 and 1
+SHARES = 20  # steps between 0 and 1
 TOKENS_SERVED = 256  # tokens that each value must serve
 TOLERANCE = 1e-12
 UNREAD = torch.empty(0)  # what orders the checks of a program
@@ -40,7 +40,7 @@ class Slider(TypedDict):
     values: list[float]
     at: int  # the default among them
     marked: list[float]  # those that published models have
-    constants: dict[str, list[dict[str, Any]]]  # by name, one for each value
+    constants: dict[str, list[dict[str, Any]]]  # constants by name, one for each value
 
 
 def graph_and_sliders(
@@ -161,7 +161,7 @@ def floats(card: Card, encoding: Encoding) -> dict[str, float]:
     >>> floats(find("rope"), RoPE(8))
     {'base': 10000.0, 'gain': 1.0, 'logit_gain': 1.0}
     """
-    source = getattr(card.make, "source", card.make)  # of a user's own
+    source = getattr(card.make, "source", card.make)  # the class of a user's own encoding
     if isinstance(source, Encoding):
         return {}
     asked = [*signature(source).parameters.values()]
@@ -175,7 +175,8 @@ def floats(card: Card, encoding: Encoding) -> dict[str, float]:
 
 
 def _is_float(option: Parameter) -> bool:
-    if isinstance(option.default, int):  # span: float = 512
+    # Such as `span: float = 512`
+    if isinstance(option.default, int):
         return option.annotation in (float, "float") and not isinstance(option.default, bool)
     return isinstance(option.default, float)
 

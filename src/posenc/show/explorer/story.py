@@ -1,6 +1,7 @@
 """What the scenes of the story show that no graph of an encoding computes: a text that grows.
 
-The dials are those of `posenc.analysis.dials`, as README draws them; the guide is that of README.
+The dials are those of `posenc.analysis.dials`, as README draws them; the guide is that of README,
+and what training did is that of two registered studies.
 """
 
 from dataclasses import asdict
@@ -9,6 +10,7 @@ from typing import TypedDict
 
 from posenc.analysis.dials import by_method
 from posenc.encodings.rotary.theta import frequencies
+from posenc.show.explorer.trained import Short, short
 from posenc.show.report.guide import GUIDE
 
 MODEL, BASE, DIM, TRAINED = "Llama 3", 500_000, 128, 8_192
@@ -18,13 +20,13 @@ DIGITS = 5
 
 
 class StretchedWay(TypedDict):
-    new: list[float]  # of each pair, the share of its circle that is met for the first time
+    new: list[float]  # share of each pair's circle that is met for the first time
     step: float  # radians that the fastest pair turns from one token to the next
 
 
 class Length(TypedDict):
     target: int  # tokens
-    ways: dict[str, StretchedWay]  # by the names of WAYS
+    ways: dict[str, StretchedWay]  # ways by the names of WAYS
 
 
 class GrowingText(TypedDict):
@@ -33,12 +35,13 @@ class GrowingText(TypedDict):
     model: str
     base: float
     trained: int  # tokens
-    met: list[float]  # of each pair, the share of its circle that training shows
+    met: list[float]  # share of each pair's circle that training shows
     lengths: list[Length]
 
 
 class Story(TypedDict):
     growth: GrowingText
+    short: Short
     guide: list[dict[str, str]]  # the rows of words.guide
 
 
@@ -60,4 +63,4 @@ def story() -> Story:
     ]
     met = [round(dial.met, DIGITS) for dial in by_length[TRAINED]["none"]]
     growth = GrowingText(model=MODEL, base=BASE, trained=TRAINED, met=met, lengths=lengths)
-    return {"growth": growth, "guide": [asdict(row) for row in GUIDE]}
+    return {"growth": growth, "short": short(), "guide": [asdict(row) for row in GUIDE]}

@@ -22,8 +22,10 @@ from posenc.models.weights import open_weights
 
 TOKENIZER, MOST_TOKENIZER = "tokenizer.json", 2**27  # bytes
 MOST_WORDS, LEVELS = 2_000, 127
-ALWAYS = "the", "old", "dog", "chased", "another", "bites", "man"  # of the sentences on the page
-BEGIN = "Ġ", "▁"  # of a token that begins a word, in byte-level and in sentencepiece vocabularies
+# Words of the sentences on the page
+ALWAYS = "the", "old", "dog", "chased", "another", "bites", "man"
+# Marks at the beginning of a word, in byte-level and in sentencepiece vocabularies
+BEGIN = "Ġ", "▁"
 WORD = re.compile(r"[a-z]{2,}|[ai]")
 TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp call them
     r"(?:.*\.)?(?:embed_tokens|word_embeddings|tok_embeddings|wte|token_embd|embed_in|shared)\.weight"
@@ -37,8 +39,8 @@ class WordVectors(TypedDict):
     words: list[str]
     width: int  # channels of each
     of: int  # channels of the model
-    share: float  # of the squared length of all rows, that is kept
-    scale: float  # of a step
+    share: float  # share of the squared length of all rows that is kept
+    scale: float  # size of a step
     int8: str  # (word, channel), row by row, as bytes
 
 

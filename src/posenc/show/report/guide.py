@@ -6,8 +6,11 @@ are those of `posenc.models.published`, or stand in the cards; numbers are those
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from posenc.core.notebook import table
+
+HEADS = "you have", "take", "who does it", "measured here", "not known"
 # Of studies/shape-text: bits a character at 2 L, reading all and cropped to the last L.
 READ_ON: Mapping[str, tuple[float, float]] = {
     "ALiBi": (2.611, 2.591),
@@ -25,7 +28,8 @@ COPIED: Mapping[str, tuple[int, int]] = {
     "RoPE": (0, 0),
     "Sinusoidal": (0, 0),
 }
-FOX = 2.228  # of studies/properties-text: bits a character at 2 L, cropped to L as many
+# FoX in studies/properties-text: bits a character at 2 L, cropped to L as many
+FOX = 2.228
 # Pairs of Llama 3's RoPE, of 64, that meet new angles at 131,072 tokens after 8,192 in training.
 NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0}
 
@@ -41,6 +45,22 @@ class Use:
     does: str  # who does it
     measured: str  # here
     unknown: str
+
+
+class Guide(tuple[Use, ...]):
+    """The rows of the table, which shows itself in a notebook."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{row.use}: {row.answer}" for row in self)
+
+    def _repr_html_(self) -> str:
+        rows = [[part.replace("*", "").replace("`", "") for part in astuple(row)] for row in self]
+        return table(HEADS, rows, "Which encoding to take")
+
+
+def guide() -> Guide:
+    """Which encoding to take: a row for each use, as `posenc list --by use` prints them."""
+    return Guide(GUIDE)
 
 
 GUIDE = (
@@ -106,7 +126,5 @@ GUIDE = (
 
 def markdown() -> str:
     """The table of README.md."""
-    heads = "you have", "take", "who does it", "measured here", "not known"
-    rows = [heads, ("---",) * len(heads)]
-    rows += [(u.use, u.answer, u.does, u.measured, u.unknown) for u in GUIDE]
+    rows = [HEADS, ("---",) * len(HEADS), *map(astuple, GUIDE)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

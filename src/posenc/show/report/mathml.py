@@ -73,12 +73,14 @@ class _Reader:
         matches = [(f.lastgroup or "", f) for f in TOKEN.finditer(formula.strip())]
         self.rest = [Token(kind, f[kind], len(f["gap"])) for kind, f in reversed(matches)]
         self.ends: list[str] = []  # closing brackets that are awaited, innermost last
-        self.scripts = 0  # how deep in scripts: no fraction bars there
+        # Within scripts there are no fraction bars
+        self.scripts = 0
 
     def until(self, end: str) -> list[str]:
         """Read up to the closing bracket `end`, or with "" to the end of the text."""
         self.ends.append(end)
-        elements, before = [], END  # `before` tells a sign between two terms from one before a term
+        # `before` tells a sign between two terms from one before a term
+        elements, before = [], END
         while self.next.text not in ("", end):
             token, atom = self.next, self._begins_atom()
             if token.gap > 1:
@@ -94,7 +96,8 @@ class _Reader:
 
     def _product(self) -> list[str]:
         elements = self._factors()
-        while self.next.text == "/":  # one between spaces: `_factors` has taken the others
+        # `_factors` has taken slashes without spaces; this one stands between spaces
+        while self.next.text == "/":
             self.rest.pop()
             above, below = _bare(elements), _bare(self._factors())
             elements = [f"<mfrac>{_row(above)}{_row(below)}</mfrac>"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, Template
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, Template
 from markupsafe import Markup
 
 from posenc.core.text import printable
@@ -19,7 +19,7 @@ from posenc.show.report.kinds import kind_of
 from posenc.show.report.saving import folder
 from posenc.show.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
 
-__all__ = ["render", "reserve", "write"]
+__all__ = ["environment", "render", "reserve", "shown", "write"]
 
 PROPERTIES = [(measure.__name__, (measure.__doc__ or "").splitlines()[0]) for measure in ALL]
 
@@ -65,7 +65,7 @@ def render(result: Any, views: Mapping[str, str] | None = None) -> str:
         kind=kind,
         result=result,
         views=views,
-        figures={name: _shown(figure) for name, figure in drawn.items()},
+        figures={name: shown(figure) for name, figure in drawn.items()},
     )
 
 
@@ -79,7 +79,8 @@ class Shown:
     json: str  # what the script adds: its numbers, and its states if it moves
 
 
-def _shown(figure: Figure) -> Shown:
+def shown(figure: Figure) -> Shown:
+    """Draw a figure for the macro `figure` of `parts.html`."""
     drawn = html.draw(figure)
     title, table = printable(figure.title, 200), data_table(figure)
     more: dict[str, Any] = {"title": title, "table": _printable_table(table)}
@@ -98,18 +99,23 @@ def _printable_table(table: FigureNumbers) -> dict[str, Any]:
 
 
 def _template(name: str) -> Template:
-    """The page of a kind, or what all pages share."""
-    places = PackageLoader("posenc.show.report", "kinds"), PackageLoader("posenc.show.report")
-    environment = Environment(
-        loader=ChoiceLoader(places),
+    """The page of a kind."""
+    return environment().get_template(name)
+
+
+def environment(*places: BaseLoader) -> Environment:
+    """Make the environment of templates: of `places`, of the kinds, and what all pages share."""
+    own = PackageLoader("posenc.show.report", "kinds"), PackageLoader("posenc.show.report")
+    made = Environment(
+        loader=ChoiceLoader([*places, *own]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_visible,
     )
-    environment.globals |= {"words": words, "mathml": mathml, "explorer": EXPLORER}
-    environment.filters |= {"code": _code, "visible": _visible}
-    return environment.get_template(name)
+    made.globals |= {"words": words, "mathml": mathml, "explorer": EXPLORER}
+    made.filters |= {"code": _code, "visible": _visible}
+    return made
 
 
 def _visible(value: Any) -> Any:

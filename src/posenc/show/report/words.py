@@ -9,7 +9,8 @@ from posenc.analysis.rounding import BLIND
 from posenc.core.numerals import number as number
 
 QUOTES = '"', "“", "”", "''", "``"
-CHANGES = {  # of a pair, by stretching
+# What stretching changes of a pair
+CHANGES = {
     "kept": "unchanged",
     "stretched": "slowed in part",
     "interpolated": "slowed by the full factor",
@@ -18,14 +19,15 @@ CHANGES = {  # of a pair, by stretching
 
 
 SEEN = {  # what training has shown of the angles of a pair
-    "all": "angles all seen in training",
-    "part": "seen in part, no more needed",
-    "new": "seen in part, more needed",
+    "all": "saw every angle in training",
+    "part": "saw part of them, and needs no more",
+    "new": "will meet new angles",
     "still": "does not turn",
 }
 
 
-METHODS = {  # of stretching frequencies, as papers call them
+# Ways to stretch frequencies, as papers call them
+METHODS = {
     "none": "as trained",
     "configured": "as configured",
     "interpolate": "PI",

@@ -17,10 +17,10 @@ def colours(made):
 
 def test_the_first_row_is_the_lowest_unless_the_axis_runs_down():
     values = Heat([[0.0, 0.0], [1.0, None]], [0, 1], [0, 1])
-    dark, bright = (68, 1, 84, 255), (253, 231, 36, 255)  # the ends of viridis
+    paper, blue = (31, 131, 196, 0), (31, 131, 196, 255)
     up, down = colours(heat_image.image(values)), colours(heat_image.image(values, True))
-    assert (up.getpixel((0, 0)), up.getpixel((0, 1))) == (bright, dark)
-    assert (down.getpixel((0, 0)), down.getpixel((0, 1))) == (dark, bright)
+    assert (up.getpixel((0, 0)), up.getpixel((0, 1))) == (blue, paper)
+    assert (down.getpixel((0, 0)), down.getpixel((0, 1))) == (paper, blue)
     assert up.getpixel((1, 0))[3] == 0  # no value, no colour
 
 
@@ -34,8 +34,9 @@ def test_signed_values_fade_towards_0():
 
 
 def test_numbers_stand_out_from_their_cells():
+    """The number has the colour of the page's text where the paper shows more than the colour."""
     values = Heat([[0.0, 1.0]], [0, 1], [0])
-    assert [heat_image.ink(value, values) for value in (0.0, 1.0)] == ["#fff", "#000"]
+    assert [heat_image.ink(value, values) for value in (0.0, 1.0)] == ["currentColor", "#fff"]
     assert heat_image.ink(0.0, Heat([[1.0]], [0], [0], signed=True)) == "currentColor"
 
 

@@ -59,9 +59,9 @@ def test_stems_polygons_words_and_numbers_in_cells_are_drawn():
     ]
     assert [text.get_text() for text in drawn.texts] == ["word"]
     assert [(text.get_text(), text.get_color()) for text in heat.texts] == [
-        ("0.0", "white"),
-        ("1.0", "black"),
-        ("0.5", "white"),
+        ("0.0", "black"),
+        ("1.0", "white"),
+        ("0.5", "black"),
     ]
 
 

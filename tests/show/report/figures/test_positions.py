@@ -34,6 +34,18 @@ def test_channels_are_curves_against_the_position():
     assert len({panel.y_range for panel in figure.panels}) == 1
 
 
+def test_the_distance_to_position_0_is_that_of_the_rows():
+    """The norm of PE(p) − PE(0), row by row; how many steps go back is counted."""
+    rows = Sinusoidal(64)(torch.zeros(1, 300, 64))[0].double()
+    away = (rows - rows[0]).norm(dim=1)
+    figure = figures.apart({"64": similarity.of_distance(frequencies(64), 300)})
+    (line,) = figure.panels[0].marks
+    assert torch.tensor(line.y).double().allclose(away, atol=1e-4)
+    back = (away.diff() < 0).double().mean()
+    assert f"64: {back:.0%} of the steps go back" in figure.says
+    assert 0.3 < back < 0.5
+
+
 def test_one_odd_row_does_not_set_the_palette():
     """A first row of length 5 beside 299 of length 1."""
     dot = torch.ones(300, 300)

@@ -116,9 +116,9 @@ def test_wavelengths_are_coloured_by_what_training_has_met(tmp_path, scaled):
         theta = 10_000 ** (-pair / 32)
         met = min(trained * theta, math.tau)
         used = min(8192 * theta / factor, math.tau)
-        name = "angles all seen in training" if met == math.tau else "seen in part, more needed"
+        name = "saw every angle in training" if met == math.tau else "will meet new angles"
         if met < math.tau and used <= met * (1 + 1e-9):
-            name = "seen in part, no more needed"
+            name = "saw part of them, and needs no more"
         expected.setdefault(name, []).append((pair, math.tau / theta * factor))
     assert {*points} == {*expected}
     for name, places in expected.items():

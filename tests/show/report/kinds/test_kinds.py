@@ -61,7 +61,7 @@ def test_benchmarks_have_a_figure_for_each_table_and_each_growth(benchmarked):
 
 def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):
     names = set(draw(portrait))
-    assert {"codes", "vectors", "turning", "decay", "grids", "clouds"} <= names
+    assert {"codes", "vectors", "turning", "decay", "apart", "grids", "clouds"} <= names
     assert {"sinusoidal-shift", "rope-attention", "alibi-parts"} <= names
     assert {"dials", "stretch", "extensions", "bound"} <= names
     assert "alibi-similarity" not in names  # its positions have no rows

@@ -145,8 +145,11 @@ def test_what_an_interruption_finds_half_moved_is_moved_to_the_end(tmp_path, mon
 
 
 def test_two_runs_do_not_write_into_one_folder(tmp_path):
-    with folder._locked(tmp_path), pytest.raises(OSError, match="another run is writing a report"):
-        write(tmp_path, "2")
+    with replacing(tmp_path) as new:
+        for name in (folder.NUMBERS, folder.PAGE):
+            (new / name).write_text("1")
+        with pytest.raises(OSError, match="another run is writing a report"):
+            write(tmp_path, "2")
 
 
 HOSTILE = {"provenance": {"versions": {"posenc": "0"}}}

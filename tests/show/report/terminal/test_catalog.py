@@ -24,6 +24,14 @@ def test_the_list_is_by_family_and_use(capsys):
     assert "Llama" in lines[places[1]]
 
 
+def test_the_list_is_one_screen_of_a_usual_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    cli.main(["list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+
+
 def test_the_list_has_every_encoding_with_what_it_does(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     cli.main(["list"])

@@ -80,7 +80,12 @@ def test_a_full_device_is_said_before_the_work(posenc, monkeypatch, words):
 
     monkeypatch.setattr(cli, "app", work)
     with FULL.open("w") as out:
-        assert posenc(*words, out=out) == (1, NO_ROOM)
+        assert posenc(*words, out=out) == (1, no_room(words))
+
+
+def no_room(words):
+    said = {"error": NO_ROOM.removeprefix("error: ").rstrip(), "code": 1}
+    return json.dumps(said) + "\n" if "--json" in words else NO_ROOM
 
 
 @needs_full
@@ -88,7 +93,7 @@ def test_a_device_that_is_full_only_later_is_one_line_too(posenc, monkeypatch):
     monkeypatch.setattr(output, "_ask", lambda out: None)
     for words in (["list"], ["list", "--json"], ["--help"]):
         with FULL.open("w") as out:  # which writes what is left as it is closed
-            assert posenc(*words, out=out) == (1, NO_ROOM)
+            assert posenc(*words, out=out) == (1, no_room(words))
 
 
 def test_a_pipe_that_nobody_reads_on_is_left_quietly(posenc):

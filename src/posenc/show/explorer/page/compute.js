@@ -83,6 +83,28 @@ export const obstacle = (encoding) => problem(encoding.graph);
 /** @param {Encoding} encoding @returns {number} heads that it is computed for: one, where it does the same in all */
 export const headsOf = (encoding) => adds(encoding) ? 1 : Number(encoding.graph.inputs?.q?.[1] ?? 1);
 
+/** @type {Map<string, Encoding>} */
+const sizes = new Map();
+
+/** @param {Encoding} encoding @returns {number[]} the channels of a head that there are graphs for */
+export const dimsOf = (encoding) => [...Object.keys(encoding.wider ?? {}).map(Number), encoding.graph.dim].sort((a, b) => a - b);
+
+/** @param {Encoding} encoding @param {number} dim @returns {Encoding} with so many channels in a head, where there is a graph for it; no sliders then */
+export function sized(encoding, dim) {
+  const graph = (encoding.wider ?? {})[dim], slug = `${encoding.slug}, ${dim} channels`;
+  if (!graph) return encoding;
+  const made = sizes.get(slug) ?? { ...encoding, slug, graph, sliders: {} };
+  sizes.set(slug, made);
+  return made;
+}
+
+/** @param {string} text "0, 1, 10" @param {number} columns @returns {number[]} the channels that it names; of none the first four */
+export function channelsOf(text, columns) {
+  const named = (text.match(/\d+/g) ?? []).map(Number).filter((channel) => channel < columns);
+  return (named.length ? [...new Set(named)] : [0, 1, 10, 11]).filter((channel) => channel < columns).slice(0, MOST_CHANNELS);
+}
+const MOST_CHANNELS = 6;
+
 // ---- inputs
 
 /** @param {number} n @param {number} axes @param {number} axis @param {number} [start] @returns {Tensor} one axis advances */
@@ -100,6 +122,9 @@ export function stand(places, axes = 1, axis = 0) {
   for (let p = 0; p < places.length; p++) out[p * axes + Math.min(axis, axes - 1)] = places[p];
   return tensor([places.length, axes], out);
 }
+
+/** @param {number[][]} places of each token, on each axis @returns {Tensor} */
+export const points = (places) => tensor([places.length, places[0].length], Float64Array.from(places.flat()));
 
 /** @param {Float64Array} vector @param {number} n @returns {Float64Array} so often, one below the other */
 export function repeated(vector, n) {

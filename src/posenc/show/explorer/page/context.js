@@ -63,7 +63,7 @@ export function contextView(app) {
   const body = html("div", { class: "figures context" }, plot.element, html("section", {}, html("h3", {}, "What it means"), verdict, words));
   const element = html("div", {},
     html("h2", {}, "Longer than trained"),
-    html("p", { class: "summary" }, "The chart shows how many tokens each pair of channels takes for a turn. A pair that completed none in training meets angles that it has not seen as soon as a text is longer."),
+    html("p", { class: "summary" }, "Each pair of channels is a hand. One that never went all the way round in training points somewhere new in any longer text."),
     html("div", { class: "controls" }, model.element, groups.element, lengths.element, length.element), facts, trouble, turned, body);
 
   /** @param {typeof model} of @param {[string, string][]} entries @param {string} now */
@@ -89,7 +89,7 @@ export function contextView(app) {
     if (target && target !== rotation.trained) rules.push({ y: target, name: `wanted ${integer(target)}` });
     plot.draw({
       title: "Tokens in which each pair turns once",
-      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} pairs complete no turn in ${integer(rotation.trained)} tokens.` : `${pairs.length} pairs; the trained length is not in the configuration.`,
+      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} hands did not go round once in training (${integer(rotation.trained)} tokens).` : `${pairs.length} pairs; the trained length is not in the configuration.`,
       x: { label: "pair" }, y: { label: "tokens a turn", log: true }, series, rules,
     }, {});
   }

@@ -11,7 +11,7 @@
  * @typedef {{key: string, short: string, title: string, year: number, link: string, bibtex: string}} Paper
  * @typedef {{prose: string, formula: string[][]}} Block
  * @typedef {{slug: string, name: string, family: string, acts_on: string[], axes: number,
- *   summary: string, text: Block[], paper: Paper | null, graph: Program, sliders: Object<string, Slider>, parameters: number,
+ *   summary: string, text: Block[], paper: Paper | null, graph: Program, wider: Object<string, Program>, sliders: Object<string, Slider>, parameters: number,
  *   cost: Cost | null, causal: boolean, properties: Object<string, Measured>, command: string, shell: string,
  *   options: {name: string, default: any, type: string}[]}} Encoding
  * @typedef {{slower: number[], gain: number}} Extended
@@ -25,7 +25,10 @@
  *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
  * @typedef {{use: string, answer: string, does: string, measured: string, unknown: string}} Use
  * @typedef {{model: string, base: number, trained: number, met: number[], lengths: {target: number, ways: Object<string, {new: number[], step: number}>}[]}} Growth
- * @typedef {{growth: Growth, guide: Use[]}} Story
+ * @typedef {Object<number, number[]>} Curve by length, a number for each seed
+ * @typedef {{study: string, trained: number, seeds: number, layers: number, width: number, steps: number, rate: number,
+ *   rows: {encoding: string, curve: Curve, cropped: Curve | null}[]}} Outcomes
+ * @typedef {{growth: Growth, short: {copied: Outcomes, read: Outcomes}, guide: Use[]}} Story
  * @typedef {{model: string, words: string[], width: number, of: number, share: number, scale: number, int8: string}} Vectors
  * @typedef {{schema: number, version: string, command: string, seed: number, dim: number,
  *   heads: number, families: Object<string, string>,

@@ -21,7 +21,7 @@ export const KINDS = [
 const MOST = 8; // words that fit a telephone
 const CHANNELS = 22; // of a column, of all that attention writes
 const BETWEEN = 8; // pixels
-const ARCS = 84; // pixels above the words
+const ARCS = 84, TOP = 90; // pixels above the words, and of that room
 const SAME = 1e-9;
 
 /** @param {number[]} order @param {number} from @param {number} to @returns {number[]} with one moved */
@@ -34,7 +34,7 @@ export function moved(order, from, to) {
 /** @param {App} app */
 export function dogs(app) {
   const kinds = KINDS.map(({ name }, kind) => button(name, () => app.set({ kind }), { "aria-pressed": false }));
-  const arcs = svg("svg", { "aria-hidden": true });
+  const arcs = svg("svg", { "aria-hidden": true, preserveAspectRatio: "none" });
   const stage = html("div", { class: "stage", role: "group", "aria-label": "Words, each with the column that attention writes for it" }, arcs);
   let shuffles = 0;
   const mix = button("Shuffle", () => {
@@ -113,14 +113,15 @@ export function dogs(app) {
     const top = 0.6 * largest(outWithout.values), wide = step();
     order.forEach((from, at) => {
       const { box, name, canvas } = boxes[from];
-      box.style.width = `${wide - BETWEEN}px`;
-      if (from !== held) box.style.transform = `translateX(${at * wide}px)`;
+      box.style.width = `calc(${100 / order.length}% - ${BETWEEN}px)`; // of the stage, whose width on paper no script is told
+      if (from !== held) box.style.transform = `translateX(calc(${at} * (100% + ${BETWEEN}px)))`;
       box.classList.toggle("twin", twice.has(at));
       name.textContent = words[from];
       const row = weights.values.subarray(at * order.length, (at + 1) * order.length), most = row.indexOf(Math.max(...row));
       box.setAttribute("aria-label", `${words[from]}, at ${at}: it looks most at ${standing[most]}, at ${most}`);
       paint(canvas, outWith.values.slice(at * outWith.columns, at * outWith.columns + CHANNELS), top);
     });
+    arcs.setAttribute("viewBox", `0 0 ${stage.clientWidth || 1} ${TOP}`);
     const at = order.indexOf(Math.min(asked, order.length - 1));
     const middle = (/** @type {number} */ place) => (place + 0.5) * wide - BETWEEN / 2;
     arcs.replaceChildren(...order.flatMap((_, to) => {
@@ -133,7 +134,15 @@ export function dogs(app) {
     }));
   }
 
-  new ResizeObserver(draw).observe(stage);
+  /** Draws without sliding: words slide when they change places, not when the page is opened or resized. */
+  function settle() {
+    stage.classList.add("settled");
+    draw();
+    void stage.offsetWidth; // the browser takes note of the places
+    stage.classList.remove("settled");
+  }
+
+  new ResizeObserver(settle).observe(stage);
 
   /** @param {State} state @param {Attention} attended @param {Attention} before as typed @returns {string[]} what is said, and what of it stands out */
   function said(state, attended, before) {
@@ -160,7 +169,8 @@ export function dogs(app) {
       const encoding = app.find(slug);
       if (!encoding) throw new Error(`the encoding “${slug}” is not in this page.`);
       kinds.forEach((each, kind) => each.setAttribute("aria-pressed", String(kind === state.kind)));
-      if (typed !== words.join(" ")) {
+      const others = typed !== words.join(" ");
+      if (others) {
         boxes = words.map((_, n) => make(n));
         stage.replaceChildren(arcs, ...boxes.map(({ box }) => box));
         typed = words.join(" ");
@@ -170,7 +180,8 @@ export function dogs(app) {
       last = { attended, words, order };
       const [pair, much, shuffle, change] = said(state, attended, attention(encoding, words, layer));
       verdict.replaceChildren(pair, much && html("em", {}, much), much && ". ", shuffle, change && html("em", {}, change), change && ".");
-      draw();
+      if (others) settle();
+      else draw();
     },
   };
 }

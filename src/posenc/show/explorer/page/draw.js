@@ -14,7 +14,7 @@ import { shown } from "./words.js";
  *   values: ArrayLike<number>, row: Axis, column: Axis, signed?: boolean, top?: number,
  *   marks?: [number, number][], said?: (i: number, j: number) => string}} Heat
  * @typedef {{name: string, xs: number[], ys: number[], low?: number[], high?: number[],
- *   dots?: boolean}} Series
+ *   dots?: boolean, each?: number[][]}} Series `each`: all that a value is the mean of, a dot for each
  * @typedef {{title: string, about?: string, x: {label: string, role?: "offset" | "query",
  *   log?: boolean}, y: {label: string, log?: boolean}, series: Series[],
  *   rules?: {y: number, name: string}[]}} Lines
@@ -33,6 +33,8 @@ export const QUERY_AXIS = { label: "query at", role: "query" };
 export const KEY_AXIS = { label: "key at", role: "key" };
 /** @type {Axis} */
 export const CHANNEL_AXIS = { label: "channel", role: "channel" };
+
+const BESIDE = 5; // pixels between the dots of two series
 
 /** @type {Map<string, string>} colours of the theme by name: to ask the browser is slow */
 const themed = new Map();
@@ -121,6 +123,30 @@ function frame(desk, role) {
   };
 }
 
+const ABOVE = 34, ROW = 18; // pixels, for a title, and for each row of a legend
+
+/**
+ * A drawing as it is saved: with its title, its legend and its address, and without the cursor.
+ * @param {SVGSVGElement} copy @param {{title: string, about?: string} | null} spec @param {string} address @param {Series[]} [series]
+ */
+function entitled(copy, spec, address, series = []) {
+  const { width, height } = copy.viewBox.baseVal, tall = height + ABOVE + ROW * series.length, title = spec?.title ?? "";
+  copy.querySelector(".cursor")?.remove();
+  copy.removeAttribute("aria-hidden");
+  for (const [name, value] of Object.entries({
+    xmlns: "http://www.w3.org/2000/svg", role: "img", "aria-label": title, viewBox: `0 ${-ABOVE} ${width} ${tall}`, width, height: tall,
+  })) copy.setAttribute(name, String(value));
+  copy.prepend(svg("title", {}, `${title} ${spec?.about ?? ""}`.trim()), svg("desc", {}, address),
+    svg("rect", { y: -ABOVE, width, height: tall, fill: theme("paper") }));
+  copy.append(label(10, 22 - ABOVE, title, { "font-weight": 600, "font-size": 14, fill: theme("ink") }));
+  series.forEach(({ name, dots }, n) => {
+    const y = height + ROW * n + 4, stroke = theme(SERIES[n % SERIES.length]);
+    copy.append(dots ? svg("circle", { cx: 24, cy: y, r: 4, fill: stroke }) : svg("line", { x1: 10, x2: 38, y1: y, y2: y, stroke, "stroke-width": 2.5, "stroke-dasharray": DASHES[n % DASHES.length] }),
+      label(46, y + 4, name));
+  });
+  return copy;
+}
+
 /** @param {string} drawing @param {string} name */
 function png(drawing, name) {
   const image = new Image();
@@ -165,7 +191,7 @@ export function heatMap(desk) {
   let spec = null;
   let box = { left: 0, top: 0, width: 1, height: 1, fullWidth: 1, tall: 1 };
   let place = { i: 0, j: 0 }; // row and column of the cursor
-  const cross = svg("g"), scale = svg("g");
+  const cross = svg("g", { class: "cursor" }), scale = svg("g");
   const context = canvas.getContext("2d");
   /** @type {ImageData | null} */
   let image = null;
@@ -341,11 +367,9 @@ export function heatMap(desk) {
 
   function drawing() {
     const copy = /** @type {SVGSVGElement} */ (over.cloneNode(true));
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
     copy.prepend(
-      svg("rect", { width: "100%", height: "100%", fill: theme("paper") }),
       svg("image", { x: box.left, y: box.top, width: box.width, height: box.height, preserveAspectRatio: "none", style: "image-rendering: pixelated", href: canvas.toDataURL() }));
-    return copy;
+    return entitled(copy, spec, desk.where());
   }
 
   return {
@@ -393,7 +417,7 @@ export function linePlot(desk) {
   /** @type {Lines | null} */
   let spec = null;
   let at = 0; // index among the xs of the first series
-  const mark = svg("g");
+  const mark = svg("g", { class: "cursor" });
   let box = { left: 1, top: 10, width: 1, height: 1, fullWidth: 1 };
   /** @type {(x: number) => number} */
   let sx = (x) => x;
@@ -414,7 +438,7 @@ export function linePlot(desk) {
     const height = Math.min(300, Math.max(200, fullWidth * 0.55));
     const finite = (/** @type {number[]} */ all) => all.filter(Number.isFinite);
     const xs = finite(of.series.flatMap((line) => line.xs));
-    const ys = finite(of.series.flatMap((line) => [...line.ys, ...(line.low ?? []), ...(line.high ?? [])]).concat((of.rules ?? []).map((rule) => rule.y)));
+    const ys = finite(of.series.flatMap((line) => [...line.ys, ...(line.low ?? []), ...(line.high ?? []), ...(line.each ?? []).flat()]).concat((of.rules ?? []).map((rule) => rule.y)));
     const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
     let [y0, y1] = [Math.min(...ys), Math.max(...ys)];
     if (of.y.log) [y0, y1] = [y0 / 1.6, y1 * 1.6];
@@ -465,6 +489,8 @@ export function linePlot(desk) {
     } else {
       group.append(svg("polyline", { points: path(line.ys).join(" "), fill: "none", stroke, "stroke-width": 2, "stroke-dasharray": DASHES[n % DASHES.length] }));
     }
+    const aside = BESIDE * (n - ((spec?.series.length ?? 1) - 1) / 2); // so that dots of one value are all seen
+    line.each?.forEach((all, m) => all.forEach((y) => group.append(svg("circle", { cx: sx(line.xs[m]) + aside, cy: sy(y), r: 2.5, class: "one", fill: stroke, opacity: 0.7 }))));
     return group;
   }
 
@@ -533,9 +559,7 @@ export function linePlot(desk) {
 
   function drawing() {
     const copy = /** @type {SVGSVGElement} */ (drawn.cloneNode(true));
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    copy.prepend(svg("rect", { width: "100%", height: "100%", fill: theme("paper") }));
-    return copy;
+    return entitled(copy, spec, desk.where(), spec && spec.series.length > 1 ? spec.series : []);
   }
 
   return {

@@ -1,8 +1,8 @@
 // One encoding: what it does to positions, its scores, its options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
-import { adds, anglesOf, byOffset, dots, headsOf, obstacle, remembered, rowsOf, slidersOf, stepOf, turnedOf, turningOf, turns, walk } from "./compute.js";
-import { choice, copies, html, prose, slider, table } from "./dom.js";
+import { adds, anglesOf, byOffset, channelsOf, dimsOf, dots, headsOf, obstacle, remembered, rowsOf, sized, slidersOf, stepOf, turnedOf, turningOf, turns, walk } from "./compute.js";
+import { choice, copies, html, newId, prose, slider, table } from "./dom.js";
 import { CHANNEL_AXIS, KEY_AXIS, QUERY_AXIS, SPREAD, heatMap, linePlot } from "./draw.js";
 import { WORD, addedScores, interrupted, oneWord, reads } from "./layer.js";
 import { FIRST, MOST_TOKENS, MOST_WORDS } from "./state.js";
@@ -21,7 +21,7 @@ function action(encoding, grid) {
   if (adds(encoding)) {
     return { title: "What is added", about: "to a word at each position, channel by channel.", row, column: CHANNEL_AXIS, ...grid };
   }
-  return { title: "A vector of ones, turned", about: "position by position: fast pairs flicker, slow ones hardly move.", row, column: CHANNEL_AXIS, ...grid };
+  return { title: `What ${encoding.name} does to one vector`, about: "of ones, position by position. Fast pairs flicker, slow ones hardly move.", row, column: CHANNEL_AXIS, ...grid };
 }
 
 /** @param {Encoding} encoding @param {State} state @returns {string} */
@@ -55,14 +55,20 @@ export function encodingView(app) {
     name: "Rows", chosen: (kind) => app.set({ rows: kind }),
     groups: [["", [["", "a vector, turned"], ["angle", "angle of each pair"], ["cos", "cosine of each angle"]]]],
   });
+  const width = slider({ name: "Channels of a head", low: 0, high: 3, shown: (step) => String(dimsOf(app.first())[step] ?? ""), moved: (step) => app.set({ dim: dimsOf(app.first())[step], options: {} }, "dim") });
+  const id = newId(), field = html("input", { type: "text", id, maxlength: 40, autocomplete: "off", spellcheck: "false", placeholder: "0, 1, 10, 11" });
+  field.addEventListener("input", () => app.set({ channels: field.value }, "channels"));
+  const picked = html("div", { class: "control sentence" }, html("label", { for: id }, "Channels drawn as curves"), field);
   const own = html("div", { class: "controls own" });
-  const controls = html("div", { class: "controls" }, picker.element, rows.element, length.element, head.element, axis.element, own);
+  const controls = html("div", { class: "controls" }, picker.element, rows.element, length.element, width.element, head.element, axis.element, own);
   const title = html("h2"), summary = html("p", { class: "summary" }), note = html("p", { class: "soft note" });
   const first = heatMap(app.desk), second = heatMap(app.desk), third = linePlot(app.desk), fourth = heatMap(app.desk);
   const figures = html("div", { class: "figures" }, first.element, second.element, third.element, fourth.element);
+  const curves = linePlot(app.desk), far = linePlot(app.desk);
+  const waves = html("section", {}, html("h3", {}, "Channel by channel"), html("div", { class: "controls" }, picked), html("div", { class: "figures" }, curves.element, far.element));
   const trouble = html("div");
   const about = html("div", { class: "about" });
-  const element = html("div", {}, title, summary, controls, note, trouble, figures, about);
+  const element = html("div", {}, title, summary, controls, note, trouble, figures, waves, about);
   /** @type {Object<string, ReturnType<typeof slider>>} */
   let turned = {};
   let drawn = "";
@@ -97,6 +103,7 @@ export function encodingView(app) {
   function draw(encoding, state) {
     const { n, axis, options, head } = state, place = { i: state.i, j: state.j, c: state.c };
     const pos = walk(n, encoding.graph.axes, axis);
+    waves.hidden = !adds(encoding) && !turns(encoding);
     const acted = adds(encoding) || turns(encoding) ? remembered(["acts", encoding.slug, n, axis, options, head], () =>
       adds(encoding) ? rowsOf(encoding, pos, options) : turnedOf(encoding, pos, options, head)) : null;
     const turning = turns(encoding) ? remembered(["turning", encoding.slug, axis, options], () => ({ found: turningOf(encoding, options, axis) })).found : null;
@@ -105,6 +112,7 @@ export function encodingView(app) {
     const angles = turning && kind ? remembered(["angles", kind, encoding.slug, n, axis, options], () => turningFigure(anglesOf(encoding, turning, pos, options), kind)) : null;
     first.element.hidden = !acted;
     if (acted) first.draw(angles ?? action(encoding, acted), place);
+    if (acted) drawChannels(encoding, state, acted);
     const reading = reads(encoding);
     third.element.hidden = reading;
     fourth.element.hidden = !reading && !adds(encoding);
@@ -128,6 +136,19 @@ export function encodingView(app) {
     }
   }
 
+  /** @param {Encoding} encoding @param {State} state @param {Grid} rows what is added, or a vector of ones as it is turned */
+  function drawChannels(encoding, state, rows) {
+    const xs = Array.from({ length: rows.rows }, (_, p) => p), column = (/** @type {number} */ c) => xs.map((p) => rows.values[p * rows.columns + c]);
+    const chosen = channelsOf(state.channels, rows.columns), x = { label: "position", role: /** @type {const} */ ("query") };
+    if (field !== document.activeElement) field.value = state.channels;
+    curves.draw({
+      title: "Channels against position", about: adds(encoding) ? "what is added in each." : "of a vector of ones, turned.", x, y: { label: "value" },
+      series: chosen.map((c) => ({ name: `channel ${c}`, xs, ys: column(c) })),
+    }, { i: state.i });
+    const away = xs.map((p) => Math.sqrt(Array.from({ length: rows.columns }, (_, c) => (rows.values[p * rows.columns + c] - rows.values[c]) ** 2).reduce((sum, one) => sum + one, 0)));
+    far.draw({ title: "Distance to position 0", about: adds(encoding) ? "of what is added at each position." : "of a vector of ones, turned.", x, y: { label: "distance" }, series: [{ name: encoding.name, xs, ys: away }] }, { i: state.i });
+  }
+
   /** One word so often would hide what it reads: a sentence, and the same with a full stop in the middle. */
   function drawSentence(/** @type {Encoding} */ encoding, /** @type {State} */ state) {
     const words = sentenceOf(state), cut = interrupted(words), n = words.length;
@@ -148,11 +169,14 @@ export function encodingView(app) {
   return {
     element,
     update(state) {
-      const encoding = app.first();
+      const encoding = sized(app.first(), state.dim), dims = dimsOf(app.first());
       if (drawn !== encoding.slug) renew(encoding);
       drawn = encoding.slug;
       rewrite(encoding, state);
-      picker.set(encoding.slug);
+      picker.set(app.first().slug);
+      width.element.hidden = dims.length < 2 || !!obstacle(encoding);
+      width.range.max = String(dims.length - 1);
+      width.set(dims.indexOf(encoding.graph.dim));
       length.set(state.n);
       head.set(state.head);
       axis.set(state.axis);
@@ -161,7 +185,7 @@ export function encodingView(app) {
       const { dim, heads, seed, learns, options } = encoding.graph;
       const why = obstacle(encoding);
       trouble.replaceChildren();
-      figures.hidden = !!why;
+      figures.hidden = waves.hidden = !!why;
       note.hidden = !!why;
       if (why) {
         rows.element.hidden = true;
@@ -188,7 +212,8 @@ const WHERE = { by_weight: "values, by their weights", hidden: "what the layer r
 /** @param {App} app @param {Encoding} encoding @returns {HTMLElement[]} what it means, formula, properties, paper, code */
 function described(app, encoding) {
   const about = html("section", {}, html("h3", {}, "What it means"));
-  for (const block of encoding.text) {
+  const more = encoding.text.filter(({ prose: said }) => !said || !said.endsWith(encoding.summary)); // which stands above
+  for (const block of more.length ? more : encoding.text) {
     about.append(block.prose ? html("p", {}, ...prose(block.prose)) : formula(block.formula));
   }
 
@@ -221,14 +246,13 @@ function described(app, encoding) {
 
 /** @param {import("./data.js").Cost} cost @returns {string} */
 function costOf({ tokens, operations, numbers, memory, grows }) {
-  const where = `Counted in a forward pass of a layer of 4 heads with 64 channels over ${integer(tokens)} tokens`;
-  if (!operations && !numbers && !memory) return `${where}: nothing more than without an encoding.`;
-  const calls = Math.abs(operations) === 1 ? "operation" : "operations";
-  const more = (/** @type {number} */ n) => (n < 0 ? "fewer" : "more");
-  const growth = grows > 3 ? "with the square of the length" : grows > 1.5 ? "with the length" : "little with the length";
-  const megabytes = `${shown(Math.abs(memory) / 1e6, 2)} MB ${memory < 0 ? "less" : "more"}`;
-  return `${where}: ${integer(Math.abs(operations))} ${calls} of torch ${more(operations)} than without an encoding, `
-    + `${integer(Math.abs(numbers))} numbers ${more(numbers)} to write, which grows ${growth}, and ${megabytes} memory at the peak.`;
+  const where = `Extra work in a forward pass at ${integer(tokens)} tokens (4 heads of 64 channels)`;
+  if (!operations && !numbers && !memory) return `${where}: none.`;
+  const calls = Math.abs(operations) === 1 ? "call" : "calls";
+  const growth = grows > 3 ? "grows with the square of the length" : grows > 1.5 ? "grows with the length" : "hardly grows with the length";
+  const megabytes = (/** @type {number} */ bytes) => `${shown(Math.abs(bytes) / 1e6, 2)} MB`;
+  return `${where}: ${integer(Math.abs(operations))} ${calls} of torch${operations < 0 ? " fewer" : ""}, ${megabytes(4 * numbers)} ${numbers < 0 ? "less " : ""}written; ${growth}. `
+    + `At the peak ${megabytes(memory)} ${memory < 0 ? "less" : "more"} memory.`;
 }
 
 /**

@@ -1,7 +1,7 @@
 // The page: header, tabs, one view at a time, what is lit, and the address.
 
 import { compareView } from "./compare.js";
-import { slidersOf, stepOf } from "./compute.js";
+import { dimsOf, sized, slidersOf, stepOf } from "./compute.js";
 import { contextView } from "./context.js";
 import { readData } from "./data.js";
 import { html } from "./dom.js";
@@ -9,7 +9,7 @@ import { unthemed } from "./draw.js";
 import { encodingView } from "./encoding.js";
 import { orderView } from "./order.js";
 import { rotationView } from "./rotation.js";
-import { MOST_WORDS, VIEWS, keepState, toHash } from "./state.js";
+import { FIRST, MOST_WORDS, VIEWS, keepState, toHash } from "./state.js";
 import { storyView } from "./story.js";
 import { tourView } from "./tour.js";
 import { shown, tokensOf } from "./words.js";
@@ -60,13 +60,14 @@ function begin() {
 
   /** @param {State} state @returns {string[]} what the address asks for and this page does not have */
   function lacking(state) {
-    const sliders = slidersOf(app.first());
+    const encoding = sized(app.first(), state.dim), sliders = slidersOf(encoding), { dim } = encoding.graph;
     const unknown = state.names.filter((name) => !encodings.has(name)).map((name) => `the encoding “${name}”`);
     const options = Object.entries(state.options).flatMap(([name, value]) => {
-      if (!Object.hasOwn(sliders, name)) return [`“${name}”, which ${app.first().name} has no slider for`];
+      if (!Object.hasOwn(sliders, name)) return [`“${name}”, which ${encoding.name} has no slider for${Object.hasOwn(slidersOf(app.first()), name) ? ` at ${dim} channels` : ""}`];
       const near = sliders[name].values[stepOf(sliders[name], value)];
       return near === value ? [] : [`${name} ${shown(value, 8)} (shown: ${shown(near, 8)})`];
     });
+    if (dim && state.dim !== dim && state.dim !== FIRST.dim) unknown.push(`${state.dim} channels (shown: ${dim}; there are ${dimsOf(app.first()).join(", ")})`);
     if (state.model && !data.models.some((model) => model.name === state.model)) unknown.push(`the model “${state.model}”`);
     if (tokensOf(state.text).length > MOST_WORDS) unknown.push(`words beyond the ${MOST_WORDS}th`);
     return [...unknown, ...options];

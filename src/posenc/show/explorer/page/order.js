@@ -174,19 +174,23 @@ function claimsOf(encoding, state, words, order, attended, lexicon) {
   const out = [];
   const typed = order.map((_, n) => words[order.indexOf(n)]);
   const NOTHING = 1e-9;
-  const size = (/** @type {number} */ x) => (x < NOTHING ? "nothing" : `up to ${shown(x)} in a channel`);
+  const size = (/** @type {number} */ x) => `${shown(x)} in a channel at most`;
   if (order.some((from, to) => from !== to)) {
     const before = attention(encoding, typed, state, lexicon);
     const [without, withIt] = [changed(before.outWithout, attended.outWithout, order), changed(before.outWith, attended.outWith, order)];
-    out.push(`Against the order typed, what attention writes for each word changes by ${size(without)} without the encoding, and by ${size(withIt)} with ${encoding.name}.`);
+    const told = (/** @type {number} */ x) => (x < NOTHING ? "changed no word’s output" : `changed outputs, by ${size(x)}`);
+    out.push(`Without an encoding the shuffle ${told(without)}. With ${encoding.name} it ${told(withIt)}.`);
   } else out.push("Shuffle the words: without an encoding, and without a mask, each gets what it got before.");
   const [first] = twins(words);
   if (first) {
     const [a, b] = first;
-    const differ = (/** @type {import("./compute.js").Grid} */ grid) => size(apart(grid, a, grid, b));
-    out.push(`“${words[a]}” stands at ${joined(first.map(String))}: what is written for the first two differs by ${differ(attended.outWithout)} without the encoding, and by ${differ(attended.outWith)} with ${encoding.name}.`);
+    const differ = (/** @type {import("./compute.js").Grid} */ grid) => {
+      const most = apart(grid, a, grid, b);
+      return most < NOTHING ? "get the same output" : `differ, by ${size(most)}`;
+    };
+    out.push(`“${words[a]}” stands at ${joined(first.map(String))}. Without an encoding the first two ${differ(attended.outWithout)}. With ${encoding.name} they ${differ(attended.outWith)}.`);
   }
   if (state.causal || encoding.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, and no encoding is needed for it.");
-  if (adds(encoding)) out.push("What is added to words reaches three of the four parts of each score: see below.");
+  if (adds(encoding)) out.push("Added positions enter every score three times: word · position, position · word, position · position.");
   return out;
 }

@@ -26,7 +26,7 @@ export function rotationView(app) {
   const axis = slider({ name: "Axis that advances", low: 0, high: 1, shown: String, moved: (at) => app.set({ axis: at }, "axis") });
   const place = slider({ name: `Place of “${BOTH[0]}”`, low: 0, high: FURTHEST, shown: String, moved: (at) => app.set({ at }, "at") });
   const between = slider({ name: "Words between them", low: NEAREST_APART, high: FURTHEST_APART, shown: (n) => shown(n), moved: (n) => app.set({ apart: n }, "apart") });
-  between.element.firstElementChild?.replaceChildren(`“${BOTH[0]}” stands behind “${BOTH[1]}” by`);
+  between.element.firstElementChild?.replaceChildren(`“${BOTH[1]}” before “${BOTH[0]}”, in words`);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let timer = 0, begun = 0, from = 0;
   const play = button("Play", () => (timer ? stop() : start()), { "aria-pressed": false });
@@ -94,10 +94,10 @@ export function rotationView(app) {
       return [pair.join(", "), shown(speed, 3), Math.abs(speed) < 1e-12 ? "–" : integer(2 * Math.PI / Math.abs(speed)), degrees(x), degrees(y), degrees(gap)];
     });
     numbers.replaceChildren(table(["channels", "radians a position", "positions a turn", `“${BOTH[0]}”`, `“${BOTH[1]}”`, "between them"], rows));
-    const moved = most < ROUNDED ? `stays the same in every pair, to ${degrees(most)}` : `changes by up to ${degrees(most)}`;
+    const moved = most < ROUNDED ? "the angles between them have not changed" : `an angle between them has changed by ${degrees(most)}`;
     const [first, second] = [state.at, state.at - state.apart];
     claim.textContent = `“${BOTH[0]}” at ${shown(first, 6)} scores “${BOTH[1]}” at ${shown(second, 6)} with ${shown(here.score, 6)}. `
-      + `Where the two begin, at ${Math.max(0, state.apart)} and ${Math.max(0, -state.apart)}, the score is ${shown(start.score, 6)}; the angle between them ${moved}.`;
+      + `Where the two begin, at ${Math.max(0, state.apart)} and ${Math.max(0, -state.apart)}, the score is ${shown(start.score, 6)}: ${moved}.`;
   }
 
   return {

@@ -1,4 +1,4 @@
-// Five scenes: each asks, and shows what is so when somebody has guessed.
+// Scenes: each asks, and shows what is so when somebody has guessed.
 
 import { byOffset, remembered, rowsOf, stand, turningOf, vectorOf, walk } from "./compute.js";
 import { BOTH, makeClocks, makeLegend } from "./clocks.js";
@@ -8,11 +8,11 @@ import { CHANNEL_AXIS, QUERY_AXIS, heatMap, linePlot, theme } from "./draw.js";
 import { WORD, addedScores, oneWord, pairAt } from "./layer.js";
 import { colour } from "./scales.js";
 import { FIRST, toHash } from "./state.js";
-import { integer, shown } from "./words.js";
+import { integer, percent, shown } from "./words.js";
 
 /** @import {App} from "./app.js" */
 /** @import {Grid} from "./compute.js" */
-/** @import {Encoding} from "./data.js" */
+/** @import {Curve, Encoding, Outcomes} from "./data.js" */
 /** @import {State} from "./state.js" */
 
 /**
@@ -115,7 +115,7 @@ export function turn(app) {
   };
   const pair = (/** @type {number} */ place, /** @type {number} */ apart) => pairAt(rope, BOTH, [place, place - apart], { options: {}, head: 0, axis: 0 });
   return {
-    title: "Turn instead of add", notes: [9],
+    title: "Turn instead of add", notes: [9, 11],
     element: html("div", {}, html("div", { class: "controls" }, at.element, between.element, html("div", { class: "files" }, button("Move both by 37", () => {
       const { place } = places(app.now());
       app.set({ at: place + 37 > FURTHEST ? place - 37 : place + 37 });
@@ -151,7 +151,7 @@ export function grow(app) {
   };
   const last = lengths[lengths.length - 1];
   return {
-    title: "The text grows", notes: [10],
+    title: "The text grows", notes: [10, 12, 13],
     element: html("div", {}, html("div", { class: "controls" }, length.element, html("div", { class: "files", role: "group", "aria-label": "Extension" }, ...ways)), dials.element, verdict),
     lead: `RoPE tells places apart by the angles of its hands. ${model} (base ${integer(base)}) was trained on ${integer(trained)} tokens; you give it more. Blue: angles that training has shown. Orange: met for the first time.`,
     asks: `At ${integer(last.target)} tokens, how many of its ${met.length} hands point where training never did?`,
@@ -165,7 +165,54 @@ export function grow(app) {
       const usual = lengths[0].ways[WAYS[0]].step;
       const cost = usual / step > 1.001 ? ` Its price: from one word to the next the fastest hand turns ${shown(usual / step)} times less than in training, so that neighbours melt together.`
         : state.way ? " Neighbours stay as far apart as in training on the fastest hand." : "";
-      verdict.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} hands meet angles at ${integer(target)} tokens that training never showed.${cost}`);
+      verdict.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} hands meet angles at ${integer(target)} tokens that training never showed${state.way ? `, with ${name}` : ""}.${cost}`);
+    },
+  };
+}
+
+/** @param {number[]} all @returns {number} */
+const average = (all) => all.reduce((sum, one) => sum + one, 0) / all.length;
+
+/** @param {string} name @param {Curve} curve @returns {import("./draw.js").Series} its mean, and each seed */
+function seedsOf(name, curve) {
+  const lengths = Object.keys(curve).map(Number).sort((a, b) => a - b), each = lengths.map((length) => curve[length]);
+  return { name, xs: lengths, ys: each.map(average), each };
+}
+
+/** @param {App} app @returns {Scene} */
+export function short(app) {
+  const { copied, read } = app.data.story.short, n = copied.trained, next = Object.keys(copied.rows[0].curve).map(Number).find((length) => length > n) ?? n;
+  const named = (/** @type {Outcomes} */ of, /** @type {string} */ name) => of.rows.find((row) => row.encoding === name) ?? of.rows[0];
+  const share = (/** @type {string} */ name, /** @type {number} */ length) => percent(average(named(copied, name).curve[length]));
+  const rows = [...read.rows].sort((a, b) => Number(b.encoding === "RoPE") - Number(a.encoding === "RoPE"));
+  const buttons = rows.map(({ encoding }, kind) => button(encoding, () => app.set({ kind }), { "aria-pressed": false }));
+  const cliff = linePlot(app.desk), beside = linePlot(app.desk), verdict = html("p", { class: "verdict", "aria-live": "polite" });
+  const how = (/** @type {Outcomes} */ { layers, width, steps, rate, seeds, study }) => `studies/${study}: ${layers} layers, ${width} channels, ${integer(steps)} steps at one rate, ${rate}, ${seeds} seeds`;
+  const element = html("div", {},
+    html("div", { class: "figures" }, cliff.element, beside.element),
+    html("div", { class: "files", role: "group", "aria-label": "Encoding that reads letters" }, ...buttons), verdict,
+    html("p", { class: "soft" }, `${how(copied)}. ${how(read)}. What larger models, another rate or longer training would change is not in them.`));
+  return {
+    title: `Trained on ${n}`, notes: [], element,
+    lead: `Small models learned to copy texts of up to ${n} words. Then the text is two words longer, and nothing else changes.`,
+    asks: `Of the texts of ${next} words, how many does a model with RoPE copy without a mistake?`,
+    answers: ["nearly all", "about half", "none"], right: 3,
+    told: () => `${share("RoPE", next)} with each of ${copied.seeds} seeds, and ${share("RoPE", n)} of those of ${n} words. With sinusoidal rows it is ${share("Sinusoidal", next)}, with NoPE ${share("NoPE", next)}, ALiBi ${share("ALiBi", next)}, T5 ${share("T5", next)}; at ${next + 2} words no encoding copies more than ${percent(Math.max(...copied.rows.map((row) => average(row.curve[next + 2]))))}. The plan asks more than its seeds can decide, so that no order of encodings follows from it.`,
+    update(state) {
+      const row = rows[state.kind], longer = 2 * read.trained;
+      buttons.forEach((each, kind) => each.setAttribute("aria-pressed", String(kind === state.kind)));
+      cliff.draw({
+        title: `Copied without a mistake, trained on up to ${n} words`, about: "a dot for each seed, a line through their means.", x: { label: "words" }, y: { label: "share of texts" },
+        series: copied.rows.map((one) => seedsOf(one.encoding, one.curve)),
+      }, {});
+      const alone = row.cropped ?? row.curve;
+      beside.draw({
+        title: `Bits for the next letter, trained on ${read.trained}`, about: "fewer is better; a dot for each seed.", x: { label: "letters" }, y: { label: "bits a letter" },
+        series: [seedsOf(`${row.encoding} reads all`, row.curve), seedsOf(`${row.encoding} is shown the last ${read.trained}`, alone)],
+      }, {});
+      const fewer = row.curve[longer].filter((bits, seed) => alone[longer][seed] < bits).length;
+      verdict.replaceChildren(`At ${longer} letters ${row.encoding} needs ${shown(average(row.curve[longer]))} bits when it reads them all, ${shown(average(alone[longer]))} when it is shown the last ${read.trained}: `,
+        html("em", {}, `${fewer} of ${read.seeds} seeds are better off with less`), ".");
     },
   };
 }
@@ -183,7 +230,7 @@ export function take(app) {
     html("p", {}, html("code", {}, "posenc inspect model/ --target 131072"), " says what breaks in it at a length, and ", html("code", {}, "posenc explore model/"), " opens this page on it. ",
       html("a", { href: toHash({ ...FIRST, view: "context" }) }, "Models that are in this page"), "."));
   return {
-    title: "Take one", notes: [], element,
+    title: "Take one", notes: [14, 15], element,
     lead: "Each way of telling the order fails in its own manner. Which one for what?",
     asks: "Which of them reads a text of twice its training best, with no more training?",
     answers: ["ALiBi", "NoPE", "none gains by it"], right: 3,

@@ -1,9 +1,9 @@
-// The front page: which dog, and five scenes; each is a state with an address.
+// The front page: which dog, and six scenes; each is a state with an address.
 
 import { instead, reason } from "./app.js";
 import { button, html } from "./dom.js";
 import { dogs } from "./dogs.js";
-import { count, grow, take, turn, waves } from "./scenes.js";
+import { count, grow, short, take, turn, waves } from "./scenes.js";
 import { FIRST, toHash } from "./state.js";
 import { STOPS } from "./tour.js";
 
@@ -13,7 +13,8 @@ import { STOPS } from "./tour.js";
 /** @type {{name: string, make: (app: App) => Scene}[]} */
 const SCENES = [
   { name: "Which dog?", make: dogs }, { name: "Count them", make: count }, { name: "Waves", make: waves },
-  { name: "Turn", make: turn }, { name: "The text grows", make: grow }, { name: "Take one", make: take },
+  { name: "Turn", make: turn }, { name: "The text grows", make: grow },
+  { name: "Trained short", make: short }, { name: "Take one", make: take },
 ];
 
 /** @param {App} app @returns {View} */

@@ -1,10 +1,10 @@
-// Ten claims that are often repeated, and what this page computes of each.
+// Claims that are often repeated, and what this page computes of each.
 
 import { instead, reason } from "./app.js";
-import { apart, byOffset, computed, dots, normals, remembered, rowsOf, stand, turnedOf, walk } from "./compute.js";
+import { apart, byOffset, computed, dots, headsOf, normals, points, remembered, rowsOf, stand, turnedOf, walk } from "./compute.js";
 import { button, html } from "./dom.js";
 import { KEY_AXIS, QUERY_AXIS, heatMap, linePlot } from "./draw.js";
-import { attention, changed } from "./layer.js";
+import { WORD, addedScores, attention, changed, interrupted, pairAt } from "./layer.js";
 import { FIRST, toHash } from "./state.js";
 import { integer, percent, shown, tokensOf } from "./words.js";
 import { constants, values } from "../interpreter.js";
@@ -16,7 +16,7 @@ import { constants, values } from "../interpreter.js";
 /** @import {State} from "./state.js" */
 
 /**
- * @typedef {{said: string, lines?: Lines, heat?: Heat, open: Partial<State>}} Shown what is measured, in words and a figure
+ * @typedef {{said: string, lines?: Lines, heat?: Heat, second?: Heat, open: Partial<State>}} Shown what is measured, in words and figures
  * @typedef {{claim: string, needs: string[], show: (...encodings: Encoding[]) => Shown}} Stop
  */
 
@@ -49,6 +49,37 @@ export function decidedByOffset(scores) {
   return decided / all;
 }
 
+/** @param {number} x @returns {number} the nearest number of bfloat16, which has 8 significant bits; of two, the even one */
+export function bfloat16(x) {
+  const bits = new Uint32Array(Float32Array.of(x).buffer), cut = 0x10000;
+  bits[0] = Math.floor((bits[0] + cut / 2 - 1 + ((bits[0] >>> 16) & 1)) / cut) * cut;
+  return new Float32Array(bits.buffer)[0];
+}
+
+/** @param {Encoding} rope @param {number} distance @param {(place: number) => number} [placed] @param {number} [from] @returns {number} the score of a word for the same word before it */
+const againstItself = (rope, distance, placed = (place) => place, from = 0) =>
+  pairAt(rope, [WORD, WORD], [placed(from + distance), placed(from)], PLAIN).score;
+
+/** @param {Encoding} encoding @param {number} side @returns {Grid} scores of the patch in the middle of a square for each patch, all of ones, the mean over heads */
+function ofThePatch(encoding, side) {
+  const n = side * side, middle = n >> 1, heads = headsOf(encoding), out = new Float64Array(n);
+  const pos = points(upTo(n).map((at) => [Math.floor(at / side), at % side])), ones = new Float64Array(n * encoding.graph.dim).fill(1);
+  for (let head = 0; head < heads; head++) {
+    const scores = values(computed(encoding, pos, {}, ["scores"], { q: ones, k: ones }, head).scores);
+    for (let at = 0; at < n; at++) out[at] += scores[middle * n + at] / heads;
+  }
+  return { rows: side, columns: side, values: out };
+}
+
+/** @param {Grid} map @returns {number} how far it is from a sum of one number for each row and one for each column */
+function notASum({ rows, columns, values: all }) {
+  const at = (/** @type {number} */ i, /** @type {number} */ j) => all[i * columns + j], middle = rows >> 1;
+  return Math.max(...all.map((value, n) => {
+    const [i, j] = [Math.floor(n / columns), n % columns];
+    return Math.abs(value - at(i, middle) - at(middle, j) + at(middle, middle));
+  }));
+}
+
 /** @type {Stop[]} */
 export const STOPS = [
   {
@@ -61,7 +92,7 @@ export const STOPS = [
       const stays = Math.max(...upTo(DOGS.length).map((n) => apart(typed.outWith, n, mixedUp.outWith, n)));
       const words = order.map((from) => DOGS[from]);
       return {
-        said: `It changes with them. Each word keeps what it got (${follows < 1e-9 ? "the difference is below 10⁻⁹" : shown(follows)}), but the row of each place changes by up to ${shown(stays)}: attention is equivariant, not invariant. Only a sum over all words would be the same.`,
+        said: `The rows change places with the words, and nothing else. Each word keeps what it got (${follows < 1e-9 ? "the difference is below 10⁻⁹" : shown(follows)}), but the row of each place changes by up to ${shown(stays)}: attention is equivariant, not invariant. Only a sum over all words would be the same.`,
         heat: { title: "Attention, shuffled", about: "no encoding: the same numbers as before, in other places.", row: { ...QUERY_AXIS, label: "query", names: words }, column: { ...KEY_AXIS, label: "key", names: words }, signed: false, ...mixedUp.with },
         open: { view: "order", names: ["nope"], order },
       };
@@ -98,7 +129,7 @@ export const STOPS = [
     },
   },
   {
-    claim: "Then take the share of the text: position divided by its length.",
+    claim: "Then divide the position by the length of the text.",
     needs: ["normalized"],
     show(normalized) {
       const [short, long] = [8, 32];
@@ -215,7 +246,7 @@ export const STOPS = [
       const gained = upTo(n).map((offset) => scores[offset * n]);
       const best = gained.indexOf(Math.max(...gained));
       return {
-        said: `It need not. A vector of ones against itself fades on the whole, though with ${dim} channels ${percent(rises / (n - 1))} of the steps rise; but for any distance there is a key that RoPE finds best there. The key below was made for ${target}, and its highest score is at ${best}.`,
+        said: `Not by itself. For equal vectors of ones it falls on the whole, though with ${dim} channels ${percent(rises / (n - 1))} of the steps rise; for other words it goes up and down, and for any distance there is a key that RoPE finds best there. The key below was made for ${target}, and its highest score is at ${best}.`,
         lines: { title: "Score against distance", x: { label: "query − key", role: "offset" }, y: { label: "score" },
           series: [{ name: `a key made for ${target}`, xs: upTo(n), ys: gained }, { name: "ones against ones", xs: upTo(n), ys: same }] },
         open: { view: "encoding", names: ["rope"], n },
@@ -237,12 +268,100 @@ export const STOPS = [
       };
     },
   },
+  {
+    claim: "Half of the pairs for rows and half for columns: then a patch sees where each other is.",
+    needs: ["axial-rope", "rope-mixed"],
+    show(axial, mixed) {
+      const side = 15, [cross, star] = [ofThePatch(axial, side), ofThePatch(mixed, side)];
+      const figure = { row: { ...QUERY_AXIS, label: "row" }, column: { ...KEY_AXIS, label: "column" } };
+      const summed = notASum(cross);
+      return {
+        said: `It sees a cross. In a picture of ${side} × ${side} equal patches, the scores of the middle one are a sum of what its row says and what its column says (${summed < 1e-9 ? "to 10⁻⁹" : `but for ${shown(summed)}`}), so that no pair knows of a diagonal. Where each pair turns by row and column together, each head has a cross at an angle of its own: a star, which is off such a sum by up to ${shown(notASum(star))}.`,
+        heat: { title: axial.name, about: "scores of the patch in the middle.", ...figure, ...cross },
+        second: { title: mixed.name, about: "the same, the mean of its heads, as they begin.", ...figure, ...star },
+        open: { view: "encoding", names: ["rope-mixed"] },
+      };
+    },
+  },
+  {
+    claim: "Divide the positions (PI), and RoPE reads a longer text.",
+    needs: ["rope"],
+    show(rope) {
+      const n = 33, factor = 16;
+      const trained = upTo(n).map((distance) => againstItself(rope, distance)), divided = upTo(n).map((distance) => againstItself(rope, distance, (place) => place / factor));
+      const fall = (/** @type {number[]} */ scores) => scores[0] - scores[1];
+      return {
+        said: `All angles are then known, and neighbours melt together: the score of “${WORD}” for the “${WORD}” before it is ${shown(fall(trained))} below that for itself as trained, and ${shown(fall(divided))} with positions divided by ${factor}, ${shown(fall(trained) / fall(divided))} times less. What tells neighbours apart has to be learned anew.`,
+        lines: { title: `Score of “${WORD}” for “${WORD}”`, about: `positions as trained, and divided by ${factor}.`, x: { label: "distance" }, y: { label: "score" },
+          series: [{ name: "as trained", xs: upTo(n), ys: trained }, { name: `PI, ${factor} times as long`, xs: upTo(n), ys: divided }] },
+        open: { view: "story", scene: 4, guess: 2, way: 1 },
+      };
+    },
+  },
+  {
+    claim: "A position is a small number: 16 bits hold it.",
+    needs: ["rope"],
+    show(rope) {
+      const n = 385, start = 40_000, first = bfloat16(start);
+      const same = upTo(start).filter((p) => p > start - 1000 && bfloat16(p) === first).length + upTo(1000).filter((p) => bfloat16(start + p) === first).length;
+      const exact = upTo(n).map((distance) => againstItself(rope, distance, undefined, start));
+      const rounded = upTo(n).map((distance) => againstItself(rope, distance, bfloat16, start));
+      return {
+        said: `Not bfloat16, which has 8 significant bits: at ${integer(start)} its numbers are ${integer(bfloat16(start + 256) - first)} apart. ${same} words in a row fall on one position, ${integer(first)}, and on one angle: the score of “${WORD}” for the one before it is ${shown(exact[1])}, and in bfloat16 ${shown(rounded[1])}, that of a word for itself. posenc refuses positions in 16 bits.`,
+        lines: { title: `Score of “${WORD}” for “${WORD}” at ${integer(start)}`, about: "positions as they are, and rounded to bfloat16.", x: { label: "distance" }, y: { label: "score" },
+          series: [{ name: "exact", xs: upTo(n), ys: exact }, { name: "bfloat16", xs: upTo(n), ys: rounded }] },
+        open: { view: "rotation", names: ["rope"], at: 512 },
+      };
+    },
+  },
+  {
+    claim: "With ALiBi a model sees any distance.",
+    needs: ["alibi"],
+    show(alibi) {
+      const heads = alibi.graph.heads, least = 0.01;
+      const added = (/** @type {number} */ head, /** @type {number[]} */ places) => values(computed(alibi, stand(places), {}, ["scores"], { q: new Float64Array(places.length * alibi.graph.dim) }, head).scores);
+      const share = (/** @type {number} */ head, /** @type {number} */ distance) => Math.exp(added(head, [0, distance])[2]);
+      const windows = upTo(heads).map((head) => {
+        let [inside, outside] = [0, 1];
+        while (share(head, outside) >= least) [inside, outside] = [outside, 2 * outside];
+        while (outside - inside > 1) {
+          const middle = (inside + outside) >> 1;
+          if (share(head, middle) >= least) inside = middle;
+          else outside = middle;
+        }
+        return inside;
+      });
+      const places = upTo(97).map((step) => 10 * step), n = places.length;
+      return {
+        said: `Each head through a window. Of two equal keys the farther one gets less: no more than ${percent(least)} of the near one's attention beyond ${windows.slice(0, -1).map(integer).join(", ")} and ${integer(windows[heads - 1])} tokens in the ${heads} heads of this page. Further keys move nothing, whatever the length.`,
+        lines: { title: "What distance leaves of attention", about: "to a key, beside an equal one at distance 0.", x: { label: "distance" }, y: { label: "share" },
+          series: upTo(heads).map((head) => ({ name: `head ${head}`, xs: places, ys: places.map((_, at) => Math.exp(added(head, places)[at * n])) })) },
+        open: { view: "encoding", names: ["alibi"], n: 128 },
+      };
+    },
+  },
+  {
+    claim: "Distance is the number of words between.",
+    needs: ["fox", "alibi"],
+    show(fox, alibi) {
+      const cut = interrupted(DOGS), n = DOGS.length, last = (n - 1) * n;
+      const each = (/** @type {Encoding} */ encoding) => [DOGS, cut.words].map((words) => addedScores(encoding, words, PLAIN).values);
+      const [before, after] = each(fox), [still, unmoved] = each(alibi);
+      const outside = (/** @type {number} */ at) => Math.floor(at / n) !== cut.at && at % n !== cut.at;
+      const change = before.map((value, at) => (Number.isFinite(value) && outside(at) ? after[at] - value : -Infinity));
+      return {
+        said: `It can be what they say. Put a full stop in place of “${DOGS[cut.at]}”: FoX, whose words close a gate on those before them, adds ${shown(before[last])} to the score of the last word for the first before, and ${shown(after[last])} after. ALiBi adds ${shown(still[last])} and ${shown(unmoved[last])}. FoX here is untrained: training decides what closes it.`,
+        heat: { title: `“${DOGS[cut.at]}” becomes “.”`, about: "how what FoX adds to each score changes.", row: { ...QUERY_AXIS, label: "query", names: DOGS }, column: { ...KEY_AXIS, label: "key", names: DOGS }, rows: n, columns: n, values: change },
+        open: { view: "encoding", names: ["fox"] },
+      };
+    },
+  },
 ];
 
 /** @param {App} app @returns {View} */
 export function tourView(app) {
   const count = html("p", { class: "soft stop-count" }), claim = html("h2", { tabindex: -1 }), said = html("p", { class: "said" });
-  const map = heatMap(app.desk), plot = linePlot(app.desk), trouble = html("div");
+  const map = heatMap(app.desk), other = heatMap(app.desk), plot = linePlot(app.desk), trouble = html("div");
   const further = html("a", {}, "Open it in its view");
   const go = (/** @type {number} */ to) => {
     if (to < 1 || to > STOPS.length) return;
@@ -254,7 +373,7 @@ export function tourView(app) {
   const element = html("div", { class: "tour" }, count, claim,
     html("p", { class: "soft" }, "is often repeated. What this page computes:"), said,
     html("div", { class: "controls" }, html("div", { class: "files" }, back, next), further, html("span", { class: "soft keys" }, "Space: next")),
-    trouble, html("div", { class: "figures" }, map.element, plot.element), html("details", {}, html("summary", {}, "All ten stops"), all));
+    trouble, html("div", { class: "figures" }, map.element, other.element, plot.element), html("details", {}, html("summary", {}, `All ${STOPS.length} stops`), all));
   const press = (/** @type {KeyboardEvent} */ event) => {
     if (!element.isConnected) return removeEventListener("keydown", press);
     const target = /** @type {HTMLElement} */ (event.target);
@@ -287,8 +406,10 @@ export function tourView(app) {
         said.textContent = shown.said;
         further.href = toHash({ ...FIRST, embed: state.embed, ...shown.open });
         map.element.hidden = !shown.heat;
+        other.element.hidden = !shown.second;
         plot.element.hidden = !shown.lines;
         if (shown.heat) map.draw(shown.heat, { i: state.i, j: state.j });
+        if (shown.second) other.draw(shown.second, { i: state.i, j: state.j });
         if (shown.lines) plot.draw(shown.lines, { i: state.i, j: state.j });
       } catch (error) {
         trouble.append(instead(reason(error)));

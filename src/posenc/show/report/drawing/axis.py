@@ -7,7 +7,7 @@ from math import ceil, floor, isfinite, log10
 from posenc.core.numerals import RAISED
 from posenc.show.report.drawing.figure import Figure, Name, Panel
 
-MARGIN = 0.04  # of an axis at each end, where the values themselves say how long it is
+MARGIN = 0.04  # share of an axis that is left free at each end, where its values say how long it is
 
 
 @dataclass(frozen=True)

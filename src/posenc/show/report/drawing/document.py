@@ -123,7 +123,8 @@ def _fits(value: Any, hint: Any) -> bool:
             return value in kinds
         case origin if origin in (Union, UnionType):
             return any(_fits(value, kind) for kind in kinds)
-        case _:  # a sequence of one kind
+        case _:
+            # A sequence of one kind
             return isinstance(value, list) and all(_fits(item, kinds[0]) for item in value)
 
 

@@ -20,7 +20,7 @@ Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
 
 # Okabe and Ito's, of those that stand out from white and from black alike
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
-WHITE = "#FFFFFF"  # of marks on the strongest colours alone
+WHITE = "#FFFFFF"  # marks on the strongest colours alone
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, GREY)
 DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
 MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
@@ -86,7 +86,7 @@ class Panel:
     y_log: bool = False
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    x_names: Sequence[str] = ()  # of 0, 1, 2, … on that axis
+    x_names: Sequence[str] = ()  # names of 0, 1, 2, … on that axis
     y_names: Sequence[str] = ()
     x_ticks: Sequence[float] = ()
     y_ticks: Sequence[float] = ()
@@ -123,7 +123,7 @@ class Figure:
     panels: Sequence[Panel]
     says: str  # one or two sentences, made from the data: what is to be seen
     columns: int = 1
-    height: int = 0  # of a row of panels, in pixels of the screen; 0: as it fits
+    height: int = 0  # height of a row of panels, in pixels of the screen; 0: as it fits
     frames: Sequence[Frame] = ()
     # In place of `data_table`, where numbers alone would not say it.
     listed: FigureNumbers | None = None

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache
 from io import BytesIO
 
-from matplotlib import colormaps
 from PIL import Image
 
 from posenc.show.report.drawing.marks import Heat
@@ -13,6 +12,7 @@ from posenc.show.report.drawing.marks import Heat
 LEVELS = 254  # steps between both ends of a palette; one more byte says that there is no value
 EMPTY = 255
 BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # of signed values; transparent at 0
+MORE = BELOW  # of values that have no sign; transparent at their least, so they fit both themes
 
 
 def image(heat: Heat, down: bool = False) -> str:
@@ -36,7 +36,7 @@ def level(value: float | None, low: float, high: float) -> int:
 def ink(value: float, heat: Heat) -> str:
     """The colour of a number that is written on the colour of its value."""
     red, green, blue, seen = _palette(heat.signed)[level(value, *heat.span)]
-    if seen < 128:
+    if seen < 200:  # the paper still shows more than the colour
         return "currentColor"
     return "#000" if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else "#fff"
 
@@ -58,9 +58,5 @@ def _palette(signed: bool) -> list[tuple[int, int, int, int]]:
             for n in range(LEVELS + 1)
         ]
     else:
-        steps = [n / LEVELS for n in range(LEVELS + 1)]
-        colours = [
-            (int(red), int(green), int(blue), int(seen))
-            for red, green, blue, seen in colormaps["viridis"](steps, bytes=True)
-        ]
+        colours = [(*MORE, round(255 * n / LEVELS)) for n in range(LEVELS + 1)]
     return [*colours, (0, 0, 0, 0)]

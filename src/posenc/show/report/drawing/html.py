@@ -32,7 +32,8 @@ LONGEST = 28  # letters of a name beside an axis
 COLUMN = 320  # pixels of the narrowest panel, for the names along x
 NARROW = 190  # pixels of an x axis on a telephone, beside names of usual length
 DASHES: dict[Dash, str] = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
-SIDES = {  # of a mark, where its label stands: anchor, right, down
+# By the side of a mark on which its label stands: anchor, right, down
+SIDES = {
     "above": ("middle", 0, -7),
     "right above": ("start", 5, -5),
     "left below": ("end", -5, 13),
@@ -83,7 +84,8 @@ def _arranged(figure: Figure, panels: list[str]) -> str:
     columns = min(figure.columns, len(panels))
     least = 150 if len(panels) > 6 and columns > 2 else 200 if columns > 3 else 280
     least = 100 if columns > 6 else least
-    if any(panel.square and panel.y_names for panel in figure.panels):  # beside a plot, no less
+    # A square beside a plot is no narrower than the plot
+    if any(panel.square and panel.y_names for panel in figure.panels):
         least = max(least, 260)
     style = f"--columns: {columns}; --least: {least}px" + "; --name: 11.5px" * (columns > 6)
     return f'<div class="panels" style="{style}">{"".join(panels)}</div>'
@@ -198,7 +200,8 @@ def _(mark: Points, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     for at, height, label in zip(short(mark.x), short(mark.y), mark.labels, strict=False):
         if at is not None and height is not None:
             place = x.share(at), y.share(height)
-            own = mark.colour and not mark.marker  # else that of the page's text
+            # Labels of markers have the colour of the page's text
+            own = mark.colour and not mark.marker
             colour = f' fill="{mark.colour}"' if own else ""
             yield False, _text(label, *place, *SIDES[mark.side], colour)
 
@@ -428,7 +431,8 @@ def _x_ticks(panel: Panel) -> int:
 
 
 def _y_ticks(panel: Panel, figure: Figure) -> int:
-    if panel.square and panel.y_names:  # as high as it is wide
+    # The panel is as high as it is wide
+    if panel.square and panel.y_names:
         columns = min(figure.columns, len(figure.panels))
         return max(2, int(min(480, 1000 / columns - 60) / (LINE - 3)))
     return max(2, int(_high(figure) / (LINE - 3 if panel.y_names else 30)))

@@ -18,7 +18,7 @@ from posenc.show.report.drawing.figure import (
     short,
 )
 
-CELLS = 256  # of a heat map along a side
+CELLS = 256  # cells along a side of a heat map
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,8 @@ class Rule(Mark):
 class Heat(Mark):
     """Values as colours, z[row][column]; `heat` makes one of any size.
 
-    `signed`: 0 shows the paper, above it is vermilion, below blue. Else from `low` to `high`,
-    viridis. Where there is no value the paper shows. `high` is the largest magnitude found if None.
+    `signed`: 0 shows the paper, above it is vermilion, below blue. Else the paper at `low`, blue
+    at `high`. Where there is no value the paper shows. None for `high` is the largest magnitude.
     """
 
     z: Sequence[Values]
@@ -175,7 +175,7 @@ class Heat(Mark):
     high: float | None = None
     bar: bool = True
     block: tuple[int, int] = (1, 1)  # cells of which each shows the one farthest from 0
-    digits: int | None = None  # of the number that is written in each cell; None: no number
+    digits: int | None = None  # digits of the number that is written in each cell; None: no number
 
     @property
     def span(self) -> tuple[float, float]:

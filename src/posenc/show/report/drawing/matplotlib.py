@@ -42,6 +42,7 @@ MARKERS = {
     "dash": "_",
 }
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
+UNSIGNED = LinearSegmentedColormap.from_list("unsigned", ["#ffffff", "#1f83c4"])
 SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
     "above": {"xytext": (0, 4), "ha": "center"},
     "right above": {"xytext": (3, 3), "ha": "left"},
@@ -85,7 +86,8 @@ def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) 
     metadata |= {maker: FIGURE_MARK}
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     with rc_context(STYLE), catch_warnings():
-        filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
+        # The font draws a box where it has no glyph
+        filterwarnings("ignore", "Glyph .* missing")
         drawn.savefig(file, format=kind, dpi=2 * INCH, metadata=metadata | undated)
 
 
@@ -130,9 +132,11 @@ def draw(figure: Figure, width: float = WIDE) -> Drawn:
                 frameon=False,
             ).set_in_layout(False)
         with catch_warnings():
-            filterwarnings("ignore", "Glyph .* missing")  # a box stands for what the font has not
+            # The font draws a box where it has no glyph
+            filterwarnings("ignore", "Glyph .* missing")
             drawn.draw_without_rendering()
-            engine.execute(drawn)  # a second time, as ticks have their sizes only now
+            # A second time, as ticks have their sizes only now
+            engine.execute(drawn)
         drawn.set_layout_engine("none")
     return drawn
 
@@ -229,7 +233,7 @@ def _(mark: Heat, ax: Axes) -> None:
     low, high = mark.span
     ax.imshow(
         [_numbers(row) for row in mark.z],
-        cmap=SIGNED if mark.signed else "viridis",
+        cmap=SIGNED if mark.signed else UNSIGNED,
         vmin=low,
         vmax=high,
         extent=(*mark.ends("x"), *mark.ends("y")),
@@ -259,7 +263,8 @@ def _polygons(mark: Area) -> list[list[tuple[float, float]]]:
 
 def _write_numbers(mark: Heat, ax: Axes) -> None:
     """Write the number of each cell in it, black or white, whichever stands out."""
-    colours: Any = _colours(mark)  # whose stubs know arrays alone
+    # The stubs of matplotlib know arrays alone
+    colours: Any = _colours(mark)
     for y, row in zip(mark.y, mark.z, strict=True):
         for x, value in zip(mark.x, row, strict=True):
             if value is not None:
@@ -343,7 +348,7 @@ def _strip(figure: Figure) -> Figure:
 
 
 def _colours(heat: Heat) -> ScalarMappable:
-    return ScalarMappable(Normalize(*heat.span), SIGNED if heat.signed else "viridis")
+    return ScalarMappable(Normalize(*heat.span), SIGNED if heat.signed else UNSIGNED)
 
 
 def _power(value: float, _: float) -> str:

@@ -91,7 +91,8 @@ class PanelLayout:
         """Pixels down a panel."""
         if any(panel.square for panel in self.panels):
             shape = [_shape(panel) for panel in self.panels if panel.square]
-            return min(max(shape) * self.column, 520)  # equal steps: height = width · shape
+            # Equal steps along both axes: height = width · shape
+            return min(max(shape) * self.column, 520)
         return self.wanted or (300 if self.columns == 1 else 170)
 
     @cached_property

@@ -9,7 +9,7 @@ from posenc.show.report.drawing.marks import CELLS, Line, Points, heat
 from posenc.show.report.words import change
 
 NUMBERED = 12  # tokens up to which a cell has room for its number
-HEADS = 2  # that are shown without positions and with them
+HEADS = 2  # heads that are shown without positions and with them
 
 
 def attention(

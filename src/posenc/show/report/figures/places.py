@@ -6,7 +6,8 @@ from posenc.core.encoding import HOOK_PLACES
 from posenc.show.report.drawing.figure import BLUE, GREY, Figure, FigureNumbers, Panel
 from posenc.show.report.drawing.marks import Line, Points
 
-PLACES = [*dict.fromkeys(HOOK_PLACES.values())]  # of attention, from its input to its output
+# Places in attention, from its input to its output
+PLACES = [*dict.fromkeys(HOOK_PLACES.values())]
 
 
 def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:

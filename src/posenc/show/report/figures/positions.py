@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import pi
 from statistics import fmean
 
@@ -54,9 +54,9 @@ def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
     )
 
 
-def channels(name: str, rows: Sequence[Values]) -> Figure:
-    """Draw some channels of rows (position, channel) as curves, a panel each."""
-    picked = evenly_spaced(len(rows[0]), CURVES)
+def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> Figure:
+    """Draw the chosen channels of rows (position, channel) as curves, a panel each; else some."""
+    picked = chosen or evenly_spaced(len(rows[0]), CURVES)
     values = [v for row in rows for v in row if v is not None]
     room = 0.05 * (max(values) - min(values)) or 1.0
     panels = [
@@ -85,7 +85,7 @@ def similarity(name: str, between: Between) -> Figure:
     high = _palette_end(between.dot)
     lengths = [between.dot[p][p] for p in range(tokens)]
     same = max(lengths) - min(lengths) <= 1e-3 * max(lengths)
-    none = {p for p in range(tokens) if not lengths[p]}  # without a direction
+    none = {p for p in range(tokens) if not lengths[p]}  # vectors without a direction
     cosine = [
         [None if none & {m, n} else value for n, value in enumerate(row)]
         for m, row in enumerate(between.cosine)
@@ -144,7 +144,8 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
         replace(Line(back, head, f"head {n}" if few else "", **style(n)), marker="")
         for n, head in enumerate(scores)
     ]
-    values = [value + 0.0 for head in scores for value in head]  # + 0: no −0
+    # Adding 0 turns −0 into 0
+    values = [value + 0.0 for head in scores for value in head]
     falling = sum(list(head) == sorted(head, reverse=True) for head in scores)
     return Figure(
         f"{name}: what it adds to scores",
@@ -160,7 +161,8 @@ def decay(by_name: Mapping[str, PairsApart]) -> Figure:
     """Draw similarity of two positions by distance, for one set of frequencies or more."""
     panels, words = [], []
     for name, waves in by_name.items():
-        distance = waves.distance[1:]  # a logarithmic axis has no 0
+        # A logarithmic axis has no 0
+        distance = waves.distance[1:]
         shares = waves.share
         marks: list[Mark] = [Line(distance, shares[1:], width=1.5), Rule(0, "y", dash="solid")]
         found_at: tuple[tuple[str, int | None, Side], ...] = (
@@ -189,9 +191,26 @@ def decay(by_name: Mapping[str, PairsApart]) -> Figure:
     )
 
 
+def apart(by_name: Mapping[str, PairsApart]) -> Figure:
+    """Draw how far each position is from the first, for one set of frequencies or more."""
+    lines, words = [], []
+    for n, (name, waves) in enumerate(by_name.items()):
+        label = name if len(by_name) > 1 else ""
+        lines.append(replace(Line(waves.distance, waves.apart, label, **style(n)), marker=""))
+        back = sum(after < before for before, after in pairwise(waves.apart))
+        words.append(f"{name}: {back / (len(waves.apart) - 1):.0%} of the steps go back")
+    return Figure(
+        "Distance to position 0",
+        [Panel("distance to position 0", lines, "position", "distance")],
+        f"How far the row of each position is from that of the first: {'; '.join(words)}.",
+        height=220,
+    )
+
+
 def bound(bounds: Bound) -> Figure:
     """Draw RoFormer's upper bound next to the largest score from each distance on."""
-    distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])  # no 0 on a log axis
+    # A logarithmic axis has no 0
+    distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])
     limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
     return Figure(
         "An upper bound is not a decay",

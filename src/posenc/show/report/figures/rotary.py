@@ -27,14 +27,14 @@ from posenc.show.report.drawing.figure import (
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.words import CHANGES, METHODS, SEEN, tokens
 
-DIALS = 12  # of the pairs of a method
-SAME = 1e-6  # of a wavelength: what rounding moves
+DIALS = 12  # dials of a method, one a pair
+SAME = 1e-6  # share of a wavelength that rounding may move
 DOTS: Sequence[tuple[Seen, str, Marker]] = (
     ("all", BLUE, "circle"),
     ("part", GREEN, "square"),
     ("new", VERMILION, "diamond"),
 )
-RADIUS = 0.42  # of a dial, whose neighbour is 1 away
+RADIUS = 0.42  # radius of a dial, whose neighbour is 1 away
 
 
 def bands(turning: Turning) -> Figure:
@@ -103,7 +103,8 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
         if slowed := sum(one > 1 for one in times):
             nearer.append(f"{name} {slowed} (the fastest {times[0]:.3g} times)")
         shown = [all_dials[n] for n in picked]
-        below = names if method == [*by_method][-1] else []  # of all rows, which stand in columns
+        # Rows stand in columns, so the names below the last serve all
+        below = names if method == [*by_method][-1] else []
         panels.append(_dials(f"{name}: {new} of {pairs} pairs meet new angles", shown, below))
         for n, dial in zip(picked, shown, strict=True):
             parts = (dial.met, dial.new, 1 - dial.met - dial.new)
@@ -168,7 +169,8 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
 def stretch(extended: Extended) -> Figure:
     """Draw how many times slower each method turns a pair, against its wavelength as trained."""
     before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
-    curves: dict[tuple[float, ...], list[str]] = {}  # methods that do the same share a line
+    # Methods that do the same share a line
+    curves: dict[tuple[float, ...], list[str]] = {}
     for name, method in extended.methods.items():
         if name != "none":
             slower = tuple(float(f"{pair.slower:.6g}") for pair in method.pairs)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from posenc.show.report.drawing.figure import Figure
 
-if TYPE_CHECKING:  # which a page does without
+# A page does without rich
+if TYPE_CHECKING:
     from rich.console import Console
 
 KINDS = [module.name for module in iter_modules(__path__)]

@@ -39,7 +39,7 @@ def draw(result: Portrait) -> dict[str, Figure]:
     if moved:
         drawn |= {"codes": animations.codes(moved), "vectors": animations.vectors(moved)}
     if waves := _waves(close):
-        drawn["decay"] = positions.decay(waves)
+        drawn |= {"decay": positions.decay(waves), "apart": positions.apart(waves)}
     if patches:
         drawn["grids"] = plane.grids(patches)
     if clouds:
@@ -152,7 +152,8 @@ def distances(reading: ModelReading) -> Figure:
 
 
 def _curve(layer: LayerReading) -> Panel:
-    curve, others = layer.curve, slice(1, None)  # a token is most like itself
+    # A token is most like itself, which would flatten the rest
+    curve, others = layer.curve, slice(1, None)
     x = curve.distance[others]
     marks = [
         Band(x, curve.low[others], curve.high[others], "80 % of the scores"),

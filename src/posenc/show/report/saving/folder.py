@@ -30,26 +30,30 @@ from posenc.show.report.saving.interrupt import undisturbed
 
 try:
     import fcntl
-except ImportError:  # Windows
+except ImportError:
+    # On Windows
     fcntl = None
 
 PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
 EXPLORER = "explore.html"  # a page of its own, which the report links to
 MARK = '<meta name="generator" content="posenc">'
-FIGURE_MARK = "posenc.show.report"  # in the metadata of a figure
+FIGURE_MARK = "posenc.show.report"  # the mark in the metadata of a figure
 MARK_REACH = 2**16  # bytes at either end of a file that are searched for its mark
 UNFINISHED = ".posenc-"  # begins the name of a folder that a report is written into
 MOST_NUMBERS = 2**25  # bytes
 
 
 def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
-    """Make the folder, or raise OSError with a sentence if a report should not be put there.
+    """Raise OSError with a sentence if a report should not be put there, or cannot be.
 
+    A folder that is not there is made when it is written, so that what fails before leaves none.
     `beside` other files it may stand; only what it would replace must be of an earlier report.
     """
+    there = out
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        names = sorted(entry.name for entry in out.iterdir())
+        while not os.path.lexists(there):
+            there = there.parent
+        names = sorted(entry.name for entry in there.iterdir()) if there == out else []
         _check_replaceable(out)
         replaceable = (PAGE, NUMBERS) if beside else names
         strange = [name for name in names if name in replaceable and not _is_report_part(out, name)]
@@ -59,14 +63,14 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
             raise FileExistsError(
                 f"{out} holds {named}, which is not an earlier report: name another folder{remedy}."
             )
-        os.rmdir(mkdtemp(prefix=UNFINISHED, dir=out))
+        os.rmdir(mkdtemp(prefix=UNFINISHED, dir=there))
     except ValueError as error:  # a zero byte in the name
         raise OSError(f"{out} cannot be written to: {error}.") from None
     except OSError as error:
         if error.errno is None:
             raise
-        if isinstance(error, FileExistsError):
-            raise FileExistsError(f"{out} is not a folder.") from None
+        if isinstance(error, NotADirectoryError) and there == out:
+            raise NotADirectoryError(f"{out} is not a folder.") from None
         raise OSError(f"{out} cannot be written to: {error.strerror}.") from None
 
 
@@ -76,6 +80,8 @@ def replacing(out: Path) -> Iterator[Path]:
 
     Raises OSError if `out` holds something that no report may replace, or another run writes there.
     """
+    if not out.is_dir():
+        out.mkdir(parents=True)
     with _locked(out):
         for entry in list(out.iterdir()):
             if _unfinished(entry):
@@ -208,7 +214,8 @@ def _locked(out: Path) -> Iterator[None]:
         except BlockingIOError:
             raise OSError(errno.EBUSY, "another run is writing a report there") from None
         except OSError:
-            pass  # there are no locks on this file system
+            # There are no locks on this file system
+            pass
         yield
     finally:
         os.close(handle)

@@ -25,7 +25,7 @@ FAMILIES = {  # the most used first
 
 
 def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
-    """Print the encodings, a table for each family, those in use first."""
+    """Print the encodings, a line for each, by families, those in use first."""
     by_family: dict[str, list[dict[str, Any]]] = {family: [] for family in FAMILIES}
     for card in cards:
         by_family[card["family"]].append(card)
@@ -35,22 +35,21 @@ def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
             box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False, expand=True
         )
         table.add_column(width=widest, no_wrap=True)
-        table.add_column(ratio=3)
-        table.add_column(ratio=2)
+        for ratio in (5, 2):
+            table.add_column(ratio=ratio, no_wrap=True, overflow="ellipsis")
         for card in sorted(members, key=lambda card: not card["used_by"]):
             used = Text(card["used_by"] or card["paper"]["short"], "" if card["used_by"] else "dim")
             table.add_row(Text(card["name"], "bold"), escape(card["summary"].rstrip(".")), used)
         console.print(Text(FAMILIES[family], "bold blue"))
         console.print(table)
-        console.print()
-    hint = "Right, who uses it; dim, its paper, where no well-known model does. More of one:"
-    console.print(Text(f"{hint} posenc show NAME", "dim"))
+    console.print(Text("Right: who uses it, or its paper. All of one: posenc show NAME", "dim"))
 
 
 def card(card: dict[str, Any], console: Console) -> None:
     """Print an encoding as `posenc show --json` has it."""
     for kind, block in words.blocks(card["text"]):
-        if kind == "formula":  # its lines are as they must be
+        # The lines of a formula stay as they are
+        if kind == "formula":
             console.print(Text(indent(block, "    ")), soft_wrap=True)
         else:
             console.print(Text(block))

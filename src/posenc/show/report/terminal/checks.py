@@ -7,11 +7,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from posenc.core.text import printable
 from posenc.models.check.differences import Difference
 from posenc.models.check.verdict import Check
-from posenc.models.files.errors import printable
 
-if TYPE_CHECKING:  # need torch
+# These need torch
+if TYPE_CHECKING:
     from posenc.models.check.loss import Trial
     from posenc.models.prove import Proof
 

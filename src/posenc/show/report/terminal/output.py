@@ -22,7 +22,7 @@ NARROW = dict(zip("✓✗·–—−′’‘”“⟨⟩█▓░└┘─▁�
 WIDE = {"→": "->", "×": "x", "√": "sqrt", "∞": "inf", "≈": "~", "≤": "<=", "≥": ">=", "±": "+-"}
 WIDE |= {"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "∑": "sum", "§": "section ", "⋯": "..."}
 SIGNS = str.maketrans(NARROW | WIDE)
-RAISED = {"<super>": "^", "<sub>": "_"}  # in Unicode's own descriptions of characters
+RAISED = {"<super>": "^", "<sub>": "_"}  # words in Unicode's names of characters
 
 
 @contextmanager
@@ -32,7 +32,8 @@ def writable() -> Iterator[None]:
     It is tried before the work begins, so that nothing is measured for a device that is full.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell, as by `>&-`
+        # The shell has closed the stream, as `>&-` does
+        if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))
     out = sys.stdout
     _ask(out)
@@ -64,7 +65,8 @@ def _ask(out: Any) -> None:
     """Raise OSError if a write must fail: write no bytes to a device, ask a disk for free room."""
     try:
         number = out.fileno()
-    except (OSError, AttributeError):  # a stream of Python's own
+    except (OSError, AttributeError):
+        # A stream may be one of Python's own
         return
     os.write(number, b"")
     if stat.S_ISREG(os.fstat(number).st_mode) and hasattr(os, "fstatvfs"):

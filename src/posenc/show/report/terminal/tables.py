@@ -3,14 +3,15 @@
 from rich import box
 from rich.table import Table
 
-MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}  # of what holds
+MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}  # signs of what holds
 
 
 def empty_table(*heads: str, gap: int = 2) -> Table:
     """A table with these headings, and without rows so far."""
     table = Table(
         box=box.SIMPLE_HEAD,
-        padding=(0, gap - 1, 0, 0),  # and the box adds one
+        # The box adds one space
+        padding=(0, gap - 1, 0, 0),
         pad_edge=False,
         show_edge=False,
         header_style="bold",

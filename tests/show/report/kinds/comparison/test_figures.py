@@ -29,7 +29,7 @@ def test_the_slowest_is_named_and_nope_is_only_the_measure(everything):
 
 
 def test_who_is_blind_to_the_order_is_named(everything):
-    assert "Without a mask these cannot see the order: NoPE." in figures.order(everything).says
+    assert "Without a mask these cannot: NoPE." in figures.order(everything).says
 
 
 def test_curves_leave_out_the_token_itself_and_the_words(everything):
@@ -185,7 +185,7 @@ def test_whose_cost_grows_most_is_said_only_beyond_the_noise(everything):
 def test_pictures_of_vectors_say_their_width(everything):
     """The sizes that card.make gives them: 64 channels, all of them."""
     figure = figures.rows(everything)
-    assert "64 channels from top to bottom" in figure.says
+    assert "64 channels ↓" in figure.says
     narrow = [
         replace(m, rows=[row[:32] for row in m.rows]) if m.slug == "sinusoidal" else m
         for m in everything.encodings

@@ -58,8 +58,12 @@ def test_conditions_name_lengths_rate_steps_and_seeds():
     assert words.conditions(found) == (
         "at 1.2 L, L = 20, learning rate 0.001, 5 steps, 1 to 2 seeds"
     )
-    nothing = replace(found, metric="area", rows=[], profile=None)
+    nothing = replace(found, metric="area", rows=[], profile=None, steps=None)
     assert words.conditions(nothing) == "over L…2L"
+    chosen = replace(found, profile=None, rows=[replace(row, rate=2e-3) for row in found.rows[:1]])
+    assert words.conditions(chosen) == (
+        "at 1.2 L, L = 20, learning rates that were chosen at n ≤ L (nope 0.002), 5 steps, 2 seeds"
+    )
 
 
 def test_the_design_counts_runs_encodings_tasks_and_seeds():

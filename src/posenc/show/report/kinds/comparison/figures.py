@@ -64,10 +64,9 @@ def rows(result: Comparison) -> Figure | None:
     return Figure(
         "What each encoding looks like",
         panels,
-        f"{len(panels)} encodings. Those with vectors: positions from left to right, {channels}"
-        " from top to bottom. Biases of distance: tokens back from left to right, heads from top to"
-        " bottom. Others: what they add to the scores of words, keys from left to right, queries"
-        " from top to bottom. Each palette is its own, centred at 0; (±) is its end.",
+        f"{len(panels)} encodings. Vectors: position →, {channels} ↓. Biases: tokens back →, heads"
+        " ↓. Others, what they add to scores: keys →, queries ↓. Orange is more, blue is less, the"
+        " paper 0; (±) is the value of the full colour.",
         columns=8,
         height=60,
     )
@@ -120,11 +119,12 @@ def order(result: Comparison) -> Figure:
             Panel(title, marks, "change of the output, %", x_range=span, y_names=names, y_down=True)
         )
     blind = [m.name for m in result.encodings if m.shuffle.plain < BLIND]
+    without = f"Without a mask these cannot: {_listed(blind)}" if blind else "All of them do"
     return Figure(
         "Does it know the order?",
         panels,
         "How much changes when a sentence is shuffled, and between two occurrences of a word."
-        f" Without a mask these cannot see the order: {_listed(blind)}.",
+        f" {without}.",
         columns=2,
         height=max(120, 20 * len(names)),
     )
@@ -265,7 +265,8 @@ def properties(result: Comparison) -> Figure:
 
 def _effect(title: str, measured: Measured, span: tuple[float, float] | None) -> Panel:
     """Mean and band by distance; a bias of distance alone head by head, as a fan."""
-    others = slice(1, None)  # a token is most like itself, which would flatten the rest
+    # A token is most like itself, which would flatten the rest
+    others = slice(1, None)
     effect = measured.effect
     x = effect.distance[others]
     marks: list[Mark] = [

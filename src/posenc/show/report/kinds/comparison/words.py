@@ -47,7 +47,8 @@ def growth(result: Comparison) -> str:
     """Say whose cost grows most with the length, over that of the layer without positions."""
     first, last = (result.nope_by_length[n].tokens for n in (0, -1))
     low, high = result.noise
-    alone = [result.nope_ratio_by_length[n] for n in (0, -1)]  # either may be off by its own noise
+    # Either ratio may be off by its own noise
+    alone = [result.nope_ratio_by_length[n] for n in (0, -1)]
     unsure = prod((ratio.high or 1.0) / (ratio.low or 1.0) for ratio in alone)
     growths = []
     for what, noise in (("time", max(high / low, unsure)), ("memory", 1.0)):

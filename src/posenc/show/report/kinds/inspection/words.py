@@ -80,7 +80,7 @@ def turning(rotation: Turning) -> list[str]:
         )
     if rotation.trained:
         lines.append(
-            f"{rotation.unfinished} of {len(rotation.pairs)} pairs complete no turn within the"
+            f"{rotation.unfinished} of {len(rotation.pairs)} pairs do not go round once in the"
             f" trained {rotation.trained:,} tokens: training has shown only part of their angles"
             if rotation.unfinished
             else f"all pairs complete a turn within the trained {rotation.trained:,} tokens"
@@ -93,12 +93,12 @@ def turning(rotation: Turning) -> list[str]:
     else:
         lines.append(f"from {rotation.reach:,} tokens on, {behind}")
     if rotation.smallest_base is not None and rotation.span:
-        least, more = f"≥ {rounded(rotation.smallest_base)}", ", and not every larger one will do"
+        least, more = rounded(rotation.smallest_base), "; not every larger one will do"
         if rotation.smallest_base == inf:
-            least, more = "> 10¹⁵", ""
+            least, more = "above 10¹⁵", ""
         lines.append(
-            f"for that not to happen within {rotation.span:,} tokens, without scaling, takes a base"
-            f" {least} (now {rotary.base:,.10g}){more}"
+            f"the smallest base for which it does not, within {rotation.span:,} tokens and without"
+            f" scaling: {least} (now {rotary.base:,.10g}){more}"
         )
     errors = "; ".join(
         f"in {name}: {_radians(error)} ({_judged(error)})"

@@ -263,7 +263,7 @@ def _forest(
     scale = _scale(bits)
     x: list[float | None] = []
     y: list[float | None] = []
-    for n, row in enumerate(rows):  # a gap between the strokes of two rows
+    for n, row in enumerate(rows):  # None leaves a gap between the strokes of two rows
         x += [scale * row.interval.low, scale * row.interval.high, None]
         y += [n, n, None]
     seeds = [scale * value for row in rows for value in row.by_seed]

@@ -10,15 +10,15 @@ from posenc.lab.study.prediction import Prediction, PropertyEffect
 from posenc.lab.study.repetition import Repeated
 from posenc.lab.study.statistics import Interval
 
-UNDECIDED = "no difference shown"  # which is not equality
-EQUAL = "equal within the plan's margin"  # by a test of its own
+UNDECIDED = "no difference shown"  # which does not say that both are equal
+EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
 BASELINES = "cropped: shown the last L tokens alone; windowed: each token sees L back"
 ALIKE = (
     "Encodings that come out alike with each seed, as a = b, count once; p takes the others for"
     " independent, which those of one family are not."
 )
 WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
-SCORES = (0.25, 0.5, 0.75, 0.95)  # of performance profiles, in tables
+SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles that are in tables
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
@@ -54,12 +54,13 @@ def conditions(analysis: Analysis) -> str:
     trained = sorted({row.trained for row in analysis.rows if row.trained})
     if trained:
         parts.append(f"L = {' or '.join(map(str, trained))}")
+    rates = [f"{row.encoding} {number(row.rate, 2)}" for row in analysis.rows if row.rate]
     if analysis.profile is not None:
         parts.append(f"learning rate {number(analysis.profile.rate, 2)}")
-        parts.append(f"{analysis.profile.steps:,} steps")
-    elif analysis.rows and all(row.rate for row in analysis.rows):
-        rates = ", ".join(f"{row.encoding} {number(row.rate or 0, 2)}" for row in analysis.rows)
-        parts.append(f"learning rates that were chosen at n ≤ L ({rates})")
+    elif rates:
+        parts.append(f"learning rates that were chosen at n ≤ L ({', '.join(rates)})")
+    if analysis.steps is not None:
+        parts.append(f"{analysis.steps:,} steps")
     return ", ".join([*parts, *([seeds(analysis.rows)] if analysis.rows else [])])
 
 

@@ -16,8 +16,8 @@ def test_each_kind_of_tensor_has_its_sentences(weighed):
         " before it",
         "layers.….emb_rel_k: vectors for up to 1 tokens each way; cosine of neighbours, table by"
         " table: 0.38 0.38; longest at 0 0",
-        "layers 0–2: queries and keys are strongest in pair 0 (6.283 tokens a turn) of 2, weakest"
-        " in pair 1 (62.83 tokens a turn), 3 times, as products",
+        "layers 0–2: of 2 pairs pair 0 (6.283 tokens a turn) carries most of the scores, 3 times"
+        " the weakest, pair 1 (62.83 tokens a turn), by norms of queries times keys",
         "the weights speak for layout 'half': rows of such pairs are tied in queries and keys 3"
         " times as much as others (128 pairs, 'half' t = 9.0, 'interleaved' t = 1.0)",
         "but the model is said to be in layout 'interleaved': with that, its queries and keys would"
@@ -29,7 +29,7 @@ def test_each_kind_of_tensor_has_its_sentences(weighed):
 
 def test_weak_evidence_speaks_for_neither_layout(weighed):
     weak = replace(weighed.evidence, t={"half": 3.9, "interleaved": 0.0})
-    (said,) = [line for line in sentences(replace(weighed, evidence=weak)) if "neither" in line]
+    (said,) = [line for line in sentences(replace(weighed, evidence=weak)) if "do not show" in line]
     assert said.endswith("it takes 4, of 64 pairs or more)")
 
 

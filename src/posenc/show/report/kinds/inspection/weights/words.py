@@ -127,8 +127,8 @@ def bands(stack: Bands) -> Iterator[str]:
     ]
     ratio = products[ends[0]] / products[ends[1]] if products[ends[1]] else float("inf")
     yield (
-        f"{runs(stack.layers)}: queries and keys are strongest in {named[0]} of {len(products)},"
-        f" weakest in {named[1]}, {ratio:,.3g} times, as products"
+        f"{runs(stack.layers)}: of {len(products)} pairs {named[0]} carries most of the scores,"
+        f" {ratio:,.3g} times the weakest, {named[1]}, by norms of queries times keys"
     )
 
 
@@ -141,7 +141,10 @@ def layout(weighing: Weighing) -> Iterator[str]:
     count = f"{evidence.count:,} pairs, {values}"
     if evidence.verdict is None:
         need = f"it takes {DECISIVE_T:g}, of {FEWEST_PAIRS} pairs or more"
-        yield f"the weights speak for neither layout ({count}; {need})"
+        few = "too few pairs" if evidence.count < FEWEST_PAIRS else "they are alike in both"
+        yield (
+            f"the weights do not show in which layout they were trained: {few} ({count}; {need})"
+        )
         return
     tied = evidence.pairs[evidence.verdict] / evidence.others[evidence.verdict]
     yield (

@@ -7,7 +7,7 @@ import torch
 from rotation_cases import KERNELS, LAYOUTS, TOKENS, by, heads
 
 from posenc import frequencies
-from posenc.rotation.dispatch import kernel_for, load_triton
+from posenc.rotation.kernels import kernel_for, load_triton
 from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import Turn, turn
 
@@ -62,7 +62,7 @@ def test_few_channels_are_turned_as_fast_as_many(channels):
 
 
 def test_numba_turns_many_numbers_of_the_half_layout(monkeypatch):
-    monkeypatch.setattr("posenc.rotation.dispatch.load_numba", lambda: "its module")
+    monkeypatch.setattr("posenc.rotation.kernels.load_numba", lambda: "its module")
     at = turn(torch.arange(4096), frequencies(128))
     for dtype, count, half in (
         (torch.float32, 1, "halves"),
@@ -76,7 +76,7 @@ def test_numba_turns_many_numbers_of_the_half_layout(monkeypatch):
 
 
 def test_a_machine_without_triton_says_nothing(monkeypatch):
-    monkeypatch.setattr("posenc.rotation.dispatch.find_spec", lambda name: None)
+    monkeypatch.setattr("posenc.rotation.kernels.find_spec", lambda name: None)
     load_triton.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,0 +1,52 @@
+"""Concatenated or added, a position enters a projection as a sum: (x ; p) W = x W₁ + p W₂.
+
+Seed 003 would put positions beside words, seed 000 adds them to spare channels. The projection that
+follows makes of (x ; p) the sum x W₁ + p W₂, and of x + p the sum x W + p W: concatenation buys a
+projection of its own for positions, and pays for it with more channels and weights. What adding
+mixes can be parted again by a linear map once there are channels enough for both: here for 40
+random words and the rows of 64 positions.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc import Sinusoidal
+from posenc.show.report.drawing.figure import Figure, Panel, style
+from posenc.show.report.drawing.marks import Line
+from posenc.show.report.drawing.matplotlib import save
+
+WORDS, TOKENS, WIDTHS = 40, 64, (16, 24, 32, 40, 48, 56, 64, 72, 80)
+
+
+def parted(width: int) -> float:
+    """The share of the rows' variance that a linear map finds in x + p, of each word at each p."""
+    words = torch.randn(WORDS, width, generator=torch.Generator().manual_seed(0)).double()
+    rows = Sinusoidal(width)(torch.zeros(1, TOKENS, width))[0].double()
+    both = (words[:, None] + rows).flatten(0, 1)
+    wanted = rows.expand(WORDS, TOKENS, width).flatten(0, 1)
+    ones = torch.ones(len(both), 1, dtype=torch.float64)
+    found = torch.cat((both, ones), 1)
+    left = wanted - found @ torch.linalg.pinv(found) @ wanted
+    return 1 - float(left.square().sum() / (wanted - wanted.mean(0)).square().sum())
+
+
+x, p = torch.randn(2, 5, 64, dtype=torch.float64)
+w = torch.randn(128, 32, dtype=torch.float64)
+differ = (torch.cat((x, p), -1) @ w - (x @ w[:64] + p @ w[64:])).abs().max().item()
+print(f"(x ; p) W and x W₁ + p W₂ differ by {differ:.0e}")
+shares = {width: parted(width) for width in WIDTHS}
+for width, share in shares.items():
+    print(f"{width} channels: {share:.1%} of the positions' rows can be had from the sum")
+
+sides = {"added": [*shares.values()], "side by side": [1.0] * len(WIDTHS)}
+lines = [Line(WIDTHS, y, name, **style(n)) for n, (name, y) in enumerate(sides.items())]
+figure = Figure(
+    "Concatenated positions are added ones, with a projection of their own",
+    [Panel("", lines, "channels", "share of the rows that is found")],
+    f"What a linear map finds of {TOKENS} positions in the sum with {WORDS} words:"
+    f" {shares[16]:.0%} with 16 channels, {shares[80]:.0%} with 80; side by side all.",
+)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

@@ -1,0 +1,52 @@
+"""A fixed random row for each position tells all apart, and says nothing of how far.
+
+Seed 000 asks why positions are not random numbers, drawn once. As names they do: no two rows are
+alike. But equally far pairs have nothing in common, so that a model must learn each pair of
+positions by itself; of sinusoids the distance decides the whole product.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc import Sinusoidal
+from posenc.show.report.drawing.figure import Figure, Panel
+from posenc.show.report.drawing.marks import heat
+from posenc.show.report.drawing.matplotlib import save
+
+TOKENS, WIDTH = 48, 64
+
+
+def decided(products: torch.Tensor) -> float:
+    """The share of the variance of products of two positions that their distance decides."""
+    by_distance = [products.diagonal(-distance) for distance in range(1, TOKENS // 2)]
+    along = sum(float(one.var(correction=0)) for one in by_distance) / len(by_distance)
+    return 1 - along / float(torch.cat(by_distance).var(correction=0))
+
+
+drawn = torch.randn(TOKENS, WIDTH, generator=torch.Generator().manual_seed(0)).double()
+tables = {
+    "random rows": drawn * (WIDTH / 2) ** 0.5 / drawn.norm(dim=-1, keepdim=True),  # as long
+    "sinusoids": Sinusoidal(WIDTH)(torch.zeros(1, TOKENS, WIDTH))[0].double(),
+}
+products = {name: rows @ rows.T for name, rows in tables.items()}
+share = {name: decided(dots) for name, dots in products.items()}
+nearest = {name: float(torch.pdist(rows).min()) for name, rows in tables.items()}
+for name in tables:
+    print(f"{name}: no two nearer than {nearest[name]:.2f};", end=" ")
+    print(f"the distance decides {share[name]:.0%} of their products")
+
+panels = [
+    Panel(name, [heat(dots.tolist(), signed=True, unit="dot product")], y_down=True, square=True)
+    for name, dots in products.items()
+]
+figure = Figure(
+    "Random rows are names: told apart, but near and far are alike",
+    panels,
+    f"Products of {TOKENS} positions with each other. The distance decides"
+    f" {share['random rows']:.0%} of those of random rows, {share['sinusoids']:.0%} of sinusoids'.",
+    columns=2,
+)
+if __name__ == "__main__" and sys.argv[1:]:
+    save(figure, Path(sys.argv[1]))

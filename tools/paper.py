@@ -1,0 +1,349 @@
+"""Write docs/paper: paper.md from source.md and the stores, its figures, and their numbers as CSV.
+
+With --check, say if the text or a number is stale. A place of source.md is {study|what}: what
+finding.md may ask of that study (see findings.py), or
+
+    {bands-copy|state}        how many of its cells are done, and how many seeds each row has
+    {bands-copy|digest}       of its plan
+    {fair-text|pilots}        what its plan says was seen before
+    {pairs-text|design}       sizes and steps;  |conditions}  lengths, rates, steps, seeds
+    {pairs-text|processors}   on which its cells were trained;  |intervals}  what they are
+    {pairs-text|band all 128 4-7 slowed}    what a band brings back;  |bands all 128}  a table
+    {pairs-text|turns all 4-7}              the turns that its pairs make within L, fewest and most
+    {bands-copy|verdict}      how many periods are decided, and in which direction
+    {fair-text|trials}        bits at n ≤ L of each row at each rate, and which was chosen
+    {fair-text|orders}        bits at 2 L of each row, at one rate and at rates that were chosen
+    {fair-text|turned}        whether the order of T5 and RoPE is another
+    {fair-text|contrasts}     the contrasts of the plan
+
+Between `<!-- if STUDY -->` and `<!-- else STUDY -->` stands what is written once each of its rows
+has six seeds, and then, to `<!-- end -->`, what is written before.
+"""
+
+import csv
+import io
+import re
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from math import pi
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from posenc.core.numerals import number as short
+from posenc.encodings.rotary.rope import RoPE
+from posenc.lab.study.analysis import Analysis, Row, analyse, outcomes_graded
+from posenc.lab.study.bands import read_csv, recoveries
+from posenc.lab.study.build import encoding_of
+from posenc.lab.study.plan import MOST_SEEDS, Plan
+from posenc.lab.study.statistics import RANKING
+from posenc.lab.study.store import RESULTS, Contents, read
+from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
+from posenc.show.report.drawing.marks import Area, Line, Points, Rule
+from posenc.show.report.kinds.study import words
+
+ROOT = Path(__file__).parent.parent
+STUDIES, PAPER = ROOT / "studies", ROOT / "docs/paper"
+FINDINGS: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("findings.py")))
+PLACE = re.compile(r"\{([\w-]+)\|([^{}]+)\}")
+BLOCK = re.compile(r"<!-- if ([\w-]+) -->\n(.*?)<!-- else \1 -->\n(.*?)<!-- end -->\n", re.DOTALL)
+BAND = re.compile(r"band (\w+) (\d+) (\d+)-(\d+) (slowed|still)")
+TURNS = re.compile(r"turns (\w+) (\d+)-(\d+)")
+BANDS = re.compile(r"bands (\w+) (\d+)")
+ONE_RATE = "properties-text"  # the study with which chosen rates are compared
+SHOWN = ("none", "all", "period-7", "period-11", "period-16", "period-23")  # of bands-copy
+
+
+@cache
+def store(folder: Path) -> tuple[Contents, Analysis] | None:
+    if not (folder / RESULTS).exists():
+        return None
+    contents = read(folder)
+    return contents, analyse(contents)
+
+
+def enough(folder: Path) -> bool:
+    """Test whether each row has as many seeds as can decide anything."""
+    held = store(folder)
+    return held is not None and all(len(row.seeds) >= RANKING for row in held[1].rows)
+
+
+def state(folder: Path) -> str:
+    held, plan = store(folder), Plan.read(folder / "plan.toml")
+    if held is None:
+        return f"it is registered, and no outcome of its {len(plan.cells())} cells is here yet"
+    result = held[1]
+    complete = "it is complete" if result.done == result.of else "it is under way"
+    return f"{complete}, {result.done} of {result.of} cells, {words.seeds(result.rows)} of each row"
+
+
+def filled(folder: Path, what: str) -> str:
+    """What stands for a place of the paper."""
+    plan = Plan.read(folder / "plan.toml")
+    match what:
+        case "state":
+            return state(folder)
+        case "digest":
+            return f"{plan.digest[:16]}…"
+        case "pilots":
+            return "; ".join(plan.pilots)
+    held = store(folder)
+    if held is None:
+        sys.exit(f"{folder.name} has no outcome: the paper asks for {what}.")
+    contents, result = held
+    if what in ANSWERS:
+        return ANSWERS[what](folder, contents, result)
+    if asked := BAND.fullmatch(what):
+        name, length, first, last, how = asked.groups()
+        (one,) = (
+            one
+            for one in recoveries(read_csv(folder / "bands.csv"))
+            if (one.encoding, one.length, one.how) == (name, int(length), how)
+            and one.pairs == (int(first), int(last) + 1)
+        )
+        value = one.recovered
+        return f"{100 * value.value:+.0f} % [{100 * value.low:+.0f}, {100 * value.high:+.0f}]"
+    if asked := TURNS.fullmatch(what):
+        cell = next(x.cell for x in contents.records.values() if x.cell.name == asked[1])
+        pairs = slice(int(asked[2]), int(asked[3]) + 1)
+        rope, trained = encoding_of(cell), result.rows[0].trained
+        assert isinstance(rope, RoPE)
+        turns = rope.theta.double()[pairs] * (trained or 0) / (2 * pi)
+        return f"{short(turns.min().item(), 2)} to {short(turns.max().item(), 2)} turns"
+    if asked := BANDS.fullmatch(what):
+        rows = [
+            one
+            for one in recoveries(read_csv(folder / "bands.csv"))
+            if (one.encoding, one.length) == (asked[1], int(asked[2]))
+        ]
+        heads = [f"| pairs | {' | '.join(words.WAYS.values())} |", "|---|--:|--:|"]
+        return "\n".join([*heads, *(f"| {' | '.join(row)} |" for row in words.by_band(rows))])
+    return FINDINGS["filled"](folder, f"{{{what}}}", contents, result)[0][what]
+
+
+def processors(folder: Path, contents: Contents, result: Analysis) -> str:
+    named = contents.sources.get("processor", "")
+    if not named:
+        return f"The store of `{folder.name}` is older than the naming of processors."
+    return f"`{folder.name}` was trained on {named}."
+
+
+def verdict(folder: Path, contents: Contents, result: Analysis) -> str:
+    """Count the periods that are decided, as their places say it."""
+    names = [row.encoding for row in result.rows if FINDINGS["PERIOD"].fullmatch(row.encoding)]
+    rows = {row.encoding: row for row in result.rows}
+    decided = []
+    for name in names:
+        said = FINDINGS["aliasing"](f"copy.{name} foretold", result)
+        if words.UNDECIDED not in said and "no ranking claims" not in said:
+            decided.append(fmean(FINDINGS["foretold_by_seed"](rows[name])) > 0)
+    return (
+        f"Of {len(names)} periods {sum(decided)} copy more of the foretold lengths, decided by this"
+        f" test, {len(decided) - sum(decided)} fewer, and of {len(names) - len(decided)} no"
+        " difference is shown."
+    )
+
+
+def trials(folder: Path, contents: Contents, result: Analysis) -> str:
+    plan = Plan.read(folder / "plan.toml")
+    lines = [f"| row | {' | '.join(f'{rate:g}' for rate in plan.rates)} | chosen |"]
+    lines.append(f"|---|{'--:|' * (len(plan.rates) + 1)}")
+    for row in result.rows:
+        means = [
+            short(mean, 4) if mean is not None else "" for mean in at_rates(contents, row, plan)
+        ]
+        chosen = "" if row.rate is None else f"{row.rate:g}"
+        lines.append(f"| {row.encoding} | {' | '.join(means)} | {chosen} |")
+    return "\n".join(lines)
+
+
+def at_rates(contents: Contents, row: Row, plan: Plan) -> list[float | None]:
+    """The mean outcome of the trials of a row at each rate, within the trained length."""
+    means = []
+    for rate in plan.rates:
+        found = [
+            fmean(outcome.mean for outcome in outcomes_graded(record).values())
+            for record in contents.records.values()
+            if record.cell.seed > MOST_SEEDS
+            and (record.cell.name, record.cell.profile.rate) == (row.encoding, rate)
+        ]
+        means.append(fmean(found) if found else None)
+    return means
+
+
+def at_twice(folder: Path, name: str) -> str:
+    held = store(folder)
+    if held is None or all(row.encoding != name for row in held[1].rows):
+        return ""
+    return FINDINGS["afterwards"](f"language.{name} at 2", *held)
+
+
+def orders(folder: Path, contents: Contents, result: Analysis) -> str:
+    one = folder.with_name(ONE_RATE)
+    lines = ["| row, bits at 2 L | one rate | chosen rates |", "|---|--:|--:|"]
+    for row in result.rows:
+        cells = at_twice(one, row.encoding), at_twice(folder, row.encoding)
+        lines.append(f"| {row.encoding} | {' | '.join(cells)} |")
+    for name in ("t5", "alibi", "kerple", "fire"):
+        place = f"language.{name} - rope at 2"
+        told = [FINDINGS["afterwards"](place, *held) for x in (one, folder) if (held := store(x))]
+        lines.append(f"\n{name} against rope: at one rate {told[0]}; at chosen rates {told[1]}.")
+    return "\n".join(lines)
+
+
+def turned(folder: Path, contents: Contents, result: Analysis) -> str:
+    """Compare the sign of T5 − RoPE at 2 L, where both studies decide it."""
+    told = [
+        FINDINGS["afterwards"]("language.t5 - rope at 2", *held)
+        for x in (folder.with_name("shape-text"), folder)
+        if (held := store(x))
+    ]
+    if any(words.UNDECIDED in said for said in told):
+        return (
+            "not decided by both: that of T5 and RoPE is open in one of the two, and so not shown"
+        )
+    same = told[0][0] == told[1][0]
+    return f"{'the same' if same else 'the opposite'}, for T5 and RoPE at 2 L,"
+
+
+def contrasts(folder: Path, contents: Contents, result: Analysis) -> str:
+    return "\n".join(
+        f"- {words.sides(one)}: {FINDINGS['contrast'](one, result)}" for one in result.contrasts
+    )
+
+
+ANSWERS = {
+    "design": lambda folder, contents, result: words.design(result),
+    "conditions": lambda folder, contents, result: words.conditions(result),
+    "intervals": lambda folder, contents, result: words.intervals(result.rows),
+    "processors": processors,
+    "verdict": verdict,
+    "trials": trials,
+    "orders": orders,
+    "turned": turned,
+    "contrasts": contrasts,
+}
+
+
+def written(studies: Path = STUDIES) -> str:
+    """The text of the paper."""
+    source = (PAPER / "source.md").read_text("utf-8")
+    text = BLOCK.sub(lambda block: block[2 if enough(studies / block[1]) else 3], source)
+    text = PLACE.sub(lambda place: filled(studies / place[1], place[2]), text)
+    return f"<!-- written by `python tools/paper.py` from source.md -->\n\n{text}"
+
+
+def figures(studies: Path = STUDIES) -> dict[str, Figure]:
+    """The figures that the stores can draw."""
+    drawn = {"bands": bands_figure(studies / "pairs-text")}
+    if enough(studies / "bands-copy"):
+        drawn["copied"] = copied_figure(studies / "bands-copy")
+    if enough(studies / "fair-text"):
+        drawn["rates"] = rates_figure(studies / "fair-text")
+    return drawn
+
+
+def bands_figure(folder: Path) -> Figure:
+    found = [one for one in recoveries(read_csv(folder / "bands.csv")) if one.how == "slowed"]
+    panels, names = [], list(dict.fromkeys(one.pairs for one in found))
+    for name in dict.fromkeys(one.encoding for one in found):
+        marks: list[Mark] = []
+        for n, length in enumerate(dict.fromkeys(one.length for one in found)):
+            look = style(n)
+            rows = [one for one in found if (one.encoding, one.length) == (name, length)]
+            at = [names.index(one.pairs) + 0.2 * n - 0.1 for one in rows]
+            values = [100 * one.recovered.value for one in rows]
+            label = f"n = {length}"
+            marks.append(Points(at, values, label, look["colour"], look["marker"]))
+            for place, one in zip(at, rows, strict=True):
+                ends = [100 * one.recovered.low, 100 * one.recovered.high]
+                marks.append(Line([place, place], ends, label, look["colour"], width=1))
+        marks.append(Rule(0, "y"))
+        ends = [f"{first} to {end - 1}" for first, end in names]
+        panels.append(
+            Panel(f"`{name}`", marks, "pairs of the band", "of the lost bits, %", x_names=ends)
+        )
+    says = "One band brings back most of what is lost; the fastest is needed, the slowest are not."
+    return Figure("What each band brings back", panels, says, columns=2)
+
+
+def copied_figure(folder: Path) -> Figure:
+    held = store(folder)
+    assert held is not None
+    panels = []
+    for row in held[1].rows:
+        if row.encoding not in SHOWN:
+            continue
+        marks: list[Mark] = []
+        if FINDINGS["PERIOD"].fullmatch(row.encoding):
+            inside = FINDINGS["foretold"](row)
+            left, right = inside[0] - 0.5, inside[-1] + 0.5
+            corners = [left, right, right, left], [0.0, 0.0, 100.0, 100.0]
+            marks.append(Area(*corners, "foretold", faint=True))
+        marks.append(Line([*row.means], [100 * x for x in row.means.values()], ""))
+        marks.append(Rule(row.trained or 0, "x", "L"))
+        panels.append(Panel(row.encoding, marks, "words n", "texts copied, %", y_range=(-3, 103)))
+    return Figure("Texts copied, by length", panels, "Foretold lengths are shaded.", columns=3)
+
+
+def rates_figure(folder: Path) -> Figure:
+    both = [("one rate", store(folder.with_name(ONE_RATE))), ("chosen rates", store(folder))]
+    marks: list[Mark] = []
+    names: list[str] = []
+    for n, (label, held) in enumerate(both):
+        assert held is not None
+        rows = {row.encoding: row for row in held[1].rows}
+        names = names or [row.encoding for row in store(folder)[1].rows if row.encoding in rows]  # type: ignore[index]
+        values = [rows[name].means[2 * (rows[name].trained or 0)] for name in names]
+        look = style(n)
+        at = [float(place) for place in range(len(names))]
+        marks.append(Points(at, values, label, look["colour"], look["marker"]))
+    says = "Each row at 2 L, at one rate and at a rate of its own."
+    return Figure("Bits at 2 L", [Panel("", marks, "", "bits per character", x_names=names)], says)
+
+
+def numbers(figure: Figure) -> str:
+    """The numbers behind a figure as CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["panel", "series", "at", "value"])
+    for panel, name, place, value in _rows(figure.panels):
+        writer.writerow([panel, name, place, value])
+    return file.getvalue()
+
+
+def _rows(panels: Sequence[Panel]) -> Iterator[tuple[str, str, str, str]]:
+    for panel in panels:
+        for mark in panel.marks:
+            if isinstance(mark, Line | Points):
+                kind = "interval" if isinstance(mark, Line) and len(mark.x) == 2 else "mean"
+                for x, y in zip(mark.x, mark.y, strict=True):
+                    at = panel.x_names[round(x or 0)] if panel.x_names else f"{x:g}"
+                    yield panel.title.strip("`"), f"{mark.name} {kind}".strip(), at, f"{y:.6g}"
+
+
+def main() -> None:
+    text, drawn = written(), figures()
+    files = {PAPER / "paper.md": text}
+    files |= {PAPER / f"{name}.csv": numbers(figure) for name, figure in drawn.items()}
+    if "--check" in sys.argv:
+        stale = [
+            path.name for path, new in files.items()
+            if not path.exists() or path.read_text("utf-8") != new
+        ]  # fmt: skip
+        stale += [f"{name}.svg" for name in drawn if not (PAPER / f"{name}.svg").exists()]
+        if stale:
+            sys.exit(f"docs/paper: {', '.join(stale)} are stale: run `python tools/paper.py`.")
+        return
+    from posenc.show.report.drawing.matplotlib import save
+
+    for path, new in files.items():
+        path.write_text(new, "utf-8")
+    for name, figure in drawn.items():
+        save(figure, PAPER / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The site: its pages from the repository's texts, cards, docstrings and stores."""
