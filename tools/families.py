@@ -66,6 +66,7 @@ T5 = {
     "encoder": BOTH_WAYS,
     "decoder": {**ONE_WAY, "keys": {"num_hidden_layers": "num_decoder_layers"}},
 }
+HALVES: dict[str, Any] = {"encoder_transformer": {}, "decoder_transformer": {}}
 
 READ: dict[str, dict[str, Any]] = {
     # layers without encoding. A 1 in `no_rope_layers` means that the layer *does* turn
@@ -279,6 +280,18 @@ READ: dict[str, dict[str, Any]] = {
         }
         for name in ("gemma4_text", "gemma4_unified_text")
     },
+    "diffusion_gemma_text": {  # as its encoder runs; the decoder has the same rotations
+        "form": {"wide": {"full_attention": "global_head_dim"}},
+        "defaults": {"global_head_dim": 512},
+        "layers": {
+            **{"every": 6, "at": -1, "is": "full_attention", "else": "sliding_attention"},
+            **{"last": "full_attention", "forced": True},
+        },
+        "switch": {
+            "key": "use_bidirectional_attention",
+            "all": {"refused": "which of its two stacks look both ways is said in no file"},
+        },
+    },
     "embedding_gemma2_text": {
         "form": {"wide": {"full_attention": "global_head_dim"}},
         "defaults": {"global_head_dim": 512},
@@ -401,6 +414,7 @@ READ: dict[str, dict[str, Any]] = {
         "attention": ["full_attention"],
         "switch": {"key": "position_embedding_type", "rope": {}, "": {"kind": "none"}},
     },
+    "parakeet_encoder": {"kind": "transformer-xl", "form": {"halves": False}},
     "wav2vec2-conformer": {
         "kind": "transformer-xl",
         "form": {"halves": False},
@@ -424,6 +438,14 @@ READ: dict[str, dict[str, Any]] = {
     "switch_transformers": {"stacks": T5},
     "pop2piano": {"stacks": T5},
     "pix2struct_text_model": ONE_WAY,
+    "mpnet": {  # its code takes these numbers whatever a file says
+        "kind": "t5",
+        "offset": "pad + 1",
+        "form": {"table": True},
+        "fixed": {"relative_attention_num_buckets": 32},
+        "defaults": {"relative_attention_max_distance": 128},
+        "ignored": ["relative_attention_max_distance"],
+    },
     "whisper": {
         "kind": "learned",
         "stacks": {
@@ -445,6 +467,16 @@ READ: dict[str, dict[str, Any]] = {
     "moss_transcribe_diarize_audio": {"keys": SOURCE},
     "qwen2_audio_encoder": {"keys": SOURCE},
     "voxtral_encoder": {"keys": SOURCE},
+    # two stacks that are alike, of which a file says one
+    **{name: {"stacks": HALVES} for name in ("mimi", "pocket_tts_audio_tokenizer")},
+    # newer files count each run of each of its layers, and say the layers of a stack beside
+    "hrm_text": {
+        "keys": {"num_hidden_layers": "num_layers_per_stack"},
+        "defaults": {"num_hidden_layers": 16},
+        "form": {"runs": True},
+        "stacks": {"H_module": {}, "L_module": {}},
+    },
+    "pe_audio_encoder": {"ignored": ["layer_types"]},
     # tables
     "ibert": {"kind": "learned", "offset": "pad + 1"},
     "pp_formulanet_text": {"keys": DECODER},  # it has no encoder, whose keys its class names
@@ -596,7 +628,7 @@ REFUSED: dict[str, str] = {
     "sines of the distance, projected, with two learned biases, in both directions "
     "(Conformer after Transformer-XL)": (
         "fastspeech2_conformer funnel gemma3n_audio gemma4_audio gemma4_unified_audio "
-        "nemotron_asr_streaming_encoder parakeet_encoder seamless_m4t"
+        "nemotron_asr_streaming_encoder seamless_m4t"
     ),
     "a learned vector for each distance is scored against queries (Shaw)": (
         "granite_speech5_encoder granite_speech_encoder granite_speech_plus_encoder "
@@ -604,7 +636,6 @@ REFUSED: dict[str, str] = {
     ),
     "learned relative logits that depend on the text (Inkling)": "inkling2_text inkling_text",
     "its buckets know pages as well as words (2-D T5)": "layoutlmv2 layoutlmv3 layoutxlm udop",
-    "buckets of distances as in T5 come on top of learned positions": "mpnet",
     "T5's buckets, but in blocks and with summaries of blocks": "longt5",
     "its buckets know segments as well as distances": "cpmant",
     "two streams of learned and bucketed positions (ProphetNet)": "prophetnet",
@@ -614,7 +645,7 @@ REFUSED: dict[str, str] = {
     "its table of patches is stretched, cut or shared for each picture": (
         "aimv2_vision_model audio-spectrogram-transformer cosmos3_edge_vision eomt "
         "florence_vision glm_image_vision granite_docling_vision hiera hunyuan_vl_vision "
-        "idefics2_vision idefics3_vision idefics_vision lw_detr_vit mgp-str minicpm_ocr_vision "
+        "idefics2_vision idefics3_vision idefics_vision lw_detr_vit minicpm_ocr_vision "
         "minicpmv4_6_vision minicpmv4_7_vision mllama_vision_model molmo2_vision "
         "phi4_multimodal_vision pixio pvt radio rf_detr_dinov2 sam2_hiera_det_model "
         "siglip2_vision_model smolvlm_vision tipsv2_vision_model vitdet vitpose_backbone yolos"
@@ -648,20 +679,17 @@ REFUSED: dict[str, str] = {
     "the two channels of a pair turn with different axes, which is no rotation": (
         "hunyuan_vl_text"
     ),
-    "its layers run again and again, and keys of their own say how often": "hrm_text",
-    "it is a tokenizer or vocoder of sound, whose positions are frames": (
-        "mimi mimi_decoder mimi_encoder moshi neucodec pe_audio_encoder "
-        "pocket_tts_audio_tokenizer pocket_tts_audio_tokenizer_decoder "
-        "pocket_tts_audio_tokenizer_encoder qwen2_5_omni_dit xcodec2"
+    "it is a tokenizer or vocoder of sound, whose positions are frames": ("moshi qwen2_5_omni_dit"),
+    "its code turns each head by the number of the head, and no frame by its position": (
+        "neucodec xcodec2"
     ),
     "its audio encoder counts frames": (
-        "dots3_note_audio_encoder glmasr_encoder lasr_encoder nemotron3_5_transcribe_asr_audio "
-        "nemotron3_5_transcribe_word_timestamp nemotron3_diarization_audio "
-        "voxtral_realtime_encoder"
+        "dots3_note_audio_encoder nemotron3_5_transcribe_asr_audio "
+        "nemotron3_5_transcribe_word_timestamp"
     ),
     "it drafts for another model, from whose states it starts": "muse_glimmer_assistant",
     "patches of bytes have positions of their own": (
-        "blt blt_global_transformer blt_local_decoder blt_local_encoder blt_patcher"
+        "blt blt_global_transformer blt_local_decoder blt_local_encoder"
     ),
     "a text model and a protein model share its config": "EvollaModel evolla",
     "it matches points between pictures, and points are where they are": "lightglue superglue",
@@ -680,12 +708,14 @@ BOTH: dict[str, str] = {
         "bridgetower_vision_model chinese_clip_text_model chinese_clip_vision_model "
         "clap_text_model clip_vision_model clipseg_vision_model convbert deberta deberta-v2 deit "
         "dia_encoder dinov2 dinov2_with_registers dinov3_vit distilbert dpr dpt esmc eurobert "
-        "flava_image_model flava_multimodal_model flava_text_model fnet git_vision_model gte "
+        "flava_image_model flava_multimodal_model flava_text_model fnet git_vision_model "
+        "glmasr_encoder gte lasr_encoder mgp-str nemotron3_diarization_audio parakeet_encoder "
+        "pe_audio_encoder "
         "ibert idefics2_perceiver ijepa instructblip_qformer instructblip_vision_model "
         "instructblipvideo_qformer instructblipvideo_vision_model internvl_vision "
         "janus_vision_model jina_embeddings_v3 kosmos_2_vision_model longformer lxmert markuplm "
         "metaclip_2_vision_model mobilebert modernbert moonshine_streaming_encoder "
-        "moss_transcribe_diarize_audio mra nomic_bert nystromformer openai_privacy_filter "
+        "moss_transcribe_diarize_audio mpnet mra nomic_bert nystromformer openai_privacy_filter "
         "ovis2_vision owlv2_vision_model owlvit_vision_model qianfan_ocr_vision "
         "qwen2_5_omni_audio_encoder qwen2_audio_encoder qwen3_omni_moe_audio_encoder sapiens2 "
         "embedding_gemma2_text siglip2_text_model siglip_text_model siglip_vision_model splinter "
@@ -702,7 +732,7 @@ BOTH: dict[str, str] = {
 }
 SCALES: list[tuple[dict[str, Any], str]] = [
     ({"is": 1.0}, "dia_decoder dia_encoder gemma3n_text gpt_neo mt5 pix2struct_text_model"),
-    ({"is": 1.0}, "embedding_gemma2_text gemma4_text gemma4_unified_text"),
+    ({"is": 1.0}, "diffusion_gemma_text embedding_gemma2_text gemma4_text gemma4_unified_text"),
     ({"is": 1.0}, "pop2piano switch_transformers t5 umt5"),
     (
         {"key": "query_pre_attn_scalar", "power": -0.5},
@@ -745,6 +775,8 @@ BEYOND = {
     "is an approximation of the softmax": "mra nystromformer yoso",
     "is a Fourier transform": "fnet",
     "has convolutions beside its heads": "convbert",
+    "looks both ways in the block that its decoder fills in": "diffusion_gemma_text",
+    "looks both ways in a prefix, where `token_type_ids` mark one": "hrm_text",
 }
 
 # --------------------------------------------------------------------------------------- measuring

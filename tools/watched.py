@@ -38,6 +38,7 @@ MENDED: dict[str, dict[str, Any]] = {
         "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}
     },
     "deepseek_ocr2_text": {"num_hidden_layers": 12, "mlp_layer_types": ["dense"] * 12},
+    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 64},
     "dots1": {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "esm": {
         "vocab_size": 33,
@@ -62,6 +63,7 @@ MENDED: dict[str, dict[str, Any]] = {
     "minimax_m3_vl_text": {"rope_parameters": {"rope_theta": 5e6, "partial_rotary_factor": 0.5}},
     "ministral": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 8},
+    "nougat": {"encoder": {"model_type": "donut-swin"}, "decoder": {"model_type": "mbart"}},
     "qwen3_omni_moe_text": {"head_dim": 128},
     "qwen3_omni_moe_talker_text": {
         "shared_expert_intermediate_size": 64,
@@ -421,6 +423,9 @@ def _matrix(seen: Trace, call: Turned) -> tuple[Tensor, int]:
     dim = meta.shape[-1]
     alike = [v for v in given.values() if v.ndim == meta.ndim]  # there may be as many heads
     axes = [n for n, size in enumerate(meta.shape[1:-1], 1) if size == TOKENS]
+    stated = inspect.signature(call.function).parameters.get("unsqueeze_dim")
+    heads_at = call.arguments.get("unsqueeze_dim", stated and stated.default)
+    axes.sort(key=lambda n: n == heads_at)  # where there are as many heads, tokens lie elsewhere
     tokens_at = next((n for n in axes if all(v.shape[n] == TOKENS for v in alike)), axes[0])
     angles = {k: _angles(seen, call, k) for k in given if k in ("cos", "sin", "freqs_cis")}
 

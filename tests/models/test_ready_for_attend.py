@@ -296,6 +296,80 @@ def test_so_is_a_conformer():
         agree(layer, encoding, q, k, v, out, atol=1e-3)
 
 
+SOUND = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+WINDOWED = SOUND | dict(num_key_value_heads=4, sliding_window=5)
+FRAMES = {  # model_type -> its settings, the input, and the shape of what becomes 16 positions
+    "lasr_encoder": (
+        SOUND | dict(subsampling_conv_channels=8, conv_kernel_size=5),
+        "input_features",
+        (73, 128),
+    ),
+    "glmasr_encoder": (SOUND, "input_features", (128, 32)),
+    "nemotron3_diarization_audio": (SOUND, "inputs_embeds", (16, 32)),
+    "blt_patcher": (SOUND | dict(sliding_window=5), "input_ids", (16,)),
+    "mimi_encoder": (WINDOWED | dict(num_filters=4), "input_values", (1, 15_360)),
+    "pocket_tts_audio_tokenizer_encoder": (
+        WINDOWED | dict(num_filters=4),
+        "input_values",
+        (1, 16 * 120),
+    ),
+    "pe_audio_encoder": (
+        SOUND
+        | dict(head_dim=8, dac_config=dict(encoder_hidden_size=4, downsampling_ratios=[2, 2])),
+        "input_values",
+        (1, 60),
+    ),
+    "voxtral_realtime_encoder": (WINDOWED | dict(head_dim=8), "input_features", (128, 32)),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_so_are_layers_over_frames_and_bytes(name):
+    """The sweep of configs does not run most of them."""
+    sizes, given, shape = FRAMES[name]
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(name, **sizes)
+    config._attn_implementation = "eager"
+    if name == "blt_patcher":
+        from transformers.models.blt.modeling_blt import BltPatcher as kind
+
+        model = kind(config).eval()
+    else:
+        model = transformers.AutoModel.from_config(config).eval()
+    ids = torch.arange(3, 19)[None]
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    calls = projected(
+        model, "self_attn", "o_proj", ids if shape == (16,) else torch.randn(1, *shape), given
+    )
+    spec = specify(json.loads(json.dumps(config.to_dict(), default=str)))
+    layers = zip(spec.layers, spec.encodings(), calls, strict=True)
+    for layer, encoding, (_, q, k, v, out) in layers:
+        assert q.shape[2] == 16
+        agree(layer, encoding, q, k, v, out)
+
+
+def test_so_is_parakeet():
+    """Sines of the distance, whose columns alternate, projected, with two biases."""
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(
+        "parakeet_encoder", **SOUND, subsampling_conv_channels=8
+    )
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    calls = projected(model, "self_attn", "o_proj", torch.randn(1, 128, 80), "input_features")
+    spec = specify(json.loads(json.dumps(config.to_dict(), default=str)))
+    for layer, encoding, (part, q, k, v, out) in zip(
+        spec.layers, spec.encodings(), calls, strict=True
+    ):
+        columns = part.relative_k_proj.weight.unflatten(0, (4, -1))
+        encoding.project.data = torch.cat((columns[..., ::2], columns[..., 1::2]), -1)
+        encoding.u.data, encoding.v.data = part.bias_u[:, None], part.bias_v[:, None]
+        assert not layer.encoding.halves
+        agree(layer, encoding, q, k, v, out, atol=1e-3)
+
+
 def test_far_into_a_text_falcon_rounds_its_slopes():
     """And with the formula of ALiBi its layers give something else."""
     sizes = dict(alibi=True, hidden_size=48, num_attention_heads=6, max_position_embeddings=600)
@@ -311,7 +385,7 @@ def test_far_into_a_text_falcon_rounds_its_slopes():
     assert (plain - out).abs().max() > 0.01 * out.abs().max()
 
 
-def projected(model, place, last, text=TEXT):
+def projected(model, place, last, text=TEXT, given="input_ids"):
     """Queries, keys, values and output of each layer, at its projections."""
     calls = []
     for name, part in model.named_modules():
@@ -320,7 +394,7 @@ def projected(model, place, last, text=TEXT):
             hear(part, last, seen)
             calls.append((part, seen))
     with torch.no_grad():
-        model(input_ids=text, use_cache=False)
+        model(**{given: text}, **({"use_cache": False} if given == "input_ids" else {}))
     return [(part, *by_heads(part, seen)) for part, seen in calls]
 
 
@@ -344,9 +418,12 @@ def by_heads(part, seen):
     elif "Wqkv" in seen:
         q, k, v = (heads(x, part.n_heads) for x in seen["Wqkv"].chunk(3, -1))
     else:
-        count = getattr(part, "num_heads", None) or part.num_attention_heads
-        names = sorted((n for n in seen if n[0] in "qkv"), key=lambda n: "qkv".index(n[0]))
-        q, k, v = (heads(seen[n], count) for n in names)
+        count = getattr(part, "num_heads", None) or getattr(part, "num_attention_heads", None)
+        count = count or part.config.num_attention_heads
+        last = {n[0]: seen[n] for n in seen if n[0] in "qkv"}  # normalized, if they are
+        q, k, v = (
+            x.transpose(1, 2) if x.ndim == 4 else heads(x, count) for x in map(last.get, "qkv")
+        )
     return q, k, v, heads(seen["out"], q.shape[1])
 
 

@@ -273,7 +273,7 @@ def _classes(config: Any) -> dict[str, Any]:
 
 def _of_depth(model: torch.nn.Module, name: str, spec: Spec) -> Iterator[str]:
     """Compare the number of layers of an encoder or a decoder, also of those that do not run."""
-    layers = re.compile(rf"{name}\.(?:layers|block)\.\d+")
+    layers = re.compile(rf"(?:(?:en|de)coder\.)?{name}\.(?:layers|block)\.\d+")
     depth = sum(bool(layers.fullmatch(path)) for path, _ in model.named_modules())
     if depth != len(spec.layers):
         yield f"its {name} has {depth} layers, not {len(spec.layers)}"
@@ -485,11 +485,14 @@ def _of_buckets(config: Any, name: str, spec: Spec) -> Iterator[str]:
     own: Any = next(
         part
         for path, part in model.named_modules()
-        if hasattr(part, "_relative_position_bucket") and name in path
+        if (hasattr(part, "_relative_position_bucket") or config.model_type == "mpnet")
+        and (name in path and hasattr(part, "relative_attention_bias"))
     )
     both = not getattr(own, "is_decoder", True)  # Pix2Struct's is a decoder, and does not say so
     if type(own).__name__.startswith("UMT5"):
         true = own._relative_position_bucket(-offsets)
+    elif config.model_type == "mpnet":
+        true = own.relative_position_bucket(-offsets)  # of keys from queries
     else:
         count, reach = config.relative_attention_num_buckets, config.relative_attention_max_distance
         true = own._relative_position_bucket(-offsets, both, count, reach)

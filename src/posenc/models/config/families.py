@@ -103,8 +103,10 @@ class Family:
                  for each layer, "wide" {type of layer: key of its channels of a head}, "times" how
                  many even shares of the width a head has, "share" the key of channels that turn of
                  those of `head_dim`, "by_layer" {key of a list with one for each layer: setting},
-                 "scaled" the key of a list of the layers that are scaled, without which all are
-    `stacks`     encoder and decoder, where they differ: name → fields of Family that do
+                 "scaled" the key of a list of the layers that are scaled, without which all are,
+                 with "runs" `num_hidden_layers` counts runs where its own key counts layers;
+                 with "table" a T5 bias has learned positions beside it
+    `stacks`     those of a model that has two: name → fields of Family in which they differ
     `parts`      keys of configs inside this one
     `inner`      such a key → {"model_type": what its class takes it for where it states none,
                  "fixed": or another one, "defaults": those that the class of the whole gives it}

@@ -176,6 +176,9 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
         if turned and isinstance(dim, int) and values.get("partial_rotary_factor") is None:
             values["partial_rotary_factor"] = turned / dim
         values.pop(key, None)
+    depth = family.keys.get("num_hidden_layers", "")
+    if family.form.get("runs") and values.get(depth) is not None:
+        values.pop("num_hidden_layers", None)
     if family.form.get("by_layer"):
         _by_type(values, config, family)
     for older, usual in family.older.items():
@@ -416,7 +419,11 @@ def _t5(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
             f"must exceed the {side // 2} distances that have a bucket of their own",
             reach,
         )
-    return {"layers": _with_encoding(config, family, Buckets(heads, buckets, reach, both))}
+    layers = _with_encoding(config, family, Buckets(heads, buckets, reach, both))
+    if not family.form.get("table"):
+        return {"layers": layers}
+    table = _learned_table(config, family)
+    return {"layers": layers, "embedding": table, "context": table.rows, "trained": table.rows}
 
 
 def _deberta(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
