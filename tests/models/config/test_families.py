@@ -33,7 +33,7 @@ def test_the_page_that_adds_a_family_has_every_field_and_what_was_read():
     assert {*re.findall(r"^    `(\w+)`", families.Family.__doc__, re.MULTILINE)} == {*order}
     source = inspect.getsource(families.Family)
     assert re.findall(r"^    # (.+)", source, re.MULTILINE) == ["What it is", *dict(rows)]
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    *_, block = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     ((name, read),) = ast.literal_eval(f"{{{block}}}").items()
     family = families.family(name)
     assert {field: getattr(family, field) for field in read} == read
