@@ -129,6 +129,17 @@ def test_settings_of_the_old_scaling_are_kept_but_those_that_follow_from_the_fac
     }
 
 
+def test_both_stacks_of_a_model_that_share_settings_are_stretched():
+    """HRM's two, against YaRN's formula; each has the whole config for its own."""
+    written, _ = extended({"model_type": "hrm_text"}, 4096, "yarn")
+    stacks = specify(written).parts
+    assert len(stacks) == 2
+    for stack in stacks.values():
+        (turn,) = stack.rotary
+        wanted = extension.yarn(frequencies(turn.dim, turn.base), factor=2.0, trained=2048)
+        assert torch.allclose(torch.tensor(turn.frequencies()), wanted)
+
+
 def test_the_text_part_of_a_composite_config_is_stretched():
     text = {k: v for k, v in GEMMA.items() if k != "model_type"} | {"model_type": "gemma3_text"}
     config = {"model_type": "gemma3", "text_config": text, "vision_config": {"image_size": 224}}

@@ -151,9 +151,7 @@ def extended(
         )
     _check_trained(trained, usual, turn, context, method, file)
     stretched = deepcopy(config)
-    inner = stretched
-    for name in place:
-        inner = inner[name]
+    inner = _at(stretched, place)
     if method in ("ntk", BASE):
         # NTK-aware: the slowest pair then turns `factor` times slower, the fastest as before.
         raised = base or turn.base * factor ** (turn.turned / (turn.turned - 2))
@@ -186,11 +184,16 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
     """Return the config with the length alone raised: nothing turns otherwise."""
     spec = specify(config)
     longer = deepcopy(config)
-    inner = longer
-    for name in spec.main_place:
-        inner = inner[name]
+    inner = _at(longer, spec.main_place)
     inner[_own_name(spec.main, "max_position_embeddings", inner)] = to
     return longer
+
+
+def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    """The settings that these keys lead to; two stacks of a model may share those of the whole."""
+    for name in place:
+        config = config.get(name, config)
+    return config
 
 
 def _lengths(
