@@ -137,7 +137,7 @@ def test_both_stacks_of_a_model_that_share_settings_are_stretched():
     for stack in stacks.values():
         (turn,) = stack.rotary
         wanted = extension.yarn(frequencies(turn.dim, turn.base), factor=2.0, trained=2048)
-        assert torch.allclose(torch.tensor(turn.frequencies()), wanted)
+        assert torch.allclose(turn.frequencies(), wanted)
 
 
 def test_the_text_part_of_a_composite_config_is_stretched():
