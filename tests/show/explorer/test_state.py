@@ -33,13 +33,15 @@ def some_state(random):
         "guess": random.randrange(4),
         "way": random.randrange(4),
         "causal": random.random() < 0.5,
+        "dim": random.randint(2, 1024),
+        "channels": random.choice(["", "0,1,10"]),
         "at": random.randrange(513),
         "apart": random.randint(-64, 64),
         "model": some_text(random),
         "wanted": random.randrange(10**9),
         "group": random.randrange(64),
         "having": random.sample(["shift_invariant", "decaying", "x y"], random.randrange(4)),
-        "stop": random.randint(1, 10),
+        "stop": random.randint(1, 15),
         "rows": random.choice(["", "angle", "cos"]),
         "embed": random.random() < 0.5,
         "seeded": random.random() < 0.5,
@@ -84,8 +86,8 @@ def test_an_address_without_sense_is_the_first_state():
 
 
 def test_numbers_beyond_their_bounds_are_the_nearest():
-    (read,) = evaluate(STATE, "(all) => all.map(fromHash)", ["#v1/tour?n=9999&i=-3&stop=11&at=2.7"])
-    assert (read["n"], read["i"], read["stop"], read["at"]) == (128, 0, 10, 2)
+    (read,) = evaluate(STATE, "(all) => all.map(fromHash)", ["#v1/tour?n=9999&i=-3&stop=16&at=2.7"])
+    assert (read["n"], read["i"], read["stop"], read["at"]) == (128, 0, 15, 2)
 
 
 def test_what_an_address_says_and_is_not_shown_is_named():
