@@ -33,7 +33,14 @@ from posenc.models import from_gguf
 from posenc.models.config import families, specify
 from posenc.models.config.gguf import specify_gguf
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import ModelFiles, find_files, inside, read_json
+from posenc.models.files.folder import (
+    ModelFiles,
+    find_files,
+    inside,
+    read_json,
+    unused_folder,
+    written_beside,
+)
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, config_of, plan
 from posenc.models.weights import Weights, open_weights
@@ -81,9 +88,7 @@ def convert(
         if layout not in OTHER and not (name == "from_" and layout is None):
             names = " or ".join(map(repr, OTHER))
             raise ValueError(f"`{name}` is a layout: {names}, got {layout!r}.")
-    out = Path(os.path.realpath(out))
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
+    out = unused_folder(out)
     files = find_files(path)
     if files.config is None and files.format != "gguf":
         raise ModelError(path, "", "holds no config.json, which says how its heads lie")
@@ -105,22 +110,13 @@ def convert(
     room = shutil.disk_usage(home).free
     check_memory(source.bytes, home, "", room, of="on the disk")
 
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
+    with written_beside(out) as part:
         count = 0
         for name in source.write(part, orders, to):
             count += 1
             progress(name, count, len(weights))
         notes.append(_declare(part / "config.json", source.config, source.spec.model, to))
         size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-        if out.exists():
-            # Raises if somebody has put something there meanwhile
-            out.rmdir()
-        part.rename(out)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
     notes = [*files.notes, *source.notes, *notes]
     if source.left:
         notes.append(f"left behind: {', '.join(map(printable, source.left))}")

@@ -13,7 +13,6 @@ nothing of the new rows but what stands between the old ones: train it on the ne
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -31,7 +30,13 @@ from posenc.models.config.families import Family
 from posenc.models.config.spec import Spec, Table
 from posenc.models.convert import PIECE, exactly, header_bytes, other_files
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import ModelFiles, find_files, read_json
+from posenc.models.files.folder import (
+    ModelFiles,
+    find_files,
+    read_json,
+    unused_folder,
+    written_beside,
+)
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights import Weights, open_weights
 from posenc.models.weights.memory import check_memory
@@ -63,9 +68,7 @@ def resize(path: Path, to: int, out: Path, part: str = "") -> Resized:
     """
     if not 1 <= to <= LONGEST:
         raise ValueError(f"`to` is a number of tokens, or pixels of a side, to 2²⁰, got {to}.")
-    out = Path(os.path.realpath(out))
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
+    out = unused_folder(out)
     files = find_files(path)
     if files.config is None or files.format != "safetensors":
         raise ModelError(path, "", "must hold a config.json, and weights in safetensors")
@@ -172,9 +175,7 @@ def _written(
     """Write the folder beside `out`, and rename it; return its bytes."""
     shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
     copied, _ = other_files(files, shards, out)
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        unfinished.mkdir(parents=True)
+    with written_beside(out) as unfinished:
         for file in copied:
             with opened(file) as source, (unfinished / file.name).open("xb") as copy:
                 shutil.copyfileobj(source, copy)
@@ -185,14 +186,7 @@ def _written(
                 copy.writelines(_pieces(shard, name, new))
         text = json.dumps(config, ensure_ascii=False, indent=2) + "\n"
         (unfinished / "config.json").write_text(text, "utf-8")
-        size = sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
-        if out.exists():
-            out.rmdir()  # raises if somebody has put something there meanwhile
-        unfinished.rename(out)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    return size
+        return sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
 
 
 def _pieces(shard: Path, name: str, new: torch.Tensor) -> Iterator[bytes]:
