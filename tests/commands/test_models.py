@@ -289,9 +289,25 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
         (("--prove",), "give --to, and no --method or --factor"),
         (("--to", 256), "`--method` is needed"),
         (("--to", 256, "--method", "yarn", "--out", "b"), "are for --prove, or for"),
+        (("--to", 256, "--method", "yarn", "--precision", "bfloat16"), "are for --prove"),
     ):
         code, _, err = posenc("extend", made, *words)
         assert (code, says in err) == (2, True)
+
+
+def test_pairs_that_were_searched_for_are_written_and_read_again(posenc, tmp_path):
+    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
+    made = trained("Llama", tmp_path / "trained", rope_parameters=linear)
+    plain = dict(rope_type="default", factor=None)
+    model = planted(made, tmp_path / "m", max_position_embeddings=32, rope_parameters=plain)
+    (tmp_path / "a.txt").write_text(text(4_000, seed=1))
+    asked = ("extend", model, "--to", 48, "--prove", "--text", "a.txt", "--precision", "bfloat16")
+    code, out, _ = posenc(*asked)
+    assert (code, "chosen, on text between: pairs, searched" in out) == (0, True)
+    assert "read whole, bfloat16" in out
+    assert "llama.cpp: has no flag for longrope" in out
+    code, out, _ = posenc("inspect", model, "--json")
+    assert (code, json.loads(out)["context"]) == (0, 48)
 
 
 def test_a_table_is_made_longer(posenc, tmp_path):
@@ -342,6 +358,8 @@ def test_a_qwen3_is_proved_from_the_length_of_its_makers(posenc, tmp_path, monke
     asked = ("extend", model, "--to", 256, "--prove", "--text", "a.txt", "--json")
     code, out, _ = posenc(*asked)
     told = json.loads(out)["proof"]
-    assert (code, told["trained"], told["chosen"]) == (0, 64, "linear")
+    assert (code, told["trained"], told["chosen"]) == (0, 64, "pairs, searched")
+    far = {way["name"]: way["far"] for way in told["ways"]}
+    assert far["pairs, searched"] < far["linear"] < far["yarn"]
     after = json.loads((model / "config.json").read_text())
     assert (after["rope_parameters"]["factor"], after["max_position_embeddings"]) == (4.0, 256)

@@ -14,7 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from posenc import frequencies
 from posenc.encodings.rotary import extension
 from posenc.models.config import specify
-from posenc.models.extend import METHODS, changes, extend, extended
+from posenc.models.extend import METHODS, changes, extend, extended, slowed
 from posenc.models.files.errors import ModelError
 
 LLAMA = {
@@ -81,6 +81,32 @@ def test_transformers_turns_as_the_formula_says(config, method, to):
     turn = specify(made).rotary[0]
     torch.testing.assert_close(turn.frequencies(to), expected, rtol=1e-9, atol=0)
     assert specify(made).context >= to
+
+
+@pytest.mark.parametrize("config", [LLAMA, V5], ids=["v4", "v5"])
+@pytest.mark.parametrize("length", [100, 2048, 5000])
+def test_in_transformers_each_pair_turns_slower_by_its_own_factor_at_any_length(config, length):
+    slower = [1.0 + pair / 8 for pair in range(32)]
+    made = slowed(config, 5000, 2048, slower, gain=1.25)
+    module = LlamaRotaryEmbedding(AutoConfig.for_model(**made))
+    cos, _ = module(torch.zeros(1), torch.arange(length)[None])
+    expected = frequencies(64, 50000.0) / torch.tensor(slower)
+    torch.testing.assert_close(module.inv_freq, expected.float(), rtol=3e-6, atol=0)
+    assert (cos[0, 0] == 1.25).all()
+    assert made["max_position_embeddings"] == 5000
+
+
+@pytest.mark.parametrize("config", [GEMMA, GEMMA_V5], ids=["v4", "v5"])
+def test_layers_with_a_window_turn_as_they_did(config):
+    made = specify(slowed(config, 8192, 4096, [2.0] * 32, gain=1.0))
+    near, far = made.layers[0].encoding, made.layers[5].encoding
+    assert near == specify(config).layers[0].encoding
+    assert far.theta(8192) == pytest.approx([x / 2 for x in far.unscaled()])
+
+
+def test_what_was_stretched_by_another_way_is_not_slowed_pair_by_pair():
+    with pytest.raises(ModelError, match="another already"):
+        slowed(extended(V5, 4096, "yarn")[0], 8192, 4096, [2.0] * 32, gain=1.0)
 
 
 @pytest.mark.parametrize(("config", "place"), [(LLAMA, "rope_scaling"), (V5, "rope_parameters")])

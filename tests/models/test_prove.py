@@ -13,10 +13,25 @@ from thorough import THOROUGH
 from trained_models import planted, text, trained
 
 from posenc.models.check.loss import bits, opened
+from posenc.models.config import specify
 from posenc.models.files.errors import ModelError
-from posenc.models.prove import Proof, Way, _bits, prove, ways
+from posenc.models.prove import ENOUGH, PAIRS, Proof, Way, _bits, prove, ways
 
 LETTERS = text(4_000, seed=1)
+GEMMA_V5 = {
+    "model_type": "gemma3_text",
+    "hidden_size": 512,
+    "head_dim": 64,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 4096,
+    "sliding_window": 512,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+    },
+}
 
 
 def script(name):
@@ -50,6 +65,44 @@ def test_the_way_that_it_was_trained_for_is_chosen(stretched):
     assert [end for end, _ in best.by_position] == [32, 64]
     assert {"as it is", "ntk", "yarn", "llama3", "yarn, searched"} <= {w.name for w in proof.ways}
     assert json.dumps(proof.to_json())
+
+
+def test_pairs_that_no_formula_of_that_factor_fits_are_searched_for(stretched):
+    """Asked for 48 tokens, each formula slows pairs by 1.5 at most; it was trained with 2."""
+    proof = prove(stretched, 48, LETTERS)
+    assert proof.chosen == PAIRS
+    best, told = proof.ways[0], {way.name: way for way in proof.ways}
+    assert best.far < min(way.far for name, way in told.items() if name != PAIRS) - ENOUGH
+    slower = best.config["rope_parameters"]["long_factor"]
+    assert min(slower) >= 1.0
+    assert max(slower) > 1.5
+    assert specify(best.config).main.far_seeing[0].method == "longrope"
+
+
+def test_a_search_pair_by_pair_that_finds_nothing_is_a_note(stretched):
+    proof = prove(stretched, 64, LETTERS)
+    assert PAIRS not in {way.name for way in proof.ways}
+    assert any(f"{PAIRS}: no better than linear by 0.01" in note for note in proof.notes)
+
+
+def test_a_base_is_raised_from_that_of_layers_that_see_the_whole_text():
+    """A Gemma 3 turns by 10,000 where there is a window: ten times that is less than 10⁶."""
+    found, notes = ways(GEMMA_V5, 8192)
+    assert "base 10,000,000" in found
+    assert not notes
+
+
+def test_in_bfloat16_the_same_way_is_chosen_by_nearly_the_same_losses(stretched):
+    rounded, exact = (prove(stretched, 64, LETTERS, precision=x) for x in ("bfloat16", "float32"))
+    assert rounded.chosen == exact.chosen == "linear"
+    assert rounded.precision == rounded.to_json()["precision"] == "bfloat16"
+    assert rounded.ways[0].far == pytest.approx(exact.ways[0].far, abs=0.02)
+    assert rounded.ways[0].far != exact.ways[0].far
+
+
+def test_another_precision_is_refused_before_a_model_is_opened(tmp_path):
+    with pytest.raises(ValueError, match="`precision` must be float32 or bfloat16, got 'int8'"):
+        prove(tmp_path, 64, precision="int8")
 
 
 def test_where_nothing_works_it_says_so(llama):

@@ -160,8 +160,13 @@ def extended(
             raise ValueError(f"`base` must be above the present one, {now}: give a larger one.")
         _raise_base(inner, turn, main, raised, notes)
     else:
-        _set(inner, method, factor, trained, main, notes, stretched)
-    if method != "dynamic":
+        _set(inner, method, _values(method, factor, trained), main, notes, stretched)
+    if method == "dynamic":
+        notes.append(
+            "max_position_embeddings stays: dynamic scaling counts from it; keys cached before a"
+            f" text grows past {trained} tokens are wrong after it"
+        )
+    else:
         inner[_own_name(main, "max_position_embeddings", inner)] = to
     _check(specify(stretched, file).main, to, method, file)
     return stretched, notes
@@ -178,6 +183,31 @@ def trained_length(spec: Spec) -> int | None:
         return RECIPES[main.model][1]
     stated = (turn.trained for turn in main.rotary if turn.trained)
     return next(stated, main.trained or main.context)
+
+
+def slowed(
+    config: dict[str, Any], to: int, trained: int, slower: list[float], gain: float
+) -> dict[str, Any]:
+    """Return the config for texts of `to` tokens whose pairs turn so many times slower, one each.
+
+    It is written as longrope, with the same factors for texts of any length, so that keys that were
+    cached stay right while a text grows.
+    Raises ModelError where the model does not take it.
+    """
+    longer = lengthened(config, to)
+    main = specify(config).main
+    if main.far_seeing[0].method != "default" or main.far_seeing[0].sections:
+        raise ModelError("config.json", "rope_type", "is another already, or has several axes")
+    values = {
+        "factor": to / trained,
+        "original_max_position_embeddings": trained,
+        "short_factor": slower,
+        "long_factor": slower,
+        "attention_factor": gain,
+    }
+    _set(_at(longer, specify(config).main_place), "longrope", values, main, [], longer)
+    _check(specify(longer).main, to, "longrope", "config.json")
+    return longer
 
 
 def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
@@ -253,7 +283,6 @@ def changes(before: Any, after: Any, path: str = "") -> list[Change]:
 
 def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
     """The context length, and the rotation of the layers that see the whole text."""
-    seeing = [x for x in main.layers if isinstance(x.encoding, Rotary) and x.window is None]
     if not main.rotary:
         raise ModelError(
             file,
@@ -261,32 +290,34 @@ def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
             f"{main.model!r} turns no queries and keys ({main.kind}), and this extends rotations:"
             " a table of rows is interpolated by --method table, and trained on",
         )
-    if not seeing:
+    if not main.far_seeing:
         raise ModelError(
             file, "sliding_window", "bounds every layer: a longer text changes nothing"
         )
     if main.context is None:
         raise ModelError(file, "max_position_embeddings", "is missing: stretched from what length?")
-    turn = seeing[0].encoding
-    assert isinstance(turn, Rotary)
-    return main.context, turn
+    return main.context, main.far_seeing[0]
 
 
-def _set(
-    inner: dict[str, Any],
-    method: str,
-    factor: float,
-    trained: int,
-    main: Spec,
-    notes: list[str],
-    config: dict[str, Any],
-) -> None:
-    """Write a rope_type and its keys where the config has its settings."""
+def _values(method: str, factor: float, trained: int) -> dict[str, Any]:
+    """The keys of a rope_type that is a formula."""
     values: dict[str, Any] = {"factor": factor}
     if method in ("yarn", "llama3"):
         values["original_max_position_embeddings"] = trained
     if method == "llama3":
         values |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    return values
+
+
+def _set(
+    inner: dict[str, Any],
+    method: str,
+    values: dict[str, Any],
+    main: Spec,
+    notes: list[str],
+    config: dict[str, Any],
+) -> None:
+    """Write a rope_type and its keys where the config has its settings."""
     place = _spelling(inner, config)
     settings = inner.get(place) or {}
     nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
@@ -300,11 +331,6 @@ def _set(
                 "layers with a window turn by the same settings, so they are stretched too"
             )
     inner[place] = settings
-    if method == "dynamic":
-        notes.append(
-            "max_position_embeddings stays: dynamic scaling counts from it; keys cached before a"
-            f" text grows past {trained} tokens are wrong after it"
-        )
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -369,17 +395,12 @@ def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
 
 def _check(spec: Spec, to: int, method: str, file: str) -> None:
     """Raise ModelError where the new config would be read as anything else than was asked for."""
-    turn = _full(spec)
+    turn = spec.far_seeing[0]
     meant = "default" if method in ("ntk", BASE) else method
     if turn.method != meant or (spec.context or 0) < to:
         raise ModelError(
             file, "", f"would be read as {turn.method} for {spec.context} tokens: not written"
         )
-
-
-def _full(spec: Spec) -> Rotary:
-    encodings = (x.encoding for x in spec.layers if x.window is None)
-    return next(turn for turn in encodings if isinstance(turn, Rotary))
 
 
 def _keep(config: Path, raw: bytes) -> Path:

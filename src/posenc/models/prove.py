@@ -9,8 +9,9 @@ sliding   the model as it was reads the same tokens, each told by the trained le
 recall    a key of five tokens behind a marker, at three depths: the share that comes back
 copy      `to`/2 random tokens and the same again: the share of the second half that is foretold
 
-A way is chosen on every other stretch of the text, and its losses are told on those between, which
-it has not seen.
+Ways are those of `extend`, a YaRN whose ends and gain are searched for, and from the best of these
+a search pair by pair. A way is chosen on every other stretch of the text, and its losses are told
+on those between, which it has not seen.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from posenc.core.provenance import Provenance, since
+from posenc.core.text import shown
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.loss import Opened, opened, read_as
 from posenc.models.config.gguf import as_config
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Spec
-from posenc.models.extend import NEW, OLD, extended, lengthened, trained_length
+from posenc.models.extend import NEW, OLD, extended, lengthened, slowed, trained_length
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.inspection import name_of
@@ -43,15 +45,18 @@ from posenc.models.weights import open_weights
 AS_IT_IS = "as it is"  # but for the length that its config says
 TRIED = ("linear", "ntk", "yarn", "llama3")
 STRETCHES, MOST_STRETCHES = 4, 32  # half of them to choose by, half to tell
-READ = (
-    2**14
-)  # tokens that all stretches hold, at least: few short ones tell near ways apart by luck
+# Tokens that all stretches hold, at least: few short ones tell near ways apart by luck
+READ = 2**14
 ENDS = {"beta_slow": (0.5, 2.0, 4.0), "beta_fast": (4.0, 8.0, 16.0)}  # beside YaRN's 1 and 32
+# Pairs are searched in so many bands of neighbours at most, each by these powers of to / trained
+BANDS, POWERS = 8, (1 / 2, 1 / 4)
+PAIRS = "pairs, searched"
 CHUNK = 512  # tokens whose logits are in memory together
 KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)
 ENOUGH = 0.01  # bits a token: what is nearer to reading on in a window is not worth its cache
 
 Progress = Callable[[str, int, int], None]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class Proof:
     gguf_keys: dict[str, Any]  # of the best way, where the model is a GGUF file
     name: str = ""  # of the model's folder or file
     provenance: Provenance | None = None
+    precision: Precision = "float32"
 
     @property
     def chosen(self) -> str:
@@ -103,11 +109,15 @@ def prove(
     base: float | None = None,
     trained: int | None = None,
     progress: Progress = lambda doing, count, of: None,
+    precision: Precision = "float32",
 ) -> Proof:
-    """Measure each way to read texts of `to` tokens.
+    """Measure each way to read texts of `to` tokens, weights and activations in this `precision`.
 
     Raises ModelError for a model that cannot be opened, stretched or asked.
     """
+    if precision not in get_args(Precision):
+        known = " or ".join(get_args(Precision))
+        raise ValueError(f"`precision` must be {known}, got {shown(precision)}.")
     start = time.time()
     if letters is None:
         from posenc.analysis.text import novel_letters
@@ -115,7 +125,7 @@ def prove(
         letters = novel_letters()
     config = _config(path)
     configs, notes = ways(config, to, base, trained)
-    with opened(path) as model:
+    with opened(path, getattr(torch, precision)) as model:
         length = trained or trained_length(model.spec) or 0
         if not 0 < length < to:
             raise ModelError("config.json", "max_position_embeddings", "is not exceeded by", to)
@@ -123,19 +133,26 @@ def prove(
         ids = model.stretches(letters, to, count)
         if len(ids) < 2:
             raise ModelError("the text", "", f"must hold 2 stretches of {to:,} tokens")
-        total, found = len(configs) + 1, []
+        total, found = len(configs) + 2, []
         for number, (name, tried) in enumerate(configs.items()):
             progress(name, number, total)
             found.append(_measured(model, name, tried, ids, length))
-        progress("yarn, searched", total - 1, total)
+        progress("yarn, searched", total - 2, total)
         if "yarn" in configs:
             found.append(_searched(model, configs["yarn"], ids, length))
+        progress(PAIRS, total - 1, total)
+        best = min(found, key=lambda way: way.chosen_by)
+        if find_files(path).format == "gguf":
+            notes.append(f"{PAIRS}: not tried, for no key of a GGUF file holds a factor a pair")
+        else:
+            found += _pair_by_pair(model, configs[AS_IT_IS], best, ids, length, notes)
         sliding = _sliding(model, ids[1::2], length)
     found.sort(key=lambda way: way.chosen_by)
     spec = specify(found[0].config)
     keys = _keys_of(path, spec, to)
     made = name_of(path), since(start)
-    return Proof(length, to, sliding, found, cache_bytes(spec, to), notes, keys, *made)
+    cache = cache_bytes(spec, to)
+    return Proof(length, to, sliding, found, cache, notes, keys, *made, precision)
 
 
 def ways(
@@ -149,7 +166,7 @@ def ways(
             found[method], _ = extended(dict(config), to, method, trained=trained)
         except ModelError as error:
             notes.append(f"{method}: {error}")
-    own = specify(config).main.rotary[0]
+    own = specify(config).main.far_seeing[0]
     larger = base or own.base * 10
     try:
         name = f"base {larger:,.10g}"
@@ -203,7 +220,7 @@ def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, tra
 def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) -> Way:
     """Search YaRN's two ends and its gain, one after another, on the stretches to choose by."""
     best, least = yarn, _far_bits(model, yarn, ids[::2], trained)
-    factor = specify(yarn).main.rotary[0].factor
+    factor = specify(yarn).main.far_seeing[0].factor
     gains = (1.0, yarn_gain(factor) ** 0.5)
     for key, values in (*ENDS.items(), ("attention_factor", gains)):
         for value in values:
@@ -212,6 +229,46 @@ def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) ->
             if bits < least:
                 best, least = tried, bits
     return _measured(model, "yarn, searched", best, ids, trained)
+
+
+def _pair_by_pair(
+    model: Opened,
+    plain: dict[str, Any],
+    best: Way,
+    ids: Tensor,
+    trained: int,
+    notes: list[str],
+) -> list[Way]:
+    """Search how much slower each pair turns, from the best way so far; never faster than it did.
+
+    Nothing is found, and it is noted why, where that is no better by what counts: a formula is
+    what servers know.
+    """
+    turn, to = specify(best.config).main.far_seeing[0], ids.shape[-1]
+    slower = [abs(was / now) for was, now in zip(turn.unscaled(), turn.theta(to), strict=True)]
+
+    def bits(factors: list[float]) -> float:
+        config = slowed(plain, to, trained, factors, turn.gain)
+        return _far_bits(model, config, ids[::2], trained)
+
+    try:
+        least = bits(slower)
+    except ModelError as error:
+        notes.append(f"{PAIRS}: {error}")
+        return []
+    width = -(-len(slower) // BANDS)
+    for power in POWERS:
+        for start in range(0, len(slower), width):
+            for by in ((to / trained) ** power, (to / trained) ** -power):
+                band = [max(1.0, factor * by) for factor in slower[start : start + width]]
+                tried = slower[:start] + band + slower[start + width :]
+                if tried != slower and (found := bits(tried)) < least:
+                    slower, least = tried, found
+    if least > best.chosen_by - ENOUGH:
+        notes.append(f"{PAIRS}: no better than {best.name} by {ENOUGH} bits a token")
+        return []
+    config = slowed(plain, to, trained, slower, turn.gain)
+    return [_measured(model, PAIRS, config, ids, trained)]
 
 
 def _far_bits(model: Opened, config: dict[str, Any], ids: Tensor, trained: int) -> float:

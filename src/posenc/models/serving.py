@@ -37,14 +37,14 @@ def serving(model: str, config: Mapping[str, Any], spec: Spec, to: int) -> dict[
         "vLLM": f"vllm serve {name} --hf-overrides {override} --max-model-len {to}",
         "SGLang": f"python -m sglang.launch_server --model-path {name}"
         f" --json-model-override-args {override} --context-length {to}",
-        "llama.cpp": _llama_cpp(_far(spec.main), to),
+        "llama.cpp": _llama_cpp(spec.main.far_seeing[0], to),
         "MLX": f"mlx_lm.load({model!r}, model_config=json.loads({words!r}))",
     }
 
 
 def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
     """The keys of a GGUF file that say the same, where its metadata can."""
-    turn = _far(spec.main)
+    turn = spec.main.far_seeing[0]
     keys: dict[str, Any] = {"context_length": to, "rope.freq_base": turn.base}
     if turn.method in ("linear", "yarn"):
         keys |= {"rope.scaling.type": turn.method, "rope.scaling.factor": turn.factor}
@@ -93,11 +93,3 @@ def _tuned(turn: Rotary) -> dict[str, float]:
     }
     usual = {"beta_slow": 1.0, "beta_fast": 32.0, "attn_factor": 1.0}
     return {key: value for key, value in values.items() if not isclose(value, usual[key])}
-
-
-def _far(spec: Spec) -> Rotary:
-    """The rotation of the layers that see the whole text."""
-    turns = [x.encoding for x in spec.layers if isinstance(x.encoding, Rotary) and not x.window]
-    turn = turns[0]
-    assert isinstance(turn, Rotary)
-    return turn

@@ -100,8 +100,10 @@ class Opened:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Opened]:
+def opened(path: Path, dtype: torch.dtype = torch.float32) -> Iterator[Opened]:
     """Open the model in a folder, or in a GGUF file, for the time of a `with`; on a GPU, if any.
+
+    Its weights are in `dtype`.
 
     Raises ModelError for one that cannot be read with certainty.
     """
@@ -111,7 +113,7 @@ def opened(path: Path) -> Iterator[Opened]:
     logging.disable_progress_bar()
     if files.format != "gguf":
         model, tokenizer, _ = load(files.root, head=True)
-        yield Opened(_placed(model), tokenizer, read_itself(path).main)
+        yield Opened(_placed(model, dtype), tokenizer, read_itself(path).main)
         return
     # transformers reads a GGUF file from a folder in which nothing else is.
     with tempfile.TemporaryDirectory() as alone:
@@ -124,11 +126,13 @@ def opened(path: Path) -> Iterator[Opened]:
             how: dict[str, Any] = dict(gguf_file="model.gguf", local_files_only=True)
             model = AutoModelForCausalLM.from_pretrained(alone, dtype=torch.float32, **how)
             tokenizer = AutoTokenizer.from_pretrained(alone, **how)
-    yield Opened(_placed(model.eval()), tokenizer, _in_their_order(read_itself(path).main, file))
+    yield Opened(
+        _placed(model.eval(), dtype), tokenizer, _in_their_order(read_itself(path).main, file)
+    )
 
 
-def _placed(model: Any) -> Any:
-    return model.to("cuda") if torch.cuda.is_available() else model
+def _placed(model: Any, dtype: torch.dtype) -> Any:
+    return model.to("cuda" if torch.cuda.is_available() else "cpu", dtype)
 
 
 def _in_their_order(spec: Spec, file: Path) -> Spec:

@@ -409,6 +409,12 @@ class Spec:
         turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))
         return tuple(dict.fromkeys(turns))
 
+    @property
+    def far_seeing(self) -> tuple[Rotary, ...]:
+        """The distinct rotations of the layers that see the whole text."""
+        seeing = [layer for layer in self.layers if layer.window is None]
+        return replace(self, layers=tuple(seeing)).rotary
+
 
 def _stated(part: Any) -> str:
     """A part of a specification with what differs from its defaults.

@@ -37,6 +37,8 @@ def by_position(result: Proof) -> Figure:
     marks = [*lines, sliding, Rule(result.trained, "x")]
     panel = Panel("", marks, "position of the token, up to", "bits a token")
     said = f"The dashed line is the model as it was, told by the last {result.trained:,} tokens."
+    if result.precision != "float32":
+        said += f" All is computed in {result.precision}."
     return Figure("Bits a token, by position", [panel], f"{headline(result)} {said}", height=420)
 
 

@@ -63,7 +63,7 @@ def proof(proved: "Proof", console: Console) -> None:
     """Print each way to read longer texts, the best first, and what is chosen."""
     trained, to = f"{proved.trained:,}", f"{proved.to:,}"
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("read whole")
+    table.add_column("read whole" + (", bfloat16" if proved.precision == "bfloat16" else ""))
     for name in (f"bits to {trained}", f"bits to {to}", "key recalled", "copied"):
         table.add_column(name, justify="right")
     for way in proved.ways:
