@@ -3,7 +3,7 @@
 import torch
 
 from posenc import RoPE, axial
-from posenc.attention.attend import scores
+from posenc.attention.scores import scores
 from posenc.core.positions import grid
 
 rope = RoPE(axial(64, axes=2))

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from posenc import RoPE, Sinusoidal
-from posenc.attention.attend import scores
+from posenc.attention.scores import scores
 from posenc.core.positions import sequence
 from posenc.show.report.drawing.figure import Figure, Panel, style
 from posenc.show.report.drawing.marks import Line

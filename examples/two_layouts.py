@@ -12,7 +12,7 @@ import torch
 
 from posenc import RoPE
 from posenc.analysis.similarity import turned
-from posenc.attention.attend import scores
+from posenc.attention.scores import scores
 from posenc.core.positions import sequence
 from posenc.models.layouts import permutation
 from posenc.show.report.drawing.figure import Figure, Panel, style

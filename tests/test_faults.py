@@ -16,7 +16,8 @@ from hidden import prepared
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from posenc.attention.attend import attend, scores
+from posenc.attention.attend import attend
+from posenc.attention.scores import scores
 from posenc.catalog import CATALOG
 from posenc.core.biases import dense
 from posenc.core.masks import causal, window

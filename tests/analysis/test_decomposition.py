@@ -23,7 +23,7 @@ from posenc import (
 )
 from posenc.analysis.capture import capture
 from posenc.analysis.decomposition import decompose, of_attended, of_bert, of_layer
-from posenc.attention.attend import scores
+from posenc.attention.scores import scores
 from posenc.core.positions import folded
 from posenc.encodings.temperature import Temperature
 

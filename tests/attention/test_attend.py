@@ -9,7 +9,7 @@ from hidden import prepared, prepared_both
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc import masks
-from posenc.attention.attend import attend, scores
+from posenc.attention.attend import attend
 from posenc.catalog import CATALOG
 from posenc.core.encoding import Encoding
 from posenc.core.positions import folded, sequence
@@ -103,13 +103,6 @@ def test_attention_is_the_loop_over_its_definition(path, groups, scale):
     sees = lambda b, i, j: q_pos[i] >= k_pos[j] and j < (5, 4)[b]  # noqa: E731
     expected = by_hand(q, k, v, q_pos, k_pos, sees, DIM**-0.5 if scale is None else scale)
     torch.testing.assert_close(actual, expected)
-
-
-def test_scores_are_the_logits_of_attention():
-    q, k, pos = heads(1, 2, 4), heads(1, 2, 4), torch.tensor([5, 0, 9, 1])
-    one_hot = torch.eye(4, dtype=torch.float64).expand(1, 2, 4, 4)
-    weights = attend(q, k, one_hot, ALiBi(2), pos)
-    torch.testing.assert_close(scores(ALiBi(2), q, k, pos, pos).softmax(-1), weights)
 
 
 def test_without_positions_tokens_stand_at_0_1_2():

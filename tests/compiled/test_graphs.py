@@ -11,7 +11,7 @@ from javascript import evaluate
 from thorough import THOROUGH
 
 from posenc import masks
-from posenc.attention.attend import scores
+from posenc.attention.scores import scores
 from posenc.catalog import CATALOG, create, find
 from posenc.properties.probe import in_float64
 from posenc.show.explorer import data, graphs, sliders

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from posenc.attention.attend import attend, scores
+from posenc.attention.attend import attend
+from posenc.attention.scores import scores
 from posenc.catalog import CATALOG
 from posenc.core.encoding import HOOKS, Encoding
 from posenc.core.positions import folded, sequence

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from posenc.attention.attend import attend, scores
+from posenc.attention.attend import attend
+from posenc.attention.scores import scores
 from posenc.core.frequencies import frequencies
 from posenc.core.masks import causal
 from posenc.core.positions import sequence

@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from posenc.analysis.base_search import similarity
-from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
+from posenc.attention.scores import scores
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, split
 from posenc.core.masks import causal

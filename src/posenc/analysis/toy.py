@@ -15,8 +15,8 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
+from posenc.attention.scores import scores
 from posenc.core.encoding import Encoding
 from posenc.core.positions import folded
 from posenc.core.shapes import Embeddings, Scores

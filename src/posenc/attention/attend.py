@@ -16,26 +16,13 @@ from torch import Tensor
 from posenc.attention import hooks
 from posenc.attention.call import Call, Implementation
 from posenc.attention.dispatch import Explanation, chosen, run
-from posenc.attention.inputs import checked, weighing
-from posenc.attention.reference import logits
+from posenc.attention.inputs import checked
 from posenc.attention.unseen import visible
-from posenc.core.biases import pairs, per_query_head
 from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
-from posenc.core.fits import checked_at
 from posenc.core.masks import Mask
 from posenc.core.private import left_out
-from posenc.core.shapes import (
-    Heads,
-    KeyPositions,
-    Keys,
-    Points,
-    Positions,
-    Scores,
-    Seen,
-    Sinks,
-    Values,
-)
+from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
 
 
 @left_out
@@ -122,31 +109,3 @@ def explain(
 def _encoded(call: Call) -> Call:
     """Apply the hooks of queries, keys and values, to nothing that the mask hides from all."""
     return hooks.encoded(visible(call))
-
-
-def scores(
-    encoding: Encoding,
-    q: Heads,
-    k: Keys,
-    q_pos: Positions | Points,
-    k_pos: KeyPositions | Points,
-    scale: float | None = None,
-    *,
-    x: Float[Tensor, "batch token width"] | None = None,
-    k_x: Float[Tensor, "batch key width"] | None = None,
-    mask: Mask | Seen | None = None,
-) -> Scores:
-    """Compute logits of all pairs, from bare positions: properties are measured on them.
-
-    `x` and `k_x` are what q and k are projections of, for an encoding that reads it in `on_hidden`;
-    `k_x` None: as `x`. The bias is told of the `mask`, which hides nothing here.
-    """
-    at, k_at = encoding.prepare(q_pos), encoding.prepare(k_pos)
-    if x is not None:
-        at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x if k_x is None else k_x, k_at)
-    checked_at(encoding, at, q, "`q_pos`")
-    checked_at(encoding, k_at, k, "`k_pos`")
-    call = Call(encoding, q, k, k, scale=scale, mask=mask, implementation="reference")
-    call = hooks.scored(hooks.encoded(weighing(call, at, k_at)))
-    seen = None if mask is None else mask(*pairs(call.shape, device=q.device))
-    return logits(call._replace(k=per_query_head(call.k, q)), slice(None), seen=seen)

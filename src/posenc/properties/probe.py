@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from posenc.attention.attend import scores
+from posenc.attention.scores import scores
 from posenc.core.arguments import brief, channels, count, switch
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal

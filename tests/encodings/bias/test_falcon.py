@@ -5,7 +5,7 @@ import torch
 from transformers.models.falcon.modeling_falcon import build_alibi_tensor
 
 from posenc import ALiBi, attend, masks
-from posenc.attention.attend import scores
+from posenc.attention.scores import scores
 from posenc.encodings.bias.falcon import FalconALiBi
 
 

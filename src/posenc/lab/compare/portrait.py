@@ -28,8 +28,8 @@ from posenc.analysis.shift_matrix import Group, group
 from posenc.analysis.similarity import Between, Bound, PairsApart, Peak
 from posenc.analysis.text import Text, novel
 from posenc.analysis.trajectory import Advance, advance
-from posenc.attention.attend import scores
 from posenc.attention.layer import SelfAttention
+from posenc.attention.scores import scores
 from posenc.catalog import choose
 from posenc.core.biases import pairs
 from posenc.core.encoding import Encoding
