@@ -1,13 +1,9 @@
 """Causal attention to keys that are carried from one chunk of queries to the next.
 
 Queries of a chunk meet all keys before it as these were carried to its start, in torch's kernel,
-and the keys of the chunk itself in a product of matrices. The two parts are joined by their
-log-sum-exps L:
-
-    out = Σ exp(L_part − L) out_part,      L = ln Σ exp(L_part)
-
-A weight is exp(score − L) in either part, so that the gradients of each are those of attention to
-its keys alone, given `out` and L of both.
+and the keys of the chunk itself in a product of matrices. The two are joined (`parts.py`). A weight
+is exp(score − L) in either, so that the gradients of each are those of attention to its keys alone,
+given `out` and L of both.
 """
 
 from typing import Any
@@ -18,6 +14,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu import kernel
 from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
 from posenc.core.biases import per_query_head
 from posenc.core.carried import CarriedBias, Chunks, carried, in_chunks
@@ -70,9 +67,7 @@ class _Carried(torch.autograd.Function):
         for n in range(1, own.shape[2]):
             keys = chunks.past(keys, n - 1)
             far, far_lse = flash(q[:, :, n], keys, values[..., : keys.shape[-2], :], None, scale)
-            # Z₂ / (Z₁ + Z₂), for Z = exp(lse) the sum of exponentials of a part
-            out[:, :, n].lerp_(far, (far_lse - lse[:, :, n]).sigmoid().unsqueeze(-1))
-            lse[:, :, n] = torch.logaddexp(lse[:, :, n], far_lse)
+            join_(out[:, :, n], lse[:, :, n], far, far_lse)
             if any(ctx.needs_input_grad) and n % KEPT == 0:
                 kept.append(keys)
         ctx.scale = scale
@@ -123,7 +118,4 @@ def _masked(own: Tensor, scale: float) -> Tensor:
 
 def _own_weights(own: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """The weights of keys within a chunk, and their log-sum-exps (batch, head, chunk, query)."""
-    scores = _masked(own, scale)
-    weights = scores.softmax(-1)
-    # The largest weight is exp(largest score − lse)
-    return weights, scores.amax(-1) - weights.amax(-1).log()
+    return softmax(_masked(own, scale))

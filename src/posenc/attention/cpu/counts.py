@@ -5,8 +5,7 @@
 Near by, scores are made as they are defined, of keys backwards, so that a count is a sum of those
 before it. How many keys are near is read off the counts: all up to the one from which on every
 query of a block has counted to the last. For keys further back the second term is one number for
-each query, and torch's kernel computes them without a table. The parts are joined by their
-log-sum-exps, see `offset_tables.py`.
+each query, and torch's kernel computes them without a table. The two are joined (`parts.py`).
 
 Memory O(rows · (rows + near keys)), forward and backward: what is near is made again for the
 gradients. dscores of a query sum to 0 over all keys, so the far ones give to e[last] what the near
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.core.biases import per_query_head
@@ -86,17 +86,13 @@ def _forward(
         start, columns = block.rows.stop, len(range(strip.keys)[block.near]) + ROWS // 4
         by_count = q[:, :, block.rows].to(e.dtype) @ e.mT
         scores = near.scores + _looked_up(by_count, near.counts)[0]
-        weights = scores.softmax(-1)
-        # The largest weight is exp(largest score − lse); see `offset_tables.py`
-        some_lse = scores.amax(-1) - weights.amax(-1).log()
+        weights, some_lse = softmax(scores)
         some = weights @ per_query_head(v[:, :, block.near], q).flip(2).to(e.dtype)
         if block.near.start:
             far, far_lse = flash(
                 q[:, :, block.rows], k[:, :, block.far], v[:, :, block.far], None, scale
             )
-            far_lse = far_lse + by_count[..., -1]
-            some = some.lerp_(far.to(e.dtype), (far_lse - some_lse).sigmoid().unsqueeze(-1))
-            some_lse = torch.logaddexp(some_lse, far_lse)
+            join_(some, some_lse, far, far_lse + by_count[..., -1])
         out[:, :, block.rows], lse[:, :, block.rows] = some, some_lse
     return out, lse, blocks
 

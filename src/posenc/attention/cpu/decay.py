@@ -9,9 +9,9 @@ made, forward or backward.
 Of a long text c is large and float32 too short for it, so queries are taken a few at a time, r is
 the c of the last key that the first of them sees, and keys up to that one are a rectangle in which
 r − cⱼ is as exact as the bias is. Keys among the queries are a triangle. There r − cⱼ serves where
-c falls by little, and else the bias itself. The parts are joined by their log-sum-exps, see
-`offset_tables.py`. Keys of the rectangle whose weights cannot count are left out by the bound of
-`toeplitz.py`; with c falling quickly these are nearly all.
+c falls by little, and else the bias itself. The parts are joined (`parts.py`). Keys of the
+rectangle whose weights cannot count are left out by the bound of `toeplitz.py`; with c falling
+quickly these are nearly all.
 
 The gradient of cⱼ is the sum of dscores over queries, and that of cᵢ over keys: of two more
 channels, 1 and 0 in the queries, 0 and 1 in the keys, the kernel's backward makes just these sums.
@@ -27,6 +27,7 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.attention.cpu.parts import join_
 from posenc.attention.cpu.sinks import fitted, gradient, joined, refuse_second_derivative
 from posenc.attention.cpu.toeplitz import (
     Tile,
@@ -157,10 +158,8 @@ def _forward(
         # A triangle is the first part of its queries: it begins their sums.
         if part.triangle:
             out[:, heads, rows], lse[:, heads, rows] = some, some_lse
-            continue
-        before = lse[:, heads, rows]
-        out[:, heads, rows].lerp_(some.to(exact), (some_lse - before).sigmoid().unsqueeze(-1))
-        lse[:, heads, rows] = torch.logaddexp(before, some_lse)
+        else:
+            join_(out[:, heads, rows], lse[:, heads, rows], some, some_lse)
     return out, lse
 
 

@@ -5,9 +5,7 @@
 
 Far away, |δ| ≥ reach, the second term is one number for each query, the third one for each key, and
 c one vector: torch's kernel computes a rectangle of such pairs without a table. Near by, scores are
-made a tile at a time. The parts are joined by their log-sum-exps L:
-
-    out = Σ exp(L_part − L) out_part,      L = ln Σ exp(L_part)
+made a tile at a time. The parts are joined (`parts.py`).
 
 Over positions at equal steps δ goes by i − j, so a tile of n queries and m keys meets n + m − 1
 rows of a: qᵢ · a of these is one product, which is read, or its gradient written, along diagonals
@@ -25,6 +23,7 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.core.biases import per_query_head
@@ -199,36 +198,19 @@ def _forward(terms: _Terms) -> tuple[Tensor, Tensor]:
     out = lse.new_zeros(*lse.shape, terms.v.shape[-1])
     start = None
     for part in terms.parts:
-        part_out, part_lse = (_far_part if part.far else _near_part)(terms, part)
+        some = (_far_part if part.far else _near_part)(terms, part)
         if part.rows.start == start:
-            part_out, part_lse = _joined(
-                (out[:, :, part.rows], lse[:, :, part.rows]), (part_out, part_lse)
-            )
-        out[:, :, part.rows], lse[:, :, part.rows] = part_out, part_lse
+            join_(out[:, :, part.rows], lse[:, :, part.rows], *some)
+        else:
+            out[:, :, part.rows], lse[:, :, part.rows] = some
         start = part.rows.start
     return out, lse
-
-
-def _joined(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Join outputs and log-sum-exps over the keys of two parts to those over all of these keys.
-
-    With Z = exp(lse) the sum of exponentials of a part, two parts join to (Z₁ out₁ + Z₂ out₂) /
-    (Z₁ + Z₂): a mean whose second weight, Z₂ / (Z₁ + Z₂), is sigmoid(lse₂ − lse₁). Neither Z is
-    ever formed, so nothing overflows.
-    """
-    (out, lse), (other_out, other_lse) = one, other
-    out = torch.lerp(out, other_out, (other_lse - lse).sigmoid().unsqueeze(-1))
-    return out, torch.logaddexp(lse, other_lse)
 
 
 def _near_part(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor]:
     """Compute attention of some rows to some keys as it is defined."""
     q, k, v = terms.some(part)
-    scores = terms.scores(part, q, k)
-    weights = scores.softmax(-1)
-    # The largest weight is exp(largest score − lse). `logsumexp` takes exp() of every score, which
-    # is slow where the result is 0.
-    lse = scores.amax(-1) - weights.amax(-1).log()
+    weights, lse = softmax(terms.scores(part, q, k))
     out = weights @ v
     if terms.c is not None:
         out += _onto_columns(weights) @ terms.c[..., terms.of_query(part), :]
