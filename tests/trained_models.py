@@ -81,3 +81,11 @@ def planted(folder, to, **keys):
         )
     (to / "config.json").write_text(json.dumps(config, indent=2))
     return to
+
+
+def slowed(kind, folder, factor, **keys):
+    """A model trained with angles `factor` times as small, whose config does not say so."""
+    linear = dict(rope_type="linear", factor=factor, rope_theta=ROPE["rope_theta"])
+    made = trained(kind, Path(folder) / "trained", rope_parameters=linear)
+    plain = dict(rope_type="default", factor=None)
+    return planted(made, Path(folder) / "said", rope_parameters=plain, **keys)

@@ -12,7 +12,7 @@ import torch
 from published import published
 from safetensors.torch import load_file, save_file
 from small_models import saved
-from trained_models import planted, text, trained
+from trained_models import slowed, text
 
 from posenc.models.extend import RECIPES
 
@@ -271,10 +271,7 @@ def test_a_larger_base_and_the_recipe_of_a_family(posenc, tmp_path):
 
 
 def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
-    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
-    made = trained("Llama", tmp_path / "trained", rope_parameters=linear)
-    plain = dict(rope_type="default", factor=None)
-    short = planted(made, tmp_path / "m", max_position_embeddings=32, rope_parameters=plain)
+    short = slowed("Llama", tmp_path, 2.0, max_position_embeddings=32)
     (tmp_path / "a.txt").write_text(text(4_000, seed=1))
     asked = ("extend", short, "--to", 64, "--prove", "--text", "a.txt", "--out", "page", "--json")
     code, out, _ = posenc(*asked)
@@ -282,7 +279,7 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     assert "linear reads 64 tokens best" in (tmp_path / "page/index.html").read_text()
     assert (code, told["proof"]["chosen"]) == (0, "linear")
     assert json.loads((short / "config.json").read_text())["max_position_embeddings"] == 64
-    code, out, _ = posenc("extend", made, "--to", 256, "--prove", "--text", "a.txt")
+    code, out, _ = posenc("extend", tmp_path / "trained", "--to", 256, "--prove", "--text", "a.txt")
     assert code == 1
     assert "Nothing works here: past" in out
     for words, says in (
@@ -291,15 +288,12 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
         (("--to", 256, "--method", "yarn", "--out", "b"), "are for --prove, or for"),
         (("--to", 256, "--method", "yarn", "--precision", "bfloat16"), "are for --prove"),
     ):
-        code, _, err = posenc("extend", made, *words)
+        code, _, err = posenc("extend", tmp_path / "trained", *words)
         assert (code, says in err) == (2, True)
 
 
 def test_pairs_that_were_searched_for_are_written_and_read_again(posenc, tmp_path):
-    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
-    made = trained("Llama", tmp_path / "trained", rope_parameters=linear)
-    plain = dict(rope_type="default", factor=None)
-    model = planted(made, tmp_path / "m", max_position_embeddings=32, rope_parameters=plain)
+    model = slowed("Llama", tmp_path, 2.0, max_position_embeddings=32)
     (tmp_path / "a.txt").write_text(text(4_000, seed=1))
     asked = ("extend", model, "--to", 48, "--prove", "--text", "a.txt", "--precision", "bfloat16")
     code, out, _ = posenc(*asked)
@@ -350,10 +344,7 @@ def test_qwen3_comes_from_its_config_to_131072_tokens(posenc, tmp_path):
 def test_a_qwen3_is_proved_from_the_length_of_its_makers(posenc, tmp_path, monkeypatch):
     """Its config says more than it was trained on; longer texts begin where training ended."""
     monkeypatch.setitem(RECIPES, "qwen3", (80, 64))
-    linear = dict(rope_type="linear", factor=4.0, rope_theta=10_000.0)
-    made = trained("Qwen3", tmp_path / "trained", rope_parameters=linear)
-    plain = dict(rope_type="default", factor=None)
-    model = planted(made, tmp_path / "m", max_position_embeddings=80, rope_parameters=plain)
+    model = slowed("Qwen3", tmp_path, 4.0, max_position_embeddings=80)
     (tmp_path / "a.txt").write_text(text(6_000, seed=1))
     asked = ("extend", model, "--to", 256, "--prove", "--text", "a.txt", "--json")
     code, out, _ = posenc(*asked)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from thorough import THOROUGH
-from trained_models import planted, text, trained
+from trained_models import slowed, text, trained
 
 from posenc.models.check.loss import bits, opened
 from posenc.models.config import specify
@@ -50,11 +50,7 @@ def llama(tmp_path_factory):
 @pytest.fixture(scope="module")
 def stretched(tmp_path_factory):
     """Trained on 64 tokens with angles half as large; its config says 32 tokens, and no scaling."""
-    folder = tmp_path_factory.mktemp("prove")
-    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
-    made = trained("Llama", folder / "trained", rope_parameters=linear)
-    plain = dict(rope_type="default", factor=None)
-    return planted(made, folder / "said", max_position_embeddings=32, rope_parameters=plain)
+    return slowed("Llama", tmp_path_factory.mktemp("prove"), 2.0, max_position_embeddings=32)
 
 
 def test_the_way_that_it_was_trained_for_is_chosen(stretched):
