@@ -21,6 +21,8 @@ def bench(
 ) -> None:
     """Measure posenc beside other libraries in one run, as ratios to the limit.
 
+    Interrupted, it shows what it has measured.
+
     Parameters
     ----------
     parts
@@ -53,3 +55,5 @@ def bench(
     except LookupError as error:
         raise UsageError(error.args[0]) from None
     output.show(benchmarked)
+    if benchmarked.unmeasured:
+        raise KeyboardInterrupt

@@ -25,6 +25,21 @@ def test_a_part_that_there_is_not():
         run.benchmark(["rotating"])
 
 
+def interrupted():
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_ends_with_what_it_has_measured(monkeypatch, benchmarked):
+    table = benchmarked.tables[0]
+    jobs = [("first", lambda: table), ("second", interrupted), ("third", interrupted)]
+    monkeypatch.setattr(run, "_jobs", lambda part, effort: jobs)
+    found = run.benchmark(["attention"], quick=True)
+    assert (found.tables, found.unmeasured) == ([table], ("second", "third"))
+    monkeypatch.setattr(run, "_jobs", lambda part, effort: jobs[1:])
+    with pytest.raises(KeyboardInterrupt):
+        run.benchmark(["attention"])
+
+
 def test_whether_a_target_is_met_is_in_the_json(benchmarked):
     told = benchmarked.to_json()["tables"][0]["targets"]
     assert [one["met"] for one in told] == [True, False]

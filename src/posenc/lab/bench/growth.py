@@ -44,9 +44,9 @@ def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list
 
 
 def of_attention(tables: list[BenchTable], tokens: list[int]) -> list[Growth]:
-    """Fit growth to the tables of forward attention, one for each length."""
+    """Fit growth to the tables of forward attention, one for each of the first lengths or all."""
     seconds: dict[str, dict[int, float]] = {}
-    for length, table in zip(tokens, tables, strict=True):
+    for length, table in zip(tokens, tables, strict=False):
         for row in table.rows:
             seconds.setdefault(row.name, {})[length] = row.times.median
     return [

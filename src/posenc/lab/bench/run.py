@@ -73,6 +73,7 @@ class Benchmark:
     libraries: dict[str, str]
     provenance: Provenance
     schema: int = SCHEMA
+    unmeasured: tuple[str, ...] = ()  # what was left when it was interrupted
 
     def __repr__(self) -> str:
         parts = ", ".join(dict.fromkeys(table.part for table in self.tables))
@@ -95,7 +96,10 @@ def benchmark(
     quick: bool = False,
     progress: Progress = lambda doing, done, of: None,
 ) -> Benchmark:
-    """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part."""
+    """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part.
+
+    One that is interrupted ends with what it has measured, if anything.
+    """
     wanted = list(dict.fromkeys(parts)) or [part for part in PARTS if part not in BY_NAME]
     for part in wanted:
         if part not in PARTS:
@@ -105,12 +109,19 @@ def benchmark(
     jobs = [job for part in wanted for job in _jobs(part, effort)]
     tables: list[BenchTable] = []
     grown: list[Growth] = []
+    unmeasured: tuple[str, ...] = ()
     for done, (name, job) in enumerate(jobs):
         progress(name, done, len(jobs))
         torch.manual_seed(0)
-        # Some peers print when they are imported
-        with redirect_stdout(sys.stderr):
-            result = job()
+        try:
+            # Some peers print when they are imported
+            with redirect_stdout(sys.stderr):
+                result = job()
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            unmeasured = tuple([name for name, _ in jobs[done:]])
+            break
         if isinstance(result, BenchTable):
             tables.append(result)
         else:
@@ -120,7 +131,8 @@ def benchmark(
         forward = [t for t in tables if t.part == "attention" and t.case.startswith("forward")]
         grown += growth.of_attention(forward, lengths)
     progress("done", len(jobs), len(jobs))
-    return Benchmark(tables, grown, quick, processor(), libraries(), since(begun, seed=0))
+    made = since(begun, seed=0)
+    return Benchmark(tables, grown, quick, processor(), libraries(), made, unmeasured=unmeasured)
 
 
 def _jobs(

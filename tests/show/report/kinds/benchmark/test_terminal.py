@@ -1,5 +1,6 @@
 """Benchmarks as a person sees them, against the numbers that were given."""
 
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
@@ -14,4 +15,11 @@ def test_tables_on_the_terminal(benchmarked):
     for said in ("posenc half: blocks", "2.97", "2.41", "19 / 4", "4 of 8 targets met", "missed"):
         assert said in text
     assert "left out: torchtune" in text
+    assert "not measured" not in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_what_an_interrupted_run_has_not_measured_is_named(benchmarked):
+    console = Console(width=100, record=True, file=StringIO())
+    terminal.show(replace(benchmarked, unmeasured=("attention, decode, 256", "start-up")), console)
+    assert "not measured: attention, decode, 256; start-up" in console.export_text()

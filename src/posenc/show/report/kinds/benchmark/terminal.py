@@ -18,6 +18,8 @@ def show(result: Benchmark, console: Console) -> None:
         _ways(table, console)
     _targets(result, console)
     _growth(result, console)
+    if result.unmeasured:
+        console.print(Text(f"not measured: {'; '.join(result.unmeasured)}", "yellow"))
     provenance, versions = result.provenance, result.provenance.versions | result.libraries
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     console.print(
