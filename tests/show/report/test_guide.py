@@ -111,6 +111,8 @@ def test_the_stores_hold_these_numbers():
         name: tuple(round(100 * mean("shape-copy", slug(name), n)) for n in (12, 14))
         for name in guide.COPIED
     } == guide.COPIED
+    hidden = {name: round(mean("masked", slug(name), 16, 32), 3) for name in guide.HIDDEN}
+    assert hidden == guide.HIDDEN
     fox = {round(mean("properties-text", "fox", 128, cropped=cut), 3) for cut in (False, True)}
     assert fox == {guide.FOX}
     assert len(by_seed("properties-text", "fox", 128)) == 3
@@ -128,6 +130,19 @@ def test_it_names_length_rate_steps_and_seeds_of_the_studies():
         seeds = len({cell["seed"] for cell in cells})
         assert f"{begin}{trained} " in said
         assert f"learning rate {profile[0]}, {profile[1]:,} steps, {seeds} seeds)" in said
+
+
+@pytest.mark.repository
+def test_it_names_length_steps_and_seeds_of_the_encoders():
+    cells = settings("masked")
+    assert {cell["trained"] for cell in cells} == {32}
+    assert {cell["profile"]["steps"] for cell in cells} == {3_000}
+    assert len({cell["seed"] for cell in cells}) == 8
+    assert len({cell["profile"]["rate"] for cell in cells}) > 1
+    said = use("an encoder of bounded length").measured
+    assert "(L = 32 words, a learning rate chosen for each, 3,000 steps, 8 seeds)" in said
+    without, rows = (by_seed("masked", name, 16, 32) for name in ("nope", "learned"))
+    assert all(abs(x - y) < 0.1 for x, y in zip(without, rows, strict=True))
 
 
 def test_what_does_not_extrapolate_is_recommended_to_nobody():
