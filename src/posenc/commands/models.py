@@ -114,7 +114,7 @@ def extend(
         The new base, of method base; with --prove the larger base that is tried.
     prove
         Measure each way: loss by position, what comes back of a key and of a copy. The exit code is
-        1 where none is better than reading on within the trained length; nothing is written then.
+        1 where the best is not worth it beside the last tokens alone; nothing is written then.
     text
         What the model reads, in UTF-8; by default, a novel.
     precision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from posenc.models.prove import AS_IT_IS, Proof
+from posenc.models.prove import AS_IT_IS, ENOUGH, Proof
 from posenc.show.report.drawing.figure import Figure, Panel, style
 from posenc.show.report.drawing.marks import Line, Rule
 from posenc.show.report.terminal import checks
@@ -46,7 +46,10 @@ def headline(result: Proof) -> str:
     """Say in a sentence what is chosen, by how much it is better, or that nothing works."""
     best, to = result.ways[0], f"{result.to:,}"
     if not result.chosen:
-        return f"Nothing works for {to} tokens: none is better than the last {result.trained:,}."
+        return (
+            f"Nothing works for {to} tokens: {best.name} does not save {ENOUGH} bits a token against"
+            f" the last {result.trained:,}."
+        )
     way = "The model as it is" if result.chosen == AS_IT_IS else result.chosen
     return (
         f"{way} reads {to} tokens best: {best.far:.3f} bits a token past {result.trained:,},"

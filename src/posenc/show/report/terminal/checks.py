@@ -61,6 +61,8 @@ def differences(found: Sequence[Difference], names: tuple[str, str], console: Co
 
 def proof(proved: "Proof", console: Console) -> None:
     """Print each way to read longer texts, the best first, and what is chosen."""
+    from posenc.models.prove import ENOUGH
+
     trained, to = f"{proved.trained:,}", f"{proved.to:,}"
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("read whole" + (", bfloat16" if proved.precision == "bfloat16" else ""))
@@ -79,8 +81,9 @@ def proof(proved: "Proof", console: Console) -> None:
         return
     console.print(
         Text(
-            f"Nothing works here: past {trained} tokens no way predicts better than the model as it"
-            f" is told by the last {trained} tokens alone.",
+            f"Nothing works here: past {trained} tokens the way that was chosen,"
+            f" {proved.ways[0].name}, does not save {ENOUGH} bits a token against the last"
+            f" {trained} tokens alone.",
             "red",
         )
     )
