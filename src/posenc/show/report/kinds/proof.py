@@ -47,8 +47,8 @@ def headline(result: Proof) -> str:
     best, to = result.ways[0], f"{result.to:,}"
     if not result.chosen:
         return (
-            f"Nothing works for {to} tokens: {best.name} does not save {ENOUGH} bits a token against"
-            f" the last {result.trained:,}."
+            f"Nothing works for {to} tokens: {best.name} does not save {ENOUGH} bits a token"
+            f" against the last {result.trained:,}."
         )
     way = "The model as it is" if result.chosen == AS_IT_IS else result.chosen
     return (
