@@ -105,7 +105,7 @@ def test_layers_with_a_window_turn_as_they_did(config):
 
 
 def test_what_was_stretched_by_another_way_is_not_slowed_pair_by_pair():
-    with pytest.raises(ModelError, match="another already"):
+    with pytest.raises(ModelError, match="'yarn' already"):
         slowed(extended(V5, 4096, "yarn")[0], 8192, 4096, [2.0] * 32, gain=1.0)
 
 

@@ -81,6 +81,19 @@ def test_a_search_pair_by_pair_that_finds_nothing_is_a_note(stretched):
     assert any(f"{PAIRS}: no better than linear by 0.01" in note for note in proof.notes)
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (GEMMA_V5 | dict(layer_types=["sliding_attention"] * 2), "bounds every layer"),
+        (dict(model_type="gpt2", n_positions=64), "turns no queries and keys"),
+    ],
+    ids=["windows in all layers", "no rotation"],
+)
+def test_what_has_nothing_to_stretch_is_refused(config, says):
+    with pytest.raises(ModelError, match=says):
+        ways(config, 8192)
+
+
 def test_a_base_is_raised_from_that_of_layers_that_see_the_whole_text():
     """A Gemma 3 turns by 10,000 where there is a window: ten times that is less than 10⁶."""
     found, notes = ways(GEMMA_V5, 8192)

@@ -127,7 +127,7 @@ def extended(
         raise ValueError(f"`method` must be one of {known}, got {method!r}.")
     spec = specify(config, file)
     place, main = spec.main_place, spec.main
-    context, turn = _stretchable(main, file)
+    context, turn = stretchable(main, file)
     usual, asked = trained_length(main) or context, to
     notes: list[str] = []
     if usual < context == main.trained and trained is None and factor is None:
@@ -194,10 +194,12 @@ def slowed(
     cached stay right while a text grows.
     Raises ModelError where the model does not take it.
     """
-    longer = lengthened(config, to)
-    main = specify(config).main
-    if main.far_seeing[0].method != "default" or main.far_seeing[0].sections:
-        raise ModelError("config.json", "rope_type", "is another already, or has several axes")
+    spec, longer = specify(config), lengthened(config, to)
+    _, turn = stretchable(spec.main, "config.json")
+    if turn.method != "default":
+        raise ModelError("config.json", "rope_type", f"is {turn.method!r} already")
+    if turn.sections:
+        raise ModelError("config.json", "rope_type", "turns by several axes")
     values = {
         "factor": to / trained,
         "original_max_position_embeddings": trained,
@@ -205,7 +207,7 @@ def slowed(
         "long_factor": slower,
         "attention_factor": gain,
     }
-    _set(_at(longer, specify(config).main_place), "longrope", values, main, [], longer)
+    _set(_at(longer, spec.main_place), "longrope", values, spec.main, [], longer)
     _check(specify(longer).main, to, "longrope", "config.json")
     return longer
 
@@ -281,8 +283,11 @@ def changes(before: Any, after: Any, path: str = "") -> list[Change]:
     return differing
 
 
-def _stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
-    """The context length, and the rotation of the layers that see the whole text."""
+def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
+    """The context length, and the rotation of the layers that see the whole text.
+
+    Raises ModelError where there is none.
+    """
     if not main.rotary:
         raise ModelError(
             file,

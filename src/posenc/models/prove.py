@@ -35,7 +35,15 @@ from posenc.models.check.loss import Opened, opened, read_as
 from posenc.models.config.gguf import as_config
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Spec
-from posenc.models.extend import NEW, OLD, extended, lengthened, slowed, trained_length
+from posenc.models.extend import (
+    NEW,
+    OLD,
+    extended,
+    lengthened,
+    slowed,
+    stretchable,
+    trained_length,
+)
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
 from posenc.models.inspection import name_of
@@ -158,7 +166,11 @@ def prove(
 def ways(
     config: Mapping[str, Any], to: int, base: float | None = None, trained: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Map each way to its config, and say which ones the model does not take."""
+    """Map each way to its config, and say which ones the model does not take.
+
+    Raises ModelError for a model of which a longer text asks nothing of a rotation.
+    """
+    _, own = stretchable(specify(config).main, "config.json")
     found: dict[str, dict[str, Any]] = {AS_IT_IS: lengthened(dict(config), to)}
     notes: list[str] = []
     for method in TRIED:
@@ -166,7 +178,6 @@ def ways(
             found[method], _ = extended(dict(config), to, method, trained=trained)
         except ModelError as error:
             notes.append(f"{method}: {error}")
-    own = specify(config).main.far_seeing[0]
     larger = base or own.base * 10
     try:
         name = f"base {larger:,.10g}"
