@@ -140,8 +140,9 @@ def test_with_seeds_enough_it_says_what_the_new_stores_hold(tool, made):
     copied = str(folder / "bands-copy")
     best = max(range(11, 35), key=lambda n: mean(copied, "period-16", n))
     assert f"Most: {100 * mean(copied, 'period-16', best):.0f} % at n = {best}." in flat
-    shown = re.search(r"Of 4 periods (\d) copy more .* this test, (\d) fewer, and of (\d) no", flat)
-    assert sum(map(int, shown.groups())) == 4
+    shown = re.search(r"this test decides (\d): (\d) for more .*?, (\d) for fewer; for (\d) no", flat)
+    decided, more, fewer, undecided = map(int, shown.groups())
+    assert (more + fewer, decided + undecided) == (decided, 4)
     fair = str(folder / "fair-text")
     for name in ("t5", "rope"):
         old, new = mean("properties-text", name, 128), mean(fair, name, 128)

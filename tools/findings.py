@@ -12,6 +12,7 @@ The text of a study is its finding.md, whose numbers are places to be filled in:
 
 and, of what no plan asked for, over seeds alone:
 
+    {copy.period-7 share foretold}      the least and the largest mean at these lengths
     {copy.period-7 most beyond L}       the largest mean at a length beyond L, and that length
     {language.t5 at 4}                  the mean at 4 times the trained length, and its interval
     {language.t5 - rope at 4}           the difference there; above 0 speaks for the first
@@ -174,7 +175,7 @@ def over_seeds_of(values: Mapping[int, float], bits: bool) -> str:
     return interval(over_seeds([*values.values()], share=not bits), bits)
 
 
-FORETOLD = re.compile(r"(\w+)\.(\S+) (foretold|most beyond L)")
+FORETOLD = re.compile(r"(\w+)\.(\S+) (foretold|share foretold|most beyond L)")
 PERIOD = re.compile(r"period-(\d+)")  # labels of rows of which four pairs turn once in P tokens
 
 
@@ -196,7 +197,11 @@ def aliasing(place: str, result: Analysis) -> str | None:
     if row.trained is None or not row.seeds:
         return NOTHING
     far = [n for n in row.curve if n > row.trained]
-    if asked[3] != "foretold":
+    if asked[3] == "share foretold":
+        shares = [row.means[n] for n in foretold(row)]
+        ends = dict.fromkeys(number(end(shares), row.bits) for end in (min, max))
+        return " to ".join(ends)
+    if asked[3] == "most beyond L":
         best = max(far, key=lambda n: row.means[n])
         return f"{number(row.means[best], row.bits)} at n = {best}"
     tests = {name: foretold_by_seed(row) for name, row in rows.items()}

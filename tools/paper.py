@@ -139,10 +139,10 @@ def verdict(folder: Path, contents: Contents, result: Analysis) -> str:
         said = FINDINGS["aliasing"](f"copy.{name} foretold", result)
         if words.UNDECIDED not in said and "no ranking claims" not in said:
             decided.append(fmean(FINDINGS["foretold_by_seed"](rows[name])) > 0)
+    more, open_ = sum(decided), len(names) - len(decided)
     return (
-        f"Of {len(names)} periods {sum(decided)} copy more of the foretold lengths, decided by this"
-        f" test, {len(decided) - sum(decided)} fewer, and of {len(names) - len(decided)} no"
-        " difference is shown."
+        f"Of {len(names)} periods this test decides {len(decided)}: {more} for more of the foretold"
+        f" lengths, {len(decided) - more} for fewer; for {open_} no difference is shown."
     )
 
 
@@ -283,9 +283,14 @@ def copied_figure(folder: Path) -> Figure:
             corners = [left, right, right, left], [0.0, 0.0, 100.0, 100.0]
             marks.append(Area(*corners, "foretold", faint=True))
         marks.append(Line([*row.means], [100 * x for x in row.means.values()], ""))
-        marks.append(Rule(row.trained or 0, "x", "L"))
+        marks.append(Rule(row.trained or 0, "x"))
         panels.append(Panel(row.encoding, marks, "words n", "texts copied, %", y_range=(-3, 103)))
-    return Figure("Texts copied, by length", panels, "Foretold lengths are shaded.", columns=3)
+    return Figure(
+        "Texts copied, by length",
+        panels,
+        "Foretold lengths are shaded; the dotted line is L.",
+        columns=3,
+    )
 
 
 def rates_figure(folder: Path) -> Figure:
