@@ -140,7 +140,9 @@ def test_with_seeds_enough_it_says_what_the_new_stores_hold(tool, made):
     copied = str(folder / "bands-copy")
     best = max(range(11, 35), key=lambda n: mean(copied, "period-16", n))
     assert f"Most: {100 * mean(copied, 'period-16', best):.0f} % at n = {best}." in flat
-    shown = re.search(r"this test decides (\d): (\d) for more .*?, (\d) for fewer; for (\d) no", flat)
+    shown = re.search(
+        r"this test decides (\d): (\d) for more .*?, (\d) for fewer; for (\d) no", flat
+    )
     decided, more, fewer, undecided = map(int, shown.groups())
     assert (more + fewer, decided + undecided) == (decided, 4)
     fair = str(folder / "fair-text")
